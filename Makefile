@@ -1,0 +1,53 @@
+# Firn. `make` alone lists what there is.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup python demo demo-check test test-fast check prove requirements clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# A pip that dies half-way leaves no stamp, so the next run starts over.
+$(STAMP): requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Firn needs Python 3.11 or newer; install it with: apt-get install python3.11 python3.11-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: Python's venv module is missing; install it with: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Python packages -> $(VENV) (about two minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+python: $(STAMP)
+
+setup: python ## installs Python packages into .venv, JVM parts into the cache, missing Debian packages
+	@bash infra/debian.sh
+	@$(BIN)/python -m infra fetch
+
+demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C stops it
+	@$(BIN)/python -m infra.demo run
+
+demo-check: setup ## the demo without staying; fails if the numbers do not add up
+	@$(BIN)/python -m infra.demo run --check
+
+test: setup ## everything CI runs, on the real services
+	@$(BIN)/python -m pytest -q
+
+test-fast: python ## the tests that need no service
+	@$(BIN)/python -m pytest -q -m "not stack"
+
+check: python ## lint, format, types, import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+prove: setup ## the long proofs: seeded, resumable, results kept with the commit they were made on
+	@$(BIN)/python -m tests.prove
+
+requirements: ## compiles the hashed requirement files anew from pyproject.toml (needs uv)
+	@bash requirements/compile.sh
+
+clean: ## removes state and caches of the tools, not .venv and not the JVM parts
+	@rm -rf state .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Kafka -> Iceberg: the multi-tenant fan-out."""

@@ -1,0 +1,1 @@
+"""Who runs the pipeline: one node (`local`)."""

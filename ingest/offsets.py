@@ -1,0 +1,34 @@
+"""Group offsets: from where a restart reads. A hint, never the truth; the truth are the tables' marks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ingest.buffer import TableBuffer
+
+# Kafka forgets a group's offsets after a week without a commit.
+RECOMMIT_S = 3_600.0
+
+
+@dataclass
+class Offsets:
+    """What this process has routed and stored, per source number."""
+
+    routed: dict[int, int] = field(default_factory=dict)  # the offset after the last message fully routed
+    stored: dict[int, int] = field(default_factory=dict)
+    stored_at_s: float = 0.0
+
+    def lowest(self, waiting: Iterable[TableBuffer]) -> dict[int, int]:
+        """Per source the lowest offset still waiting in a buffer; with none of that the routed position, never the consumer's."""
+        low = dict(self.routed)
+        for buffer in waiting:
+            for source, offset in buffer.first_offsets().items():
+                low[source] = min(low[source], offset)
+        return low
+
+    def to_store(self, low: Mapping[int, int], now_s: float) -> dict[int, int]:
+        """Those that have moved; once an hour all of them."""
+        return dict(low) if now_s - self.stored_at_s >= RECOMMIT_S else {n: offset for n, offset in low.items() if self.stored.get(n) != offset}
+
+    def note_stored(self, offsets: Mapping[int, int], now_s: float) -> None:
+        self.stored.update(offsets)
+        self.stored_at_s = now_s

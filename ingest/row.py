@@ -1,0 +1,176 @@
+"""The fields of one record laid out as the columns of its table: flattened, folded, typed, what does not fit noted in `_errors`."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ingest.decoder import Fields, Pairs, is_text, json_text
+from ingest.event_time import instant_text, parse_instant
+from ingest.values import as_text, to_column
+from lake.errors import Reason, Rejected
+from lake.log_schema import MESSAGE, NAME_BYTES_MAX, RESERVED_NAMES, SEVERITY, TIMESTAMP, LogSchema, ValueReason, fold
+
+# Where shippers put the three things every log line has, the surest name first.
+TIMESTAMP_NAMES = (TIMESTAMP, "@timestamp", "time", "ts", "eventtime", "event_time", "datetime")
+SEVERITY_NAMES = (SEVERITY, "level", "log_level", "loglevel", "severity_text", "severitytext", "levelname")
+MESSAGE_NAMES = (MESSAGE, "msg", "log", "event", "body", "text")
+# A name that says "this is the time" and holds none is worth an entry in _errors; `time: "12ms"` is not.
+_SURE_TIMESTAMPS = (TIMESTAMP, "@timestamp")
+_UNUSABLE = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class BadValue(NamedTuple):
+    """An entry of `_errors`."""
+
+    field: str
+    value: str | None
+    reason: ValueReason
+
+
+@dataclass(slots=True)
+class Row:
+    """One record as columns. `values` holds the dynamic columns and `severity`, `message`."""
+
+    timestamp_us: int
+    values: dict[str, Any]
+    errors: list[BadValue]
+    overflow: str | None = None
+
+
+@dataclass
+class Columns:
+    """What a batch knows of the table's columns: those of its schema, and the new ones it has met so far, with their original paths."""
+
+    schema: LogSchema
+    columns_max: int
+    new: dict[str, str] = field(default_factory=dict)
+
+    def path(self, name: str) -> str | None:
+        """The original path of a column, None where the column does not exist."""
+        if (column := self.schema.by_name.get(name)) is not None:
+            return column.doc or ""
+        return self.new.get(name)
+
+    def kind(self, name: str) -> Any:
+        column = self.schema.by_name.get(name)
+        return "string" if column is None else column.kind
+
+    def admits(self, name: str, path: str) -> bool:
+        """Whether the table has or may still get this column."""
+        if name in self.schema.by_name or name in self.new:
+            return True
+        if len(self.schema.columns) + len(self.new) >= self.columns_max:
+            return False
+        self.new[name] = path
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """How far a record's time may lie from its Kafka timestamp, in microseconds; None: accept any."""
+
+    late_us: int | None
+    ahead_us: int | None
+
+
+def lay_out(fields: Fields, timestamp_ms: int, columns: Columns, limits: TimeLimits) -> Row | Rejected:
+    """Lays out one decoded record. `timestamp_ms`: its Kafka timestamp, by which lateness is judged and which stands in for a missing time."""
+    if isinstance(fields, str):
+        return Row(timestamp_ms * 1000, {MESSAGE: fields}, [])
+    found: dict[str, tuple[str, Any]] = {}
+    errors: list[BadValue] = []
+    _flatten(fields, "", "", found, errors, columns)
+    timestamp_us = _timestamp(found, errors)
+    if timestamp_us is None:
+        timestamp_us = timestamp_ms * 1000
+    elif rejected := _out_of_limits(timestamp_us, timestamp_ms * 1000, limits):
+        return rejected
+    for target, names in ((SEVERITY, SEVERITY_NAMES), (MESSAGE, MESSAGE_NAMES)):
+        name = next((name for name in names if name in found), None)
+        if name is not None and name != target:
+            found[target] = found.pop(name)
+    values, overflow = _typed(found, errors, columns)
+    return Row(timestamp_us, values, errors, overflow)
+
+
+def _flatten(pairs: Pairs, prefix: str, path: str, found: dict[str, tuple[str, Any]], errors: list[BadValue], columns: Columns) -> None:
+    for key, value in pairs:
+        name = f"{prefix}_{key}" if prefix else key
+        where = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+        if isinstance(value, Pairs) and value:
+            _flatten(value, name, where, found, errors, columns)
+        elif value is not None:
+            _place(fold(name.replace(".", "_")), where, value, found, errors, columns)
+
+
+def _place(name: str, path: str, value: Any, found: dict[str, tuple[str, Any]], errors: list[BadValue], columns: Columns) -> None:
+    if not name or _UNUSABLE.search(name) or not is_text(name) or len(name.encode()) > NAME_BYTES_MAX:
+        errors.append(_error(path, value, ValueReason.UNUSABLE_NAME))
+    elif name in RESERVED_NAMES:
+        errors.append(_error(path, value, ValueReason.RESERVED_NAME))
+    elif name not in found:
+        found[name] = (path, value)
+    elif found[name][0] == path:
+        errors.append(_error(path, value, ValueReason.DUPLICATE_KEY))
+    elif columns.path(name) == path:
+        errors.append(_error(found[name][0], found[name][1], ValueReason.NAME_COLLISION))
+        found[name] = (path, value)
+    else:
+        errors.append(_error(path, value, ValueReason.NAME_COLLISION))
+
+
+def _timestamp(found: dict[str, tuple[str, Any]], errors: list[BadValue]) -> int | None:
+    bad = False
+    for name in TIMESTAMP_NAMES:
+        if name not in found:
+            continue
+        path, value = found[name]
+        instant = parse_instant(value) if isinstance(value, str) else None
+        if instant is not None:
+            del found[name]
+            if not instant.exact:  # the column holds microseconds; what the record said beyond that is kept beside it
+                found.setdefault(f"{TIMESTAMP}__string" if name == TIMESTAMP else name, (path, value))
+            return instant.us
+        if name in _SURE_TIMESTAMPS:
+            errors.append(_error(path, value, ValueReason.BAD_TIMESTAMP))
+            del found[name]
+            bad = True
+    if not bad:
+        errors.append(BadValue(TIMESTAMP, None, ValueReason.MISSING_TIMESTAMP))
+    return None
+
+
+def _out_of_limits(timestamp_us: int, kafka_us: int, limits: TimeLimits) -> Rejected | None:
+    if limits.late_us is not None and timestamp_us < kafka_us - limits.late_us:
+        return Rejected(Reason.TOO_LATE, f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: later than late_limit allows")
+    if limits.ahead_us is not None and timestamp_us > kafka_us + limits.ahead_us:
+        return Rejected(
+            Reason.TOO_FAR_AHEAD, f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: further ahead than ahead_limit_s"
+        )
+    return None
+
+
+def _typed(found: Mapping[str, tuple[str, Any]], errors: list[BadValue], columns: Columns) -> tuple[dict[str, Any], str | None]:
+    values: dict[str, Any] = {}
+    beyond: list[tuple[str, Any]] = []
+    for name, (path, value) in found.items():
+        if not columns.admits(name, path):
+            beyond.append((name, value))
+            continue
+        stored = to_column(columns.kind(name), value)
+        if isinstance(stored, ValueReason):
+            errors.append(_error(path, value, stored))
+        else:
+            values[name] = stored
+    return values, json_text(Pairs(beyond)) if beyond else None
+
+
+def _error(path: str, value: Any, reason: ValueReason) -> BadValue:
+    text, where = as_text(value), path
+    return BadValue(where if is_text(where) else json_text(where), text if is_text(text) else json_text(text), reason)
+
+
+def entries(errors: Iterable[BadValue]) -> list[dict[str, str | None]] | None:
+    """The value of the `_errors` column: None, never an empty list, where there are none."""
+    return [{"field": e.field, "value": e.value, "reason": e.reason.value} for e in errors] or None

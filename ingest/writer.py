@@ -1,0 +1,47 @@
+"""Arrow rows to Parquet files, one per hour partition, with the field ids of the table's schema."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lake.data_file import DataFile, describe_parquet
+from lake.log_schema import SYSTEM_COLUMNS, TIMESTAMP, LogSchema, leaf_ids
+from lake.storage import Storage
+from lake.table_layout import US_PER_HOUR, data_file_uri
+
+# Level 1: what a flush writes is written again by the optimizer, with a better level.
+ZSTD_LEVEL = 1
+
+
+def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
+    """Writes the rows of a flush, one file per hour; complete but not yet synced when this returns.
+
+    Columns absent from `rows` are absent from the files (Iceberg reads them as NULL), but for the system columns.
+    """
+    fields = [f for f in schema.json["fields"] if f["name"] in rows.column_names or f["name"] in SYSTEM_COLUMNS]
+    arrow = LogSchema({"fields": fields}).arrow
+    missing = {name: pa.nulls(rows.num_rows, arrow.field(name).type) for name in arrow.names if name not in rows.column_names}
+    columns = [missing[name] if name in missing else rows.column(name) for name in arrow.names]
+    table = pa.table([column.cast(field.type) for column, field in zip(columns, arrow, strict=True)], schema=arrow)
+    leaves = leaf_ids(fields)
+    return [_write(storage, data_file_uri(location, hour), hour, part, leaves) for hour, part in _by_hour(table)]
+
+
+def _by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    starts = pc.floor_temporal(table.column(TIMESTAMP), unit="hour").cast(pa.int64())
+    hours = sorted(start // US_PER_HOUR for start in pc.unique(starts).to_pylist())
+    if len(hours) == 1:
+        yield hours[0], table
+        return
+    for hour in hours:
+        yield hour, table.filter(pc.equal(starts, hour * US_PER_HOUR))
+
+
+def _write(storage: Storage, uri: str, hour: int, table: pa.Table, leaves: tuple[int, ...]) -> DataFile:
+    footers: list[pq.FileMetaData] = []
+    with storage.create(uri) as file:
+        pq.write_table(table, file, compression="zstd", compression_level=ZSTD_LEVEL, store_schema=False, metadata_collector=footers)
+        size = file.tell()
+    return describe_parquet(uri, hour, size, footers[0], leaves)

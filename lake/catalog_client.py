@@ -1,0 +1,230 @@
+"""A client of the Iceberg REST catalog protocol, with Firn's extras where the catalog offers them.
+
+Reads are repeated on passing faults. A commit is sent once: whoever called decides what an unknown outcome means.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import httpx
+import orjson
+import stamina
+
+from lake.errors import ConflictError, NotFoundError, ProtocolError, RefusedError, UnavailableError
+
+EXTRAS_PROPERTY = "firn.extras"
+WAREHOUSE_PROPERTY = "firn.warehouse"
+NAMESPACE_SEPARATOR = "\x1f"
+LEASE_HEADER = "X-Firn-Lease"
+
+
+class TableName(NamedTuple):
+    """A table's identifiers: one level of namespace and a name, both already `[a-z0-9_]`."""
+
+    namespace: str
+    name: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"namespace": self.namespace.split(NAMESPACE_SEPARATOR), "name": self.name}
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+
+class CommitStatus(StrEnum):
+    """What became of one table's commit."""
+
+    COMMITTED = "committed"
+    CONFLICT = "conflict"  # a requirement failed: somebody was faster, or it had landed before
+    NOT_FOUND = "not-found"
+    DELETED = "deleted"  # soft-deleted: the name is reserved
+    INVALID = "invalid"  # the request itself is refused; sending it again is useless
+    FAILED = "failed"  # certainly not applied; may pass later
+    TIMEOUT = "timeout"  # its deadline passed before it was applied; certainly not applied
+    UNKNOWN = "unknown"  # nobody can say; find out before doing anything else
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """The answer to one table's commit."""
+
+    status: CommitStatus
+    message: str = ""
+
+
+class CatalogClient:
+    """Talks to one catalog; thread-safe. `token`: an API key or OAuth2 token; `lease`: fencing of maintenance commits, `name:token`."""
+
+    def __init__(self, uri: str, *, token: str | None = None, lease: str | None = None, timeout_s: float = 60.0) -> None:
+        headers = {"Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        if lease:
+            headers[LEASE_HEADER] = lease
+        self.uri = uri.rstrip("/")
+        limits = httpx.Limits(max_connections=32, max_keepalive_connections=32)
+        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=httpx.Timeout(timeout_s, connect=10.0), limits=limits, trust_env=False)
+
+    def close(self) -> None:
+        self._http.close()
+
+    @cached_property
+    def config(self) -> Mapping[str, str]:
+        """Defaults and overrides of the catalog's configuration, merged."""
+        answer = self._get("/v1/config")
+        return {**answer.get("defaults", {}), **answer.get("overrides", {})}
+
+    @cached_property
+    def has_extras(self) -> bool:
+        """Whether this is Firn's own catalog."""
+        return EXTRAS_PROPERTY in self.config
+
+    @property
+    def warehouse(self) -> str | None:
+        """Where tables may choose their locations, if the catalog says so."""
+        return self.config.get(WAREHOUSE_PROPERTY)
+
+    @cached_property
+    def _v1(self) -> str:
+        prefix = self.config.get("prefix")
+        return f"/v1/{quote(prefix, safe='')}" if prefix else "/v1"
+
+    # ---- namespaces and tables
+
+    def create_namespace(self, namespace: str, properties: Mapping[str, str]) -> None:
+        """Creates a namespace; one that exists already is fine."""
+        body = {"namespace": namespace.split(NAMESPACE_SEPARATOR), "properties": dict(properties)}
+        try:
+            self._send("POST", f"{self._v1}/namespaces", body)
+        except ConflictError:
+            return
+
+    def namespaces(self) -> Iterator[str]:
+        """All top-level namespaces."""
+        for page in self._pages(f"{self._v1}/namespaces"):
+            yield from (NAMESPACE_SEPARATOR.join(levels) for levels in page["namespaces"])
+
+    def namespace_properties(self, namespace: str) -> dict[str, str]:
+        return dict(self._get(f"{self._v1}/namespaces/{quote(namespace, safe='')}").get("properties") or {})
+
+    def tables(self, namespace: str) -> Iterator[TableName]:
+        """All tables of a namespace."""
+        for page in self._pages(f"{self._v1}/namespaces/{quote(namespace, safe='')}/tables"):
+            yield from (TableName(NAMESPACE_SEPARATOR.join(i["namespace"]), i["name"]) for i in page["identifiers"])
+
+    def load_table(self, table: TableName) -> dict[str, Any]:
+        """The table as `{"metadata-location", "metadata", "config"}`. Raises NotFoundError."""
+        return self._get(self._table_path(table))
+
+    def create_table(self, table: TableName, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Creates a table from a CreateTableRequest. Raises ConflictError where it exists."""
+        return self._send("POST", f"{self._v1}/namespaces/{quote(table.namespace, safe='')}/tables", {**request, "name": table.name})
+
+    def drop_table(self, table: TableName, *, purge: bool = False) -> None:
+        self._send("DELETE", f"{self._table_path(table)}?purgeRequested={str(purge).lower()}", None)
+
+    def set_properties(self, table: TableName, updates: Mapping[str, str]) -> None:
+        """Sets table properties in a commit of its own; a lost race is tried again because it depends on nothing."""
+        request = {"identifier": table.to_json(), "requirements": [], "updates": [{"action": "set-properties", "updates": dict(updates)}]}
+        self._send("POST", self._table_path(table), request)
+
+    # ---- commits
+
+    def commit_all(self, requests: Sequence[Mapping[str, Any]], *, timeout_s: float | None = None) -> list[CommitResult]:
+        """Commits many tables independently; one result per request, in order. Never raises for a commit's fate.
+
+        With Firn's catalog this is one request and one SQL transaction; with any other, one commit after the other.
+        """
+        if not self.has_extras:
+            return [self._commit_one(request, timeout_s) for request in requests]
+        deadline_ms = int((time.time() + timeout_s) * 1000) if timeout_s else None
+        commits = [request if deadline_ms is None else {**request, "deadline-ms": deadline_ms} for request in requests]
+        try:
+            answer = self._send("POST", "/firn/v1/commits", {"commits": commits}, timeout_s=timeout_s)
+            results = answer["results"]
+        except UnavailableError as error:
+            return [CommitResult(CommitStatus.UNKNOWN, str(error))] * len(requests)
+        except (RefusedError, NotFoundError, ConflictError) as error:
+            return [CommitResult(CommitStatus.INVALID, str(error))] * len(requests)
+        if len(results) != len(requests):
+            raise ProtocolError(f"the catalog at {self.uri} answered {len(requests)} commits with {len(results)} results")
+        return [CommitResult(CommitStatus(r["status"]), (r.get("error") or {}).get("message", "")) for r in results]
+
+    def _commit_one(self, request: Mapping[str, Any], timeout_s: float | None) -> CommitResult:
+        identifier = request["identifier"]
+        table = TableName(NAMESPACE_SEPARATOR.join(identifier["namespace"]), identifier["name"])
+        body = {key: request[key] for key in ("identifier", "requirements", "updates")}
+        try:
+            self._send("POST", self._table_path(table), body, timeout_s=timeout_s)
+        except ConflictError as error:
+            return CommitResult(CommitStatus.CONFLICT, str(error))
+        except NotFoundError as error:
+            return CommitResult(CommitStatus.NOT_FOUND, str(error))
+        except RefusedError as error:
+            return CommitResult(CommitStatus.INVALID, str(error))
+        except UnavailableError as error:
+            return CommitResult(CommitStatus.UNKNOWN, str(error))
+        return CommitResult(CommitStatus.COMMITTED)
+
+    # ---- Firn's extras and the wire
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """GET of any path of the catalog, for the extras under /firn/v1."""
+        return self._get(path, {key: value for key, value in query.items() if value is not None})
+
+    def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
+        """POST to any path of the catalog, sent once. Raises the errors of `lake.errors` by status."""
+        return self._send("POST", path, body, timeout_s=timeout_s)
+
+    def delete(self, path: str) -> dict[str, Any]:
+        return self._send("DELETE", path, None)
+
+    def _table_path(self, table: TableName) -> str:
+        return f"{self._v1}/namespaces/{quote(table.namespace, safe='')}/tables/{quote(table.name, safe='')}"
+
+    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
+        token = ""
+        while True:
+            page = self._get(path, {"pageToken": token, "pageSize": "1000"})
+            yield page
+            token = page.get("next-page-token") or ""
+            if not token:
+                return
+
+    @stamina.retry(on=UnavailableError, attempts=5, timeout=60.0)
+    def _get(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return self._send("GET", path, None, query=query)
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, query: Mapping[str, Any] | None = None, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        content = None if body is None else orjson.dumps(body)
+        headers = {"Content-Type": "application/json"} if content is not None else None
+        timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s
+        try:
+            response = self._http.request(method, path, content=content, headers=headers, params=query, timeout=timeout)
+        except httpx.HTTPError as error:
+            raise UnavailableError(f"catalog {self.uri} did not answer {method} {path.split('?')[0]}: {error or type(error).__name__}") from error
+        if response.is_success:
+            return dict(orjson.loads(response.content)) if response.content else {}
+        raise _error(self.uri, method, path, response)
+
+
+def _error(uri: str, method: str, path: str, response: httpx.Response) -> Exception:
+    try:
+        message = orjson.loads(response.content)["error"]["message"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        message = response.text[:300]
+    sentence = f"catalog {uri}, {method} {path.split('?')[0]}: {response.status_code} {message}"
+    if response.status_code == 404:
+        return NotFoundError(sentence)
+    if response.status_code == 409:
+        return ConflictError(sentence)
+    if response.status_code in (408, 429) or response.status_code >= 500:
+        return UnavailableError(sentence)
+    return RefusedError(sentence)

@@ -1,0 +1,203 @@
+"""The columns of a log table: the system columns every table has, and one string column for every other field.
+
+A schema is kept as the JSON of the Iceberg specification ("Appendix C: JSON serialization", Schemas); `LogSchema` is a read-only view of it.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+TIMESTAMP = "timestamp"
+OBSERVED_TIMESTAMP = "observed_timestamp"
+SEVERITY = "severity"
+MESSAGE = "message"
+TOPIC = "_topic"
+TOPIC_ID = "_topic_id"
+TOPIC_PARTITION = "_topic_partition"
+OFFSET = "_offset"
+INDEX = "_index"
+ERRORS = "_errors"
+OVERFLOW = "_overflow"
+# A record's identity: no two rows of a table share it, whatever crashed in between.
+IDENTITY = (TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
+
+COLUMNS_MAX = 1_000
+NAME_BYTES_MAX = 255
+
+# Kept for change streams.
+_FOR_CHANGE_STREAMS = ("_op", "_key")
+# Iceberg's metadata columns: Spark refuses to read a table that has a column of one of these names.
+_OF_ICEBERG = ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
+
+
+class ValueReason(StrEnum):
+    """Why one value of a record is NULL in its column and stands in `_errors` instead."""
+
+    WRONG_TYPE = "wrong_type"
+    OUT_OF_RANGE = "out_of_range"
+    NAME_COLLISION = "name_collision"
+    DUPLICATE_KEY = "duplicate_key"
+    RESERVED_NAME = "reserved_name"
+    UNUSABLE_NAME = "unusable_name"
+    BAD_TIMESTAMP = "bad_timestamp"
+    MISSING_TIMESTAMP = "missing_timestamp"
+    INVALID_TEXT = "invalid_text"
+
+
+def _field(field_id: int, name: str, kind: Any, *, required: bool = False, doc: str | None = None) -> dict[str, Any]:
+    field = {"id": field_id, "name": name, "required": required, "type": kind}
+    return field | {"doc": doc} if doc is not None else field
+
+
+# Ids as Iceberg's fresh assignment gives them: top level first, then what is nested.
+SYSTEM_FIELDS: tuple[dict[str, Any], ...] = (
+    _field(1, TIMESTAMP, "timestamptz", required=True, doc="when it happened; the Kafka timestamp where the record does not say"),
+    _field(2, OBSERVED_TIMESTAMP, "timestamptz", required=True, doc="the Kafka timestamp"),
+    _field(3, SEVERITY, "string", doc="as the record spells it"),
+    _field(4, MESSAGE, "string", doc="the text of the record"),
+    _field(5, TOPIC, "string", required=True, doc="Kafka topic"),
+    _field(6, TOPIC_ID, "string", required=True, doc="Kafka's id of the topic; another one after it was re-created"),
+    _field(7, TOPIC_PARTITION, "int", required=True, doc="Kafka partition"),
+    _field(8, OFFSET, "long", required=True, doc="Kafka offset"),
+    _field(9, INDEX, "int", required=True, doc="position inside a message that carries several records"),
+    _field(
+        10,
+        ERRORS,
+        {
+            "type": "list",
+            "element-id": 12,
+            "element-required": False,
+            "element": {"type": "struct", "fields": [_field(13, "field", "string"), _field(14, "value", "string"), _field(15, "reason", "string")]},
+        },
+        doc="values that could not be stored in their columns; NULL where there are none",
+    ),
+    _field(11, OVERFLOW, "string", doc="JSON of the fields beyond the limit of columns"),
+)
+SYSTEM_COLUMNS = tuple(str(field["name"]) for field in SYSTEM_FIELDS)
+LAST_SYSTEM_ID = 15
+RESERVED_NAMES = frozenset((*SYSTEM_COLUMNS, *_FOR_CHANGE_STREAMS, *_OF_ICEBERG)) - {TIMESTAMP, SEVERITY, MESSAGE}
+
+_ARROW_TYPES: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "uuid": pa.binary(16),
+    "binary": pa.binary(),
+}
+
+
+def fold(name: str) -> str:
+    """The column a field's name belongs to: NFC, then lower case, because Trino knows no other."""
+    return name.lower() if name.isascii() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One top-level column. `kind` is the Iceberg type: a primitive's name or the JSON of a nested type."""
+
+    id: int
+    name: str
+    kind: Any
+    required: bool
+    doc: str | None
+
+
+class LogSchema:
+    """A read-only view of an Iceberg schema's JSON."""
+
+    def __init__(self, json: Mapping[str, Any]) -> None:
+        self.json = json
+
+    @property
+    def id(self) -> int:
+        return int(self.json.get("schema-id", 0))
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(Column(f["id"], f["name"], f["type"], f["required"], f.get("doc")) for f in self.json["fields"])
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Column]:
+        """Top-level columns by their folded name."""
+        return {fold(column.name): column for column in self.columns}
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema with `PARQUET:field_id` on every field, nested ones included."""
+        return pa.schema([_arrow_field(field) for field in self.json["fields"]])
+
+    def with_strings(self, names: Mapping[str, str], schema_id: int, last_column_id: int) -> "LogSchema":
+        """A schema with one more optional string column per entry of `names` (column name -> original path), ids counted up from `last_column_id`."""
+        new = [_field(last_column_id + at, name, "string", doc=path) for at, (name, path) in enumerate(names.items(), 1)]
+        return LogSchema({**self.json, "schema-id": schema_id, "fields": [*self.json["fields"], *new]})
+
+
+def new_log_schema(names: Mapping[str, str]) -> LogSchema:
+    """The schema of a new table: system columns and one string column per entry of `names` (column name -> original path).
+
+    Ids are those that Iceberg's fresh assignment gives: all top-level columns first, then the parts of `_errors`, so that a
+    catalog which assigns ids at creation changes nothing and data files may be written before the table exists.
+    """
+    top = [*SYSTEM_FIELDS, *({"name": name, "required": False, "type": "string", "doc": path} for name, path in names.items())]
+    after = len(top)
+    fields = [{**field, "id": at} for at, field in enumerate(top, 1)]
+    errors = fields[SYSTEM_COLUMNS.index(ERRORS)]
+    element = errors["type"]["element"]
+    parts = [{**part, "id": after + 2 + at} for at, part in enumerate(element["fields"])]
+    errors["type"] = {**errors["type"], "element-id": after + 1, "element": {**element, "fields": parts}}
+    identity = [field["id"] for field in fields if field["name"] in IDENTITY]
+    return LogSchema({"type": "struct", "schema-id": 0, "identifier-field-ids": identity, "fields": fields})
+
+
+def leaf_ids(fields: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Field ids of the primitive leaves in the order of Parquet's columns."""
+    return tuple(leaf for field in fields for leaf in _leaves(field["id"], field["type"]))
+
+
+def _leaves(field_id: int, kind: Any) -> Sequence[int]:
+    if isinstance(kind, str):
+        return (field_id,)
+    if kind["type"] == "struct":
+        return leaf_ids(kind["fields"])
+    if kind["type"] == "list":
+        return _leaves(kind["element-id"], kind["element"])
+    return (*_leaves(kind["key-id"], kind["key"]), *_leaves(kind["value-id"], kind["value"]))
+
+
+def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
+    return pa.field(field["name"], arrow_type(field["type"]), nullable=not field["required"], metadata=_field_id(field["id"]))
+
+
+def _field_id(field_id: int) -> dict[bytes, bytes]:
+    return {b"PARQUET:field_id": str(field_id).encode()}
+
+
+def arrow_type(kind: Any) -> pa.DataType:
+    """The Arrow type of an Iceberg type. Raises ValueError for one that log tables do not use."""
+    if isinstance(kind, str):
+        if kind.startswith("decimal("):
+            precision, scale = kind[8:-1].split(",")
+            return pa.decimal128(int(precision), int(scale))
+        if kind.startswith("fixed["):
+            return pa.binary(int(kind[6:-1]))
+        if kind not in _ARROW_TYPES:
+            raise ValueError(f"no Arrow type is known for the Iceberg type {kind!r}")
+        return _ARROW_TYPES[kind]
+    if kind["type"] == "struct":
+        return pa.struct([_arrow_field(field) for field in kind["fields"]])
+    if kind["type"] == "list":
+        return pa.list_(pa.field("element", arrow_type(kind["element"]), nullable=not kind["element-required"], metadata=_field_id(kind["element-id"])))
+    value = pa.field("value", arrow_type(kind["value"]), nullable=not kind["value-required"], metadata=_field_id(kind["value-id"]))
+    return pa.map_(pa.field("key", arrow_type(kind["key"]), nullable=False, metadata=_field_id(kind["key-id"])), value)

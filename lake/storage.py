@@ -1,0 +1,343 @@
+"""Files in the warehouse by URI: local disks and S3, one interface, durable before anybody commits to them.
+
+Locations are spelled `file:///absolute/path` and `s3://bucket/key`. PyIceberg and Spark also write `file:/path`, and Hadoop `s3a://`:
+`canonical` maps every spelling of one object to one text.
+"""
+
+import ctypes
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import NotFoundError as ObjectNotFoundError
+from obstore.store import S3Store
+
+from lake.errors import NotFoundError, PrerequisiteError, SettingsError, UnavailableError
+from lake.settings import StorageSettings
+
+# From this many files on, one syncfs of the disk is cheaper than an fsync for each.
+SYNCFS_FROM_FILES = 8
+REQUESTS_AT_ONCE = 16
+WRITE_BUFFER_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One file as a listing shows it: canonical URI, size in bytes, time of last change (UTC)."""
+
+    uri: str
+    size: int
+    modified: datetime
+
+
+class Storage(Protocol):
+    """What Firn asks of a warehouse. URIs may come in any spelling, canonical ones go out."""
+
+    def write(self, uri: str, data: bytes | memoryview) -> None:
+        """Writes a whole file; visible only when complete, durable only after `sync`. Raises UnavailableError, PrerequisiteError (disk full)."""
+
+    def create(self, uri: str) -> Any:
+        """A context manager giving a binary file to write to; complete and visible when it exits, absent when it fails, durable after `sync`."""
+
+    def sync(self, uris: Sequence[str]) -> None:
+        """Returns when all these files survive a power cut."""
+
+    def read(self, uri: str) -> bytes:
+        """The whole file. Raises NotFoundError, UnavailableError."""
+
+    def read_range(self, uri: str, start: int, length: int) -> bytes:
+        """`length` bytes from `start`."""
+
+    def size(self, uri: str) -> int | None:
+        """Bytes of the file, None where it does not exist."""
+
+    def delete(self, uris: Iterable[str]) -> None:
+        """Deletes files; those that do not exist count as deleted."""
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Every file below a prefix, which is taken as a directory (a trailing slash is implied)."""
+
+
+def canonical(uri: str) -> str:
+    """One spelling per object: `file:/x`, `file://localhost/x` and `/x` become `file:///x`; `s3a://` and `s3n://` become `s3://`."""
+    if uri.startswith("/"):
+        return f"file://{uri}"
+    scheme, colon, rest = uri.partition(":")
+    if not colon:
+        raise SettingsError(f"{uri!r} is not a location; use file:///path or s3://bucket/prefix")
+    if scheme == "file":
+        path = rest.removeprefix("//localhost") if rest.startswith("//localhost/") else rest
+        return f"file:///{path.lstrip('/')}"
+    if scheme in ("s3", "s3a", "s3n"):
+        return f"s3:{rest}"
+    raise SettingsError(f"{uri!r} has the unknown scheme {scheme!r}; use file:///path or s3://bucket/prefix")
+
+
+def open_storage(settings: StorageSettings | None = None) -> "AnyStorage":
+    """Storage for local files and S3 alike, chosen by each URI's scheme."""
+    return AnyStorage(settings or StorageSettings.load())
+
+
+class AnyStorage:
+    """Sends each URI to the storage of its scheme."""
+
+    def __init__(self, settings: StorageSettings) -> None:
+        self._settings = settings
+        self._local = LocalStorage()
+
+    @cached_property
+    def _s3(self) -> "S3Storage":
+        return S3Storage(self._settings)
+
+    def _for(self, uri: str) -> "LocalStorage | S3Storage":
+        return self._s3 if canonical(uri).startswith("s3:") else self._local
+
+    def write(self, uri: str, data: bytes | memoryview) -> None:
+        self._for(uri).write(uri, data)
+
+    def create(self, uri: str) -> Any:
+        return self._for(uri).create(uri)
+
+    def sync(self, uris: Sequence[str]) -> None:
+        self._local.sync([uri for uri in uris if canonical(uri).startswith("file:")])
+
+    def read(self, uri: str) -> bytes:
+        return self._for(uri).read(uri)
+
+    def read_range(self, uri: str, start: int, length: int) -> bytes:
+        return self._for(uri).read_range(uri, start, length)
+
+    def size(self, uri: str) -> int | None:
+        return self._for(uri).size(uri)
+
+    def delete(self, uris: Iterable[str]) -> None:
+        by_store: dict[int, list[str]] = {}
+        for uri in uris:
+            by_store.setdefault(id(self._for(uri)), []).append(uri)
+        for group in by_store.values():
+            self._for(group[0]).delete(group)
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        return self._for(prefix).list(prefix)
+
+    def write_all(self, files: Sequence[tuple[str, bytes]]) -> None:
+        """Writes many small files, requests overlapping where that helps, and syncs them once."""
+        if any(canonical(uri).startswith("s3:") for uri, _ in files):
+            with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+                list(pool.map(lambda file: self.write(*file), files))
+        else:
+            for uri, data in files:
+                self.write(uri, data)
+        self.sync([uri for uri, _ in files])
+
+
+class LocalStorage:
+    """Files of this machine. A write goes to a temporary name and is renamed, so that nobody ever reads half a file."""
+
+    def write(self, uri: str, data: bytes | memoryview) -> None:
+        with self.create(uri) as file:
+            file.write(data)
+
+    @contextmanager
+    def create(self, uri: str) -> Iterator[IO[bytes]]:
+        path = local_path(uri)
+        with _disk_errors(path):
+            try:
+                file = _temporary(path)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = _temporary(path)
+            try:
+                with file:
+                    yield file
+                os.rename(file.name, path)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(file.name)
+                raise
+
+    def sync(self, uris: Sequence[str]) -> None:
+        paths = [local_path(uri) for uri in uris]
+        if not paths:
+            return
+        with _disk_errors(paths[0]):
+            if len(paths) >= SYNCFS_FROM_FILES:
+                # Everything a table's files stand on (the rename, new folders) is on the same disk: one call covers it.
+                for folder in {path.stat().st_dev: path.parent for path in paths}.values():
+                    _syncfs(folder)
+                return
+            for path in [*paths, *{path.parent for path in paths}, *{path.parent.parent for path in paths}]:
+                _fsync(path)
+
+    def read(self, uri: str) -> bytes:
+        with _disk_errors(local_path(uri)):
+            return local_path(uri).read_bytes()
+
+    def read_range(self, uri: str, start: int, length: int) -> bytes:
+        with _disk_errors(local_path(uri)), local_path(uri).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def size(self, uri: str) -> int | None:
+        try:
+            return local_path(uri).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def delete(self, uris: Iterable[str]) -> None:
+        for uri in uris:
+            with suppress(FileNotFoundError), _disk_errors(local_path(uri), missing_is_fine=True):
+                local_path(uri).unlink()
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        for folder, _, names in os.walk(local_path(prefix)):
+            for name in names:
+                path = Path(folder, name)
+                with suppress(FileNotFoundError):  # deleted while we were listing
+                    stat = path.stat()
+                    yield StoredObject(f"file://{path}", stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
+
+
+class S3Storage:
+    """Objects of an S3-compatible store; a put is durable when it is acknowledged."""
+
+    def __init__(self, settings: StorageSettings) -> None:
+        self._settings = settings
+        self._stores: dict[str, S3Store] = {}
+
+    def _at(self, uri: str) -> tuple[S3Store, str]:
+        parts = urlsplit(canonical(uri), allow_fragments=False)
+        bucket = parts.netloc
+        if bucket not in self._stores:
+            self._stores[bucket] = self._open(bucket)
+        return self._stores[bucket], canonical(uri).removeprefix(f"s3://{bucket}/")
+
+    def _open(self, bucket: str) -> S3Store:
+        s = self._settings
+        config: dict[str, Any] = {"region": s.s3_region, "virtual_hosted_style_request": not s.s3_path_style}
+        if s.s3_endpoint:
+            config["endpoint"] = s.s3_endpoint
+        if s.s3_access_key_id and s.s3_secret_access_key:
+            config["access_key_id"] = s.s3_access_key_id
+            config["secret_access_key"] = s.s3_secret_access_key.get_secret_value()
+        options: dict[str, Any] = {"timeout": timedelta(seconds=s.request_timeout_s), "allow_http": bool(s.s3_endpoint and s.s3_endpoint.startswith("http:"))}
+        return S3Store(bucket, config=cast("Any", config), client_options=cast("Any", options))
+
+    def write(self, uri: str, data: bytes | memoryview) -> None:
+        store, key = self._at(uri)
+        with _s3_errors(uri):
+            obstore.put(store, key, bytes(data))
+
+    @contextmanager
+    def create(self, uri: str) -> Iterator[IO[bytes]]:
+        # An aborted multipart upload would leave parts behind that nobody lists, so the file is put together on the disk first.
+        with tempfile.TemporaryFile() as file:
+            yield cast("IO[bytes]", file)
+            file.seek(0)
+            store, key = self._at(uri)
+            with _s3_errors(uri):
+                obstore.put(store, key, cast("Any", file))
+
+    def sync(self, uris: Sequence[str]) -> None:
+        """Nothing to do: an acknowledged put is durable."""
+
+    def read(self, uri: str) -> bytes:
+        store, key = self._at(uri)
+        with _s3_errors(uri):
+            return bytes(obstore.get(store, key).bytes())
+
+    def read_range(self, uri: str, start: int, length: int) -> bytes:
+        store, key = self._at(uri)
+        with _s3_errors(uri):
+            return bytes(obstore.get_range(store, key, start=start, length=length))
+
+    def size(self, uri: str) -> int | None:
+        store, key = self._at(uri)
+        try:
+            with _s3_errors(uri):
+                return int(obstore.head(store, key)["size"])
+        except NotFoundError:
+            return None
+
+    def delete(self, uris: Iterable[str]) -> None:
+        by_store: dict[int, tuple[S3Store, list[str]]] = {}
+        for uri in uris:
+            store, key = self._at(uri)
+            by_store.setdefault(id(store), (store, []))[1].append(key)
+        for store, keys in by_store.values():
+            with suppress(NotFoundError), _s3_errors(keys[0]):
+                obstore.delete(store, keys)
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        store, key = self._at(prefix.rstrip("/") + "/")
+        bucket = urlsplit(canonical(prefix)).netloc
+        with _s3_errors(prefix):
+            for batch in obstore.list(store, key):
+                for meta in batch:
+                    yield StoredObject(f"s3://{bucket}/{meta['path']}", meta["size"], meta["last_modified"])
+
+
+def local_path(uri: str) -> Path:
+    """The path behind a local URI. Raises SettingsError for any other scheme."""
+    location = canonical(uri)
+    if not location.startswith("file://"):
+        raise SettingsError(f"{uri!r} is not a local file")
+    return Path(location.removeprefix("file://"))
+
+
+def _temporary(path: Path) -> IO[bytes]:
+    # Not `tempfile`: its files are readable by their owner only, and Trino often runs as another user.
+    return (path.parent / f".tmp-{uuid.uuid4().hex}").open("xb", buffering=WRITE_BUFFER_BYTES)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _syncfs(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), "syncfs failed", str(folder))
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _disk_errors(path: Path, *, missing_is_fine: bool = False) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        if missing_is_fine:
+            raise
+        raise NotFoundError(f"{path} does not exist") from error
+    except OSError as error:
+        if error.errno in (28, 122):  # ENOSPC, EDQUOT
+            free = shutil.disk_usage(path.anchor).free
+            raise PrerequisiteError(f"the disk that holds {path.parent} is full ({free:,} bytes free); free space, then Firn goes on by itself") from error
+        raise UnavailableError(f"{path}: {error.strerror}") from error
+
+
+@contextmanager
+def _s3_errors(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, ObjectNotFoundError) as error:
+        raise NotFoundError(f"{uri} does not exist") from error
+    except (OSError, obstore.exceptions.BaseError) as error:
+        raise UnavailableError(f"{uri}: {error}") from error

@@ -1,0 +1,82 @@
+"""How a log table lies in the warehouse: its partition spec, its properties, its location, the names of its files."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from lake.errors import FatalError
+from lake.log_schema import TIMESTAMP
+from lake.storage import canonical
+
+PARTITION_FIELD = "timestamp_hour"
+PARTITION_FIELD_ID = 1000
+PARTITION_SPEC: Mapping[str, Any] = {
+    "spec-id": 0,
+    "fields": [{"source-id": 1, "field-id": PARTITION_FIELD_ID, "name": PARTITION_FIELD, "transform": "hour"}],
+}
+TARGET_FILE_BYTES = 128 * 1024 * 1024
+US_PER_HOUR = 3_600_000_000
+
+TENANT_PROPERTY = "firn.tenant"
+STREAM_PROPERTY = "firn.stream"
+
+
+def table_properties(tenant: str, stream: str) -> dict[str, str]:
+    """Properties of a new log table (Iceberg spec and "Configuration / Table properties" of its documentation)."""
+    return {
+        "format-version": "2",
+        "write.format.default": "parquet",
+        "write.parquet.compression-codec": "zstd",
+        "write.target-file-size-bytes": str(TARGET_FILE_BYTES),
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "10",
+        "write.summary.partition-limit": "1000",
+        TENANT_PROPERTY: tenant,
+        STREAM_PROPERTY: stream,
+    }
+
+
+def new_location(warehouse: str) -> tuple[str, str]:
+    """A new table's location and uuid. The path is made of the uuid alone, so that no text of a record ever becomes a path."""
+    table_uuid = str(uuid.uuid4())
+    return f"{canonical(warehouse).rstrip('/')}/{table_uuid[:2]}/{table_uuid}", table_uuid
+
+
+def data_file_uri(location: str, hour: int) -> str:
+    """A fresh URI for a data file of the partition `hour` (hours since 1970-01-01T00Z)."""
+    return f"{location}/data/{hour}/{uuid.uuid4().hex}.parquet"
+
+
+def metadata_uri(location: str, name: str) -> str:
+    """The URI of a manifest or manifest list."""
+    return f"{location}/metadata/{name}"
+
+
+def find_hour_spec(metadata: Mapping[str, Any]) -> int:
+    """The id of the table's spec that is `hour(timestamp)` and nothing else. Raises FatalError where somebody took it away."""
+    schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
+    timestamp = next((f["id"] for f in schema["fields"] if f["name"] == TIMESTAMP), None)
+    for spec in metadata["partition-specs"]:
+        if [(f["source-id"], f["transform"]) for f in spec["fields"]] == [(timestamp, "hour")]:
+            return int(spec["spec-id"])
+    raise FatalError(f"table {metadata['location']} has no partition spec hour({TIMESTAMP}); add it back with ALTER TABLE ... SET PROPERTIES partitioning")
+
+
+def partition_path(hour: int) -> str:
+    """The partition's name in snapshot summaries and listings, as Iceberg spells it: `timestamp_hour=2026-11-21-09`."""
+    days, hour_of_day = divmod(hour, 24)
+    year, month, day = _civil_date(days)
+    return f"{PARTITION_FIELD}={year:04d}-{month:02d}-{day:02d}-{hour_of_day:02d}"
+
+
+def _civil_date(days: int) -> tuple[int, int, int]:
+    """Days since 1970-01-01 to a proleptic Gregorian date; unlike `datetime` also before year 1 and after 9999.
+
+    Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days.
+    """
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * day_of_year + 2) // 153
+    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
+    return year_of_era + era * 400 + (month <= 2), month, day_of_year - (153 * shifted_month + 2) // 5 + 1
