@@ -1,0 +1,214 @@
+"""The catalog's SQL: its tables, its versioned migrations, and how a thread gets a connection. SQLite and PostgreSQL alike.
+
+SQLite runs in WAL mode with synchronous=FULL: a commit that was acknowledged survives a power cut. Its writers take turns anyway, so
+one lock in this process gives them their order; waiting inside SQLite would be polling.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import BigInteger, Column, Connection, Index, Integer, LargeBinary, MetaData, Table, Text, create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.pool import NullPool
+
+from lake.errors import PrerequisiteError, SettingsError
+
+SQLITE_BUSY_TIMEOUT_MS = 30_000
+# SQLite counts ids itself only for a column that is exactly INTEGER PRIMARY KEY.
+_ID = BigInteger().with_variant(Integer, "sqlite")
+
+# Names are ordered by their bytes on both databases, so that paging is the same everywhere.
+_NAME = Text().with_variant(Text(collation="C"), "postgresql")
+
+schema = MetaData()
+
+schema_version = Table("schema_version", schema, Column("version", Integer, primary_key=True))
+
+namespaces = Table(
+    "namespaces",
+    schema,
+    Column("path", _NAME, primary_key=True),  # levels joined by U+001F
+    Column("parent", _NAME, nullable=False),  # the path above, empty at the root
+    Column("properties", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("namespaces_by_parent", "parent", "path"),
+)
+
+# Tables and views share one row type because they share their names.
+tables = Table(
+    "tables",
+    schema,
+    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("ident", _NAME, nullable=False, unique=True),
+    Column("namespace", _NAME, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("kind", Text, nullable=False),  # table | view
+    Column("uuid", Text, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("metadata_location", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("changed_ms", BigInteger, nullable=False),
+    Index("tables_by_namespace", "namespace", "kind", "name"),
+    Index("tables_by_uuid", "uuid"),
+    sqlite_autoincrement=True,
+)
+
+dropped_tables = Table(
+    "dropped_tables",
+    schema,
+    Column("id", _ID, primary_key=True, autoincrement=False),
+    Column("ident", _NAME, nullable=False),
+    Column("namespace", _NAME, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("uuid", Text, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("metadata_location", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("dropped_ms", BigInteger, nullable=False),
+    Column("purge_requested", Integer, nullable=False),
+    Index("dropped_tables_by_ident", "ident"),
+    Index("dropped_tables_by_time", "dropped_ms", "id"),
+)
+
+idempotency = Table(
+    "idempotency",
+    schema,
+    Column("key", Text, primary_key=True),
+    Column("item", Integer, primary_key=True),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("idempotency_by_time", "created_ms"),
+)
+
+def _first_version(connection: Connection) -> None:
+    schema.create_all(connection, tables=[namespaces, tables, dropped_tables, idempotency])
+
+
+# Each step runs once, in order, inside one transaction with the note that it ran. A released step is never edited.
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first_version,)
+
+
+class Database:
+    """Engines for reading and writing, and the differences between SQLite and PostgreSQL in one place."""
+
+    def __init__(self, url: str, *, pool_size: int = 8) -> None:
+        try:
+            parsed = make_url(url)
+        except ArgumentError as error:
+            raise SettingsError(f"database URL {url!r} is not understood; use sqlite:///path or postgresql+psycopg://user@host/name") from error
+        if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+            raise SettingsError(f"database {parsed.get_backend_name()!r} is not supported; use sqlite:///path or postgresql+psycopg://user@host/name")
+        self.is_sqlite = parsed.get_backend_name() == "sqlite"
+        self._write_lock = threading.Lock()
+        self._local = threading.local()
+        if self.is_sqlite:
+            if not parsed.database or parsed.database == ":memory:":
+                raise SettingsError("the catalog needs a database on disk; use sqlite:///path/catalog.db")
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            self.engine = create_engine(parsed, poolclass=NullPool)
+            event.listen(self.engine, "connect", _set_up_sqlite)
+            event.listen(self.engine, "begin", _begin_immediate)
+        else:
+            driver = parsed.set(drivername="postgresql+psycopg")
+            self.engine = create_engine(driver, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, pool_timeout=10)
+        self.reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One SQL transaction that may change something; rolled back when the body raises."""
+        if not self.is_sqlite:
+            with self.engine.begin() as connection:
+                yield connection
+            return
+        with self._write_lock, self._thread_connection("writer").begin() as transaction:
+            yield transaction.connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Statements that see what was committed; each sees the newest."""
+        if self.is_sqlite:
+            yield self._thread_connection("reader")
+            return
+        with self.reader.connect() as connection:
+            yield connection
+
+    def _thread_connection(self, role: str) -> Connection:
+        # A SQLite connection costs more to open than any of our statements, and holding it costs nothing: one per thread and role.
+        connection: Connection | None = getattr(self._local, role, None)
+        if connection is None or connection.closed or connection.invalidated:
+            connection = (self.engine if role == "writer" else self.reader).connect()
+            setattr(self._local, role, connection)
+        return connection
+
+    def among(self, column: str, parameter: str = "keys") -> str:
+        """An SQL condition that a text column is one of many; bind the values through `many`."""
+        return f"{column} IN (SELECT value FROM json_each(:{parameter}))" if self.is_sqlite else f"{column} = ANY(:{parameter})"
+
+    def many(self, values: Sequence[Any]) -> Any:
+        """The bound value for `among`: one parameter whatever the count."""
+        return orjson.dumps(list(values)).decode() if self.is_sqlite else list(values)
+
+    def locking(self) -> str:
+        """What keeps rows that were read from changing until the transaction ends; SQLite's writer holds the whole database."""
+        return "" if self.is_sqlite else " FOR UPDATE"
+
+    def close(self) -> None:
+        """Closes what this thread holds and the pool."""
+        for role in ("writer", "reader"):
+            connection = getattr(self._local, role, None)
+            if connection is not None:
+                connection.close()
+                setattr(self._local, role, None)
+        self.engine.dispose()
+
+
+def _set_up_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # the driver would begin transactions too late; `_begin_immediate` does it
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={SQLITE_BUSY_TIMEOUT_MS}", "foreign_keys=ON", "cache_size=-32768", "temp_store=MEMORY"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_immediate(connection: Connection) -> None:
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def migrate(database: Database) -> tuple[int, int]:
+    """Brings the schema to this version; returns (version before, version now). Raises PrerequisiteError for a newer or unreachable database."""
+    try:
+        with database.write() as connection:
+            if not database.is_sqlite:
+                connection.execute(text("SELECT pg_advisory_xact_lock(4207315)"))  # several workers start at once
+            before = _version(connection)
+            if before > len(MIGRATIONS):
+                raise PrerequisiteError(f"the database has schema version {before}, this program knows {len(MIGRATIONS)}; start the newer program")
+            for number, step in enumerate(MIGRATIONS[before:], before + 1):
+                step(connection)
+                connection.execute(schema_version.insert(), {"version": number})
+            return before, len(MIGRATIONS)
+    except OperationalError as error:
+        raise PrerequisiteError(f"the database cannot be reached: {error.orig}; check --database-url and that the server runs") from error
+
+
+def _version(connection: Connection) -> int:
+    if not inspect(connection).has_table("schema_version"):
+        schema_version.create(connection)
+        return 0
+    return int(connection.execute(text("SELECT COALESCE(MAX(version), 0) FROM schema_version")).scalar_one())
+
+
+def is_passing(error: DBAPIError) -> bool:
+    """Whether the same transaction may well succeed when it is run again: a deadlock, a serialization failure, a busy file, a unique key
+    that another transaction took meanwhile."""
+    state = getattr(error.orig, "sqlstate", None)
+    return state in ("40001", "40P01", "55P03", "23505") or "locked" in str(error.orig) or "UNIQUE constraint" in str(error.orig)
+
+

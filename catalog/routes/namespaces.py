@@ -1,0 +1,90 @@
+"""Namespaces over HTTP (Iceberg REST specification, `/v1/namespaces`)."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from catalog import namespaces
+from catalog.error_response import no_such_namespace
+from catalog.idempotency import Reply
+from catalog.identifier import dotted, levels, namespace_from_path, parse_namespace
+from catalog.json_fields import properties, strings
+from catalog.wire import RawRoute, describe, json_reply, json_response, next_page, page_of, parse_object, read_body, reply_response, request_key, services_of
+
+router = APIRouter(route_class=RawRoute, tags=["namespaces"])
+
+LEVELS: dict[str, Any] = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
+PROPERTIES: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
+CREATE = {"type": "object", "required": ["namespace"], "properties": {"namespace": LEVELS, "properties": PROPERTIES}}
+UPDATE = {"type": "object", "properties": {"removals": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "updates": PROPERTIES}}
+
+
+@router.get("/v1/namespaces", **describe("List the namespaces directly below a parent", query=("parent", "pageToken", "pageSize")))
+async def list_namespaces(request: Request) -> Response:
+    """Children of `parent`, of the root without one."""
+    raw = request.query_params.get("parent")
+    parent = parse_namespace(raw.split("\x1f")) if raw else ""
+    after, limit = page_of(request)
+    found = await services_of(request).read(lambda connection: namespaces.children(connection, parent, after=after, limit=limit))
+    return json_response({"namespaces": [levels(path) for path in found], "next-page-token": next_page(found, limit)})
+
+
+@router.post("/v1/namespaces", **describe("Create a namespace", body=CREATE))
+async def create_namespace(request: Request) -> Response:
+    """Also creates the levels above it that are missing."""
+    services = services_of(request)
+    raw = await read_body(request)
+    body = parse_object(raw)
+    path, given = parse_namespace(body.get("namespace")), namespaces.check_properties(properties(body, "properties"))
+    now_ms = services.now_ms()
+
+    def work(connection: Any) -> Reply:
+        namespaces.create(connection, services.database, path, given, now_ms)
+        return json_reply({"namespace": levels(path), "properties": given})
+
+    return reply_response(await services.change(request_key(request, raw), work))
+
+
+@router.get("/v1/namespaces/{namespace}", **describe("Load a namespace's properties", path=("namespace",)))
+async def load_namespace(request: Request) -> Response:
+    """Levels and properties."""
+    path = namespace_from_path(request.path_params["namespace"])
+    found = await services_of(request).read(lambda connection: namespaces.load_properties(connection, path))
+    return json_response({"namespace": levels(path), "properties": found})
+
+
+@router.head("/v1/namespaces/{namespace}", **describe("Say whether a namespace exists", path=("namespace",), status=204))
+async def namespace_exists(request: Request) -> Response:
+    """204 or 404."""
+    path = namespace_from_path(request.path_params["namespace"])
+    if not await services_of(request).read(lambda connection: namespaces.namespace_exists(connection, path)):
+        raise no_such_namespace(dotted(path))
+    return Response(status_code=204)
+
+
+@router.delete("/v1/namespaces/{namespace}", **describe("Drop an empty namespace", path=("namespace",), status=204))
+async def drop_namespace(request: Request) -> Response:
+    """409 where anything is in it."""
+    services = services_of(request)
+    path = namespace_from_path(request.path_params["namespace"])
+
+    def work(connection: Any) -> Reply:
+        namespaces.drop(connection, path, locking=services.database.locking())
+        return Reply(204)
+
+    return reply_response(await services.change(request_key(request, b""), work))
+
+
+@router.post("/v1/namespaces/{namespace}/properties", **describe("Set and remove properties of a namespace", body=UPDATE, path=("namespace",)))
+async def update_namespace(request: Request) -> Response:
+    """Says which keys were updated, removed and missing."""
+    services = services_of(request)
+    path = namespace_from_path(request.path_params["namespace"])
+    raw = await read_body(request)
+    body = parse_object(raw)
+    removals, updates = strings(body, "removals"), namespaces.check_properties(properties(body, "updates"))
+
+    def work(connection: Any) -> Reply:
+        return json_reply(namespaces.update_properties(connection, path, removals, updates, locking=services.database.locking()))
+
+    return reply_response(await services.change(request_key(request, raw), work))

@@ -1,0 +1,184 @@
+"""Tables over HTTP (Iceberg REST specification, `/v1/namespaces/{namespace}/tables`)."""
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from catalog import tables
+from catalog.commits import CommitUnit, Outcome
+from catalog.error_response import CatalogError, no_such_namespace
+from catalog.idempotency import Reply, refused
+from catalog.identifier import Identifier, dotted, identifier_from_path, levels, namespace_from_path, parse_identifier, parse_name
+from catalog.json_fields import objects
+from catalog.namespaces import namespace_exists
+from catalog.routes.namespaces import LEVELS, PROPERTIES
+from catalog.table_changes import TableChange, chosen_place
+from catalog.table_metadata import is_staged, new_metadata
+from catalog.tables import TABLE
+from catalog.wire import RawRoute, describe, json_response, next_page, page_of, parse_object, read_body, reply_response, request_key, services_of
+
+router = APIRouter(route_class=RawRoute, tags=["tables"])
+TABLE_PATH = ("namespace", "table")
+OBJECT: dict[str, Any] = {"type": "object"}
+IDENTIFIER = {"type": "object", "required": ["namespace", "name"], "properties": {"namespace": LEVELS, "name": {"type": "string", "minLength": 1}}}
+CREATE = {
+    "type": "object",
+    "required": ["name", "schema"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "location": {"type": "string"},
+        "schema": OBJECT,
+        "partition-spec": OBJECT,
+        "write-order": OBJECT,
+        "stage-create": {"type": "boolean"},
+        "properties": PROPERTIES,
+    },
+}
+COMMIT = {
+    "type": "object",
+    "required": ["requirements", "updates"],
+    "properties": {"identifier": IDENTIFIER, "requirements": {"type": "array", "items": OBJECT}, "updates": {"type": "array", "items": OBJECT}},
+}
+RENAME = {"type": "object", "required": ["source", "destination"], "properties": {"source": IDENTIFIER, "destination": IDENTIFIER}}
+TRANSACTION = {
+    "type": "object",
+    "required": ["table-changes"],
+    "properties": {"table-changes": {"type": "array", "items": {**COMMIT, "required": ["identifier", "requirements", "updates"]}}},
+}
+
+
+def load_result(location: str | None, data: bytes) -> bytes:
+    """LoadTableResult around metadata bytes as they are stored."""
+    if location is None:
+        return b'{"metadata":' + data + b',"config":{}}'
+    return b'{"metadata-location":' + orjson.dumps(location) + b',"metadata":' + data + b',"config":{}}'
+
+
+def render_table(outcome: Outcome) -> Reply:
+    """The answer to a commit or creation of one table."""
+    if isinstance(outcome, CatalogError):
+        return refused(outcome)
+    return Reply(200, load_result(outcome[0].location, outcome[0].data))
+
+
+def render_nothing(outcome: Outcome) -> Reply:
+    """The answer to a transaction: 204 or why not."""
+    return refused(outcome) if isinstance(outcome, CatalogError) else Reply(204)
+
+
+def path_identifier(request: Request) -> Identifier:
+    """The table that the path names."""
+    return identifier_from_path(request.path_params["namespace"], request.path_params["table"])
+
+
+@router.get("/v1/namespaces/{namespace}/tables/{table}", **describe("Load a table", path=TABLE_PATH, query=("snapshots",)))
+async def load_table(request: Request) -> Response:
+    """Metadata as stored, byte by byte."""
+    services = services_of(request)
+    identifier = path_identifier(request)
+    head = await services.read(lambda connection: tables.require(connection, identifier, TABLE))
+    return Response(load_result(head.metadata_location, await services.metadata(head.metadata_location)), media_type="application/json")
+
+
+@router.post("/v1/namespaces/{namespace}/tables/{table}", **describe("Commit to a table", body=COMMIT, path=TABLE_PATH))
+async def commit_table(request: Request) -> Response:
+    """Requirements are checked against the newest metadata; 409 only where one of them fails."""
+    raw = await read_body(request)
+    body = parse_object(raw)
+    change = TableChange(path_identifier(request), objects(body, "requirements", optional=True), objects(body, "updates", optional=True))
+    unit = CommitUnit([change], render_table, request_key(request, raw))
+    await services_of(request).queue.submit([unit])
+    return reply_response(unit.reply)
+
+
+@router.head("/v1/namespaces/{namespace}/tables/{table}", **describe("Say whether a table exists", path=TABLE_PATH, status=204))
+async def table_exists(request: Request) -> Response:
+    """204 or 404."""
+    identifier = path_identifier(request)
+    await services_of(request).read(lambda connection: tables.require(connection, identifier, TABLE))
+    return Response(status_code=204)
+
+
+@router.delete("/v1/namespaces/{namespace}/tables/{table}", **describe("Drop a table", path=TABLE_PATH, query=("purgeRequested",), status=204))
+async def drop_table(request: Request) -> Response:
+    """The table can be brought back for a while; its files are left to the purge, if one was requested."""
+    services = services_of(request)
+    identifier, now_ms = path_identifier(request), services.now_ms()
+    purge = request.query_params.get("purgeRequested", "false").lower() == "true"
+
+    def work(connection: Any) -> Reply:
+        tables.drop(connection, services.database, identifier, TABLE, purge=purge, now_ms=now_ms)
+        return Reply(204)
+
+    return reply_response(await services.change(request_key(request, b""), work))
+
+
+@router.get("/v1/namespaces/{namespace}/tables", **describe("List the tables of a namespace", path=("namespace",), query=("pageToken", "pageSize")))
+async def list_tables(request: Request) -> Response:
+    """In the order of their names."""
+    namespace = namespace_from_path(request.path_params["namespace"])
+    after, limit = page_of(request)
+    found = await services_of(request).read(lambda connection: tables.list_names(connection, namespace, TABLE, after=after, limit=limit))
+    parts = levels(namespace)
+    return json_response({"identifiers": [{"namespace": parts, "name": name} for name in found], "next-page-token": next_page(found, limit)})
+
+
+@router.post("/v1/namespaces/{namespace}/tables", **describe("Create a table, or prepare one (stage-create)", body=CREATE, path=("namespace",)))
+async def create_table(request: Request) -> Response:
+    """Field ids are assigned anew; the answer has them."""
+    services = services_of(request)
+    raw = await read_body(request)
+    body = parse_object(raw)
+    identifier = Identifier(namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the table's name"))
+    if is_staged(body):
+        return await _stage(request, identifier, body)
+    unit = CommitUnit([TableChange(identifier, create=body)], render_table, request_key(request, raw))
+    await services.queue.submit([unit])
+    return reply_response(unit.reply)
+
+
+async def _stage(request: Request, identifier: Identifier, body: dict[str, Any]) -> Response:
+    services = services_of(request)
+
+    def check(connection: Any) -> None:
+        if not namespace_exists(connection, identifier.namespace):
+            raise no_such_namespace(dotted(identifier.namespace))
+        head = tables.find(connection, identifier)
+        if head is not None:
+            raise tables.taken(identifier, head.kind)
+
+    await services.read(check)
+    table_uuid, location = chosen_place(body, services.store)
+    metadata = new_metadata(body, uuid=table_uuid, location=location, now_ms=services.now_ms())
+    return Response(load_result(None, orjson.dumps(metadata)), media_type="application/json")
+
+
+@router.post("/v1/tables/rename", **describe("Rename a table", body=RENAME, status=204))
+async def rename_table(request: Request) -> Response:
+    """Its location stays."""
+    services = services_of(request)
+    raw = await read_body(request)
+    body = parse_object(raw)
+    source, destination = parse_identifier(body.get("source")), parse_identifier(body.get("destination"))
+
+    def work(connection: Any) -> Reply:
+        tables.rename(connection, services.database, source, destination, TABLE)
+        return Reply(204)
+
+    return reply_response(await services.change(request_key(request, raw), work))
+
+
+@router.post("/v1/transactions/commit", **describe("Commit to several tables, all or none", body=TRANSACTION, status=204))
+async def commit_transaction(request: Request) -> Response:
+    """One SQL transaction; the first failing requirement refuses everything."""
+    raw = await read_body(request)
+    changes = [
+        TableChange(parse_identifier(item.get("identifier")), objects(item, "requirements", optional=True), objects(item, "updates", optional=True))
+        for item in objects(parse_object(raw), "table-changes")
+    ]
+    if not changes:
+        return Response(status_code=204)
+    unit = CommitUnit(changes, render_nothing, request_key(request, raw))
+    await services_of(request).queue.submit([unit])
+    return reply_response(unit.reply)

@@ -1,0 +1,147 @@
+"""One table's step from its current metadata to the next: requirements checked, updates applied, the new file's bytes made. Nothing is written here."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from catalog.error_response import CatalogError, bad_request, invalid
+from catalog.identifier import Identifier
+from catalog.json_fields import optional_string
+from catalog.metadata_store import MetadataFile, MetadataStore, parse_metadata
+from catalog.requirements import check_requirements, is_creation
+from catalog.table_metadata import empty_metadata, finish, metadata_file, new_metadata, normalised, requested_version, version_of
+from catalog.tables import TABLE, Head, missing, taken
+from catalog.updates import Draft, apply_updates
+from lake.errors import NotFoundError
+
+Json = dict[str, Any]
+# Updates that may leave everything as it was; any other makes a new version for certain.
+_MAYBE_NOTHING = frozenset(
+    {
+        "assign-uuid", "upgrade-format-version", "add-schema", "set-current-schema", "add-spec", "set-default-spec", "add-sort-order",
+        "set-default-sort-order", "set-snapshot-ref", "remove-snapshots", "remove-snapshot-ref", "set-location", "set-properties",
+        "remove-properties", "remove-statistics", "remove-partition-statistics", "remove-partition-specs", "remove-schemas",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """What a request wants of one table. `create` is the body of createTable where the change begins the table."""
+
+    identifier: Identifier
+    requirements: Sequence[Json] = ()
+    updates: Sequence[Json] = ()
+    create: Json | None = None
+    create_namespace: dict[str, str] | None = None
+    may_recreate: bool = True
+    kind: str = TABLE
+
+
+@dataclass(frozen=True, slots=True)
+class NextVersion:
+    """The outcome of a change before it is written: the new file, or none where nothing changed."""
+
+    change: TableChange
+    head: Head | None
+    file: MetadataFile | None
+    data: bytes
+    location: str
+    uuid: str
+    table_location: str
+    unneeded: list[str] = field(default_factory=list)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the table does not exist before this."""
+        return self.head is None
+
+
+def default_location(store: MetadataStore, table_uuid: str) -> str:
+    """Where a table goes when nobody chose: two hexadecimal digits spread the folders, the uuid makes it unique for ever."""
+    return f"{store.warehouse}/{table_uuid[:2]}/{table_uuid}"
+
+
+def next_version(change: TableChange, head: Head | None, store: MetadataStore, now_ms: int) -> NextVersion:
+    """Checks and applies one table change. Raises CatalogError; nothing has happened then."""
+    if head is not None and head.kind != change.kind:
+        raise missing(change.identifier, change.kind) if change.create is None else taken(change.identifier, head.kind)
+    if change.create is not None or is_creation(change.requirements):
+        return _created(change, head, store, now_ms)
+    if head is None:
+        raise missing(change.identifier, change.kind)
+    base = read_metadata(store, head.metadata_location)
+    metadata = normalised(parse_metadata(base))
+    check_requirements(change.requirements, metadata)
+    if not change.updates:
+        return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
+    before = None if any(update.get("action") not in _MAYBE_NOTHING for update in change.updates) else orjson.dumps(metadata)
+    draft = Draft(metadata, now_ms, store.check_location)
+    apply_updates(draft, change.updates)
+    if before is not None and orjson.dumps(draft.metadata) == before:
+        return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
+    unneeded = finish(draft, previous_location=head.metadata_location, previous_updated_ms=metadata.get("last-updated-ms", now_ms))
+    return _written(change, head, draft.metadata, version_of(head.metadata_location) + 1, unneeded)
+
+
+def _created(change: TableChange, head: Head | None, store: MetadataStore, now_ms: int) -> NextVersion:
+    if head is not None:
+        if change.create is not None:
+            raise taken(change.identifier, head.kind)
+        check_requirements(change.requirements, {})
+    if change.create is not None:
+        table_uuid, location = chosen_place(change.create, store)
+        metadata = new_metadata(change.create, uuid=table_uuid, location=location, now_ms=now_ms)
+    else:
+        metadata = empty_metadata(requested_version(list(change.updates)), now_ms)
+    draft = Draft(metadata, now_ms, store.check_location)
+    apply_updates(draft, change.updates)
+    if metadata["table-uuid"] is None:
+        metadata["table-uuid"] = str(uuid.uuid4())
+    if metadata["location"] is None:
+        metadata["location"] = default_location(store, metadata["table-uuid"])
+    _default_parts(metadata)
+    finish(draft, previous_location=None, previous_updated_ms=now_ms)
+    return _written(change, None, metadata, 0, [])
+
+
+def _default_parts(metadata: Json) -> None:
+    """A creating commit may leave out what most tables do not have."""
+    if not metadata["partition-specs"]:
+        metadata.update({"partition-specs": [{"spec-id": 0, "fields": []}], "default-spec-id": 0})
+    if not metadata["sort-orders"]:
+        metadata.update({"sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0})
+
+
+def chosen_place(create: Json, store: MetadataStore) -> tuple[str, str]:
+    """The uuid and location of a new table: the caller's, where given, else fresh ones. Raises CatalogError 400 or 403."""
+    given = optional_string(create, "table-uuid")
+    try:
+        table_uuid = str(uuid.UUID(given)) if given is not None else str(uuid.uuid4())
+    except ValueError as error:
+        raise bad_request(f"'table-uuid' {given!r} is not a UUID") from error
+    location = create.get("location")
+    if location is None:
+        return table_uuid, default_location(store, table_uuid)
+    place = store.check_location(location).rstrip("/")
+    if given is not None and table_uuid not in place:
+        raise invalid(f"location {place} must contain the table-uuid {table_uuid}, so that no two tables ever share files")
+    return table_uuid, place
+
+
+def _written(change: TableChange, head: Head | None, metadata: Json, version: int, unneeded: list[str]) -> NextVersion:
+    data = orjson.dumps(metadata)
+    location = metadata_file(metadata, version, str(uuid.uuid4()))
+    return NextVersion(change, head, MetadataFile(location, data), data, location, metadata["table-uuid"], metadata["location"], unneeded)
+
+
+def read_metadata(store: MetadataStore, location: str) -> bytes:
+    """The bytes of current metadata. Raises CatalogError 404 where the file is missing, UnavailableError where the storage does not answer."""
+    try:
+        return store.read(location)
+    except NotFoundError as error:
+        message = f"Failed to open input stream for file: {location}; restore the file or run `python -m catalog check`"
+        raise CatalogError(404, "NotFoundException", message) from error

@@ -1,0 +1,116 @@
+"""Rows of tables and views: where each one's current metadata file is."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Row, text
+
+from catalog.database import Database, dropped_tables, tables
+from catalog.error_response import CatalogError, already_exists, no_such_namespace, no_such_table, no_such_view
+from catalog.identifier import Identifier, dotted
+from catalog.namespaces import namespace_exists
+
+TABLE = "table"
+VIEW = "view"
+_COLUMNS = "id, ident, kind, uuid, location, metadata_location"
+_FIND = text(f"SELECT {_COLUMNS} FROM tables WHERE ident = :ident")  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A table's or view's current state as the database knows it."""
+
+    id: int
+    ident: str
+    kind: str
+    uuid: str
+    location: str
+    metadata_location: str
+
+
+def _head(row: Row[tuple[object, ...]]) -> Head:
+    return Head(*row)  # type: ignore[arg-type]
+
+
+def missing(identifier: Identifier, kind: str) -> CatalogError:
+    """The 404 for a table or view."""
+    return no_such_view(str(identifier)) if kind == VIEW else no_such_table(str(identifier))
+
+
+def taken(identifier: Identifier, kind: str) -> CatalogError:
+    """The 409 for a name that a table or view has."""
+    return already_exists("View" if kind == VIEW else "Table", str(identifier))
+
+
+def find(connection: Connection, identifier: Identifier, kind: str | None = None) -> Head | None:
+    """The row of one identifier, of one kind where given."""
+    row = connection.execute(_FIND, {"ident": identifier.key}).one_or_none()
+    return None if row is None or (kind is not None and row[2] != kind) else _head(row)
+
+
+def require(connection: Connection, identifier: Identifier, kind: str) -> Head:
+    """The row of one identifier. Raises CatalogError 404."""
+    head = find(connection, identifier, kind)
+    if head is None:
+        raise missing(identifier, kind)
+    return head
+
+
+def find_many(connection: Connection, database: Database, keys: Iterable[str], *, lock: bool = False) -> dict[str, Head]:
+    """The rows of many identifiers by their key, locked until the transaction ends where asked."""
+    condition = database.among("ident")
+    statement = f"SELECT {_COLUMNS} FROM tables WHERE {condition}" + (f" ORDER BY ident{database.locking()}" if lock else "")  # noqa: S608
+    rows = connection.execute(text(statement), {"keys": database.many(sorted(set(keys)))})
+    return {row[1]: _head(row) for row in rows}
+
+
+def uuids_in_use(connection: Connection, database: Database, uuids: Sequence[str]) -> set[str]:
+    """Which of these table uuids belong to a table, living or dropped."""
+    condition = database.among("uuid")
+    statement = f"SELECT uuid FROM tables WHERE {condition} UNION SELECT uuid FROM dropped_tables WHERE {condition}"  # noqa: S608
+    return {str(row[0]) for row in connection.execute(text(statement), {"keys": database.many(uuids)})}
+
+
+def reserved_names(connection: Connection, database: Database, keys: Iterable[str]) -> set[str]:
+    """Which of these identifiers belong to a table that was dropped and may still come back."""
+    statement = f"SELECT DISTINCT ident FROM dropped_tables WHERE {database.among('ident')}"  # noqa: S608
+    return {str(row[0]) for row in connection.execute(text(statement), {"keys": database.many(sorted(set(keys)))})}
+
+
+def list_names(connection: Connection, namespace: str, kind: str, *, after: str, limit: int | None) -> list[str]:
+    """Names in a namespace in their order, from the one after `after` on. Raises CatalogError 404."""
+    if not namespace_exists(connection, namespace):
+        raise no_such_namespace(dotted(namespace))
+    statement = "SELECT name FROM tables WHERE namespace = :namespace AND kind = :kind AND name > :after ORDER BY name"
+    values = {"namespace": namespace, "kind": kind, "after": after}
+    if limit is not None:
+        statement, values = f"{statement} LIMIT :limit", values | {"limit": limit}  # type: ignore[dict-item]
+    return [str(row[0]) for row in connection.execute(text(statement), values)]
+
+
+def drop(connection: Connection, database: Database, identifier: Identifier, kind: str, *, purge: bool, now_ms: int) -> Head:
+    """Takes a table or view out of sight; a table's row moves to the dropped ones, from where undo takes it back. Raises CatalogError 404."""
+    head = find_many(connection, database, [identifier.key], lock=True).get(identifier.key)
+    if head is None or head.kind != kind:
+        raise missing(identifier, kind)
+    if kind == TABLE:
+        columns = "id, ident, namespace, name, kind, uuid, location, metadata_location, created_ms"
+        statement = f"INSERT INTO {dropped_tables.name} ({columns}, dropped_ms, purge_requested) SELECT {columns}, :now, :purge FROM tables WHERE id = :id"  # noqa: S608
+        connection.execute(text(statement), {"now": now_ms, "purge": int(purge), "id": head.id})
+    connection.execute(tables.delete().where(tables.c.id == head.id))
+    return head
+
+
+def rename(connection: Connection, database: Database, source: Identifier, destination: Identifier, kind: str) -> None:
+    """Gives a table or view another name, in another namespace too; its location stays. Raises CatalogError 404 or 409."""
+    heads = find_many(connection, database, [source.key, destination.key], lock=True)
+    head = heads.get(source.key)
+    if head is None or head.kind != kind:
+        raise missing(source, kind)
+    if not namespace_exists(connection, destination.namespace, locking=database.locking()):
+        raise no_such_namespace(dotted(destination.namespace))
+    other = heads.get(destination.key)
+    if other is not None:
+        raise taken(destination, other.kind)
+    values = {"ident": destination.key, "namespace": destination.namespace, "name": destination.name}
+    connection.execute(tables.update().where(tables.c.id == head.id).values(values))

@@ -1,0 +1,234 @@
+"""`python -m infra`: the stack on this machine, from the command line."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from infra.local import doctor as examination
+from infra.local import jvm_parts, log_tail, processes
+from infra.local.prerequisites import require
+from infra.local.services import DEFAULT, SERVICES
+from infra.local.supervisor import Database, Stack
+from lake.errors import FirnError, NotFoundError, SettingsError
+from lake.settings import InfraSettings
+
+POLL_S = 0.5
+HELP = f"""Starts, watches and stops Firn on this machine: Kafka, the catalog, Trino and Firn's own services.
+
+Everything listens on 127.0.0.1 only, on free ports; logs, data and the list of started processes live in the state folder.
+
+    python -m infra doctor               what this machine has and lacks
+    python -m infra up                   start {", ".join(DEFAULT)} and leave them running
+    python -m infra status               what runs, where, and how much memory it takes
+    python -m infra logs kafka --follow  what a service writes
+    python -m infra down                 stop exactly what was started
+
+Services: {", ".join(SERVICES)}. What a service needs is started with it.
+"""
+app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+console = Console()
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+StateOption = Annotated[Path | None, typer.Option("--state", help="Folder of the running stack: state file, logs, data. Default: state/ in the repository.")]
+ServicesArgument = Annotated[list[str] | None, typer.Argument(metavar="[SERVICES]...", show_default=False, help=f"Any of: {', '.join(SERVICES)}.")]
+
+
+def say(line: str) -> None:
+    """Progress goes to stderr, so that stdout holds results alone."""
+    errors.print(line, markup=False)
+
+
+@contextmanager
+def one_clear_message() -> Iterator[None]:
+    """Turns Firn's errors into their message and exit code 1, and Ctrl-C or SIGTERM into exit code 130."""
+    try:
+        yield
+    except FirnError as error:
+        errors.print(f"error: {error}", markup=False, style="red")
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        errors.print("interrupted", markup=False)
+        raise typer.Exit(130) from None
+
+
+def interrupt_on_sigterm() -> None:
+    """A SIGTERM takes the same way out as Ctrl-C: everything started is stopped on it."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def state_folder(state: Path | None) -> Path:
+    """A folder given on the command line is relative to where the user is, the configured one to the repository."""
+    return state.absolute() if state else jvm_parts.REPOSITORY / InfraSettings.load().state
+
+
+def parse_pairs(pairs: list[str] | None, what: str) -> dict[str, str]:
+    """`NAME=VALUE` texts as a mapping. Raises SettingsError."""
+    split = [pair.partition("=") for pair in pairs or []]
+    if bad := [name for name, equals, _ in split if not equals or not name]:
+        raise SettingsError(f"{what} {bad[0]!r} is not NAME=VALUE")
+    return {name: value for name, _, value in split}
+
+
+def parse_ports(pairs: list[str] | None) -> dict[str, int]:
+    """`SERVICE=PORT` texts as a mapping. Raises SettingsError."""
+    ports = {}
+    for name, value in parse_pairs(pairs, "--port").items():
+        if not value.isdigit() or int(value) > 65535:
+            raise SettingsError(f"--port {name}={value}: a port is a number from 0 (any free one) to 65535")
+        ports[name] = int(value)
+    return ports
+
+
+@app.command()
+def up(
+    services: ServicesArgument = None,
+    state: StateOption = None,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C or when a service dies.")] = False,
+    database: Annotated[str | None, typer.Option(help="The catalog's database: sqlite or postgres. Fixed at the first start.")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="file:///path, or s3://firn-warehouse/prefix on the local S3. Fixed at the first start.")] = None,
+    catalog_uri: Annotated[str | None, typer.Option(help="Use this Iceberg REST catalog instead of starting ours.")] = None,
+    port: Annotated[list[str] | None, typer.Option(help="SERVICE=PORT instead of a free port; may be repeated.")] = None,
+    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the started processes, such as FIRN_INGEST_FLUSH_INTERVAL_S=10.")] = None,
+) -> None:
+    """Start services and what they need; they keep running when this command ends."""
+    interrupt_on_sigterm()
+    with one_clear_message():
+        stack = Stack(state_folder(state), warehouse=warehouse, tied=foreground, say=say)
+        ports, environment = parse_ports(port), parse_pairs(env, "--env")
+        stack.start(*services or (), database=parse_database(database), catalog_uri=catalog_uri, ports=ports, environment=environment)
+        show(stack)
+        if foreground:
+            say("Ctrl-C stops everything")
+            stay(stack)
+        else:
+            say("stop with: python -m infra down" + (f" --state {state}" if state else ""))
+
+
+def parse_database(text: str | None) -> Database | None:
+    match text:
+        case None | "sqlite" | "postgres":
+            return text
+    raise SettingsError(f"--database {text}: use sqlite or postgres")
+
+
+def stay(stack: Stack) -> None:
+    """Waits until Ctrl-C, SIGTERM or the death of a service, and stops all that runs."""
+    try:
+        while True:
+            stack.check()
+            time.sleep(POLL_S)
+    finally:
+        stack.stop()
+
+
+@app.command()
+def down(services: ServicesArgument = None, state: StateOption = None) -> None:
+    """Stop services (all when none is named), also those of a supervisor that crashed. Data and logs stay."""
+    with one_clear_message():
+        Stack(state_folder(state), say=say).stop(*services or ())
+        say("down")
+
+
+@app.command()
+def status(state: StateOption = None) -> None:
+    """Show what was started: pid, state, address, memory and log. Exit code 1 when a service has died."""
+    with one_clear_message():
+        stack = Stack(state_folder(state), say=say)
+        show(stack)
+        if stack.died():
+            raise typer.Exit(1)
+
+
+def show(stack: Stack) -> None:
+    """The table of `status`."""
+    table = Table("service", "pid", "state", "address", "memory", "log", title=None)
+    records = stack.read().services
+    for name in SERVICES:
+        record = records.get(name)
+        if record is None:
+            continue
+        running = stack.running(name)
+        memory = f"{processes.memory_bytes(record) / 2**20:.0f} MB" if running else ""
+        table.add_row(name, str(record.pid or ""), condition(stack, name, record.address), record.address if running else "", memory, str(stack.log(name)))
+    if table.row_count:
+        (console if console.is_terminal else Console(width=200)).print(table)
+    else:
+        say("nothing was started here yet: python -m infra up")
+
+
+def condition(stack: Stack, name: str, address: str) -> str:
+    """One word for a service's state: ready, not ready (with the reason), died, stopped."""
+    if not stack.running(name):
+        return "died" if name in stack.died() else "stopped"
+    why = SERVICES[name].probe(address)
+    return "ready" if why is None else f"not ready: {why}"
+
+
+@app.command()
+def logs(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(SERVICES)}.")],
+    lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many lines of its end.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written from now on; Ctrl-C ends it.")] = False,
+    state: StateOption = None,
+) -> None:
+    """Print the end of a service's log."""
+    with one_clear_message():
+        if name not in SERVICES:
+            raise SettingsError(f"there is no service {name!r}; the services are {', '.join(SERVICES)}")
+        log = Stack(state_folder(state)).log(name)
+        if not log.exists():
+            raise NotFoundError(f"{name} has no log in {log.parent}: it was not started here (python -m infra up {name})")
+        for line in log_tail.last_lines(log, lines=lines):
+            print(line)
+        if follow:
+            print_as_it_comes(log_tail.follow(log), lambda: time.sleep(POLL_S))
+
+
+def print_as_it_comes(texts: Iterator[str], pause: Callable[[], None]) -> None:
+    for text in texts:
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            pause()
+
+
+@app.command()
+def doctor(state: StateOption = None) -> None:
+    """Tell what this machine has and lacks. Exit code 1 when something is missing."""
+    with one_clear_message():
+        findings = examination.examine(state_folder(state))
+        table = Table("", "what", "found")
+        for finding in findings:
+            table.add_row("[red]missing[/red]" if finding.missing else "[green]ok[/green]", finding.what, finding.found)
+        (console if console.is_terminal else Console(width=200)).print(table)
+        require(examination.all_missing(findings))
+
+
+@app.command()
+def fetch(
+    services: Annotated[list[str] | None, typer.Argument(metavar="[PARTS]...", show_default=False, help=f"Any of: {', '.join(jvm_parts.SERVICES)}.")] = None,
+) -> None:
+    """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache); nothing happens for those already there."""
+    with one_clear_message():
+        if unknown := set(services or ()) - set(jvm_parts.SERVICES):
+            raise SettingsError(f"there are no JVM parts named {', '.join(sorted(unknown))}; there are {', '.join(jvm_parts.SERVICES)}")
+        for service in services or jvm_parts.SERVICES:
+            console.print(f"{service}: {jvm_parts.fetch(service, say)}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    app()

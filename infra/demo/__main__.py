@@ -1,0 +1,44 @@
+"""`python -m infra.demo`: the whole line on this machine, fed and counted."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from infra.demo.produce import RECORDS_DEFAULT
+from infra.demo.run import run_demo
+from lake.errors import FirnError
+
+app = typer.Typer(
+    help="The demo: logs of six tenants and of the services themselves, from Kafka to Trino.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def main() -> None:
+    """Everything runs on loopback; the state is thrown away at the next start."""
+
+
+@app.command()
+def run(
+    check: Annotated[bool, typer.Option("--check", help="end after the sums; exit code 1 where one does not hold")] = False,
+    records: Annotated[int, typer.Option(help="records of the first load", min=1)] = RECORDS_DEFAULT,
+    seed: Annotated[int, typer.Option(help="the same seed gives the same kinds of records")] = 1,
+    state: Annotated[Path | None, typer.Option(help="folder of the services' data and logs")] = None,
+) -> None:
+    """Starts the services, produces logs, waits until every record is a row or a dead letter, and stays until Ctrl-C."""
+    folder = state or Path("state") / ("demo-check" if check else "demo")
+    run_demo(folder.absolute(), records, seed, check=check, console=Console())
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except FirnError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""The local supervisor: services as child processes on free loopback ports."""

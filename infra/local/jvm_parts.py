@@ -1,0 +1,135 @@
+"""JVM parts (Kafka, Trino, s3proxy, Spark's jars): one pom per service, copied by Maven into a cache folder outside git.
+
+The folder's name carries the hash of the pom, so another version gets another folder. Parts are copied to a temporary folder and
+renamed when complete: a folder that exists is whole.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from infra.local.prerequisites import Missing, require
+from lake.errors import PrerequisiteError, UnavailableError
+from lake.settings import InfraSettings
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+POMS = REPOSITORY / "infra/poms"
+CACHE_VARIABLE = "FIRN_CACHE"
+SERVICES = ("kafka", "trino", "s3", "spark")
+FREE_BYTES_MIN = 3 * 1024**3
+MAVEN_TIMEOUT_S = 1800.0
+OUTPUT_LINES = 12
+Say = Callable[[str], None]
+
+
+def cache_folder() -> Path:
+    """Where all JVM parts live: $FIRN_CACHE, else the setting `cache`, inside the repository unless absolute."""
+    return REPOSITORY / (os.environ.get(CACHE_VARIABLE) or InfraSettings.load().cache) / "jvm"
+
+
+def folder(service: str) -> Path:
+    """Where the parts of a service are or would be; exists only when complete."""
+    pom = (POMS / f"{service}.xml").read_bytes()
+    return cache_folder() / f"{service}-{hashlib.sha256(pom).hexdigest()[:12]}"
+
+
+def missing(service: str) -> list[Missing]:
+    """What the machine lacks to get the parts of a service; nothing is needed for parts that are already there."""
+    if folder(service).is_dir() or shutil.which("mvn"):
+        return []
+    return [Missing(f"Maven (`mvn`), to download {service}", package="maven")]
+
+
+def fetch(service: str, say: Say) -> Path:
+    """The folder with the parts of a service, downloaded if absent.
+
+    Raises PrerequisiteError without Maven or disk space, UnavailableError with the end of Maven's output where it fails.
+    """
+    target = folder(service)
+    if target.is_dir():
+        return target
+    require(missing(service))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _only_one(target.parent / f"{service}.lock"):
+        if not target.is_dir():
+            _check_disk(target.parent, service)
+            say(f"downloading {service} with Maven into {target} (once per version) ...")
+            _download(service, target)
+            say(f"{service} is downloaded")
+    return target
+
+
+def _download(service: str, target: Path) -> None:
+    prefix = f"tmp-{service}-"
+    for leftover in target.parent.glob(f"{prefix}*"):  # of a download that was killed; the lock is ours, so nobody works in it
+        shutil.rmtree(leftover, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
+    try:
+        scratch.chmod(0o755)  # mkdtemp's 0700 would lock other users of a shared cache out
+        _run_maven(service, scratch)
+        if service == "trino":
+            _unpack_trino(scratch)
+        os.rename(scratch, target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _run_maven(service: str, output: Path) -> None:
+    quiet = ("-q", "--batch-mode", "--no-transfer-progress", "-Dstyle.color=never")
+    command: Sequence[str] = ("mvn", *quiet, "-f", str(POMS / f"{service}.xml"), f"-DoutputDirectory={output}", "generate-resources")
+    try:
+        answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=MAVEN_TIMEOUT_S, check=False)
+        text, failed = answer.stdout, answer.returncode != 0
+    except subprocess.TimeoutExpired as error:
+        printed = error.stdout or b""
+        text, failed = f"{printed.decode(errors='replace') if isinstance(printed, bytes) else printed}\ngave up after {MAVEN_TIMEOUT_S:.0f} s", True
+    if failed:
+        lines = "\n".join(f"  | {line}" for line in text.strip().splitlines()[-OUTPUT_LINES:])
+        raise UnavailableError(
+            f"Maven could not download the parts of {service}. Last lines of its output:\n{lines}\n"
+            "Check the network and Maven's own settings (a mirror or proxy goes into its settings.xml), then run `python -m infra fetch` again: "
+            "what is already downloaded is kept."
+        )
+
+
+def _unpack_trino(scratch: Path) -> None:
+    """Turns the two archives into `server/` with the Iceberg plugin in `server/plugin/iceberg`."""
+    (server_archive,) = scratch.glob("trino-server-core-*.tar.gz")
+    (plugin_archive,) = scratch.glob("trino-iceberg-*.zip")
+    shutil.unpack_archive(server_archive, scratch / "server.d", filter="data")
+    with zipfile.ZipFile(plugin_archive) as archive:  # shutil.unpack_archive leaves out jars with dots in a row in their name, silently
+        archive.extractall(scratch / "plugin.d")
+    (server,) = (scratch / "server.d").iterdir()
+    (plugin,) = (scratch / "plugin.d").iterdir()
+    server.rename(scratch / "server")
+    shutil.rmtree(scratch / "server/plugin", ignore_errors=True)
+    (scratch / "server/plugin").mkdir()
+    plugin.rename(scratch / "server/plugin/iceberg")
+    for done in ("server.d", "plugin.d"):
+        (scratch / done).rmdir()
+    server_archive.unlink()
+    plugin_archive.unlink()
+
+
+def _check_disk(where: Path, service: str) -> None:
+    free = shutil.disk_usage(where).free
+    if free < FREE_BYTES_MIN:
+        raise PrerequisiteError(
+            f"the disk of {where} has {free / 2**30:.1f} GiB free, too little to download {service} safely ({FREE_BYTES_MIN / 2**30:.0f} GiB). "
+            f"Free some space, or point {CACHE_VARIABLE} at a folder on another disk"
+        )
+
+
+@contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    """Lets one process at a time download a service; a second one waits and then finds the parts there."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

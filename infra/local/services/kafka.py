@@ -1,0 +1,97 @@
+"""Apache Kafka: one KRaft node, broker and controller in one process."""
+
+import base64
+import shlex
+import uuid
+
+from infra.local import jvm_parts
+from infra.local.java import CLASSIC
+from infra.local.ports import LOOPBACK, is_listening
+from infra.local.prerequisites import missing_java
+from infra.local.service import PROBE_TIMEOUT_S, Launch, Service, Site, host_port, java_command
+from lake.settings import InfraSettings
+
+# Topics may allow large messages each (max.message.bytes); the broker's own limits only have to be ample.
+MESSAGE_BYTES_MAX = 32 * 1024 * 1024
+LOG_OPTIONS = (
+    "-Dorg.slf4j.simpleLogger.logFile=System.out",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+    "-Dorg.slf4j.simpleLogger.levelInBrackets=true",
+)
+
+
+def _properties(site: Site) -> list[str]:
+    controller = site.ports["controller"]
+    return [
+        "process.roles=broker,controller",
+        "node.id=1",
+        # A static quorum: unlike a dynamic one it lets the controller's port change between two starts.
+        f"controller.quorum.voters=1@{LOOPBACK}:{controller}",
+        f"listeners=PLAINTEXT://{LOOPBACK}:{site.port},CONTROLLER://{LOOPBACK}:{controller}",
+        f"advertised.listeners=PLAINTEXT://{LOOPBACK}:{site.port}",
+        "inter.broker.listener.name=PLAINTEXT",
+        "controller.listener.names=CONTROLLER",
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        f"log.dirs={site.folder / 'data'}",
+        "offsets.topic.replication.factor=1",
+        "offsets.topic.num.partitions=1",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+        "transaction.state.log.num.partitions=1",
+        "share.coordinator.state.topic.replication.factor=1",
+        "share.coordinator.state.topic.min.isr=1",
+        "share.coordinator.state.topic.num.partitions=1",
+        "group.initial.rebalance.delay.ms=0",
+        "auto.create.topics.enable=false",
+        "delete.topic.enable=true",
+        f"message.max.bytes={MESSAGE_BYTES_MAX}",
+        f"replica.fetch.max.bytes={MESSAGE_BYTES_MAX}",
+        f"socket.request.max.bytes={4 * MESSAGE_BYTES_MAX}",
+        "log.cleaner.dedupe.buffer.size=16777216",
+        "num.io.threads=4",
+        "num.network.threads=2",
+    ]
+
+
+def _prepare(site: Site) -> Launch:
+    libs = jvm_parts.folder("kafka")
+    properties = site.write("server.properties", _properties(site))
+    heap_mb = InfraSettings.load().kafka_heap_mb
+    java = (*java_command(CLASSIC, heap_mb), "-XX:+UseSerialGC", *LOG_OPTIONS, "-cp", f"{libs}/*")
+    address = f"{LOOPBACK}:{site.port}"
+    return Launch(
+        command=(*java, "kafka.Kafka", str(properties)),
+        address=address,
+        folder=site.folder,
+        exports={"FIRN_INGEST_BOOTSTRAP_SERVERS": address},
+        steps=() if (site.folder / "formatted").exists() else _format(java, str(properties)),
+    )
+
+
+def _format(java: tuple[str, ...], properties: str) -> tuple[str, ...]:
+    """Formats the data folder; one that was left half formatted is thrown away first (it cannot hold a message yet)."""
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+    return (
+        "rm -rf data",
+        shlex.join((*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", properties)),
+        "touch formatted",
+    )
+
+
+def _probe(address: str) -> str | None:
+    if not is_listening(host_port(address)[1]):
+        return "it does not listen yet"
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    # log_level 0: librdkafka would print every refused connection of a broker that is still starting
+    client = AdminClient({"bootstrap.servers": address, "log_level": 0, "socket.timeout.ms": int(PROBE_TIMEOUT_S * 1000)})
+    try:
+        brokers = client.list_topics(timeout=PROBE_TIMEOUT_S).brokers
+    except KafkaException as error:
+        return f"metadata request: {error.args[0].str()}"
+    return None if brokers else "no broker is registered yet"
+
+
+SERVICE = Service(name="kafka", prepare=_prepare, probe=_probe, missing=lambda: missing_java(CLASSIC), parts="kafka", ports=("port", "controller"))

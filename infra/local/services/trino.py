@@ -1,0 +1,100 @@
+"""Trino: one node that is coordinator and worker, with the Iceberg catalog `lake` over the stack's REST catalog."""
+
+import httpx
+
+from infra.local import jvm_parts
+from infra.local.java import MODERN
+from infra.local.ports import LOOPBACK
+from infra.local.prerequisites import missing_java
+from infra.local.service import PROBE_TIMEOUT_S, Launch, Service, Site, catalog_needs, java_command, storage_needs
+from infra.local.state import StackState
+from lake.settings import InfraSettings
+
+JVM_OPTIONS = (
+    "-XX:+UseG1GC",
+    "-XX:G1HeapRegionSize=16M",
+    "-XX:ReservedCodeCacheSize=256M",
+    "-Djdk.attach.allowAttachSelf=true",
+    "-Djdk.nio.maxCachedBufferSize=2000000",
+    "-XX:+EnableDynamicAgentLoading",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+
+
+def _needs(stack: StackState) -> tuple[str, ...]:
+    return (*storage_needs(stack), *catalog_needs(stack))
+
+
+def _server_properties(site: Site, plugins: str, heap_mb: int) -> list[str]:
+    query_mb = heap_mb * 6 // 10  # Trino keeps 30 % of the heap as headroom and refuses to start when both exceed it
+    return [
+        "coordinator=true",
+        "node-scheduler.include-coordinator=true",
+        f"http-server.http.port={site.port}",
+        f"discovery.uri=http://{LOOPBACK}:{site.port}",
+        f"query.max-memory-per-node={query_mb}MB",
+        f"query.max-memory={query_mb}MB",
+        f"plugin.dir={plugins}",
+        "catalog.management=static",
+        f"catalog.config-dir={site.folder / 'etc/catalog'}",
+    ]
+
+
+def _lake_properties(site: Site) -> list[str]:
+    lines = [
+        "connector.name=iceberg",
+        "iceberg.catalog.type=rest",
+        f"iceberg.rest-catalog.uri={site.catalog_uri}",
+        # Names are stored in lower case already; with matching on, Trino would cache them and miss new tables for a while.
+        "iceberg.rest-catalog.case-insensitive-name-matching=false",
+    ]
+    if not site.stack.warehouse.startswith("s3://"):
+        return [*lines, "fs.native-local.enabled=true", "local.location=/"]
+    s3 = site.stack.record("s3").exports
+    return [
+        *lines,
+        "fs.native-s3.enabled=true",
+        f"s3.endpoint={s3['FIRN_STORAGE_S3_ENDPOINT']}",
+        f"s3.region={s3['FIRN_STORAGE_S3_REGION']}",
+        "s3.path-style-access=true",
+        f"s3.aws-access-key={s3['FIRN_STORAGE_S3_ACCESS_KEY_ID']}",
+        f"s3.aws-secret-key={s3['FIRN_STORAGE_S3_SECRET_ACCESS_KEY']}",
+    ]
+
+
+def _prepare(site: Site) -> Launch:
+    server = jvm_parts.folder("trino") / "server"
+    heap_mb = InfraSettings.load().trino_heap_mb
+    config = site.write("etc/config.properties", _server_properties(site, str(server / "plugin"), heap_mb))
+    site.write("etc/catalog/lake.properties", _lake_properties(site))
+    levels = site.write("etc/log.properties", ["io.trino=INFO"])
+    node = {
+        "node.environment": "firn",
+        "node.id": "firn-local",
+        "node.data-dir": str(site.folder / "data"),
+        "node.bind-ip": LOOPBACK,
+        "node.internal-address": LOOPBACK,
+        "config": str(config),
+        "log.levels-file": str(levels),
+    }
+    options = tuple(f"-D{name}={value}" for name, value in node.items())
+    address = f"http://{LOOPBACK}:{site.port}"
+    return Launch(
+        command=(*java_command(MODERN, heap_mb), *JVM_OPTIONS, *options, "-cp", f"{server}/lib/*", "io.trino.server.TrinoServer"),
+        address=address,
+        folder=site.folder,
+        exports={"FIRN_QUERY_TRINO_URI": address},
+    )
+
+
+def _probe(address: str) -> str | None:
+    try:
+        answer = httpx.get(f"{address}/v1/info", timeout=PROBE_TIMEOUT_S, trust_env=False)
+        starting = answer.json()["starting"] if answer.status_code == httpx.codes.OK else True
+    except (httpx.HTTPError, ValueError, KeyError) as error:
+        return f"GET /v1/info: {type(error).__name__}"
+    return "the server is starting" if starting else None
+
+
+SERVICE = Service(name="trino", prepare=_prepare, probe=_probe, missing=lambda: missing_java(MODERN), needs=_needs, parts="trino", ready_timeout_s=240.0)

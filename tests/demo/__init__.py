@@ -1,0 +1,1 @@
+"""The demo's generators, its collector and its tally; no service is needed."""

@@ -1,0 +1,319 @@
+"""The supervisor with real services: they start, answer, survive restarts, and nothing of them stays behind."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import obstore
+import psutil
+import psycopg
+import pytest
+import trino
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from obstore.store import S3Store
+
+from infra.local import java
+from infra.local.ports import LOOPBACK
+from infra.local.processes import LAUNCH_VARIABLE
+from infra.local.service import host_port
+from infra.local.services import SERVICES
+from infra.local.supervisor import Stack
+
+pytestmark = pytest.mark.stack
+
+REPOSITORY = Path(__file__).parents[2]
+ANSWER_S = 30.0
+# Trino starts without asking its catalog anything, so these tests need none.
+NO_CATALOG = "http://127.0.0.1:1"
+
+
+@contextmanager
+def infra(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """`python -m infra ...` as a child process, its output in one pipe; killed at the end if it still runs."""
+    command = (sys.executable, "-m", "infra", *arguments)
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def run_infra(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((sys.executable, "-m", "infra", *arguments), cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+
+
+def read_until(process: subprocess.Popen[str], wanted: str) -> str:
+    """Reads the process's output up to the first line that holds a text; fails where it ends before."""
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if wanted in line:
+            return seen
+    raise AssertionError(f"{wanted!r} never came: {seen}")
+
+
+def of_stack(folder: Path) -> list[psutil.Process]:
+    """Every living process that was started for a stack: those whose environment names a launch and whose words name its folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            ours = LAUNCH_VARIABLE in process.environ() and process.status() != psutil.STATUS_ZOMBIE
+            if ours and (str(folder) in " ".join(process.cmdline()) or process.environ().get("FIRN_INFRA_STATE") == str(folder)):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def all_gone(processes: Sequence[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=ANSWER_S)
+    return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Kafka, PostgreSQL, S3 and Trino, started together once for this module."""
+    with Stack(tmp_path_factory.mktemp("stack"), warehouse="s3://firn-warehouse/tables", tied=True) as stack:
+        stack.start("kafka", "postgres", "s3", "trino", catalog_uri=NO_CATALOG)
+        yield stack
+
+
+def test_each_service_answers_at_its_address(stack: Stack) -> None:
+    """After `start` returns, Kafka, PostgreSQL, S3 and Trino answer at the addresses the stack tells."""
+    for name in ("kafka", "postgres", "s3", "trino"):
+        assert stack.running(name)
+        assert SERVICES[name].probe(stack.address(name)) is None
+        assert host_port(stack.address(name))[0] == LOOPBACK
+    stack.check()
+
+
+def test_trino_runs_queries_and_knows_the_catalog_lake(stack: Stack) -> None:
+    """Trino computes right after the start, and has the catalog `lake`."""
+    host, port = host_port(stack.address("trino"))
+    connection: Any = trino.dbapi.Connection(host=host, port=port, user="test")  # type: ignore[no-untyped-call]
+    cursor = connection.cursor()
+    cursor.execute("SELECT sum(n) FROM UNNEST(sequence(1, 10)) AS t(n)")
+    assert cursor.fetchall() == [[55]]
+    cursor.execute("SHOW CATALOGS")
+    assert ["lake"] in cursor.fetchall()
+
+
+def test_bucket_of_the_warehouse_takes_files_with_the_exported_keys(stack: Stack) -> None:
+    """The exported S3 settings open the bucket of the warehouse for writing and reading."""
+    variables = stack.environment()
+    store = S3Store(
+        "firn-warehouse",
+        endpoint=variables["FIRN_STORAGE_S3_ENDPOINT"],
+        region=variables["FIRN_STORAGE_S3_REGION"],
+        access_key_id=variables["FIRN_STORAGE_S3_ACCESS_KEY_ID"],
+        secret_access_key=variables["FIRN_STORAGE_S3_SECRET_ACCESS_KEY"],
+        client_options={"allow_http": True},
+    )
+    obstore.put(store, "tables/one", b"bytes")
+    assert bytes(obstore.get(store, "tables/one").bytes()) == b"bytes"
+
+
+def test_services_listen_on_loopback_only(stack: Stack) -> None:
+    """No service of the stack can be reached from another machine."""
+    listening = [
+        connection.laddr.ip
+        for process in of_stack(stack.folder)
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr
+    ]
+    assert len(listening) >= 5
+    assert set(listening) <= {LOOPBACK, f"::ffff:{LOOPBACK}"}
+
+
+def test_killed_kafka_comes_back_at_its_address_with_its_messages(stack: Stack) -> None:
+    """After SIGKILL and a new start Kafka has its old address and every acknowledged message, a large one too."""
+    address = stack.address("kafka")
+    topic = NewTopic("kept", 1, 1, config={"max.message.bytes": str(20 * 2**20)})
+    AdminClient({"bootstrap.servers": address}).create_topics([topic])["kept"].result(ANSWER_S)
+    producer = Producer({"bootstrap.servers": address, "acks": "all", "message.max.bytes": 20 * 2**20})
+    for body in (b"small", b"x" * 15 * 2**20):
+        producer.produce("kept", body)
+    assert producer.flush(ANSWER_S) == 0
+    pid = stack.pid("kafka")
+    stack.kill("kafka")
+    assert not stack.running("kafka")
+    stack.start("kafka")
+    assert stack.address("kafka") == address
+    assert stack.pid("kafka") != pid
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "test", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["kept"])
+    sizes = [len(message.value() or b"") for message in consumer.consume(2, timeout=ANSWER_S)]
+    consumer.close()
+    assert sizes == [5, 15 * 2**20]
+
+
+def test_postgres_keeps_rows_over_a_crash_and_syncs_its_writes(stack: Stack) -> None:
+    """PostgreSQL is durable: fsync is on, and a committed row is there after SIGKILL and a new start."""
+    url = stack.address("postgres").replace("+psycopg", "")
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SHOW fsync").fetchone() == ("on",)
+        connection.execute("CREATE TABLE kept AS SELECT 42 AS n")
+    stack.kill("postgres")
+    stack.start("postgres")
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT n FROM kept").fetchone() == (42,)
+
+
+def test_starting_what_runs_changes_nothing(stack: Stack) -> None:
+    """A second start of a running service leaves its process alone."""
+    pid = stack.pid("s3")
+    stack.start("s3")
+    assert stack.pid("s3") == pid
+
+
+def test_two_stacks_run_side_by_side(stack: Stack, tmp_path: Path) -> None:
+    """A second stack takes other ports, and stopping it leaves the first one alone."""
+    with Stack(tmp_path, tied=True) as second:
+        second.start("s3")
+        assert second.address("s3") != stack.address("s3")
+        pid = second.pid("s3")
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert stack.running("s3")
+
+
+def test_stack_runs_on_after_up_and_down_stops_it(tmp_path: Path) -> None:
+    """`up` leaves services running, `status` shows them ready, `logs` shows their lines, `down` stops every process."""
+    up = run_infra("up", "s3", "--state", str(tmp_path))
+    assert up.returncode == 0, up.stderr
+    started = of_stack(tmp_path)
+    assert started
+    status = run_infra("status", "--state", str(tmp_path))
+    assert status.returncode == 0
+    assert re.search(r"s3 .*ready.*http://127\.0\.0\.1:\d+.*MB", status.stdout)
+    assert "S3" in run_infra("logs", "s3", "-n", "200", "--state", str(tmp_path)).stdout
+    assert run_infra("down", "--state", str(tmp_path)).returncode == 0
+    assert all_gone(started)
+    assert of_stack(tmp_path) == []
+
+
+SUPERVISOR = """
+import sys, threading
+from pathlib import Path
+from infra.local.supervisor import Stack
+Stack(Path(sys.argv[1])).start("postgres", "s3")
+print("all up", file=sys.stderr, flush=True)
+threading.Event().wait()
+"""
+
+
+@contextmanager
+def supervisor(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program of its own that starts PostgreSQL and S3 through the API and stays."""
+    command = (sys.executable, "-c", SUPERVISOR, str(folder))
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process.stdout, process.stderr = process.stderr, None
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("moment", ["postgres starts", "s3 starts", "is ready", "all up"])
+def test_down_after_a_killed_supervisor_stops_exactly_what_it_started(tmp_path: Path, moment: str) -> None:
+    """Whenever the supervisor is killed, a later `down` ends all it started, and no process of anybody else."""
+    with subprocess.Popen((sys.executable, "-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE) as stranger, supervisor(tmp_path) as process:
+        read_until(process, moment)
+        process.kill()
+        process.wait(timeout=ANSWER_S)
+        left = of_stack(tmp_path)
+        assert left, "the services outlive the supervisor"
+        down = run_infra("down", "--state", str(tmp_path))
+        assert down.returncode == 0, down.stderr
+        assert all_gone(left)
+        assert of_stack(tmp_path) == []
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_killed_foreground_command_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The watchdog of `up --foreground` stops the services even when the command is killed by SIGKILL."""
+    with infra("up", "s3", "--foreground", "--state", str(tmp_path)) as process:
+        read_until(process, "Ctrl-C stops everything")
+        started = of_stack(tmp_path)
+        assert len(started) == 2
+        process.kill()
+        assert all_gone(started)
+
+
+@pytest.mark.parametrize("wanted", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["s3 starts", "Ctrl-C stops everything"])
+def test_interrupted_foreground_command_stops_what_it_started(tmp_path: Path, wanted: signal.Signals, moment: str) -> None:
+    """Ctrl-C and SIGTERM stop every service, during the start and after it, with exit code 130."""
+    with infra("up", "s3", "--foreground", "--state", str(tmp_path)) as process:
+        read_until(process, moment)
+        started = of_stack(tmp_path)
+        process.send_signal(wanted)
+        rest, _ = process.communicate(timeout=ANSWER_S)
+        assert process.returncode == 130, rest
+        assert "Traceback" not in rest
+        assert all_gone(started)
+        assert of_stack(tmp_path) == []
+
+
+def test_death_of_a_service_ends_the_foreground_command_with_its_log(tmp_path: Path) -> None:
+    """When a service dies, `up --foreground` says so with the end of its log, stops the rest and exits with 1."""
+    with infra("up", "s3", "--foreground", "--state", str(tmp_path)) as process:
+        read_until(process, "Ctrl-C stops everything")
+        os.kill(Stack(tmp_path).pid("s3"), signal.SIGKILL)
+        rest, _ = process.communicate(timeout=ANSWER_S)
+    assert process.returncode == 1
+    assert "s3 died." in rest
+    assert "  | " in rest
+    assert of_stack(tmp_path) == []
+
+
+def test_occupied_port_is_one_message_and_nothing_stays(tmp_path: Path) -> None:
+    """A port asked for that is taken ends `up` with one message naming port and owner, and stops what was started before."""
+    with socket.socket() as server:
+        server.bind((LOOPBACK, 0))
+        server.listen()
+        port = server.getsockname()[1]
+        up = run_infra("up", "postgres", "s3", "--port", f"s3={port}", "--state", str(tmp_path))
+    assert up.returncode == 1
+    assert f"port {port}" in up.stderr
+    assert f"(pid {os.getpid()})" in up.stderr
+    assert "Traceback" not in up.stderr
+    assert of_stack(tmp_path) == []
+
+
+def test_service_that_fails_to_start_shows_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that dies while starting is one message with the last lines of its log and what to do."""
+    real = java.find(java.CLASSIC)
+    assert real
+    program = tmp_path / "java-home/bin/java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n[ \"$1\" = -version ] && exec {real.java} -version\necho 'the words of the service'\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java-home"))
+    up = run_infra("up", "s3", "--state", str(tmp_path))
+    assert up.returncode == 1
+    assert "s3 stopped with exit code 3 while starting" in up.stderr
+    assert "  | the words of the service" in up.stderr
+    assert of_stack(tmp_path) == []
+
+
+def test_damaged_data_folder_fails_with_the_services_own_words(tmp_path: Path) -> None:
+    """PostgreSQL over a folder it cannot use ends in one message that carries PostgreSQL's own complaint."""
+    with Stack(tmp_path, tied=True) as stack:
+        stack.start("postgres")
+        stack.stop("postgres")
+        (tmp_path / "postgres/data/PG_VERSION").write_text("9\n")
+        up = run_infra("up", "postgres", "--state", str(tmp_path))
+    assert up.returncode == 1
+    assert "incompatible" in up.stderr
