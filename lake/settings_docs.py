@@ -1,0 +1,62 @@
+"""`python -m lake.settings_docs`: docs/settings.md, every setting of every room as a table."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from lake import settings
+from lake.settings import RoomSettings
+
+
+def rooms() -> list[type[RoomSettings]]:
+    """The settings classes of all rooms in the order of the module."""
+    found = [value for value in vars(settings).values() if isinstance(value, type) and issubclass(value, RoomSettings)]
+    return [room for room in found if room is not RoomSettings]
+
+
+def document() -> str:
+    """The page's Markdown."""
+    return "\n".join([*_head(), *(line for room in rooms() for line in _section(room))]) + "\n"
+
+
+def _head() -> Iterator[str]:
+    yield "# Settings"
+    yield ""
+    yield "Each value comes from, the later the stronger: its default, its section in `firn.toml` (or the file that `FIRN_CONFIG` names),"
+    yield "its environment variable, its command-line flag. This page is written by `python -m lake.settings_docs > docs/settings.md`."
+
+
+def _section(room: type[RoomSettings]) -> Iterator[str]:
+    prefix = str(room.model_config.get("env_prefix", ""))
+    yield ""
+    yield f"## [{room.room}]"
+    yield ""
+    yield (room.__doc__ or "").split("\n")[0]
+    yield ""
+    yield from _rows(room, prefix)
+    if "topics" in room.model_fields:
+        yield ""
+        yield "Each of `[[ingest.topics]]` has:"
+        yield ""
+        yield from _rows(settings.TopicSettings, "")
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    yield "| setting | default | meaning |" if not prefix else "| setting | environment | default | meaning |"
+    yield "|---|---|---|" if not prefix else "|---|---|---|---|"
+    for name, field in model.model_fields.items():
+        variable = f" `{prefix}{name.upper()}` |" if prefix else ""
+        yield f"| `{name}` |{variable} {_default(field.default)} | {field.description} |"
+
+
+def _default(value: Any) -> str:
+    if value is PydanticUndefined:
+        return "(required)"
+    return "" if value in (None, "", ()) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())
