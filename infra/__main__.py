@@ -47,26 +47,33 @@ def say(line: str) -> None:
     errors.print(line, markup=False)
 
 
+class Interrupted(BaseException):
+    """Ctrl-C or SIGTERM. Not KeyboardInterrupt, with which Python sometimes ends itself by a signal whatever exit code is asked for."""
+
+    def __init__(self, number: int) -> None:
+        self.exit_code = 128 + number
+
+
 @contextmanager
 def one_clear_message() -> Iterator[None]:
-    """Turns Firn's errors into their message and exit code 1, and Ctrl-C or SIGTERM into exit code 130."""
+    """Turns Firn's errors into their message and exit code 1, and Ctrl-C or SIGTERM into exit code 130 or 143."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     try:
         yield
     except FirnError as error:
         errors.print(f"error: {error}", markup=False, style="red")
         raise typer.Exit(1) from None
-    except KeyboardInterrupt:
+    except Interrupted as interruption:
         errors.print("interrupted", markup=False)
-        raise typer.Exit(130) from None
+        raise typer.Exit(interruption.exit_code) from None
 
 
-def interrupt_on_sigterm() -> None:
-    """A SIGTERM takes the same way out as Ctrl-C: everything started is stopped on it."""
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
+def interrupt(number: int, _: FrameType | None) -> None:
+    """The way out for the first signal; those after it cannot disturb the stopping, which takes no longer than the services' grace."""
+    for other in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(other, signal.SIG_IGN)
+    raise Interrupted(number)
 
 
 def state_folder(state: Path | None) -> Path:
@@ -97,14 +104,15 @@ def up(
     services: ServicesArgument = None,
     state: StateOption = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C or when a service dies.")] = False,
-    database: Annotated[str | None, typer.Option(help="The catalog's database: sqlite or postgres. Fixed at the first start.")] = None,
-    warehouse: Annotated[str | None, typer.Option(help="file:///path, or s3://firn-warehouse/prefix on the local S3. Fixed at the first start.")] = None,
+    database: Annotated[str | None, typer.Option(help="The catalog's database: sqlite or postgres. Fixed when the catalog first starts.")] = None,
+    warehouse: Annotated[
+        str | None, typer.Option(help="file:///path, or s3://firn-warehouse/prefix (local S3). Fixed when the catalog first starts.")
+    ] = None,
     catalog_uri: Annotated[str | None, typer.Option(help="Use this Iceberg REST catalog instead of starting ours.")] = None,
     port: Annotated[list[str] | None, typer.Option(help="SERVICE=PORT instead of a free port; may be repeated.")] = None,
     env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the started processes, such as FIRN_INGEST_FLUSH_INTERVAL_S=10.")] = None,
 ) -> None:
     """Start services and what they need; they keep running when this command ends."""
-    interrupt_on_sigterm()
     with one_clear_message():
         stack = Stack(state_folder(state), warehouse=warehouse, tied=foreground, say=say)
         ports, environment = parse_ports(port), parse_pairs(env, "--env")

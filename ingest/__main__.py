@@ -12,7 +12,9 @@ from lake.errors import FirnError
 from lake.logs import configure_logs
 from lake.settings import IngestSettings
 
-app = typer.Typer(help="Kafka -> Iceberg: one table per tenant and stream, exactly once.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Kafka -> Iceberg: one table per tenant and stream, exactly once.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
 
 
 @app.callback()
@@ -38,5 +40,5 @@ if __name__ == "__main__":
     try:
         app()
     except FirnError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
         sys.exit(1)

@@ -24,7 +24,7 @@ class RawRecord(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
-    value: bytes
+    value: bytes | None  # None is a tombstone, which is not an empty value; neither is ever buffered
 
 
 @dataclass(slots=True)
@@ -48,8 +48,9 @@ class TableBuffer:
         self.sources.append(record.source)
         self.offsets.append(record.offset)
         self.timestamps_ms.append(record.timestamp_ms)
-        self.values.append(record.value)
-        cost = len(record.value) + RECORD_OVERHEAD_BYTES
+        value = record.value or b""
+        self.values.append(value)
+        cost = len(value) + RECORD_OVERHEAD_BYTES
         self.size_bytes += cost
         return cost
 

@@ -126,11 +126,7 @@ class InputTopics:
     def commit_group(self, offsets: Mapping[int, int]) -> None:
         """Stores the group's offsets (number of the source -> next offset), each with its topic's id. Raises UnavailableError."""
         sources = self.assignment.sources
-        entries = []
-        for number, offset in offsets.items():
-            entry = KafkaTopicPartition(sources[number].topic, sources[number].partition, offset)
-            entry.metadata = sources[number].topic_id
-            entries.append(entry)
+        entries = [KafkaTopicPartition(sources[n].topic, sources[n].partition, offset, sources[n].topic_id) for n, offset in offsets.items()]
         try:
             self._consumer.commit(offsets=entries, asynchronous=False)
         except KafkaException as error:

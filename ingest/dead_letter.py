@@ -5,10 +5,12 @@ take is put into the warehouse and the header `firn.body` says where.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import stamina
 import structlog
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from ingest.converter import Source
@@ -55,16 +57,25 @@ class DeadLetters:
             if self._topic not in admin.list_topics(timeout=30).topics:
                 admin.create_topics([NewTopic(self._topic, num_partitions=1, replication_factor=-1, config=config)])[self._topic].result()
                 log.info("topic.created", topic=self._topic)
-            resource = ConfigResource(ResourceType.TOPIC, self._topic)
-            found = admin.describe_configs([resource])[resource].result()
         except KafkaException as error:
-            raise UnavailableError(f"Kafka at {self._servers} neither has nor creates topic {self._topic}: {error}") from error
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise UnavailableError(f"Kafka at {self._servers} neither has nor creates topic {self._topic}: {error}") from error
+        found = self._configuration(admin)
         wrong = {key: found[key].value for key, value in config.items() if found[key].value != value}
         if wrong:
             wanted = ",".join(f"{key}={value}" for key, value in config.items() if key in wrong)
             raise PrerequisiteError(
                 f"topic {self._topic} could lose dead letters ({wrong}); run kafka-configs.sh --alter --topic {self._topic} --add-config {wanted}"
             )
+
+    # A topic just created is not known to every part of the broker at once.
+    @stamina.retry(on=UnavailableError, attempts=8, timeout=30.0)
+    def _configuration(self, admin: AdminClient) -> Mapping[str, Any]:
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+        try:
+            return dict(admin.describe_configs([resource])[resource].result())
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka at {self._servers} does not describe topic {self._topic}: {error}") from error
 
     def send(
         self,

@@ -26,6 +26,7 @@ from ingest.dead_letter import DeadLetters
 from ingest.offsets import Offsets
 from ingest.router import Envelope, Router
 from ingest.row import TimeLimits
+from ingest.shape import Shapes
 from ingest.writer import write_files
 from lake import metrics
 from lake.catalog_client import CatalogClient
@@ -50,6 +51,7 @@ class Pipeline:
         self._clock = clock
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
         self._limits = _limits(settings)
+        self._shapes = Shapes()
         warehouse = settings.warehouse or catalog.warehouse
         if not warehouse:
             raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
@@ -70,7 +72,7 @@ class Pipeline:
         for message in messages:
             number = numbers[message.topic(), message.partition()]
             _, timestamp_ms = message.timestamp()
-            record = RawRecord(number, message.offset(), timestamp_ms, message.key(), message.headers() or (), message.value() or b"")
+            record = RawRecord(number, message.offset(), timestamp_ms, message.key(), message.headers() or (), message.value())
             target = self._route(message.topic(), record)
             if isinstance(target, Rejected):
                 self._bury(record, target, None)
@@ -80,10 +82,10 @@ class Pipeline:
             metrics.RECORDS_DELIVERED.labels(message.topic()).inc()
 
     def _route(self, topic: str, record: RawRecord) -> TableId | Rejected:
-        if len(record.value) > self._settings.record_bytes_max:
-            return Rejected(Reason.TOO_LARGE, f"{len(record.value)} bytes, record_bytes_max is {self._settings.record_bytes_max}")
         if not record.value:
             return Rejected(Reason.EMPTY, "the message has no value")
+        if len(record.value) > self._settings.record_bytes_max:
+            return Rejected(Reason.TOO_LARGE, f"{len(record.value)} bytes, record_bytes_max is {self._settings.record_bytes_max}")
         return self._routers[topic].route(Envelope(topic, record.key, record.headers, record.value))
 
     def flush_due(self) -> None:
@@ -124,7 +126,7 @@ class Pipeline:
         """Converts a flush for the table as it is, writes its files, buries what cannot be stored (once, however often it is written)."""
         sources = self._topics.assignment.sources
         marks = [state.marks.of(TopicPartition(source.topic_id, source.partition)) for source in sources]
-        converted = convert(flush.buffer, sources, state.schema, lambda source, offset: offset < marks[source], self._limits)
+        converted = convert(flush.buffer, sources, state.schema, marks, self._limits, self._shapes)
         if not flush.dead_lettered:
             for at, rejected in converted.rejected:
                 self._bury(flush.buffer.record(at), rejected, flush.table)
@@ -138,7 +140,7 @@ class Pipeline:
     def _bury(self, record: RawRecord, rejected: Rejected, table: TableId | None) -> None:
         source = self._topics.assignment.sources[record.source]
         name = None if table is None else str(table)
-        self.dead_letters.send(source, record.offset, record.timestamp_ms, record.key, record.headers, record.value or None, rejected, name)
+        self.dead_letters.send(source, record.offset, record.timestamp_ms, record.key, record.headers, record.value, rejected, name)
 
 
 def _limits(settings: IngestSettings) -> ConverterLimits:

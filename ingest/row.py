@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ingest.decoder import Fields, Pairs, is_text, json_text
@@ -94,21 +95,36 @@ def lay_out(fields: Fields, timestamp_ms: int, columns: Columns, limits: TimeLim
     return Row(timestamp_us, values, errors, overflow)
 
 
+@lru_cache(maxsize=65_536)
+def column_name(prefix: str, key: str) -> str:
+    """The column of a key inside the object whose column prefix is given: joined with `_`, dots become `_` too, folded."""
+    return fold((f"{prefix}_{key}" if prefix else key).replace(".", "_"))
+
+
+@lru_cache(maxsize=65_536)
+def pointer(path: str, key: str) -> str:
+    """The JSON Pointer (RFC 6901) of a key below a path."""
+    return f"{path}/{key.replace('~', '~0').replace('/', '~1')}" if "/" in key or "~" in key else f"{path}/{key}"
+
+
+@lru_cache(maxsize=65_536)
+def is_usable(name: str) -> bool:
+    """Whether a field of that name may become a column."""
+    return bool(name) and name not in RESERVED_NAMES and not _UNUSABLE.search(name) and is_text(name) and len(name.encode()) <= NAME_BYTES_MAX
+
+
 def _flatten(pairs: Pairs, prefix: str, path: str, found: dict[str, tuple[str, Any]], errors: list[BadValue], columns: Columns) -> None:
     for key, value in pairs:
-        name = f"{prefix}_{key}" if prefix else key
-        where = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-        if isinstance(value, Pairs) and value:
+        name, where = column_name(prefix, key), pointer(path, key)
+        if isinstance(value, Pairs):
             _flatten(value, name, where, found, errors, columns)
         elif value is not None:
-            _place(fold(name.replace(".", "_")), where, value, found, errors, columns)
+            _place(name, where, value, found, errors, columns)
 
 
 def _place(name: str, path: str, value: Any, found: dict[str, tuple[str, Any]], errors: list[BadValue], columns: Columns) -> None:
-    if not name or _UNUSABLE.search(name) or not is_text(name) or len(name.encode()) > NAME_BYTES_MAX:
-        errors.append(_error(path, value, ValueReason.UNUSABLE_NAME))
-    elif name in RESERVED_NAMES:
-        errors.append(_error(path, value, ValueReason.RESERVED_NAME))
+    if not is_usable(name):
+        errors.append(_error(path, value, ValueReason.RESERVED_NAME if name in RESERVED_NAMES else ValueReason.UNUSABLE_NAME))
     elif name not in found:
         found[name] = (path, value)
     elif found[name][0] == path:

@@ -19,7 +19,7 @@ def as_text(value: Any) -> str:
 
 
 def to_column(kind: Any, value: Any) -> Any | ValueReason:
-    """Converts a decoded value (str, Number, bool, list or Pairs; never None) to a column's Iceberg type, without rounding or truncation."""
+    """Converts a decoded value (str, Json or Pairs; never None) to a column's Iceberg type, without rounding or truncation."""
     if kind == "string":
         text = as_text(value)
         return text if is_text(text) else ValueReason.INVALID_TEXT
@@ -45,8 +45,6 @@ def _double(value: Any) -> float | ValueReason:
 
 
 def _boolean(value: Any) -> bool | ValueReason:
-    if isinstance(value, bool):
-        return value
     return {"true": True, "false": False}.get(value, ValueReason.WRONG_TYPE) if isinstance(value, str) else ValueReason.WRONG_TYPE
 
 

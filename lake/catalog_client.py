@@ -3,7 +3,6 @@
 Reads are repeated on passing faults. A commit is sent once: whoever called decides what an unknown outcome means.
 """
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -142,7 +141,7 @@ class CatalogClient:
         """
         if not self.has_extras:
             return [self._commit_one(request, timeout_s) for request in requests]
-        deadline_ms = int((time.time() + timeout_s) * 1000) if timeout_s else None
+        deadline_ms = int(timeout_s * 1000) if timeout_s else None  # from the arrival of the request
         commits = [request if deadline_ms is None else {**request, "deadline-ms": deadline_ms} for request in requests]
         try:
             answer = self._send("POST", "/firn/v1/commits", {"commits": commits}, timeout_s=timeout_s)

@@ -19,6 +19,8 @@ from lake.storage import Storage
 from lake.table_layout import PARTITION_SPEC, find_hour_spec, metadata_uri, new_location, table_properties
 
 MAIN = "main"
+# A manifest is read as a whole, by every reader that needs one of its files.
+MANIFEST_ENTRIES_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,15 @@ def prepare_replace(
     kept: Sequence[ManifestFile],
     now_ms: int,
 ) -> Prepared:
-    """A commit that changes files but no rows: `entries` go into one new manifest beside the `kept` ones; marks stay as they are."""
+    """A commit that changes files but no rows: `entries`, ordered by hour, go into new manifests beside the `kept` ones; marks stay as they are."""
     return _prepare(state, "replace", entries, added, removed, kept, state.schema, state.marks, now_ms)
+
+
+def prepare_delete(
+    state: TableState, entries: Sequence[ManifestEntry], removed: Sequence[DataFile], kept: Sequence[ManifestFile], now_ms: int
+) -> Prepared:
+    """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in `prepare_replace`."""
+    return _prepare(state, "delete", entries, (), removed, kept, state.schema, state.marks, now_ms)
 
 
 def _prepare(
@@ -142,11 +151,11 @@ def _prepare(
 ) -> Prepared:
     snapshot_id, sequence = new_snapshot_id(), state.sequence_number + 1
     files, manifests = list[tuple[str, bytes]](), list(kept)
-    if entries:
-        uri = metadata_uri(state.location, f"{snapshot_id:016x}-m0.avro")
-        data, line = write_manifest(uri, entries, schema=schema.json, spec=state.spec, snapshot_id=snapshot_id, sequence_number=sequence)
+    for at, first in enumerate(range(0, len(entries), MANIFEST_ENTRIES_MAX)):
+        uri, part = metadata_uri(state.location, f"{snapshot_id:016x}-m{at}.avro"), entries[first : first + MANIFEST_ENTRIES_MAX]
+        data, line = write_manifest(uri, part, schema=schema.json, spec=state.spec, snapshot_id=snapshot_id, sequence_number=sequence)
         files.append((uri, data))
-        manifests.insert(0, line)
+        manifests.insert(at, line)
     list_uri = metadata_uri(state.location, f"snap-{snapshot_id}-1-{state.uuid}.avro")
     files.append((list_uri, write_manifest_list(manifests, snapshot_id=snapshot_id, parent_id=state.head, sequence_number=sequence)))
     summary, totals = summarise(operation, added, removed, state.totals, {MARKS_PROPERTY: marks.to_property(), "engine-name": "firn"})

@@ -103,6 +103,7 @@ class CatalogSettings(RoomSettings):
     allowed_locations: Annotated[list[str], Field(description="URI prefixes besides the warehouse where tables may lie")] = []
     metadata_cache_bytes_max: Annotated[int, Field(description="bytes of metadata files kept in memory", ge=1_000_000)] = 96 * 1024 * 1024
     request_bytes_max: Annotated[int, Field(description="bytes of the largest request body that is read", ge=100_000)] = 64 * 1024 * 1024
+    undo_window_s: Annotated[float, Field(description="seconds for which a dropped table can be brought back before its purge is due", ge=0)] = 3 * 86_400.0
     commit_rounds_at_once: Annotated[int, Field(description="rounds of commits that run beside each other; one table is in one of them", ge=1, le=64)] = 4
 
 
@@ -144,7 +145,7 @@ class IngestSettings(RoomSettings):
     late_limit: Annotated[Literal["accept"] | float, Field(description="seconds before its Kafka timestamp a record may be; or accept")] = 3 * 86_400.0
     ahead_limit_s: Annotated[float, Field(description="seconds after its Kafka timestamp a record may be", gt=0)] = 86_400.0
     commit_timeout_s: Annotated[float, Field(description="seconds until the outcome of a commit counts as unknown", gt=0)] = 30.0
-    shutdown_s: Annotated[float, Field(description="seconds SIGTERM leaves for the last flush", gt=0)] = 60.0
+    shutdown_s: Annotated[float, Field(description="seconds SIGTERM leaves for the last flush", gt=0)] = 40.0
 
 
 class OptimizeSettings(RoomSettings):
@@ -155,6 +156,42 @@ class OptimizeSettings(RoomSettings):
 
     catalog_uri: Annotated[str, Field(description="base URL of the REST catalog")] = "http://127.0.0.1:8181"
     catalog_token: Annotated[SecretStr | None, Field(description="API key for the catalog")] = None
+    interval_s: Annotated[float, Field(description="seconds from the start of one round of maintenance to the start of the next", gt=0)] = 3_600.0
+    closed_after_s: Annotated[float, Field(description="seconds after its end until an hour counts as closed and is merged", ge=0)] = 600.0
+    late_cooldown_s: Annotated[float, Field(description="seconds a merged hour rests before late data makes it merge again", ge=0)] = 6 * 3_600.0
+    target_file_bytes: Annotated[int, Field(description="size of merged files; the table property write.target-file-size-bytes goes before it", gt=0)] = (
+        128 * MIB
+    )
+    small_file_ratio: Annotated[float, Field(description="files below this share of the target size are merged", gt=0, le=1)] = 0.75
+    rewrite_bytes_min: Annotated[int, Field(description="bytes of small files in one hour from which Spark's rewrite_data_files takes over", gt=0)] = (
+        1_024 * MIB
+    )
+    zstd_level: Annotated[int, Field(description="zstd level of merged files", ge=1, le=22)] = 3
+    row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = 131_072
+    snapshots_max: Annotated[int, Field(description="snapshots a table keeps at most, beside those that branches and tags name", ge=1)] = 10
+    snapshot_age_max_s: Annotated[float, Field(description="seconds after which snapshots expire, but for the newest", gt=0)] = 86_400.0
+    manifests_max: Annotated[int, Field(description="manifests of data files from which a table's manifests are merged", ge=2)] = 50
+    reader_grace_s: Annotated[float, Field(description="seconds that files stay after nothing refers to them: Trino's longest query", ge=0)] = 6 * 3_600.0
+    storage_requests_per_s_max: Annotated[float, Field(description="deletions and listings sent to the storage per second", gt=0)] = 500.0
+    bin_cost_s_max: Annotated[float, Field(description="estimated seconds of one Spark task; a bin of tables is committed together", gt=0)] = 10.0
+    round_cost_s_max: Annotated[float, Field(description="estimated seconds of merging in one round; what does not fit waits for the next", gt=0)] = 7_200.0
+    commit_timeout_s: Annotated[float, Field(description="seconds until the outcome of a commit counts as unknown", gt=0)] = 30.0
+    commit_attempts_max: Annotated[int, Field(description="attempts to commit against other writers before a table waits for the next round", ge=1)] = 50
+    failures_max: Annotated[int, Field(description="failures in a row after which a table pauses", ge=1)] = 3
+    pause_s: Annotated[float, Field(description="seconds a table pauses after too many failures", gt=0)] = 6 * 3_600.0
+    spark_master: Annotated[str, Field(description="Spark master: local[2], spark://host:7077, k8s://..., yarn")] = "local[2]"
+    spark_driver_memory_mb: Annotated[int, Field(description="Java heap of the Spark driver, MiB", ge=512)] = 1_024
+    spark_jars: Annotated[Path | None, Field(description="folder with Iceberg's jars for Spark; without it there is no rewrite_data_files")] = None
+    spark_options: Annotated[dict[str, str], Field(description="further settings of the Spark session, name to value")] = {}
+    java_home: Annotated[Path | None, Field(description="Java 17 or 21 for Spark; without it JAVA_HOME, then PATH")] = None
+    ingest_uris: Annotated[tuple[str, ...], Field(description="base URLs of the ingesters; maintenance stands back while they lag")] = ()
+    lag_records_max: Annotated[int, Field(description="records ingestion may lag before maintenance stands back", ge=0)] = 100_000
+    lag_share_floor: Annotated[float, Field(description="share of a round's work that is done however far ingestion lags", gt=0, le=1)] = 0.1
+    retention_interval_s: Annotated[float, Field(description="seconds between two runs of retention and purge", gt=0)] = 86_400.0
+    purge_after_s: Annotated[float, Field(description="seconds after its drop until a table's files are deleted", ge=0)] = 3 * 86_400.0
+    orphan_interval_s: Annotated[float, Field(description="seconds between two searches for orphan files", gt=0)] = 7 * 86_400.0
+    orphan_age_min_s: Annotated[float, Field(description="seconds since its last change before a file can count as orphan", ge=3_600)] = 7 * 86_400.0
+    lease_s: Annotated[float, Field(description="seconds the leader's lease lasts without renewal", ge=1)] = 30.0
 
 
 class QuerySettings(RoomSettings):
@@ -168,6 +205,24 @@ class QuerySettings(RoomSettings):
     trino_uri: Annotated[str, Field(description="base URL of the Trino coordinator")] = "http://127.0.0.1:8080"
     host: Annotated[str, Field(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(description="port to listen on; 0: any free one", ge=0, le=65535)] = 8282
+    ingest_uri: Annotated[str, Field(description="base URL of ingest's HTTP endpoint, for lag and live tail; empty: answers cannot tell the lag")] = ""
+    trino_catalog: Annotated[str, Field(description="name of Trino's catalog that holds the log tables")] = "lake"
+    trino_user: Annotated[str, Field(description="user the room's queries run as in Trino")] = "firn"
+    trino_password: Annotated[SecretStr | None, Field(description="password of that user, where Trino asks for one")] = None
+    search_timeout_s: Annotated[float, Field(description="seconds a search may take; then it answers with what it has", gt=0)] = 30.0
+    sql_timeout_s: Annotated[float, Field(description="seconds a statement of the SQL endpoint may take", gt=0)] = 300.0
+    page_rows_max: Annotated[int, Field(description="rows of one page of a search", ge=1, le=100_000)] = 10_000
+    sql_rows_max: Annotated[int, Field(description="rows the SQL endpoint gives back; exports have no such limit", ge=1)] = 10_000
+    scan_bytes_max: Annotated[int, Field(description="bytes of data files one search may open", gt=0)] = 64 * 1024 * MIB
+    embedded_bytes_max: Annotated[int, Field(description="bytes of data files up to which a search runs in process; above it Trino does", ge=0)] = (
+        4 * 1024 * MIB
+    )
+    embedded_memory_bytes: Annotated[int, Field(description="memory of the in-process engine", ge=64 * MIB)] = 1024 * MIB
+    embedded_threads: Annotated[int, Field(description="threads of the in-process engine; 0: one per processor", ge=0)] = 0
+    concurrent_per_tenant: Annotated[int, Field(description="searches of one tenant that run at once; more wait, then are refused", ge=1)] = 8
+    queue_timeout_s: Annotated[float, Field(description="seconds a search waits for its turn before it is refused", ge=0)] = 10.0
+    state: Annotated[str, Field(description="folder of exports and of files fetched from S3")] = "state/query"
+    file_cache_bytes_max: Annotated[int, Field(description="bytes of files fetched from S3 that are kept on disk", ge=0)] = 8 * 1024 * MIB
 
 
 class InfraSettings(RoomSettings):
@@ -180,4 +235,7 @@ class InfraSettings(RoomSettings):
     cache: Annotated[Path, Field(description="folder of downloaded JVM parts (FIRN_CACHE goes before it); relative to the repository root")] = Path(".cache")
     kafka_heap_mb: Annotated[int, Field(description="Java heap of Kafka, MiB", ge=192)] = 512
     trino_heap_mb: Annotated[int, Field(description="Java heap of Trino, MiB", ge=768)] = 1024
+    quick_java: Annotated[
+        bool, Field(description="compile Java code quickly instead of well: halves start times; turn off to measure throughput of Kafka or Trino")
+    ] = True
     ready_timeout_factor: Annotated[float, Field(description="multiplies every time limit for becoming ready; raise it on a slow machine", gt=0)] = 1.0

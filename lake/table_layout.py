@@ -1,5 +1,6 @@
 """How a log table lies in the warehouse: its partition spec, its properties, its location, the names of its files."""
 
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,7 @@ PARTITION_SPEC: Mapping[str, Any] = {
 }
 TARGET_FILE_BYTES = 128 * 1024 * 1024
 US_PER_HOUR = 3_600_000_000
+_HOUR_PATH = re.compile(rf"{PARTITION_FIELD}=(-?\d{{1,6}})-(\d\d)-(\d\d)-(\d\d)$")
 
 TENANT_PROPERTY = "firn.tenant"
 STREAM_PROPERTY = "firn.stream"
@@ -67,6 +69,23 @@ def partition_path(hour: int) -> str:
     days, hour_of_day = divmod(hour, 24)
     year, month, day = _civil_date(days)
     return f"{PARTITION_FIELD}={year:04d}-{month:02d}-{day:02d}-{hour_of_day:02d}"
+
+
+def parse_partition_path(path: str) -> int | None:
+    """The hour (since 1970-01-01T00Z) that a name of `partition_path` stands for; None where it is no name of an hour partition."""
+    match = _HOUR_PATH.match(path)
+    if match is None:
+        return None
+    year, month, day, hour_of_day = (int(part) for part in match.groups())
+    return _days(year, month, day) * 24 + hour_of_day
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """The inverse of `_civil_date`: Hinnant's days_from_civil."""
+    year -= month <= 2
+    era, year_of_era = divmod(year, 400)
+    day_of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
 
 
 def _civil_date(days: int) -> tuple[int, int, int]:

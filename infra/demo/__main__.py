@@ -40,5 +40,5 @@ if __name__ == "__main__":
     try:
         app()
     except FirnError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
         sys.exit(1)

@@ -70,7 +70,7 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Cons
     """Runs the demo. With `check` it ends after the sums and raises UnavailableError where one does not hold; else it stays until Ctrl-C."""
     started_s = time.monotonic()
     _empty(state)
-    with Stack(state, tied=True, say=lambda line: console.print(f"[dim]{line}[/]", highlight=False)) as stack:
+    with Stack(state, tied=True, say=lambda line: console.print(line, style="dim", markup=False, highlight=False)) as stack:
         stack.start("kafka")
         create_topics(stack.address("kafka"))
         stack.start(*SERVICES, environment=_environment())
@@ -80,7 +80,7 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Cons
         console.print(_report(outcome))
         wrong = outcome.mismatches()
         for sentence in wrong:
-            console.print(f"[bold red]{sentence}[/]", highlight=False)
+            console.print(sentence, style="red", markup=False, highlight=False)
         if wrong:
             raise UnavailableError(f"the numbers do not add up; the logs are in {state / 'logs'}")
         console.print(f"every record is accounted for, {time.monotonic() - started_s:.0f} s after the start", highlight=False)

@@ -17,6 +17,7 @@ LAUNCH_VARIABLE = "FIRN_LAUNCH"
 # The start time psutil computes moves with corrections of the clock; nobody gets a reused pid within so short a time.
 CREATED_TOLERANCE_S = 1.0
 KILLED_WITHIN_S = 10.0
+POLL_S = 0.05
 
 
 def spawn(
@@ -53,7 +54,7 @@ def leader(record: ServiceRecord) -> psutil.Process | None:
     try:
         process = psutil.Process(record.pid)
         same = abs(process.create_time() - record.created) <= CREATED_TOLERANCE_S
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        return process if same and _lives(process) else None
     except psutil.Error:
         return None
 
@@ -79,7 +80,7 @@ def members(record: ServiceRecord) -> list[psutil.Process]:
 
 def _carries(process: psutil.Process, launch: str) -> bool:
     try:
-        return process.environ().get(LAUNCH_VARIABLE) == launch and process.status() != psutil.STATUS_ZOMBIE
+        return process.environ().get(LAUNCH_VARIABLE) == launch and _lives(process)
     except (psutil.Error, OSError):
         return False  # another user's process, or one that just ended
 
@@ -96,8 +97,7 @@ def end(record: ServiceRecord, *, grace_s: float, polite: signal.Signals = signa
         else:
             for process in all_members:
                 process.send_signal(polite)
-    deadline = time.monotonic() + grace_s
-    psutil.wait_procs(all_members, timeout=max(0.0, deadline - time.monotonic()))
+    wait_ended(all_members, timeout_s=grace_s)
     return kill(record)
 
 
@@ -110,8 +110,24 @@ def kill(record: ServiceRecord) -> int:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
                 killed += 1
-        psutil.wait_procs(left, timeout=1.0)
+        wait_ended(left, timeout_s=1.0)
     return killed
+
+
+def wait_ended(processes: Sequence[psutil.Process], *, timeout_s: float) -> list[psutil.Process]:
+    """Waits until processes are dead, and returns those that are not. A zombie is dead: its parent may take long to collect it."""
+    deadline = time.monotonic() + timeout_s
+    while (left := [process for process in processes if _lives(process)]) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return left
+
+
+def _lives(process: psutil.Process) -> bool:
+    """False for a zombie: it is dead and waits for its parent. But while other threads of it still die, its ports and files are open."""
+    try:
+        return process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def memory_bytes(record: ServiceRecord) -> int:

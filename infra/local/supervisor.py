@@ -39,8 +39,8 @@ def _say_on_stderr(line: str) -> None:
 class Stack:
     """Services of one state folder. As a context manager it stops all of them at the end.
 
-    `warehouse`: `file:///path` (default: a folder beside the state), or `s3://firn-warehouse/prefix` on the stack's own S3. It is fixed at
-    the first start. `tied`: a watchdog process stops everything when this process dies, however it dies; for tests.
+    `warehouse`: `file:///path` (default: a folder beside the state), or `s3://firn-warehouse/prefix` on the stack's own S3. It is fixed when
+    the catalog first starts. `tied`: a watchdog process stops everything when this process dies, however it dies; for tests.
     """
 
     def __init__(self, state: Path, *, warehouse: str | None = None, tied: bool = False, say: jvm_parts.Say = _say_on_stderr) -> None:
@@ -155,10 +155,11 @@ class Stack:
         state_file.save(self.folder, self.read().with_record(record))
 
     def _configure(self, database: Database | None, catalog_uri: str | None) -> None:
-        """Fixes what cannot change between two starts, because tables and the catalog's rows would stay behind."""
+        """Notes where the tables and the catalog's rows live. Once the catalog has run that is fixed, because they would stay behind."""
         state = self.read()
+        fixed = bool(state.record("catalog").address)
         for what, known, wanted in (("warehouse", state.warehouse, self._warehouse), ("database", state.database, database)):
-            if known and wanted and known != wanted:
+            if fixed and wanted and known != wanted:
                 raise SettingsError(f"the stack in {self.folder} has the {what} {known!r}, not {wanted!r}: use another state folder, or delete this one")
         state_file.save(
             self.folder,

@@ -43,6 +43,9 @@ def _properties(site: Site) -> list[str]:
         "share.coordinator.state.topic.min.isr=1",
         "share.coordinator.state.topic.num.partitions=1",
         "group.initial.rebalance.delay.ms=0",
+        # A killed broker is let in again only when its old session is over; the default is 9 s.
+        "broker.session.timeout.ms=5000",
+        "broker.heartbeat.interval.ms=1000",
         "auto.create.topics.enable=false",
         "delete.topic.enable=true",
         f"message.max.bytes={MESSAGE_BYTES_MAX}",

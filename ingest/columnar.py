@@ -1,0 +1,279 @@
+"""Records that fit a shape, straight to Arrow columns; what does not fit is named and left to the exact path.
+
+The result is the same as the exact path's, value for value (a test compares them). Duplicate keys, which the struct decoder would hide,
+show as a difference between the keys counted in the bytes and the values found.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec.structs import astuple
+
+from ingest.event_time import parse_instant
+from ingest.row import MESSAGE_NAMES, SEVERITY_NAMES, TIMESTAMP_NAMES, Columns, TimeLimits
+from ingest.shape import BOOLEAN, INTEGER, RAW, TEXT, Leaf, Shape
+from ingest.values import to_column
+from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, ValueReason, arrow_type
+
+_UTC = pa.timestamp("us", "UTC")
+_MS = (10**11, 10**14)
+_NO_LIMIT = 1 << 62
+_minus_zero = re.compile(rb"[:\[,]\s*-0").search
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Fast rows of a chunk: arrays by column name, `timestamp` among them, aligned with `places`; `odd` are the places left over."""
+
+    columns: dict[str, pa.Array]
+    places: list[int]
+    odd: list[int]
+
+
+@dataclass(slots=True)
+class _Grid:
+    """The decoded values of a chunk by leaf, and the rows found odd so far."""
+
+    raw: Sequence[bytes]
+    texts: list[pa.Array]
+    odd: set[int]
+
+
+def decode_objects(
+    shape: Shape, values: Sequence[bytes], places: Sequence[int], kafka_ms: pa.Array, columns: Columns, time: TimeLimits, depth_max: int
+) -> Decoded:
+    """Decodes JSON objects by a shape. `kafka_ms`: int64 array of the Kafka timestamps, aligned with `values` and `places`."""
+    rows, fit, odd = _structs(shape.decode, values)
+    if not rows:
+        return Decoded({}, [], list(places))
+    raw = values if len(fit) == len(values) else [values[at] for at in fit]
+    grid, present = _grid(shape, rows, raw, depth_max)
+    if sum([value.count(b'":') for value in raw]) != present:
+        grid.odd |= _with_duplicates(shape, raw)
+    found = {leaf.column: (leaf, text) for leaf, text in zip(shape.leaves, grid.texts, strict=True)}
+    kafka_us = pc.multiply(kafka_ms if len(fit) == len(values) else kafka_ms.take(pa.array(fit)), 1000)
+    timestamps = _timestamps(found, kafka_us, time, grid.odd)
+    for target, names in ((SEVERITY, SEVERITY_NAMES), (MESSAGE, MESSAGE_NAMES)):
+        _rename(found, target, names, grid.odd)
+    arrays = {TIMESTAMP: timestamps} | {name: text for name, (_, text) in found.items()}
+    decoded = _without_odd(arrays, [places[at] for at in fit], [places[at] for at in odd], grid.odd)
+    late = set[int]()
+    for name, (leaf, _) in found.items():
+        _typed(name, leaf.path, columns, decoded.columns, late)
+    return _without_odd(decoded.columns, decoded.places, decoded.odd, late)
+
+
+def decode_lines(values: Sequence[bytes], places: Sequence[int], kafka_ms: pa.Array) -> Decoded:
+    """Text lines: the whole line is the message, the Kafka timestamp its time."""
+    lines: list[str | None] = []
+    odd: set[int] = set()
+    for at, value in enumerate(values):
+        try:
+            line: str | None = value.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            line = None
+        if line is None or not line.strip():
+            odd.add(at)
+        lines.append(line)
+    arrays = {TIMESTAMP: pc.multiply(kafka_ms, 1000).cast(_UTC), MESSAGE: pa.array(lines, pa.string())}
+    return _without_odd(arrays, list(places), [], odd)
+
+
+def _structs(decode: Callable[[bytes], Any], values: Sequence[bytes]) -> tuple[list[Any], list[int], list[int]]:
+    try:
+        return list(map(decode, values)), list(range(len(values))), []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    rows, fit, odd = [], [], []
+    for at, value in enumerate(values):
+        try:
+            rows.append(decode(value))
+            fit.append(at)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            odd.append(at)
+    return rows, fit, odd
+
+
+def _grid(shape: Shape, rows: Sequence[Any], raw: Sequence[bytes], depth_max: int) -> tuple[_Grid, int]:
+    """Values by leaf as text, and how many keys the structs account for."""
+    lists: dict[tuple[int, ...], Sequence[Any]] = {(at,): column for at, column in enumerate(zip(*map(astuple, rows), strict=True))}
+    odd: set[int] = set()
+    present = 0
+    for route, width in shape.branches:
+        objects, absent = lists[route], (None,) * width
+        present += len(objects) - objects.count(None)
+        members = [absent if one is None else astuple(one) for one in objects]
+        # An object without members, or with nothing but nulls, is a value of its own on the exact path.
+        odd.update(at for at, one in enumerate(members) if one is not absent and one.count(None) == width)
+        lists |= {(*route, at): column for at, column in enumerate(zip(*members, strict=True))}
+    grid = _Grid(raw, [], odd)
+    for leaf in shape.leaves:
+        text, keys = _text(leaf, lists[leaf.route], grid, depth_max)
+        present += len(text) - text.null_count + keys
+        grid.texts.append(text)
+    return grid, present
+
+
+def _text(leaf: Leaf, values: Sequence[Any], grid: _Grid, depth_max: int) -> tuple[pa.Array, int]:
+    """A leaf's values as a string array, and the number of keys inside its arrays."""
+    if leaf.kinds <= {TEXT}:
+        return pa.array(values, pa.string()), 0
+    if leaf.kinds == {BOOLEAN}:
+        return pa.array(values, pa.bool_()).cast(pa.string()), 0
+    if RAW in leaf.kinds:
+        return _raw_text(values, grid, depth_max)
+    if leaf.kinds == {INTEGER}:
+        try:
+            numbers = pa.array(values, pa.int64())
+        except (OverflowError, pa.ArrowInvalid):
+            return pa.array([None if v is None else str(v) for v in values], pa.string()), 0
+        if pc.any(pc.equal(numbers, 0)).as_py():
+            _mark_minus_zero(values, grid)
+        return numbers.cast(pa.string()), 0
+    if 0 in values:
+        _mark_minus_zero(values, grid)
+    spelled = [v if v is None or type(v) is str else "true" if v is True else "false" if v is False else str(v) for v in values]
+    return pa.array(spelled, pa.string()), 0
+
+
+def _mark_minus_zero(values: Sequence[Any], grid: _Grid) -> None:
+    """`-0` decodes to 0, but is spelled otherwise."""
+    grid.odd.update(at for at, v in enumerate(values) if v == 0 and type(v) is int and _minus_zero(grid.raw[at]))
+
+
+def _raw_text(values: Sequence[Any], grid: _Grid, depth_max: int) -> tuple[pa.Array, int]:
+    texts: list[str | None] = []
+    keys = 0
+    for at, value in enumerate(values):
+        text = None
+        if value is not None:
+            spelled = bytes(value)
+            first = spelled[:1]
+            try:
+                if first == b'"':
+                    text = _decode_text(spelled)
+                elif first == b"{" and spelled != b"{}":
+                    grid.odd.add(at)
+                elif spelled != b"null":
+                    text = spelled.decode()
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                grid.odd.add(at)
+            if first == b"[":
+                keys += spelled.count(b'":')
+                if spelled.count(b"[") + spelled.count(b"{") >= depth_max:
+                    grid.odd.add(at)
+        texts.append(text)
+    return pa.array(texts, pa.string()), keys
+
+
+def _with_duplicates(shape: Shape, raw: Sequence[bytes]) -> set[int]:
+    """Rows whose bytes hold more keys than were found; counted exactly, nulls included, escaped quotes left out."""
+    odd = set()
+    for at, value in enumerate(raw):
+        keys, present = value.count(b'":'), _present(shape.decode_strictly(value))
+        if keys != present and (keys - value.count(b'\\":') != present or b'\\\\"' in value):
+            odd.add(at)
+    return odd
+
+
+def _present(struct: Any) -> int:
+    count = 0
+    for value in astuple(struct):
+        if value is msgspec.UNSET:
+            continue
+        count += 1
+        if isinstance(value, msgspec.Struct):
+            count += _present(value)
+        elif isinstance(value, msgspec.Raw):
+            spelled = bytes(value)
+            count += spelled.count(b'":') - spelled.count(b'\\":') if spelled[:1] == b"[" else 0
+    return count
+
+
+def _timestamps(found: dict[str, tuple[Leaf, pa.Array]], kafka_us: pa.Array, time: TimeLimits, odd: set[int]) -> pa.Array:
+    """The `timestamp` column; rows without a time, or with one that is not plain, are odd."""
+    name = next((name for name in TIMESTAMP_NAMES if name in found), None)
+    if name is None:
+        odd.update(range(len(kafka_us)))
+        return kafka_us.cast(_UTC)
+    leaf, texts = found.pop(name)
+    instants, finer = _instants(leaf, texts)
+    if finer is not None:  # the column holds microseconds; what the record said beyond that is kept beside it
+        found.setdefault(f"{TIMESTAMP}__string" if name == TIMESTAMP else name, (leaf, finer))
+    if instants.null_count:
+        odd.update(at for at, valid in enumerate(instants.is_valid().to_pylist()) if not valid)
+    late_us = _NO_LIMIT if time.late_us is None else time.late_us
+    ahead_us = _NO_LIMIT if time.ahead_us is None else time.ahead_us
+    distances = pc.subtract(instants, kafka_us)
+    if pc.any(pc.or_(pc.less(distances, -late_us), pc.greater(distances, ahead_us))).as_py():
+        odd.update(at for at, us in enumerate(distances.to_pylist()) if us is not None and not -late_us <= us <= ahead_us)
+    return instants.cast(_UTC)
+
+
+def _instants(leaf: Leaf, texts: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """Microseconds since the epoch, NULL where the exact path has to look; and the texts of those that say more than microseconds."""
+    if leaf.kinds == {TEXT}:
+        try:
+            return texts.cast(_UTC).cast(pa.int64()), None
+        except pa.ArrowInvalid:
+            pass
+    if leaf.kinds == {INTEGER} and (numbers := _as_integers(texts)) is not None and _all_ms(numbers):
+        return pc.multiply(numbers, 1000), None
+    spelled = texts.to_pylist()
+    parsed = [None if text is None else parse_instant(text) for text in spelled]
+    finer = [text if instant is not None and not instant.exact else None for text, instant in zip(spelled, parsed, strict=True)]
+    instants = pa.array([None if instant is None else instant.us for instant in parsed], pa.int64())
+    return instants, pa.array(finer, pa.string()) if any(finer) else None
+
+
+def _all_ms(numbers: pa.Array) -> bool:
+    """Whether every number is one of milliseconds by its size (see `event_time`)."""
+    return not pc.any(pc.or_(pc.less(numbers, _MS[0]), pc.greater_equal(numbers, _MS[1]))).as_py()
+
+
+def _as_integers(texts: pa.Array) -> pa.Array | None:
+    try:
+        return texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _rename(found: dict[str, tuple[Leaf, pa.Array]], target: str, names: Sequence[str], odd: set[int]) -> None:
+    """The first of the names that the shape has becomes the target; rows that say it under another name only are odd."""
+    present = [name for name in names if name in found]
+    if not present:
+        return
+    first = found.pop(present[0])
+    if first[1].null_count:
+        for other in present[1:]:
+            only_there = pc.and_(first[1].is_null(), found[other][1].is_valid())
+            odd.update(at for at, yes in enumerate(only_there.to_pylist()) if yes)
+    found[target] = first
+
+
+def _typed(name: str, path: str, columns: Columns, arrays: dict[str, pa.Array], odd: set[int]) -> None:
+    """Drops a column that is empty, leaves one that the table cannot get to the exact path, converts one of a declared type."""
+    text = arrays[name]
+    if text.null_count == len(text):
+        del arrays[name]
+    elif not columns.admits(name, path):
+        odd.update(at for at, valid in enumerate(text.is_valid().to_pylist()) if valid)
+        del arrays[name]
+    elif (kind := columns.kind(name)) != "string":
+        stored = [None if value is None else to_column(kind, value) for value in text.to_pylist()]
+        odd.update(at for at, value in enumerate(stored) if isinstance(value, ValueReason))
+        arrays[name] = pa.array([None if isinstance(value, ValueReason) else value for value in stored], arrow_type(kind))
+
+
+def _without_odd(arrays: dict[str, pa.Array], places: list[int], odd_places: list[int], odd: set[int]) -> Decoded:
+    if not odd:
+        return Decoded(arrays, places, odd_places)
+    keep = pa.array([at for at in range(len(places)) if at not in odd], pa.int32())
+    kept = {name: array.take(keep) for name, array in arrays.items()}
+    return Decoded(kept, [places[at] for at in keep.to_pylist()], sorted([*odd_places, *(places[at] for at in odd)]))

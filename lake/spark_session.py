@@ -1,0 +1,113 @@
+"""The Spark session of a room: its settings, its Java, and the room's own packages shipped to the executors."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lake.errors import PrerequisiteError, UnavailableError
+
+_REPOSITORY = Path(__file__).resolve().parents[1]
+_LOOPBACK = "127.0.0.1"
+_JAVA_MAJORS = (17, 21)
+_VERSION = re.compile(r'version "(\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """What a session is made of. `jars`: a folder of jars for driver and executors. `packages`: our own, by name, importable on executors."""
+
+    app: str
+    master: str = "local[2]"
+    driver_memory_mb: int = 1_024
+    jars: Path | None = None
+    java_home: Path | None = None
+    packages: Sequence[str] = ("lake",)
+    more: dict[str, str] = field(default_factory=dict)
+
+
+def open_session(options: SparkOptions) -> Any:
+    """Starts (or finds) the session of this process. Raises PrerequisiteError without a suitable Java, UnavailableError where Spark does not start."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(_java_home(options.java_home))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(options.app).master(options.master)
+    for name, value in (_defaults(options) | options.more).items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise UnavailableError(f"Spark does not start at {options.master}: {error}. Check the master's address and Java's memory") from error
+    spark.sparkContext.setLogLevel("ERROR")
+    for package in zip_packages(options.packages):
+        spark.sparkContext.addPyFile(str(package))
+    return spark
+
+
+def _defaults(options: SparkOptions) -> dict[str, str]:
+    settings = {
+        "spark.driver.memory": f"{options.driver_memory_mb}m",
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.pyspark.python": sys.executable,
+        "spark.log.level": "ERROR",
+    }
+    if not options.master.startswith("local"):
+        # The driver may be elsewhere than the executors, then loopback is no address of it: the cluster's own settings decide.
+        del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
+    if options.jars is not None:
+        jars = sorted(str(path) for path in options.jars.glob("*.jar"))
+        if not jars:
+            raise PrerequisiteError(f"{options.jars} holds no jars; `python -m infra fetch` brings Iceberg's, or leave the setting spark_jars out")
+        settings["spark.jars"] = ",".join(jars)
+    return settings
+
+
+def zip_packages(packages: Sequence[str]) -> list[Path]:
+    """Our packages as one zip in a temporary folder that goes with the process; functions of ours are pickled by reference, so executors need it."""
+    folder = Path(tempfile.mkdtemp(prefix="firn-spark-"))
+    target = folder / f"{'-'.join(packages)}.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in packages:
+            for path in sorted((_REPOSITORY / package).rglob("*.py")):
+                archive.write(path, path.relative_to(_REPOSITORY))
+    return [target]
+
+
+def _java_home(wanted: Path | None) -> Path:
+    """The first Java that Spark runs on: the setting's, JAVA_HOME, the one on PATH, those under /usr/lib/jvm."""
+    given = [wanted] if wanted else [Path(p) for p in (os.environ.get("JAVA_HOME"),) if p]
+    homes = [*given, *_on_path(), *sorted(Path("/usr/lib/jvm").glob("*"))]
+    for home in homes:
+        if _major(home / "bin/java") in _JAVA_MAJORS:
+            return home
+    raise PrerequisiteError("Spark needs Java 17 or 21 and none was found; install openjdk-17-jre-headless, or set FIRN_OPTIMIZE_JAVA_HOME")
+
+
+def _on_path() -> list[Path]:
+    from shutil import which
+
+    java = which("java")
+    return [Path(java).resolve().parents[1]] if java else []
+
+
+def _major(java: Path) -> int:
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    return int(match[1]) if match else 0
