@@ -6,7 +6,7 @@ Coordinates lie in arrays, so that a waiting message costs its bytes and little 
 from __future__ import annotations  # array has no subscripts at run time
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -95,15 +95,15 @@ class Buffers:
         self.size_bytes -= buffer.size_bytes
         return buffer
 
-    def due(self, now_s: float, *, interval_s: float, flush_bytes: int, bytes_max: int) -> list[TableId]:
-        """Tables to flush: by age, by size, and, while all together are over the budget, the largest first."""
-        due = {b.table for b in self._tables.values() if now_s - b.since_s >= interval_s or b.size_bytes >= flush_bytes}
-        left = self.size_bytes - sum(self._tables[table].size_bytes for table in due)
-        if left > bytes_max:
-            for buffer in sorted(self._tables.values(), key=lambda b: -b.size_bytes):
-                if left <= bytes_max // 2:
-                    break
-                if buffer.table not in due:
-                    due.add(buffer.table)
-                    left -= buffer.size_bytes
+    def due(self, now_s: float, *, interval_s: float, flush_bytes: int, excess_bytes: int, busy: Container[TableId]) -> list[TableId]:
+        """Tables to flush: by age, by size, and, where `excess_bytes` have to go, the largest first. A busy one waits for its flush in flight."""
+        idle = [buffer for buffer in self._tables.values() if buffer.table not in busy]
+        due = {b.table for b in idle if now_s - b.since_s >= interval_s or b.size_bytes >= flush_bytes}
+        excess_bytes -= sum(self._tables[table].size_bytes for table in due)
+        for buffer in sorted(idle, key=lambda b: -b.size_bytes) if excess_bytes > 0 else ():
+            if excess_bytes <= 0:
+                break
+            if buffer.table not in due:
+                due.add(buffer.table)
+                excess_bytes -= buffer.size_bytes
         return list(due)

@@ -24,6 +24,8 @@ _UTC = pa.timestamp("us", "UTC")
 _MS = (10**11, 10**14)
 _NO_LIMIT = 1 << 62
 _minus_zero = re.compile(rb"[:\[,]\s*-0").search
+_spread_key = re.compile(rb'"[ \t\r\n]+:').search
+_BLANKS_AFTER_QUOTE = (b'" ', b'"\t', b'"\n', b'"\r')
 _decode_text = msgspec.json.Decoder(str).decode
 
 
@@ -54,6 +56,7 @@ def decode_objects(
         return Decoded({}, [], list(places))
     raw = values if len(fit) == len(values) else [values[at] for at in fit]
     grid, present = _grid(shape, rows, raw, depth_max)
+    grid.odd |= _with_spread_keys(raw)
     if sum([value.count(b'":') for value in raw]) != present:
         grid.odd |= _with_duplicates(shape, raw)
     found = {leaf.column: (leaf, text) for leaf, text in zip(shape.leaves, grid.texts, strict=True)}
@@ -170,6 +173,14 @@ def _raw_text(values: Sequence[Any], grid: _Grid, depth_max: int) -> tuple[pa.Ar
                     grid.odd.add(at)
         texts.append(text)
     return pa.array(texts, pa.string()), keys
+
+
+def _with_spread_keys(raw: Sequence[bytes]) -> set[int]:
+    """Rows with a blank between a key and its colon: counting would pass over that key, and a duplicate with it."""
+    joined = b"".join(raw)
+    if not any(blank in joined for blank in _BLANKS_AFTER_QUOTE):
+        return set()
+    return {at for at, value in enumerate(raw) if _spread_key(value)}
 
 
 def _with_duplicates(shape: Shape, raw: Sequence[bytes]) -> set[int]:

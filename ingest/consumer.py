@@ -3,9 +3,11 @@
 No group rebalance ever moves a partition under a running node: `assign` names them all, and the group only stores offsets.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 import structlog
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicCollection
@@ -13,7 +15,6 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ingest.converter import Source
-from lake import metrics
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
 
@@ -36,10 +37,13 @@ class Assignment:
 
 
 class InputTopics:
-    """Reads the configured topics."""
+    """Reads one worker's share of the configured topics: of `workers` processes, the one with this `index`."""
 
-    def __init__(self, settings: IngestSettings) -> None:
+    def __init__(self, settings: IngestSettings, index: int = 0, workers: int = 1) -> None:
         self._settings = settings
+        self._index, self._workers = index, workers
+        self._expired: Counter[str] = Counter()
+        self.positions: dict[int, int] = {}
         self.assignment = Assignment()
         self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
         self._consumer = Consumer(
@@ -59,7 +63,7 @@ class InputTopics:
 
         Raises FatalError where a topic was re-created since its offsets were stored, UnavailableError where Kafka does not answer.
         """
-        found = [s for s in self._describe() if (s.topic, s.partition) not in self.assignment.numbers]
+        found = self._unknown(self._describe())
         if not found:
             return []
         starts = self._starts(found)
@@ -70,8 +74,33 @@ class InputTopics:
             raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers}: {error}") from error
         for source in found:
             log.info("partition.assigned", topic=source.topic, topic_id=source.topic_id, partition=source.partition, offset=starts[source])
-        self.positions = {**getattr(self, "positions", {}), **{n: starts[s] for n, s in zip(numbers, found, strict=True)}}
+        self.positions |= {n: starts[s] for n, s in zip(numbers, found, strict=True)}
         return numbers
+
+    def check_identity(self) -> None:
+        """Makes sure that all messages taken so far came from the topics they were numbered by; called between taking them and committing them.
+
+        An id never comes back: a topic that has its old one now had it whenever we read. Raises FatalError where a topic was re-created
+        (the consumer reads on in the new one at the old one's offsets), UnavailableError where Kafka does not answer.
+        """
+        self._unknown(self._describe())
+
+    def _unknown(self, described: Sequence[Source]) -> list[Source]:
+        """The sources not yet assigned. Raises FatalError where one that is has another topic id now."""
+        found = []
+        for source in described:
+            number = self.assignment.numbers.get((source.topic, source.partition))
+            if number is None:
+                found.append(source)
+            elif (known := self.assignment.sources[number].topic_id) != source.topic_id:
+                raise self._recreated(source, known)
+        return found
+
+    def _recreated(self, source: Source, known: str) -> FatalError:
+        return FatalError(
+            f"topic {source.topic} was re-created: group {self._settings.group} stored offsets of topic id {known}, now it is "
+            f"{source.topic_id}. Run `python -m ingest reset-topic {source.topic}` to read the new topic from its start"
+        )
 
     def _describe(self) -> list[Source]:
         sources = []
@@ -83,8 +112,11 @@ class InputTopics:
                     log.warning("topic.missing", topic=topic.name, advice="create it, or take it out of the settings; it is looked for every 30 s")
                     continue
                 raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not describe topic {topic.name}: {error}") from error
-            sources += [Source(topic.name, str(described.topic_id), partition.id, topic.format) for partition in described.partitions]
+            sources += [Source(topic.name, str(described.topic_id), p.id, topic.format) for p in described.partitions if self._is_ours(topic.name, p.id)]
         return sources
+
+    def _is_ours(self, topic: str, partition: int) -> bool:
+        return (crc32(topic.encode()) + partition) % self._workers == self._index
 
     def _starts(self, sources: Sequence[Source]) -> Mapping[Source, int]:
         try:
@@ -98,12 +130,9 @@ class InputTopics:
         if stored.offset == OFFSET_INVALID or stored.offset < 0:
             return int(low)
         if (stored.metadata and stored.metadata != source.topic_id) or stored.offset > high:
-            raise FatalError(
-                f"topic {source.topic} was re-created: group {self._settings.group} stored offsets of topic id {stored.metadata or 'unknown'}, now it is "
-                f"{source.topic_id}. Run `python -m ingest reset-topic {source.topic}` to read the new topic from its start"
-            )
+            raise self._recreated(source, stored.metadata or "unknown")
         if stored.offset < low:
-            metrics.RECORDS_EXPIRED.labels(source.topic).inc(low - stored.offset)
+            self._expired[source.topic] += low - stored.offset
             log.error("records.expired", topic=source.topic, partition=source.partition, first=stored.offset, next=low, advice="lengthen the topic's retention")
         return int(max(low, stored.offset))
 
@@ -132,14 +161,16 @@ class InputTopics:
         except KafkaException as error:
             raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} did not store the group's offsets: {error}") from error
 
-    def lag(self, offsets: Mapping[int, int]) -> dict[int, int]:
-        """Offsets between the given ones and the end of each partition, as far as the last fetch knows it."""
-        lags = {}
-        for number, offset in offsets.items():
-            source = self.assignment.sources[number]
-            _, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), cached=True)
-            lags[number] = max(0, high - offset) if high >= 0 else 0
-        return lags
+    def end(self, number: int) -> int:
+        """The end of a partition as far as the last fetch knows it; its start position before that."""
+        source = self.assignment.sources[number]
+        _, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), cached=True)
+        return max(int(high), self.positions[number])
+
+    def take_expired(self) -> dict[str, int]:
+        """Offsets per topic that Kafka's retention removed before they were read, since the last call."""
+        expired, self._expired = dict(self._expired), Counter()
+        return expired
 
     def close(self) -> None:
         self._consumer.close()

@@ -14,7 +14,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from ingest.converter import Source
-from lake import metrics
 from lake.errors import FatalError, PrerequisiteError, Rejected, UnavailableError
 from lake.settings import MIB, IngestSettings
 from lake.storage import AnyStorage
@@ -100,7 +99,6 @@ class DeadLetters:
         }
         if table is not None:
             facts["firn.table"] = table
-        metrics.RECORDS_DEAD.labels(rejected.reason.value).inc()
         if value is not None and len(value) + ENVELOPE_BYTES > MESSAGE_BYTES_MAX:
             facts["firn.body"] = self._put_aside(value)
             value = None

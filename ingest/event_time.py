@@ -1,16 +1,22 @@
 """When something happened: the spellings of time that log records use, to microseconds since 1970-01-01T00:00Z.
 
-RFC 3339 with 0 to 9 digits of a second (a blank for the `T`, a comma for the point and a missing zone, taken as UTC, are let pass), and
-seconds, milliseconds, microseconds or nanoseconds since the epoch, told apart by their size.
+RFC 3339 with 0 to 9 digits of a second (a blank for the `T` and a comma for the point are let pass; a missing zone is that of the topic);
+seconds, milliseconds, microseconds or nanoseconds since the epoch, told apart by their size; the time of an access log
+(`17/May/2015:10:05:03 +0000`); and that of syslog (RFC 3164, `Nov 20 21:14:19`), which knows no year: the one nearest to the Kafka timestamp.
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
-_ISO = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))? ?(Z|z|[+-]\d\d(?::?\d\d)?)?")
-_EPOCH = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?")
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d(?::\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))? ?(Z|z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
+_EPOCH = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_SYSLOG = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)", re.ASCII)
+_CLF = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d:\d\d:\d\d) ([+-]\d{4})", re.ASCII)
+_MONTHS = {name: at for at, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 # Exponent of a second's unit by the number's size: the year 5138 in one unit is 1973 in the next.
@@ -24,19 +30,34 @@ class Instant(NamedTuple):
     exact: bool
 
 
-def parse_instant(text: str) -> Instant | None:
-    """Reads a moment, or None where the text is none: RFC 3339, or a number of seconds, ms, us or ns since the epoch."""
+@lru_cache(maxsize=256)
+def zone(name: str) -> tzinfo:
+    """A time zone by its IANA name. Raises KeyError (ZoneInfoNotFoundError) or ValueError where there is none."""
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def parse_instant(text: str, near_us: int | None = None, local: tzinfo = UTC) -> Instant | None:
+    """Reads a moment, or None where the text is none.
+
+    `near_us`: the Kafka timestamp, by which a time without a year gets one; without it such a time is none. `local`: the zone of times that name none.
+    """
     if match := _ISO.fullmatch(text):
-        return _from_iso(*match.groups(default=""))
+        return _from_iso(*match.groups(default=""), local)
     if _EPOCH.fullmatch(text):
         return _from_epoch(text)
+    if (iso := clf_to_iso(text)) is not None:
+        return parse_instant(iso)
+    if near_us is not None and (iso := syslog_to_iso(text, near_us, local)) is not None:
+        return parse_instant(iso)
     return None
 
 
-def _from_iso(date: str, time: str, fraction: str, zone: str) -> Instant | None:
+def _from_iso(date: str, time: str, fraction: str, offset: str, local: tzinfo) -> Instant | None:
+    if fraction and time.count(":") < 2:
+        return None
     try:
-        moment = datetime.fromisoformat(f"{date}T{time}{zone.upper() or 'Z'}")
-        us = (moment - _START) // _MICROSECOND
+        moment = datetime.fromisoformat(f"{date}T{time}{offset.upper()}")
+        us = ((moment if offset else moment.replace(tzinfo=local)) - _START) // _MICROSECOND
     except (ValueError, OverflowError):
         return None
     return Instant(us + int(fraction[:6].ljust(6, "0") or 0), not fraction[6:].strip("0"))
@@ -53,6 +74,42 @@ def _from_epoch(text: str) -> Instant | None:
             us = int(scaled.to_integral_value(rounding="ROUND_FLOOR"))
             return Instant(us, us == scaled)
     return None
+
+
+@lru_cache(maxsize=65_536)
+def clf_to_iso(text: str) -> str | None:
+    """The time of an access log (Common Log Format) as RFC 3339; None where the text is none, or no calendar has it."""
+    match = _CLF.fullmatch(text)
+    if match is None or match[2] not in _MONTHS:
+        return None
+    iso = f"{match[3]}-{_MONTHS[match[2]]:02}-{match[1]}T{match[4]}{match[5][:3]}:{match[5][3:]}"
+    return iso if parse_instant(iso) else None
+
+
+def syslog_to_iso(text: str, near_us: int, local: tzinfo) -> str | None:
+    """A time of RFC 3164 as RFC 3339 in UTC, in the year that brings it nearest to `near_us`; None where the text is none, or no year near has it."""
+    try:
+        year = (_START + near_us * _MICROSECOND).year
+    except OverflowError:
+        return None
+    candidates = _in_years(text, year, local)
+    return min(candidates, key=lambda candidate: abs(candidate[0] - near_us))[1] if candidates else None
+
+
+@lru_cache(maxsize=65_536)
+def _in_years(text: str, year: int, local: tzinfo) -> tuple[tuple[int, str], ...]:
+    """The moments that a text without a year means in the years around one, as microseconds and as RFC 3339."""
+    match = _SYSLOG.fullmatch(text)
+    if match is None or match[1] not in _MONTHS:
+        return ()
+    found = []
+    for near in (year - 1, year, year + 1):
+        try:
+            moment = datetime.fromisoformat(f"{near:04}-{_MONTHS[match[1]]:02}-{int(match[2]):02}T{match[3]}").replace(tzinfo=local).astimezone(UTC)
+        except (ValueError, OverflowError):
+            continue
+        found.append(((moment - _START) // _MICROSECOND, moment.isoformat()))
+    return tuple(found)
 
 
 def instant_text(us: int) -> str:

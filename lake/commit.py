@@ -11,7 +11,7 @@ from typing import Any
 from lake.catalog_client import CatalogClient, TableName
 from lake.data_file import DataFile
 from lake.errors import NotFoundError
-from lake.log_schema import LogSchema
+from lake.log_schema import LogSchema, new_log_schema
 from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest_list, write_manifest, write_manifest_list
 from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, parse_marks
 from lake.snapshot import Totals, new_snapshot_id, snapshot_json, summarise, totals_of
@@ -88,9 +88,10 @@ def state_of(metadata: Mapping[str, Any], name: TableName, read: Callable[[str],
     )
 
 
-def new_table_state(name: TableName, tenant: str, stream: str, schema: LogSchema, warehouse: str) -> TableState:
-    """The state of a table that its first commit creates. `schema` must carry the ids of `new_log_schema`."""
+def new_table_state(name: TableName, tenant: str, stream: str, warehouse: str) -> TableState:
+    """The state of a table that its first commit creates, with the uuid and location it will have."""
     location, table_uuid = new_location(warehouse)
+    schema = new_log_schema()
     return TableState(
         name=name,
         exists=False,
@@ -131,9 +132,7 @@ def prepare_replace(
     return _prepare(state, "replace", entries, added, removed, kept, state.schema, state.marks, now_ms)
 
 
-def prepare_delete(
-    state: TableState, entries: Sequence[ManifestEntry], removed: Sequence[DataFile], kept: Sequence[ManifestFile], now_ms: int
-) -> Prepared:
+def prepare_delete(state: TableState, entries: Sequence[ManifestEntry], removed: Sequence[DataFile], kept: Sequence[ManifestFile], now_ms: int) -> Prepared:
     """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in `prepare_replace`."""
     return _prepare(state, "delete", entries, (), removed, kept, state.schema, state.marks, now_ms)
 
@@ -196,9 +195,10 @@ def _request(state: TableState, schema: LogSchema, snapshot: Mapping[str, Any], 
             {"type": "assert-current-schema-id", "current-schema-id": state.schema.id},
         ]
     else:
-        create = {"create": creation_request(state, schema)}
-    if state.exists and schema.id != state.schema.id:
-        requirements.append({"type": "assert-last-assigned-field-id", "last-assigned-field-id": state.last_column_id})
+        create = {"create": creation_request(state)}
+    if schema.id != state.schema.id:
+        if state.exists:
+            requirements.append({"type": "assert-last-assigned-field-id", "last-assigned-field-id": state.last_column_id})
         updates += [
             {"action": "add-schema", "schema": schema.json, "last-column-id": _last_column_id(schema)},
             {"action": "set-current-schema", "schema-id": -1},
@@ -212,23 +212,17 @@ def _request(state: TableState, schema: LogSchema, snapshot: Mapping[str, Any], 
     return {"identifier": state.name.to_json(), "requirements": requirements, "updates": updates, **create}
 
 
-def creation_request(state: TableState, schema: LogSchema) -> dict[str, Any]:
+def creation_request(state: TableState) -> dict[str, Any]:
     """The CreateTableRequest of a table that does not exist yet, with the location and uuid it has chosen."""
     return {
         "name": state.name.name,
         "location": state.location,
         "table-uuid": state.uuid,
-        "schema": schema.json,
+        "schema": state.schema.json,
         "partition-spec": state.spec,
         "write-order": {"order-id": 0, "fields": []},
         "properties": dict(state.properties),
     }
-
-
-def grown_schema(state: TableState, names: Mapping[str, str]) -> LogSchema:
-    """The table's schema with string columns for the names (column name -> original path) it does not have yet; the same object if none is new."""
-    new = {name: path for name, path in names.items() if name not in state.schema.by_name}
-    return state.schema.with_strings(new, state.schema_id_max + 1, state.last_column_id) if new else state.schema
 
 
 def _last_column_id(schema: LogSchema) -> int:

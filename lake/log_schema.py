@@ -138,27 +138,20 @@ class LogSchema:
         """The Arrow schema with `PARQUET:field_id` on every field, nested ones included."""
         return pa.schema([_arrow_field(field) for field in self.json["fields"]])
 
-    def with_strings(self, names: Mapping[str, str], schema_id: int, last_column_id: int) -> "LogSchema":
-        """A schema with one more optional string column per entry of `names` (column name -> original path), ids counted up from `last_column_id`."""
-        new = [_field(last_column_id + at, name, "string", doc=path) for at, (name, path) in enumerate(names.items(), 1)]
-        return LogSchema({**self.json, "schema-id": schema_id, "fields": [*self.json["fields"], *new]})
+    def with_strings(self, new: Mapping[str, tuple[int, str]], schema_id: int) -> "LogSchema":
+        """A schema with one more optional string column per entry of `new`: column name -> (field id, original path)."""
+        fields = [_field(column_id, name, "string", doc=path) for name, (column_id, path) in new.items()]
+        return LogSchema({**self.json, "schema-id": schema_id, "fields": [*self.json["fields"], *fields]})
 
 
-def new_log_schema(names: Mapping[str, str]) -> LogSchema:
-    """The schema of a new table: system columns and one string column per entry of `names` (column name -> original path).
+def new_log_schema() -> LogSchema:
+    """The schema of a new table: the system columns.
 
-    Ids are those that Iceberg's fresh assignment gives: all top-level columns first, then the parts of `_errors`, so that a
-    catalog which assigns ids at creation changes nothing and data files may be written before the table exists.
+    Ids are those that Iceberg's fresh assignment gives, so that a catalog which assigns ids at creation changes nothing, and data files
+    may be written before the table exists.
     """
-    top = [*SYSTEM_FIELDS, *({"name": name, "required": False, "type": "string", "doc": path} for name, path in names.items())]
-    after = len(top)
-    fields = [{**field, "id": at} for at, field in enumerate(top, 1)]
-    errors = fields[SYSTEM_COLUMNS.index(ERRORS)]
-    element = errors["type"]["element"]
-    parts = [{**part, "id": after + 2 + at} for at, part in enumerate(element["fields"])]
-    errors["type"] = {**errors["type"], "element-id": after + 1, "element": {**element, "fields": parts}}
-    identity = [field["id"] for field in fields if field["name"] in IDENTITY]
-    return LogSchema({"type": "struct", "schema-id": 0, "identifier-field-ids": identity, "fields": fields})
+    identity = [field["id"] for field in SYSTEM_FIELDS if field["name"] in IDENTITY]
+    return LogSchema({"type": "struct", "schema-id": 0, "identifier-field-ids": identity, "fields": [*SYSTEM_FIELDS]})
 
 
 def leaf_ids(fields: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:

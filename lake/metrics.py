@@ -12,7 +12,7 @@ RECORDS_DEAD = Counter("firn_ingest_records_dead_lettered_total", "Messages sent
 RECORDS_EXPIRED = Counter("firn_ingest_records_expired_total", "Offsets that Kafka's retention removed before they were read", ["topic"])
 ROWS_WITH_ERRORS = Counter("firn_ingest_rows_with_errors_total", "Rows with an entry in _errors")
 COMMITS = Counter("firn_ingest_table_commits_total", "Table commits by outcome", ["status"])
-FLUSH_SECONDS = Histogram("firn_ingest_flush_seconds", "Wall seconds of a flush, from cut to group offset", buckets=_SECONDS)
+ROUND_SECONDS = Histogram("firn_ingest_commit_round_seconds", "Wall seconds of one round of commits", buckets=_SECONDS)
 BUFFERED_BYTES = Gauge("firn_ingest_buffered_bytes", "Bytes of raw messages waiting")
 BUFFERED_TABLES = Gauge("firn_ingest_buffered_tables", "Tables with waiting messages")
 LAG_RECORDS = Gauge("firn_ingest_lag_records", "Offsets between the group offset and the end of the partition", ["topic", "partition"])

@@ -104,6 +104,9 @@ class CatalogSettings(RoomSettings):
     metadata_cache_bytes_max: Annotated[int, Field(description="bytes of metadata files kept in memory", ge=1_000_000)] = 96 * 1024 * 1024
     request_bytes_max: Annotated[int, Field(description="bytes of the largest request body that is read", ge=100_000)] = 64 * 1024 * 1024
     undo_window_s: Annotated[float, Field(description="seconds for which a dropped table can be brought back before its purge is due", ge=0)] = 3 * 86_400.0
+    workers: Annotated[int, Field(description="processes that serve; more than one needs PostgreSQL", ge=1, le=64)] = 1
+    tls_certificate: Annotated[str | None, Field(description="file with the TLS certificate chain; empty: plain HTTP")] = None
+    tls_key: Annotated[str | None, Field(description="file with the certificate's private key")] = None
     commit_rounds_at_once: Annotated[int, Field(description="rounds of commits that run beside each other; one table is in one of them", ge=1, le=64)] = 4
 
 
@@ -136,6 +139,7 @@ class IngestSettings(RoomSettings):
     warehouse: Annotated[str, Field(description="where new tables get their locations; empty: where the catalog says")] = ""
     host: Annotated[str, Field(description="address of the health and metrics endpoint")] = "127.0.0.1"
     port: Annotated[int, Field(description="port of the health and metrics endpoint; 0: any free one", ge=0, le=65535)] = 8383
+    workers: Annotated[int, Field(description="processes that read and write; one is enough for some 100,000 records a second", ge=1, le=64)] = 1
     flush_interval_s: Annotated[float, Field(description="seconds after its first record until a table is flushed", gt=0)] = 300.0
     flush_bytes: Annotated[int, Field(description="bytes of raw records after which a table is flushed", gt=0)] = 256 * MIB
     buffer_bytes_max: Annotated[int, Field(description="bytes of raw records all tables together may hold", gt=0)] = 512 * MIB

@@ -6,8 +6,8 @@ for themselves, `_` becomes `__`, every other UTF-8 byte becomes `_` and two hex
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from lake.errors import Reason, Rejected
 
@@ -22,8 +22,7 @@ _ESCAPED = re.compile(r"__|_([0-9a-f]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TenantId:
+class TenantId(NamedTuple):
     """A tenant's name exactly as it came in; at most 100 bytes of UTF-8 without control characters, never folded."""
 
     name: str
@@ -34,8 +33,7 @@ class TenantId:
         return to_identifier(self.name)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TableId:
+class TableId(NamedTuple):
     """A stream of a tenant: one Iceberg table."""
 
     tenant: TenantId

@@ -1,0 +1,1 @@
+"""The formats in which records come: one noun, one file."""

@@ -1,0 +1,34 @@
+"""Which format a line of text has, told from the line alone."""
+
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+
+from ingest.event_time import parse_instant
+from ingest.formats.access_log import ACCESS_LOG
+from ingest.formats.syslog import ISO_LINE, RFC_3164, RFC_5424
+from ingest.formats.text_line import LineFields, LineFormat
+
+LINE_FORMATS: Sequence[LineFormat] = (RFC_5424, RFC_3164, ISO_LINE, ACCESS_LOG)
+# By its first character a line can be of few formats only; most plain lines are done after one glance.
+_OTHERS = (ACCESS_LOG,)
+_BY_FIRST: Mapping[str, tuple[LineFormat, ...]] = {
+    "<": (RFC_5424, RFC_3164, ISO_LINE),
+    **dict.fromkeys("0123456789", (ACCESS_LOG, ISO_LINE)),
+    **dict.fromkeys("JFMASOND", (RFC_3164, ACCESS_LOG)),
+}
+
+
+def take_apart(line: str, kafka_us: int, local: tzinfo) -> tuple[LineFormat, LineFields] | None:
+    """The format of a line and its fields, the date not checked; None for a plain line."""
+    for known in _BY_FIRST.get(line[:1], _OTHERS):
+        if (fields := known.read(line, kafka_us, local)) is not None:
+            return known, fields
+    return None
+
+
+def recognise(line: str, kafka_us: int, local: tzinfo) -> tuple[LineFormat, LineFields] | None:
+    """The format of a line and its fields; None for a plain line, which is also one with a date that no calendar has."""
+    found = take_apart(line, kafka_us, local)
+    if found is None or ((timestamp := found[1].values[0]) is not None and parse_instant(timestamp) is None):
+        return None
+    return found
