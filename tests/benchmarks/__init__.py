@@ -1,0 +1,1 @@
+"""Benchmarks, run by hand; results with machine and date stand in RESULTS.md."""

@@ -1,0 +1,253 @@
+"""`python -m tests.benchmarks.ingest --tenants T --records N`: CPU seconds per million records, from a preloaded topic to committed rows.
+
+Real Kafka and catalog, local files, fsync on. CPU seconds are those of every Firn process, the catalog included; Kafka's are not. The last
+line of the output is one JSON object with --json.
+"""
+
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from bisect import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import psutil
+import typer
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from infra.local.supervisor import Stack
+from lake.catalog_client import CatalogClient
+
+TOPIC = "bench"
+PARTITIONS = 4
+TIMEOUT_S = 1_800.0
+_USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"
+
+
+@dataclass
+class Usage:
+    """CPU seconds and peak memory of some process trees."""
+
+    roots: list[int]
+    peak_rss: int = 0
+
+    def processes(self) -> list[psutil.Process]:
+        found = []
+        for pid in self.roots:
+            try:
+                root = psutil.Process(pid)
+                found += [root, *root.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def cpu_s(self) -> float:
+        total = 0.0
+        for process in self.processes():
+            try:
+                times = process.cpu_times()
+                total += times.user + times.system
+            except psutil.NoSuchProcess:
+                continue
+        return total
+
+    def sample(self) -> None:
+        rss = 0
+        for process in self.processes():
+            try:
+                rss += process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+        self.peak_rss = max(self.peak_rss, rss)
+
+
+def records(tenants: int, count: int, *, zipf: bool, seed: int) -> Iterator[tuple[bytes, bytes]]:
+    """(tenant, JSON of about 390 bytes) in random order of tenants; every tenant occurs at least three times when count allows."""
+    draw = random.Random(seed)
+    weights = list(accumulate(1 / (at + 1) if zipf else 1.0 for at in range(tenants)))
+    start_us = int(time.time() * 1_000_000) - count * 10
+    for at in range(count):
+        tenant = at % tenants if at < tenants * 3 else bisect(weights, draw.random() * weights[-1])
+        moment = datetime.fromtimestamp((start_us + at * 10) / 1_000_000, UTC)
+        yield (
+            b"tenant-%05d" % tenant,
+            b'{"tenant":"tenant-%05d","timestamp":"%s","level":"%s","message":"request %d handled for user %d in zone %d","host":"host-%02d","service":"checkout",'
+            b'"status":%d,"latency_ms":%.3f,"path":"/api/v1/items/%d","method":"GET","request_id":"%032x","client_ip":"10.0.%d.%d","user_agent":"%s"}'
+            % (
+                tenant,
+                moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode(),
+                (b"INFO", b"INFO", b"WARN", b"ERROR")[at & 3],
+                at,
+                draw.getrandbits(30),
+                at % 9,
+                at % 50,
+                (200, 200, 404, 500)[at >> 2 & 3],
+                draw.random() * 100,
+                draw.getrandbits(20),
+                draw.getrandbits(128),
+                at % 256,
+                at % 200,
+                _USER_AGENT.encode(),
+            ),
+        )
+
+
+def preload(bootstrap: str, tenants: int, count: int, *, zipf: bool, seed: int) -> int:
+    """Fills the topic; returns the bytes of all values."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[TOPIC].result()
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 50, "compression.type": "lz4", "queue.buffering.max.messages": 500_000, "batch.num.messages": 10_000}
+    )
+    size = 0
+    for tenant, value in records(tenants, count, zipf=zipf, seed=seed):
+        size += len(value)
+        while True:
+            try:
+                producer.produce(TOPIC, value, headers=[("tenant", tenant)])
+                break
+            except BufferError:
+                producer.poll(0.2)
+        producer.poll(0)
+    if producer.flush(120):
+        raise RuntimeError("the broker did not take all records")
+    return size
+
+
+def committed(catalog: CatalogClient) -> tuple[int, int, int, int]:
+    """Rows, files, commits of all tables by the catalog, and the fewest commits of one."""
+    rows = files = commits = 0
+    fewest = sys.maxsize
+    for namespace in catalog.namespaces():
+        for name in catalog.tables(namespace):
+            metadata = catalog.load_table(name)["metadata"]
+            head = next((s for s in metadata.get("snapshots", ()) if s["snapshot-id"] == metadata.get("current-snapshot-id")), None)
+            if head is not None:
+                rows += int(head["summary"]["total-records"])
+                files += int(head["summary"]["total-data-files"])
+                commits += head["sequence-number"]
+                fewest = min(fewest, head["sequence-number"])
+    return rows, files, commits, 0 if fewest == sys.maxsize else fewest
+
+
+def written(port: int) -> int:
+    """Rows the ingester says it has committed."""
+    from urllib.request import urlopen
+
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith("firn_ingest_records_written_total "):
+                return int(float(line.split()[1]))
+    return 0
+
+
+def main(
+    tenants: Annotated[int, typer.Option(help="tables")] = 100,
+    count: Annotated[int, typer.Option("--records", help="records in the preloaded topic")] = 1_000_000,
+    zipf: Annotated[bool, typer.Option("--zipf", help="tenants by Zipf instead of uniform")] = False,
+    flush_interval_s: Annotated[float, typer.Option(help="0: one flush per table, at the end")] = 3.0,
+    workers: Annotated[int, typer.Option(help="worker processes")] = 1,
+    rule: Annotated[str, typer.Option(help="rule for the tenant: header:tenant or field:tenant")] = "header:tenant",
+    seed: Annotated[int, typer.Option(help="of the records")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="the last line is one JSON object")] = False,
+) -> None:
+    """Measures ingestion from a preloaded topic."""
+    os.environ.setdefault("FIRN_INFRA_QUICK_JAVA", "false")
+    with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder, Stack(Path(folder), tied=True) as stack:
+        stack.start("kafka", "catalog")
+        size = preload(stack.address("kafka"), tenants, count, zipf=zipf, seed=seed)
+        result = measure(stack, count, flush_interval_s, workers, rule)
+    result |= {
+        "tenants": tenants,
+        "zipf": zipf,
+        "bytes_per_record": round(size / count),
+        "workers": workers,
+        "rule": rule,
+        "flush_interval_s": flush_interval_s,
+    }
+    result |= {"machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}", "date": datetime.now(UTC).date().isoformat()}
+    if not as_json:
+        for key, value in result.items():
+            print(f"{key:22} {value}")
+    else:
+        print(orjson.dumps(result).decode())
+    if result["rows_verified"] != count:
+        raise SystemExit(1)
+
+
+def measure(stack: Stack, count: int, flush_interval_s: float, workers: int, rule: str) -> dict[str, object]:
+    """Runs the ingester until every record is committed."""
+    port = 20_000 + os.getpid() % 10_000
+    topics = [{"name": TOPIC, "format": "json", "tenant": [rule]}]
+    environment = {
+        **os.environ,
+        **stack.environment(),
+        "FIRN_INGEST_TOPICS": orjson.dumps(topics).decode(),
+        "FIRN_INGEST_PORT": str(port),
+        "FIRN_INGEST_WORKERS": str(workers),
+        "FIRN_INGEST_FLUSH_INTERVAL_S": str(flush_interval_s or 3_600),
+        "FIRN_INGEST_SHUTDOWN_S": "600",
+    }
+    log = (stack.folder / "logs" / "ingest.log").open("ab")
+    started_s = time.monotonic()
+    process = subprocess.Popen([sys.executable, "-m", "ingest", "run"], env=environment, stdout=log, stderr=log)
+    usage = Usage([process.pid, stack.pid("catalog")])
+    before_s = usage.cpu_s()
+    tick = threading.Event()
+    end_s, cpu_s = started_s, 0.0
+    try:
+        while process.poll() is None and time.monotonic() - started_s < TIMEOUT_S:
+            tick.wait(0.25)
+            usage.sample()
+            cpu_s, end_s = usage.cpu_s() - before_s, time.monotonic()
+            try:
+                status = _status(port)
+            except OSError:
+                continue
+            routed = sum(p["routed"] for p in status["partitions"])
+            if flush_interval_s == 0 and routed >= count and process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                flush_interval_s = 1.0  # ask once
+            elif flush_interval_s and written(port) >= count:
+                break
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        log.close()
+    catalog = CatalogClient(stack.address("catalog"))
+    rows, files, commits, fewest = committed(catalog)
+    return {
+        "records": count,
+        "cpu_s_per_million": round(cpu_s * 1_000_000 / count, 2),
+        "wall_s": round(end_s - started_s, 1),
+        "peak_rss_mb": round(usage.peak_rss / 1_048_576),
+        "files": files,
+        "commits": commits,
+        "commits_per_table_min": fewest,
+        "rows_verified": rows,
+    }
+
+
+def _status(port: int) -> dict[str, list[dict[str, int]]]:
+    from urllib.request import urlopen
+
+    with urlopen(f"http://127.0.0.1:{port}/v1/status", timeout=5) as answer:
+        return dict(orjson.loads(answer.read()))
+
+
+if __name__ == "__main__":
+    typer.run(main)
