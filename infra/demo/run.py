@@ -19,6 +19,7 @@ from rich.table import Table
 from infra.demo.counts import RowCount, count_dead_letters, count_rows, tables
 from infra.demo.producer import create_topics
 from infra.demo.record import JSON_TOPIC, TEXT_TOPIC
+from infra.demo.second_half import disagreements, optimize, search
 from infra.demo.tally import Tally, TenantTally, read_tally
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
@@ -83,9 +84,24 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Cons
             console.print(sentence, style="red", markup=False, highlight=False)
         if wrong:
             raise UnavailableError(f"the numbers do not add up; the logs are in {state / 'logs'}")
+        _second_half(stack, state, console)
         console.print(f"every record is accounted for, {time.monotonic() - started_s:.0f} s after the start", highlight=False)
         if not check:
             _stay(stack, state, seed, console)
+
+
+def _second_half(stack: Stack, state: Path, console: Console) -> None:
+    """Compaction and search. Raises UnavailableError where a count changes or a search does not find what is there."""
+    with contextlib.closing(CatalogClient(stack.address("catalog"))) as catalog, console.status("merging small files on Spark"):
+        before = tables(catalog)
+        optimize(stack, state / "logs")
+        after = tables(catalog)
+        stack.start("query", "ui")
+        searched = search(stack, after)
+    console.print(f"compaction: {sum(t.files for t in before)} files -> {sum(t.files for t in after)}, the same {sum(t.rows for t in after):,} rows")
+    console.print(f"search: {sum(s.rows for s in searched):,} rows found in {len(searched)} tables through the API", highlight=False)
+    if wrong := disagreements(before, after, searched):
+        raise UnavailableError("; ".join(wrong))
 
 
 def _environment() -> dict[str, str]:
@@ -180,6 +196,8 @@ def _stay(stack: Stack, state: Path, seed: int, console: Console) -> None:
     with _producer(stack, state, *options) as process:
         console.print(f"a trickle of {TRICKLE_PER_S:.0f} records a second goes on; go on with", highlight=False)
         for what, address in (
+            ("search in the browser", stack.address("ui")),
+            ("search API", stack.address("query")),
             ("Trino (catalog `lake`)", stack.address("trino")),
             ("Iceberg REST catalog", stack.address("catalog")),
             ("ingest: status and metrics", stack.address("ingest")),
@@ -189,7 +207,7 @@ def _stay(stack: Stack, state: Path, seed: int, console: Console) -> None:
             console.print(f"  {what:28} {address}", highlight=False)
         console.print("Ctrl-C stops everything", highlight=False)
         while not stop.wait(POLL_S):
-            dead = [name for name in SERVICES if not stack.running(name)] + (["produce"] if process.poll() is not None else [])
+            dead = [name for name in (*SERVICES, "query", "ui") if not stack.running(name)] + (["produce"] if process.poll() is not None else [])
             if dead:
                 raise UnavailableError(f"{', '.join(dead)} ended by itself; its log is in {state / 'logs'}")
         console.print("stopping")
