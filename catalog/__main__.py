@@ -7,15 +7,26 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import orjson
 import structlog
 import typer
 import uvicorn
 
+from catalog import access, name_journal, namespaces
+from catalog.access import Scope, any_key
 from catalog.app import create_app
 from catalog.database import Database, migrate
+from catalog.identifier import Identifier, parse_name, parse_namespace
+from catalog.metadata_store import MetadataStore
+from catalog.rebuild import check, rebuild
+from catalog.routes.tenants import tenants_page
+from catalog.soft_delete import undo_drop
+from catalog.workers import run_workers
+from lake.clock import SystemClock, epoch_ms
 from lake.errors import FirnError, PrerequisiteError, SettingsError
 from lake.logs import configure_logs
 from lake.settings import CatalogSettings
+from lake.storage import open_storage
 
 log = structlog.get_logger()
 cli = typer.Typer(help="The Iceberg REST catalog.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -31,36 +42,62 @@ def serve(
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
     port: Annotated[int | None, typer.Option(help="port to listen on; 0: any free one")] = None,
     anonymous: Annotated[bool | None, typer.Option("--anonymous", help="let callers in without a key; loopback only")] = None,
+    workers: Annotated[int | None, typer.Option(help="processes that serve; more than one needs PostgreSQL")] = None,
     port_file: Annotated[Path | None, typer.Option(help="file that gets the port once the server listens")] = None,
 ) -> None:
     """Serve the catalog until it is stopped; the schema is migrated first."""
-    settings = CatalogSettings.load(database_url=database_url, warehouse=warehouse, host=host, port=port, anonymous=anonymous)
-    check_access(settings)
+    settings = CatalogSettings.load(database_url=database_url, warehouse=warehouse, host=host, port=port, anonymous=anonymous, workers=workers)
+    if not settings.warehouse:
+        raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
     database = Database(settings.database_url)
+    if database.is_sqlite and settings.workers > 1:
+        raise SettingsError("SQLite is for one process; use --workers 1 or PostgreSQL")
     before, now = migrate(database)
-    database.close()
     if before != now:
         log.info("catalog.migrated", before=before, now=now)
+    check_access(settings, database)
+    database.close()
     listener = _listen(settings)
     actual = listener.getsockname()[1]
-    config = uvicorn.Config(
-        create_app(settings), http="httptools", loop="uvloop", log_config=None, access_log=False, timeout_keep_alive=75, timeout_graceful_shutdown=30
-    )
     log.info("catalog.listening", host=settings.host, port=actual, warehouse=settings.warehouse)
     if port_file is not None:
         temporary = port_file.with_name(f".{port_file.name}.{os.getpid()}")
         temporary.write_text(f"{actual}\n")
         temporary.rename(port_file)
+    run_workers(settings.workers, lambda: _serve(settings, listener))
+
+
+def _serve(settings: CatalogSettings, listener: socket.socket) -> None:
+    config = uvicorn.Config(
+        create_app(settings),
+        http="httptools",
+        loop="uvloop",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=30,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def check_access(settings: CatalogSettings) -> None:
+def check_access(settings: CatalogSettings, database: Database) -> None:
     """Nobody gets in without a key, except on this machine where that was asked for. Raises SettingsError."""
+    loopback = is_loopback(settings.host)
     if settings.anonymous:
-        if not is_loopback(settings.host):
+        if not loopback:
             raise SettingsError(f"--anonymous is refused on {settings.host}: it is not a loopback address; listen on 127.0.0.1 or create keys")
         return
-    raise SettingsError("the catalog has no keys yet; start it with --anonymous on 127.0.0.1")
+    with database.read() as connection:
+        if not any_key(connection):
+            raise SettingsError(
+                "the catalog has no API keys; make one with `python -m catalog key create --scope admin`, or start with --anonymous on 127.0.0.1"
+            )
+    if not loopback and settings.tls_certificate is None:
+        log.warning(
+            "catalog.no_tls", host=settings.host, advice="keys cross the network readable; set tls_certificate and tls_key, or put a TLS proxy in front"
+        )
 
 
 def is_loopback(host: str) -> bool:
@@ -90,6 +127,123 @@ def migrate_command(database_url: DatabaseUrl = None) -> None:
     settings = CatalogSettings.load(database_url=database_url)
     before, now = migrate(Database(settings.database_url))
     typer.echo(f"schema version {now}" if before == now else f"schema version {before} -> {now}")
+
+
+key_cli = typer.Typer(help="API keys.", no_args_is_help=True)
+tenant_cli = typer.Typer(help="Tenants.", no_args_is_help=True)
+table_cli = typer.Typer(help="Tables.", no_args_is_help=True)
+cli.add_typer(key_cli, name="key")
+cli.add_typer(tenant_cli, name="tenant")
+cli.add_typer(table_cli, name="table")
+
+
+def _open(database_url: str | None, warehouse: str | None = None) -> tuple[Database, CatalogSettings]:
+    settings = CatalogSettings.load(database_url=database_url, warehouse=warehouse)
+    database = Database(settings.database_url)
+    migrate(database)
+    return database, settings
+
+
+def _store(settings: CatalogSettings) -> MetadataStore:
+    if not settings.warehouse:
+        raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
+    return MetadataStore(open_storage(), settings.warehouse, allowed_locations=settings.allowed_locations, cache_bytes_max=settings.metadata_cache_bytes_max)
+
+
+def _now_ms() -> int:
+    return epoch_ms(SystemClock().now())
+
+
+@key_cli.command("create")
+def key_create(
+    scope: Annotated[Scope, typer.Option(help="what the key is for")],
+    namespace: Annotated[str | None, typer.Option(help="bind a read or write key to this namespace; levels joined by dots")] = None,
+    note: Annotated[str, typer.Option(help="whose it is")] = "",
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Make an API key. It is shown now and never again."""
+    database, _ = _open(database_url)
+    bound = None if namespace is None else parse_namespace(namespace.split("."))
+    with database.write() as connection:
+        typer.echo(access.create_key(connection, scope, bound, note, _now_ms()))
+
+
+@key_cli.command("list")
+def key_list(database_url: DatabaseUrl = None) -> None:
+    """List the API keys, one JSON object a line, without their secrets."""
+    database, _ = _open(database_url)
+    with database.read() as connection:
+        for key in access.list_keys(connection):
+            typer.echo(orjson.dumps(key).decode())
+
+
+@key_cli.command("revoke")
+def key_revoke(key_id: str, database_url: DatabaseUrl = None) -> None:
+    """End an API key; running servers refuse it within five seconds."""
+    database, _ = _open(database_url)
+    with database.write() as connection:
+        access.revoke_key(connection, key_id, _now_ms())
+
+
+@tenant_cli.command("list")
+def tenant_list(database_url: DatabaseUrl = None) -> None:
+    """List the tenants with their number of tables, one JSON object a line."""
+    database, _ = _open(database_url)
+    after = ""
+    with database.read() as connection:
+        while paths := namespaces.children(connection, "", after=after, limit=1_000):
+            for tenant in tenants_page(connection, after, 1_000)[0]:
+                typer.echo(orjson.dumps(tenant).decode())
+            after = paths[-1]
+
+
+@table_cli.command("undo")
+def table_undo(
+    table: Annotated[str, typer.Argument(help="namespace.table, as it was called")],
+    new_name: Annotated[str | None, typer.Option("--as", help="namespace.table, where the old name is taken")] = None,
+    database_url: DatabaseUrl = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Bring back a table that was dropped; the last one of that name."""
+    database, settings = _open(database_url, warehouse)
+    with database.write() as connection:
+        target = undo_drop(connection, database, identifier=_identifier(table), dropped_id=None, new_name=None if new_name is None else _identifier(new_name))
+        name_journal.note_living(connection, target)
+    name_journal.flush(database, _store(settings), _now_ms())
+    typer.echo(f"{target} is back")
+
+
+def _identifier(text: str) -> Identifier:
+    *parts, name = text.split(".")
+    return Identifier(parse_namespace(parts), parse_name(name, "the table's name"))
+
+
+@cli.command("check")
+def check_command(database_url: DatabaseUrl = None, warehouse: Warehouse = None) -> None:
+    """Compare the database with the storage; prints what is wrong, exit code 1 where anything is."""
+    database, settings = _open(database_url, warehouse)
+    problems = 0
+    for sentence in check(database, _store(settings)):
+        problems += 1
+        typer.echo(sentence)
+    typer.echo(f"{problems} problems")
+    raise typer.Exit(1 if problems else 0)
+
+
+@cli.command("rebuild")
+def rebuild_command(
+    from_warehouse: Annotated[bool, typer.Option("--from-warehouse", help="say that you mean it: the warehouse is right, the database follows")] = False,
+    database_url: DatabaseUrl = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Bring a lost or old database to what the warehouse holds. Stop the servers first."""
+    if not from_warehouse:
+        raise SettingsError("rebuild changes the database to what the warehouse holds; stop the servers, then run it with --from-warehouse")
+    database, settings = _open(database_url, warehouse)
+    store = _store(settings)
+    result = rebuild(database, store, _now_ms())
+    name_journal.flush(database, store, _now_ms())
+    typer.echo(orjson.dumps(result).decode())
 
 
 def main() -> None:

@@ -8,7 +8,21 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from catalog.error_response import CatalogError
-from catalog.routes import batch_commits, namespaces, service, tables
+from catalog.routes import (
+    batch_commits,
+    dirty_partitions,
+    keys,
+    leases,
+    namespaces,
+    parking,
+    service,
+    soft_delete,
+    table_metrics,
+    tables,
+    tenants,
+    views,
+    work_lists,
+)
 from catalog.services import Services
 from catalog.wire import RawPath, error_response
 from lake.settings import CatalogSettings
@@ -28,7 +42,21 @@ def create_app(settings: CatalogSettings) -> FastAPI:
         await services.close()
 
     app = FastAPI(title="Firn catalog", version="1", description="An Iceberg REST catalog for many tables.", lifespan=lifespan, redirect_slashes=False)
-    for routes in (tables, batch_commits, namespaces, service):  # the busiest first: routes are tried in this order
+    for routes in (
+        tables,
+        batch_commits,
+        namespaces,
+        views,
+        leases,
+        parking,
+        dirty_partitions,
+        work_lists,
+        soft_delete,
+        tenants,
+        keys,
+        table_metrics,
+        service,
+    ):  # the busiest first: routes are tried in this order
         app.include_router(routes.router)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(RawPath)

@@ -61,7 +61,9 @@ class CommitQueue:
         except Exception as error:
             # A defect of ours must not leave callers waiting, and they must not take it for a refusal.
             for unit in units:
-                unit.reply = unit.reply or unit.render(outcome_unknown(f"the catalog failed inside a commit ({error!r}); load the table to see whether it happened"))
+                unit.reply = unit.reply or unit.render(
+                    outcome_unknown(f"the catalog failed inside a commit ({error!r}); load the table to see whether it happened")
+                )
             raise
         finally:
             self._busy -= keys

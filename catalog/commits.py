@@ -14,18 +14,23 @@ from dataclasses import dataclass, field
 
 import structlog
 from sqlalchemy import Connection, bindparam
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from catalog.database import Database, is_passing, tables
+from catalog.dirty_partitions import record_movements
 from catalog.error_response import CatalogError, bad_request, invalid, no_such_namespace, outcome_unknown, unavailable
 from catalog.idempotency import Reply, RequestKey, find_replies, keep_replies
 from catalog.identifier import Identifier, dotted
+from catalog.leases import LeaseToken, check_lease
 from catalog.metadata_store import MetadataStore, WriteTimedOut
+from catalog.name_journal import flush, note, table_event
 from catalog.namespaces import create_missing, existing_namespaces
 from catalog.table_changes import NextVersion, TableChange, next_version
-from catalog.tables import Head, find_many, reserved_names, uuids_in_use
+from catalog.tables import VIEW, Head, find_many, reserved_names, uuids_in_use
+from catalog.view_changes import next_view_version
 from lake.clock import Clock, epoch_ms
 from lake.errors import FirnError
+from lake.storage import canonical
 
 log = structlog.get_logger()
 ATTEMPTS_MAX = 20
@@ -43,6 +48,7 @@ class CommitUnit:
     changes: Sequence[TableChange]
     render: Callable[[Outcome], Reply]
     key: RequestKey | None = None
+    lease: LeaseToken | None = None
     deadline: float | None = None
     reply: Reply | None = None
     attempts: int = 0
@@ -53,7 +59,7 @@ class CommitUnit:
 
     def writes(self) -> bool:
         """Whether it passed so far and has something to swap."""
-        return self.error is None and any(version.file is not None for version in self.versions)
+        return self.error is None and any(version.swaps for version in self.versions)
 
     @property
     def idents(self) -> list[str]:
@@ -68,11 +74,12 @@ class CommitUnit:
 class Committer:
     """Runs rounds of commits against one database and one store."""
 
-    def __init__(self, database: Database, store: MetadataStore, clock: Clock, delete_later: Callable[[list[str]], None]) -> None:
+    def __init__(self, database: Database, store: MetadataStore, clock: Clock, delete_later: Callable[[list[str]], None], *, undo_window_s: float) -> None:
         self._database = database
         self._store = store
         self._clock = clock
         self._delete_later = delete_later
+        self._undo_window_s = undo_window_s
 
     def commit(self, units: Sequence[CommitUnit]) -> None:
         """Gives every unit its reply. Units of the same table follow each other in their order. Never raises for one unit's sake."""
@@ -91,9 +98,10 @@ class Committer:
                 self._change(unit, heads, now_ms)
             self._write(running)
             self._swap(running, now_ms)
+            self._write_names(running, now_ms)
         except OutcomeLost as error:
             self._find_out(running, error)
-        except (DBAPIError, FirnError) as error:
+        except (SQLAlchemyError, FirnError) as error:
             self._not_done(running or units, error)
         self._clean(running)
         return [unit for unit in running or units if unit.reply is None]
@@ -108,7 +116,7 @@ class Committer:
             open_units = [unit for unit in units if unit.reply is None]
             heads = find_many(connection, self._database, (key for unit in open_units for key in unit.idents))
             missing = [c.identifier.key for unit in open_units for c in unit.changes if not c.may_recreate and c.identifier.key not in heads]
-            reserved = reserved_names(connection, self._database, missing) if missing else set()
+            reserved = self._reserved(connection, missing) if missing else set()
             for unit in open_units:
                 dropped = [change.identifier for change in unit.changes if change.identifier.key in reserved]
                 unit.error = _still_dropped(dropped[0]) if dropped else None
@@ -120,7 +128,7 @@ class Committer:
             return
         try:
             _check_deadline(unit)
-            unit.versions = [next_version(change, heads.get(change.identifier.key), self._store, now_ms) for change in unit.changes]
+            unit.versions = [_step(change, heads.get(change.identifier.key), self._store, now_ms) for change in unit.changes]
         except CatalogError as error:
             unit.error = error
         except FirnError as error:
@@ -174,18 +182,37 @@ class Committer:
             unit.lost = any(heads.get(version.change.identifier.key) != version.head for version in unit.versions)
             if not unit.lost:
                 winners.append(unit)
-        self._check_creations(connection, winners, now_ms)
-        versions = [version for unit in winners if unit.error is None for version in unit.versions if version.file is not None]
+        self._check_leases(connection, winners)
+        self._check_creations(connection, [unit for unit in winners if unit.error is None], now_ms)
+        versions = [version for unit in winners if unit.error is None for version in unit.versions if version.swaps]
         inserts = [_new_row(version, now_ms) for version in versions if version.head is None]
         updates = [
-            {"row_id": version.head.id, "metadata_location": version.location, "location": version.table_location, "changed_ms": now_ms}
+            {
+                "row_id": version.head.id,
+                "uuid": version.uuid,
+                "metadata_location": version.location,
+                "location": canonical(version.table_location).rstrip("/"),
+                "changed_ms": now_ms,
+            }
             for version in versions
             if version.head is not None
         ]
         if inserts:
             connection.execute(tables.insert(), inserts)
+            note(connection, [table_event(str(row["ident"]), str(row["kind"]), str(row["uuid"]), str(row["location"])) for row in inserts])
         if updates:
             connection.execute(_SWAP, updates)
+        record_movements(connection, self._database, versions, now_ms)
+
+    def _check_leases(self, connection: Connection, units: list[CommitUnit]) -> None:
+        """Work done under a lease counts only while the lease is in force."""
+        for lease in {unit.lease for unit in units if unit.lease is not None}:
+            try:
+                check_lease(connection, self._database, lease)
+            except CatalogError as error:
+                for unit in units:
+                    if unit.lease == lease:
+                        unit.error = error
 
     def _check_creations(self, connection: Connection, units: list[CommitUnit], now_ms: int) -> None:
         """New tables need their namespace, a uuid nobody has, and a name that no dropped table still holds."""
@@ -196,12 +223,24 @@ class Committer:
         create_missing(connection, self._database, {c.identifier.namespace: c.create_namespace for c in changes if c.create_namespace is not None}, now_ms)
         present = existing_namespaces(connection, self._database, [change.identifier.namespace for change in changes])
         used = uuids_in_use(connection, self._database, [version.uuid for unit in creating for version in unit.versions])
-        reserved = reserved_names(connection, self._database, [change.identifier.key for change in changes if not change.may_recreate])
+        reserved = self._reserved(connection, [change.identifier.key for change in changes if not change.may_recreate])
         for unit in creating:
             for version in unit.versions:
                 if version.head is None and unit.error is None:
                     unit.error = _creation_problem(version, present, used, reserved)
                     used.add(version.uuid)
+
+    def _reserved(self, connection: Connection, keys: list[str]) -> set[str]:
+        kept_since_ms = epoch_ms(self._clock.now()) - int(self._undo_window_s * 1_000)
+        return reserved_names(connection, self._database, keys, kept_since_ms=kept_since_ms)
+
+    def _write_names(self, units: list[CommitUnit], now_ms: int) -> None:
+        """New names go into the warehouse before anybody is told of them."""
+        if any(version.head is None for unit in units if unit.reply is not None and unit.error is None for version in unit.versions):
+            try:
+                flush(self._database, self._store, now_ms)
+            except (SQLAlchemyError, FirnError) as error:  # they stay in the database and go with the next ones
+                log.warning("catalog.names_not_written", error=str(error))
 
     def _clean(self, units: list[CommitUnit]) -> None:
         """Step 5: new files are remembered where they were swapped in and deleted where they lost; files past their log are deleted."""
@@ -227,7 +266,7 @@ class Committer:
         try:
             with self._database.read() as connection:
                 heads = find_many(connection, self._database, (key for unit in units for key in unit.idents))
-        except (DBAPIError, FirnError):
+        except (SQLAlchemyError, FirnError):
             heads = {}
         for unit in units:
             found = [heads.get(version.change.identifier.key) for version in unit.versions]
@@ -255,8 +294,12 @@ class Committer:
 _SWAP = (
     tables.update()
     .where(tables.c.id == bindparam("row_id"))
-    .values(metadata_location=bindparam("metadata_location"), location=bindparam("location"), changed_ms=bindparam("changed_ms"))
+    .values(uuid=bindparam("uuid"), metadata_location=bindparam("metadata_location"), location=bindparam("location"), changed_ms=bindparam("changed_ms"))
 )
+
+
+def _step(change: TableChange, head: Head | None, store: MetadataStore, now_ms: int) -> NextVersion:
+    return (next_view_version if change.kind == VIEW else next_version)(change, head, store, now_ms)
 
 
 class OutcomeLost(FirnError):
@@ -298,7 +341,7 @@ def _creation_problem(version: NextVersion, present: set[str], used: set[str], r
     identifier = version.change.identifier
     if identifier.namespace not in present:
         return no_such_namespace(dotted(identifier.namespace))
-    if version.uuid in used:
+    if version.uuid in used and version.change.register is None:
         return invalid(f"table-uuid {version.uuid} belongs to another table; choose a new one")
     if identifier.key in reserved:
         return _still_dropped(identifier)
@@ -313,5 +356,5 @@ def _new_row(version: NextVersion, now_ms: int) -> dict[str, object]:
     identifier = version.change.identifier
     return {
         "ident": identifier.key, "namespace": identifier.namespace, "name": identifier.name, "kind": version.change.kind, "uuid": version.uuid,
-        "location": version.table_location, "metadata_location": version.location, "created_ms": now_ms, "changed_ms": now_ms,
+        "location": canonical(version.table_location).rstrip("/"), "metadata_location": version.location, "created_ms": now_ms, "changed_ms": now_ms,
     }  # fmt: skip

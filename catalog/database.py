@@ -72,6 +72,7 @@ dropped_tables = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("dropped_ms", BigInteger, nullable=False),
     Column("purge_requested", Integer, nullable=False),
+    Column("purge_started_ms", BigInteger),
     Index("dropped_tables_by_ident", "ident"),
     Index("dropped_tables_by_time", "dropped_ms", "id"),
 )
@@ -88,8 +89,105 @@ idempotency = Table(
     Index("idempotency_by_time", "created_ms"),
 )
 
+api_keys = Table(
+    "api_keys",
+    schema,
+    Column("id", Text, primary_key=True),
+    Column("hash", LargeBinary, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("namespace", _NAME),
+    Column("note", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("revoked_ms", BigInteger),
+)
+
+access_tokens = Table(
+    "access_tokens",
+    schema,
+    Column("hash", LargeBinary, primary_key=True),
+    Column("key_id", Text, nullable=False, index=True),
+    Column("expires_ms", BigInteger, nullable=False, index=True),
+)
+
+# The token counts up for ever: a holder that comes late shows by a lower one. Times are the database's.
+leases = Table(
+    "leases",
+    schema,
+    Column("name", _NAME, primary_key=True),
+    Column("token", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+)
+
+parked = Table(
+    "parked",
+    schema,
+    Column("ident", _NAME, primary_key=True),
+    Column("uuid", Text),
+    Column("version", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+# The dirty-partition index: what lies in each partition of each table's main branch.
+partitions = Table(
+    "partitions",
+    schema,
+    Column("table_id", BigInteger, primary_key=True),
+    Column("partition", _NAME, primary_key=True),
+    Column("files", BigInteger, nullable=False),
+    Column("delete_files", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("records", BigInteger, nullable=False),
+    Column("changed_ms", BigInteger, nullable=False),
+    Index("partitions_by_change", "changed_ms", "table_id", "partition"),
+)
+
+# Tables whose partitions have to be counted again from their manifests, because a snapshot's summary did not tell.
+uncounted_tables = Table(
+    "uncounted_tables",
+    schema,
+    Column("table_id", BigInteger, primary_key=True),
+    Column("since_ms", BigInteger, nullable=False),
+    Column("tries", Integer, nullable=False),
+)
+
+tasks = Table(
+    "tasks",
+    schema,
+    Column("id", _NAME, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("changed_ms", BigInteger, nullable=False),
+    Index("tasks_by_state", "kind", "state", "id"),
+)
+
+deletions = Table(
+    "deletions",
+    schema,
+    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("location", Text, nullable=False, unique=True),
+    Column("not_before_ms", BigInteger, nullable=False),
+    Column("record", Text, nullable=False),
+    Index("deletions_by_time", "not_before_ms", "id"),
+    sqlite_autoincrement=True,
+)
+
+# What happened to names, until it is written into the warehouse, from where `rebuild` can bring a lost database back.
+name_events = Table(
+    "name_events",
+    schema,
+    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("event", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+
 def _first_version(connection: Connection) -> None:
-    schema.create_all(connection, tables=[namespaces, tables, dropped_tables, idempotency])
+    schema.create_all(connection, tables=[table for table in schema.sorted_tables if table is not schema_version])
 
 
 # Each step runs once, in order, inside one transaction with the note that it ran. A released step is never edited.
@@ -150,7 +248,7 @@ class Database:
 
     def among(self, column: str, parameter: str = "keys") -> str:
         """An SQL condition that a text column is one of many; bind the values through `many`."""
-        return f"{column} IN (SELECT value FROM json_each(:{parameter}))" if self.is_sqlite else f"{column} = ANY(:{parameter})"
+        return f"{column} IN (SELECT value FROM json_each(:{parameter}))" if self.is_sqlite else f"{column} = ANY(:{parameter})"  # noqa: S608
 
     def many(self, values: Sequence[Any]) -> Any:
         """The bound value for `among`: one parameter whatever the count."""
@@ -161,18 +259,28 @@ class Database:
         return "" if self.is_sqlite else " FOR UPDATE"
 
     def close(self) -> None:
-        """Closes what this thread holds and the pool."""
+        """Closes what this thread holds and the pool; a SQLite file holds everything then, without its log beside it."""
+        if self.is_sqlite:
+            with self.reader.connect() as connection:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
         for role in ("writer", "reader"):
-            connection = getattr(self._local, role, None)
-            if connection is not None:
-                connection.close()
+            held: Connection | None = getattr(self._local, role, None)
+            if held is not None:
+                held.close()
                 setattr(self._local, role, None)
         self.engine.dispose()
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # the driver would begin transactions too late; `_begin_immediate` does it
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={SQLITE_BUSY_TIMEOUT_MS}", "foreign_keys=ON", "cache_size=-32768", "temp_store=MEMORY"):
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        f"busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
+        "foreign_keys=ON",
+        "cache_size=-32768",
+        "temp_store=MEMORY",
+    ):
         connection.execute(f"PRAGMA {pragma}")
 
 
@@ -210,5 +318,3 @@ def is_passing(error: DBAPIError) -> bool:
     that another transaction took meanwhile."""
     state = getattr(error.orig, "sqlstate", None)
     return state in ("40001", "40P01", "55P03", "23505") or "locked" in str(error.orig) or "UNIQUE constraint" in str(error.orig)
-
-

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, text
 
+from catalog import name_journal
 from catalog.database import Database, namespaces
 from catalog.error_response import CatalogError, already_exists, invalid, no_such_namespace
 from catalog.identifier import SEPARATOR, dotted
@@ -51,6 +52,7 @@ def create_missing(connection: Connection, database: Database, wanted: dict[str,
     rows = [{"path": path, "parent": parent_of(path), "properties": orjson.dumps(complete[path]).decode(), "created_ms": now_ms} for path in sorted(missing)]
     if rows:
         connection.execute(namespaces.insert(), rows)
+        name_journal.note(connection, [{"event": "namespace", "path": path, "properties": complete[path]} for path in sorted(missing)])
 
 
 def parent_of(path: str) -> str:
@@ -81,6 +83,7 @@ def drop(connection: Connection, path: str, *, locking: str) -> None:
     if connection.execute(inside, {"path": path}).scalar() is not None:
         raise CatalogError(409, "NamespaceNotEmptyException", f"Namespace {dotted(path)} is not empty; drop its tables, views and namespaces first")
     connection.execute(namespaces.delete().where(namespaces.c.path == path))
+    name_journal.note_namespace_dropped(connection, path)
 
 
 def update_properties(connection: Connection, path: str, removals: Sequence[str], updates: dict[str, str], *, locking: str) -> dict[str, Any]:
@@ -92,6 +95,7 @@ def update_properties(connection: Connection, path: str, removals: Sequence[str]
     gone = [key for key in removals if key in properties]
     kept = {key: value for key, value in properties.items() if key not in gone} | updates
     connection.execute(namespaces.update().where(namespaces.c.path == path).values(properties=orjson.dumps(kept).decode()))
+    name_journal.note_namespace(connection, path, kept)
     return {"updated": list(updates), "removed": gone, "missing": [key for key in removals if key not in properties]}
 
 

@@ -31,7 +31,7 @@ def check_requirements(requirements: Sequence[Json], metadata: Json | None, *, v
 
 def is_creation(requirements: Sequence[Json]) -> bool:
     """Whether the commit creates its table; then assert-create must be the only requirement. Raises CatalogError 400."""
-    kinds = {requirement.get("type") for requirement in requirements if isinstance(requirement.get("type"), str)}
+    kinds = {str(requirement.get("type")) for requirement in requirements}
     if "assert-create" in kinds and len(kinds) > 1:
         raise bad_request(f"Invalid create requirements: assert-create goes with no other requirement, but {sorted(kinds - {'assert-create'})} came with it")
     return "assert-create" in kinds

@@ -4,20 +4,23 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from catalog import name_journal
+from catalog.access import PrincipalCache, forget_old_tokens
 from catalog.commit_queue import CommitQueue
 from catalog.commits import Committer
 from catalog.database import Database
 from catalog.idempotency import Reply, RequestKey, forget_old_replies, once
 from catalog.metadata_store import MetadataStore
+from catalog.partition_counts import count_what_is_uncounted
 from catalog.table_changes import read_metadata
 from lake.clock import Clock, SystemClock, epoch_ms
-from lake.errors import SettingsError
+from lake.errors import FirnError, SettingsError
 from lake.settings import CatalogSettings
 from lake.storage import open_storage
 
@@ -40,6 +43,7 @@ class Services:
     store: MetadataStore
     queue: CommitQueue
     pool: ThreadPoolExecutor
+    principals: PrincipalCache
 
     @classmethod
     def open(cls, settings: CatalogSettings, clock: Clock | None = None) -> "Services":
@@ -56,8 +60,8 @@ class Services:
         def delete_later(locations: list[str]) -> None:
             pool.submit(store.delete, locations)
 
-        committer = Committer(database, store, clock, delete_later)
-        return cls(settings, clock, database, store, CommitQueue(committer, rounds_at_once=settings.commit_rounds_at_once), pool)
+        committer = Committer(database, store, clock, delete_later, undo_window_s=settings.undo_window_s)
+        return cls(settings, clock, database, store, CommitQueue(committer, rounds_at_once=settings.commit_rounds_at_once), pool, PrincipalCache())
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch by this machine's clock."""
@@ -75,8 +79,23 @@ class Services:
             return work(connection)
 
     async def change(self, key: RequestKey | None, work: Callable[[Connection], Reply]) -> Reply:
-        """Runs a small change of the database alone, once per key."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, once, self.database, key, self.now_ms(), work)
+        """Runs a small change of the database alone, once per key; what it says of names is in the warehouse when it returns."""
+        return await self.run(self._change, key, work)
+
+    def _change(self, key: RequestKey | None, work: Callable[[Connection], Reply]) -> Reply:
+        reply = once(self.database, key, self.now_ms(), work)
+        self._flush_names()
+        return reply
+
+    def _flush_names(self) -> None:
+        try:
+            name_journal.flush(self.database, self.store, self.now_ms())
+        except (SQLAlchemyError, FirnError) as error:  # they stay in the database and go with the next ones
+            log.warning("catalog.names_not_written", error=str(error))
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs slow work in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, work, *arguments)
 
     async def metadata(self, location: str) -> bytes:
         """A metadata file's bytes, from memory or from the storage in a thread."""
@@ -89,12 +108,15 @@ class Services:
             await asyncio.sleep(UPKEEP_INTERVAL_S)
             try:
                 await asyncio.get_running_loop().run_in_executor(self.pool, self._tidy)
-            except DBAPIError as error:
-                log.warning("catalog.upkeep_failed", error=str(error.orig))
+            except (SQLAlchemyError, FirnError) as error:
+                log.warning("catalog.upkeep_failed", error=str(error.orig if isinstance(error, DBAPIError) else error))
 
     def _tidy(self) -> None:
+        self._flush_names()
+        count_what_is_uncounted(self.database, self.store, self.now_ms())
         with self.database.write() as connection:
             forget_old_replies(connection, self.now_ms())
+            forget_old_tokens(connection, self.now_ms())
 
     async def close(self) -> None:
         """Finishes what runs and closes everything."""

@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from catalog.error_response import CatalogError, bad_request, invalid
+from catalog.head_movement import MARKS_PROPERTY, Movement, movement_between
 from catalog.identifier import Identifier
 from catalog.json_fields import optional_string
 from catalog.metadata_store import MetadataFile, MetadataStore, parse_metadata
@@ -36,8 +37,10 @@ class TableChange:
     requirements: Sequence[Json] = ()
     updates: Sequence[Json] = ()
     create: Json | None = None
+    register: str | None = None
     create_namespace: dict[str, str] | None = None
     may_recreate: bool = True
+    may_overwrite: bool = False
     kind: str = TABLE
 
 
@@ -53,11 +56,12 @@ class NextVersion:
     uuid: str
     table_location: str
     unneeded: list[str] = field(default_factory=list)
+    movement: Movement | None = None
 
     @property
-    def is_new(self) -> bool:
-        """Whether the table does not exist before this."""
-        return self.head is None
+    def swaps(self) -> bool:
+        """Whether the row changes: a new file, or one that is registered."""
+        return self.head is None or self.location != self.head.metadata_location
 
 
 def default_location(store: MetadataStore, table_uuid: str) -> str:
@@ -68,7 +72,9 @@ def default_location(store: MetadataStore, table_uuid: str) -> str:
 def next_version(change: TableChange, head: Head | None, store: MetadataStore, now_ms: int) -> NextVersion:
     """Checks and applies one table change. Raises CatalogError; nothing has happened then."""
     if head is not None and head.kind != change.kind:
-        raise missing(change.identifier, change.kind) if change.create is None else taken(change.identifier, head.kind)
+        raise _other_kind(change, head)
+    if change.register is not None:
+        return _registered(change, head, store)
     if change.create is not None or is_creation(change.requirements):
         return _created(change, head, store, now_ms)
     if head is None:
@@ -79,18 +85,21 @@ def next_version(change: TableChange, head: Head | None, store: MetadataStore, n
     if not change.updates:
         return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
     before = None if any(update.get("action") not in _MAYBE_NOTHING for update in change.updates) else orjson.dumps(metadata)
+    old_head, old_snapshots = metadata.get("current-snapshot-id"), metadata["snapshots"][:]
+    had_marks = MARKS_PROPERTY in metadata["properties"]
     draft = Draft(metadata, now_ms, store.check_location)
     apply_updates(draft, change.updates)
     if before is not None and orjson.dumps(draft.metadata) == before:
         return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
     unneeded = finish(draft, previous_location=head.metadata_location, previous_updated_ms=metadata.get("last-updated-ms", now_ms))
-    return _written(change, head, draft.metadata, version_of(head.metadata_location) + 1, unneeded)
+    next_one = written(change, head, draft.metadata, version_of(head.metadata_location) + 1, unneeded)
+    return replace(next_one, movement=movement_between(old_head, old_snapshots, had_marks, draft.metadata))
 
 
 def _created(change: TableChange, head: Head | None, store: MetadataStore, now_ms: int) -> NextVersion:
     if head is not None:
         if change.create is not None:
-            raise taken(change.identifier, head.kind)
+            raise taken(change.identifier, head.kind, change.kind)
         check_requirements(change.requirements, {})
     if change.create is not None:
         table_uuid, location = chosen_place(change.create, store)
@@ -105,7 +114,30 @@ def _created(change: TableChange, head: Head | None, store: MetadataStore, now_m
         metadata["location"] = default_location(store, metadata["table-uuid"])
     _default_parts(metadata)
     finish(draft, previous_location=None, previous_updated_ms=now_ms)
-    return _written(change, None, metadata, 0, [])
+    return replace(written(change, None, metadata, 0, []), movement=movement_between(None, [], False, metadata))
+
+
+def _other_kind(change: TableChange, head: Head) -> CatalogError:
+    creates = change.create is not None or change.register is not None or is_creation(change.requirements)
+    return taken(change.identifier, head.kind, change.kind) if creates else missing(change.identifier, change.kind)
+
+
+def _registered(change: TableChange, head: Head | None, store: MetadataStore) -> NextVersion:
+    """A table or view that begins with a metadata file which lies in the storage already."""
+    if head is not None and not change.may_overwrite:
+        raise taken(change.identifier, head.kind, change.kind)
+    location = store.check_location(change.register, "metadata-location")
+    data = read_metadata(store, location)
+    try:
+        metadata = parse_metadata(data)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"{location} holds no JSON ({error}); name a metadata file") from error
+    if change.kind == TABLE:
+        normalised(metadata)
+    own_uuid = metadata.get("table-uuid" if change.kind == TABLE else "view-uuid")
+    if not isinstance(own_uuid, str) or not isinstance(metadata.get("location"), str):
+        raise bad_request(f"{location} holds no metadata of a {change.kind}: uuid or location is missing")
+    return NextVersion(change, head, None, data, location, own_uuid, metadata["location"])
 
 
 def _default_parts(metadata: Json) -> None:
@@ -132,10 +164,13 @@ def chosen_place(create: Json, store: MetadataStore) -> tuple[str, str]:
     return table_uuid, place
 
 
-def _written(change: TableChange, head: Head | None, metadata: Json, version: int, unneeded: list[str]) -> NextVersion:
+def written(change: TableChange, head: Head | None, metadata: Json, version: int, unneeded: list[str]) -> NextVersion:
+    """The next version of changed metadata, with its bytes and the file they go to."""
     data = orjson.dumps(metadata)
     location = metadata_file(metadata, version, str(uuid.uuid4()))
-    return NextVersion(change, head, MetadataFile(location, data), data, location, metadata["table-uuid"], metadata["location"], unneeded)
+    return NextVersion(
+        change, head, MetadataFile(location, data), data, location, metadata.get("table-uuid") or metadata["view-uuid"], metadata["location"], unneeded
+    )
 
 
 def read_metadata(store: MetadataStore, location: str) -> bytes:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from catalog import name_journal
 from catalog.database import Database, dropped_tables, tables
 from catalog.error_response import CatalogError, already_exists, no_such_namespace, no_such_table, no_such_view
 from catalog.identifier import Identifier, dotted
@@ -28,8 +30,8 @@ class Head:
     metadata_location: str
 
 
-def _head(row: Row[tuple[object, ...]]) -> Head:
-    return Head(*row)  # type: ignore[arg-type]
+def _head(row: Row[Any]) -> Head:
+    return Head(*row)
 
 
 def missing(identifier: Identifier, kind: str) -> CatalogError:
@@ -37,9 +39,10 @@ def missing(identifier: Identifier, kind: str) -> CatalogError:
     return no_such_view(str(identifier)) if kind == VIEW else no_such_table(str(identifier))
 
 
-def taken(identifier: Identifier, kind: str) -> CatalogError:
-    """The 409 for a name that a table or view has."""
-    return already_exists("View" if kind == VIEW else "Table", str(identifier))
+def taken(identifier: Identifier, kind: str, wanted: str) -> CatalogError:
+    """The 409 for a name that a table or view of `kind` has already."""
+    what = "View" if kind == VIEW else "Table"
+    return already_exists(what if kind == wanted else f"{what} with same name", str(identifier))
 
 
 def find(connection: Connection, identifier: Identifier, kind: str | None = None) -> Head | None:
@@ -71,10 +74,13 @@ def uuids_in_use(connection: Connection, database: Database, uuids: Sequence[str
     return {str(row[0]) for row in connection.execute(text(statement), {"keys": database.many(uuids)})}
 
 
-def reserved_names(connection: Connection, database: Database, keys: Iterable[str]) -> set[str]:
-    """Which of these identifiers belong to a table that was dropped and may still come back."""
-    statement = f"SELECT DISTINCT ident FROM dropped_tables WHERE {database.among('ident')}"  # noqa: S608
-    return {str(row[0]) for row in connection.execute(text(statement), {"keys": database.many(sorted(set(keys)))})}
+def reserved_names(connection: Connection, database: Database, keys: Iterable[str], *, kept_since_ms: int) -> set[str]:
+    """Which of these identifiers belong to a table that was dropped and may still come back: until its purge is done, or, where nobody asked
+    for one, until the time for undo is over."""
+    condition = database.among("ident")
+    statement = f"SELECT DISTINCT ident FROM dropped_tables WHERE {condition} AND (purge_requested = 1 OR dropped_ms > :since)"  # noqa: S608
+    values = {"keys": database.many(sorted(set(keys))), "since": kept_since_ms}
+    return {str(row[0]) for row in connection.execute(text(statement), values)}
 
 
 def list_names(connection: Connection, namespace: str, kind: str, *, after: str, limit: int | None) -> list[str]:
@@ -82,9 +88,9 @@ def list_names(connection: Connection, namespace: str, kind: str, *, after: str,
     if not namespace_exists(connection, namespace):
         raise no_such_namespace(dotted(namespace))
     statement = "SELECT name FROM tables WHERE namespace = :namespace AND kind = :kind AND name > :after ORDER BY name"
-    values = {"namespace": namespace, "kind": kind, "after": after}
+    values: dict[str, Any] = {"namespace": namespace, "kind": kind, "after": after}
     if limit is not None:
-        statement, values = f"{statement} LIMIT :limit", values | {"limit": limit}  # type: ignore[dict-item]
+        statement, values = f"{statement} LIMIT :limit", values | {"limit": limit}
     return [str(row[0]) for row in connection.execute(text(statement), values)]
 
 
@@ -98,6 +104,7 @@ def drop(connection: Connection, database: Database, identifier: Identifier, kin
         statement = f"INSERT INTO {dropped_tables.name} ({columns}, dropped_ms, purge_requested) SELECT {columns}, :now, :purge FROM tables WHERE id = :id"  # noqa: S608
         connection.execute(text(statement), {"now": now_ms, "purge": int(purge), "id": head.id})
     connection.execute(tables.delete().where(tables.c.id == head.id))
+    name_journal.note_dropped(connection, identifier.key, head.uuid, purge=purge, now_ms=now_ms)
     return head
 
 
@@ -111,6 +118,8 @@ def rename(connection: Connection, database: Database, source: Identifier, desti
         raise no_such_namespace(dotted(destination.namespace))
     other = heads.get(destination.key)
     if other is not None:
-        raise taken(destination, other.kind)
+        what = "View" if other.kind == VIEW else "Table"
+        raise CatalogError(409, "AlreadyExistsException", f"Cannot rename {source} to {destination}. {what} already exists")
     values = {"ident": destination.key, "namespace": destination.namespace, "name": destination.name}
     connection.execute(tables.update().where(tables.c.id == head.id).values(values))
+    name_journal.note_living(connection, destination)

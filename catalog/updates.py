@@ -116,7 +116,9 @@ def _add_spec(draft: Draft, update: Json) -> None:
     for item in fields:
         given = optional_integer(item, "field-id")
         last_id = max(last_id, given) if given is not None else last_id + 1
-        bound.append({"source-id": item["source-id"], "field-id": given if given is not None else last_id, "name": item["name"], "transform": item["transform"]})
+        bound.append(
+            {"source-id": item["source-id"], "field-id": given if given is not None else last_id, "name": item["name"], "transform": item["transform"]}
+        )
     ids = [item["field-id"] for item in bound]
     if len(set(ids)) != len(ids):
         raise invalid(f"partition field ids must differ, but the spec has {ids}")

@@ -13,12 +13,15 @@ import orjson
 import structlog
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from catalog import metrics
+from catalog.access import EVERYBODY, Need, Principal, find_by_bearer
 from catalog.error_response import CatalogError, bad_request, unavailable
 from catalog.idempotency import Reply, RequestKey, check_key, fingerprint
+from catalog.identifier import namespace_from_path
+from catalog.leases import LeaseToken, parse_lease
 from catalog.services import Services
 from lake.errors import FirnError
 
@@ -36,14 +39,16 @@ class RawRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Any]:
         endpoint = cast("Handler", self.endpoint)
         operation = self.name
+        need = Need((self.openapi_extra or {}).get("x-firn-needs", Need.ADMIN))
 
         async def handle(request: Request) -> Response:
             started = time.perf_counter()
             try:
+                await admit(request, need)
                 response = await endpoint(request)
             except CatalogError as error:
                 response = error_response(error)
-            except (DBAPIError, FirnError) as error:
+            except (SQLAlchemyError, FirnError) as error:
                 cause = error.orig if isinstance(error, DBAPIError) else error
                 log.warning("catalog.request_failed", operation=operation, error=str(cause))
                 response = error_response(unavailable(f"{cause}; try again"))
@@ -52,6 +57,43 @@ class RawRoute(APIRoute):
             return response
 
         return handle
+
+
+async def admit(request: Request, need: Need) -> None:
+    """Finds out who asks and whether the route and the namespace in its path are open to them. Raises CatalogError 401 or 403."""
+    services = services_of(request)
+    if need is Need.NOTHING:
+        return
+    principal = EVERYBODY if services.settings.anonymous else await _principal(request, services)
+    request.state.principal = principal
+    namespace = request.path_params.get("namespace")
+    principal.require(need, None if namespace is None or principal.namespace is None else namespace_from_path(namespace))
+
+
+async def _principal(request: Request, services: Services) -> Principal:
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not bearer:
+        raise CatalogError(
+            401, "NotAuthorizedException", "send a key as `Authorization: Bearer firn_...`; an administrator makes one with `python -m catalog key create`"
+        )
+    known, principal = services.principals.get(bearer)
+    if not known:
+        now_ms = services.now_ms()
+        principal = await services.read(lambda connection: find_by_bearer(connection, bearer, now_ms))
+        services.principals.put(bearer, principal)
+    if principal is None:
+        raise CatalogError(401, "NotAuthorizedException", "the key or token is unknown, revoked or expired; get a new one")
+    return principal
+
+
+def lease_of(request: Request) -> LeaseToken | None:
+    """The lease under which a commit is made. Raises CatalogError 400."""
+    return parse_lease(request.headers.get("x-firn-lease"))
+
+
+def principal_of(request: Request) -> Principal:
+    """Who asks."""
+    return cast("Principal", request.state.principal)
 
 
 class RawPath:
@@ -154,12 +196,14 @@ def next_page(names: list[str], limit: int | None) -> str | None:
     return base64.urlsafe_b64encode(names[-1].encode()).decode() if limit is not None and len(names) == limit else None
 
 
-def describe(summary: str, *, body: Json | None = None, query: tuple[str, ...] = (), path: tuple[str, ...] = (), result: str = "Done", status: int = 200) -> Json:
+def describe(
+    summary: str, *, body: Json | None = None, query: tuple[str, ...] = (), path: tuple[str, ...] = (), needs: Need = Need.READ, status: int = 200
+) -> Json:
     """A raw handler's entry in the OpenAPI document, as keyword arguments of a route."""
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for name in path]
     parameters += [{"name": name, "in": "query", "required": False, "schema": {"type": "string"}} for name in query]
     refusals = {str(code): {"description": text, "content": _ERROR_CONTENT} for code, text in _REFUSALS.items()}
-    extra: Json = {"parameters": parameters, "responses": {str(status): {"description": result}, **refusals}}
+    extra: Json = {"x-firn-needs": needs.value, "parameters": parameters, "responses": {str(status): {"description": "Done"}, **refusals}}
     if body is not None:
         extra["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": body}}}
     return {"summary": summary, "openapi_extra": extra, "status_code": status}

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError as UnreadableVariable
 
 from lake.errors import SettingsError
 
@@ -67,6 +68,9 @@ class RoomSettings(BaseSettings):
         """Reads all sources; overrides that are None (a flag not given) do not count."""
         try:
             return cls(**{name: value for name, value in overrides.items() if value is not None})
+        except UnreadableVariable as error:  # a list or table in the environment that is no JSON
+            prefix = str(cls.model_config.get("env_prefix", ""))
+            raise SettingsError(f"settings of {cls.room}: {error}. Lists and tables in {prefix}* variables are written as JSON") from error
         except ValidationError as error:
             rows = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
             prefix = str(cls.model_config.get("env_prefix", ""))
@@ -185,6 +189,7 @@ class OptimizeSettings(RoomSettings):
     pause_s: Annotated[float, Field(description="seconds a table pauses after too many failures", gt=0)] = 6 * 3_600.0
     spark_master: Annotated[str, Field(description="Spark master: local[2], spark://host:7077, k8s://..., yarn")] = "local[2]"
     spark_driver_memory_mb: Annotated[int, Field(description="Java heap of the Spark driver, MiB", ge=512)] = 1_024
+    spark_java_options: Annotated[str, Field(description="options of the Spark driver's JVM")] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     spark_jars: Annotated[Path | None, Field(description="folder with Iceberg's jars for Spark; without it there is no rewrite_data_files")] = None
     spark_options: Annotated[dict[str, str], Field(description="further settings of the Spark session, name to value")] = {}
     java_home: Annotated[Path | None, Field(description="Java 17 or 21 for Spark; without it JAVA_HOME, then PATH")] = None

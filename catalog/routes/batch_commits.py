@@ -6,15 +6,17 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from catalog.access import Need, Principal
 from catalog.commits import CommitUnit, Outcome
 from catalog.error_response import CatalogError, bad_request
 from catalog.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.identifier import Identifier, parse_identifier, parse_name
 from catalog.json_fields import boolean, mapping, objects, optional_integer, properties
+from catalog.leases import LeaseToken
 from catalog.routes.namespaces import PROPERTIES
 from catalog.routes.tables import COMMIT, CREATE, IDENTIFIER
 from catalog.table_changes import TableChange
-from catalog.wire import RawRoute, describe, parse_object, read_body, services_of
+from catalog.wire import RawRoute, describe, lease_of, parse_object, principal_of, read_body, services_of
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
 Json = dict[str, Any]
@@ -55,7 +57,7 @@ _STATUS_OF_TYPE = {
 }
 
 
-@router.post("/firn/v1/commits", **describe("Commit to many tables independently", body=BATCH))
+@router.post("/firn/v1/commits", **describe("Commit to many tables independently", body=BATCH, needs=Need.COMMIT))
 async def commit_batch(request: Request) -> Response:
     """Results come in the order of the commits: committed, conflict, not-found, deleted, invalid, failed, unknown or timeout.
 
@@ -70,7 +72,8 @@ async def commit_batch(request: Request) -> Response:
     if key is not None:
         check_key(key)
     arrived = time.monotonic()
-    units = [_unit(item, at, key, arrived) for at, item in enumerate(items)]
+    principal, lease = principal_of(request), lease_of(request)
+    units = [_unit(item, at, key, arrived, principal, lease) for at, item in enumerate(items)]
     waiting = [unit for unit in units if isinstance(unit, CommitUnit)]
     if waiting:
         await services_of(request).queue.submit(waiting)
@@ -78,10 +81,11 @@ async def commit_batch(request: Request) -> Response:
     return Response(b'{"results":[' + b",".join(bodies) + b"]}", media_type="application/json")
 
 
-def _unit(item: Json, at: int, key: str | None, arrived: float) -> CommitUnit | Reply:
+def _unit(item: Json, at: int, key: str | None, arrived: float, principal: Principal, lease: LeaseToken | None) -> CommitUnit | Reply:
     """One commit of the batch, or at once the result of one that cannot be understood."""
     try:
         identifier = parse_identifier(item.get("identifier"))
+        principal.require(Need.COMMIT if item.get("create") is None else Need.WRITE, identifier.namespace)
     except CatalogError as error:
         return _result(item.get("identifier"), error)
     try:
@@ -98,7 +102,7 @@ def _unit(item: Json, at: int, key: str | None, arrived: float) -> CommitUnit | 
         return Reply(200, head[:-1] + b',"metadata":' + outcome[0].data + b"}" if wants_metadata else head)
 
     request_key = None if key is None else RequestKey(key, at, fingerprint(b"commits", orjson.dumps(item)))
-    return CommitUnit([change], render, request_key, None if deadline_ms is None else arrived + deadline_ms / 1_000)
+    return CommitUnit([change], render, request_key, lease, None if deadline_ms is None else arrived + deadline_ms / 1_000)
 
 
 def _change(item: Json, identifier: Identifier) -> TableChange:
@@ -111,7 +115,8 @@ def _change(item: Json, identifier: Identifier) -> TableChange:
         raise bad_request("the name in 'create' differs from the identifier's")
     if any(requirement.get("type") != "assert-create" for requirement in requirements):
         raise bad_request("a commit with 'create' takes no requirement but assert-create")
-    return TableChange(identifier, requirements, updates, create, properties(item, "create-namespace-properties"), recreate)
+    namespace_properties = properties(item, "create-namespace-properties")
+    return TableChange(identifier, requirements, updates, create, create_namespace=namespace_properties, may_recreate=recreate)
 
 
 def _result(identifier: object, error: CatalogError) -> Reply:

@@ -5,11 +5,25 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from catalog import namespaces
+from catalog.access import Need, is_within
 from catalog.error_response import no_such_namespace
 from catalog.idempotency import Reply
-from catalog.identifier import dotted, levels, namespace_from_path, parse_namespace
+from catalog.identifier import SEPARATOR, dotted, levels, namespace_from_path, parse_namespace
 from catalog.json_fields import properties, strings
-from catalog.wire import RawRoute, describe, json_reply, json_response, next_page, page_of, parse_object, read_body, reply_response, request_key, services_of
+from catalog.wire import (
+    RawRoute,
+    describe,
+    json_reply,
+    json_response,
+    next_page,
+    page_of,
+    parse_object,
+    principal_of,
+    read_body,
+    reply_response,
+    request_key,
+    services_of,
+)
 
 router = APIRouter(route_class=RawRoute, tags=["namespaces"])
 
@@ -25,16 +39,29 @@ async def list_namespaces(request: Request) -> Response:
     raw = request.query_params.get("parent")
     parent = parse_namespace(raw.split("\x1f")) if raw else ""
     after, limit = page_of(request)
+    own = principal_of(request).namespace
+    if own is not None and not (parent and is_within(parent, own)):
+        return json_response({"namespaces": await _path_to(request, own, parent), "next-page-token": None})
     found = await services_of(request).read(lambda connection: namespaces.children(connection, parent, after=after, limit=limit))
     return json_response({"namespaces": [levels(path) for path in found], "next-page-token": next_page(found, limit)})
 
 
-@router.post("/v1/namespaces", **describe("Create a namespace", body=CREATE))
+async def _path_to(request: Request, own: str, parent: str) -> list[list[str]]:
+    """What the holder of a bound key sees above its own namespace: the one level that leads to it."""
+    if parent and not is_within(own, parent):
+        return []
+    child = SEPARATOR.join(levels(own)[: len(levels(parent)) + 1 if parent else 1])
+    exists = await services_of(request).read(lambda connection: namespaces.namespace_exists(connection, child))
+    return [levels(child)] if exists else []
+
+
+@router.post("/v1/namespaces", **describe("Create a namespace", body=CREATE, needs=Need.WRITE))
 async def create_namespace(request: Request) -> Response:
     """Also creates the levels above it that are missing."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
+    principal_of(request).require(Need.WRITE, parse_namespace(body.get("namespace")))
     path, given = parse_namespace(body.get("namespace")), namespaces.check_properties(properties(body, "properties"))
     now_ms = services.now_ms()
 
@@ -62,7 +89,7 @@ async def namespace_exists(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@router.delete("/v1/namespaces/{namespace}", **describe("Drop an empty namespace", path=("namespace",), status=204))
+@router.delete("/v1/namespaces/{namespace}", **describe("Drop an empty namespace", path=("namespace",), status=204, needs=Need.WRITE))
 async def drop_namespace(request: Request) -> Response:
     """409 where anything is in it."""
     services = services_of(request)
@@ -75,7 +102,9 @@ async def drop_namespace(request: Request) -> Response:
     return reply_response(await services.change(request_key(request, b""), work))
 
 
-@router.post("/v1/namespaces/{namespace}/properties", **describe("Set and remove properties of a namespace", body=UPDATE, path=("namespace",)))
+@router.post(
+    "/v1/namespaces/{namespace}/properties", **describe("Set and remove properties of a namespace", body=UPDATE, path=("namespace",), needs=Need.WRITE)
+)
 async def update_namespace(request: Request) -> Response:
     """Says which keys were updated, removed and missing."""
     services = services_of(request)

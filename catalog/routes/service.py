@@ -5,6 +5,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from catalog.access import Need
 from catalog.idempotency import LIFETIME_TEXT
 from catalog.wire import RawRoute, describe, json_response, services_of
 
@@ -23,7 +24,17 @@ ENDPOINTS = (
     "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
+    "POST /v1/{prefix}/namespaces/{namespace}/register",
     "POST /v1/{prefix}/tables/rename",
+    "GET /v1/{prefix}/namespaces/{namespace}/views",
+    "POST /v1/{prefix}/namespaces/{namespace}/views",
+    "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "POST /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "POST /v1/{prefix}/views/rename",
+    "POST /v1/{prefix}/namespaces/{namespace}/register-view",
     "POST /v1/{prefix}/transactions/commit",
 )
 
@@ -36,13 +47,13 @@ async def config(request: Request) -> Response:
     return json_response({"defaults": {}, "overrides": overrides, "endpoints": ENDPOINTS, "idempotency-key-lifetime": LIFETIME_TEXT})
 
 
-@router.get("/healthz", **describe("The process answers"))
+@router.get("/healthz", **describe("The process answers", needs=Need.NOTHING))
 async def healthz(_: Request) -> Response:
     """200 as soon as the process serves."""
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", **describe("The database answers"))
+@router.get("/readyz", **describe("The database answers", needs=Need.NOTHING))
 async def readyz(request: Request) -> Response:
     """200 when the database answers, 503 else."""
     try:
@@ -52,7 +63,7 @@ async def readyz(request: Request) -> Response:
     return json_response({"status": "ready"})
 
 
-@router.get("/metrics", **describe("Metrics in Prometheus' text format"))
+@router.get("/metrics", **describe("Metrics in Prometheus' text format", needs=Need.NOTHING))
 async def prometheus(_: Request) -> Response:
     """Counters of this process."""
     return Response(generate_latest(), headers={"content-type": CONTENT_TYPE_LATEST})

@@ -1,22 +1,39 @@
 """Tables over HTTP (Iceberg REST specification, `/v1/namespaces/{namespace}/tables`)."""
 
+from hashlib import blake2b
 from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
 from catalog import tables
+from catalog.access import Need
 from catalog.commits import CommitUnit, Outcome
-from catalog.error_response import CatalogError, no_such_namespace
+from catalog.error_response import CatalogError, bad_request, no_such_namespace
 from catalog.idempotency import Reply, refused
 from catalog.identifier import Identifier, dotted, identifier_from_path, levels, namespace_from_path, parse_identifier, parse_name
-from catalog.json_fields import objects
+from catalog.json_fields import boolean, objects, string
+from catalog.metadata_store import parse_metadata
 from catalog.namespaces import namespace_exists
+from catalog.requirements import is_creation
 from catalog.routes.namespaces import LEVELS, PROPERTIES
 from catalog.table_changes import TableChange, chosen_place
-from catalog.table_metadata import is_staged, new_metadata
+from catalog.table_metadata import historical_snapshots_removed, is_staged, new_metadata
 from catalog.tables import TABLE
-from catalog.wire import RawRoute, describe, json_response, next_page, page_of, parse_object, read_body, reply_response, request_key, services_of
+from catalog.wire import (
+    RawRoute,
+    describe,
+    json_response,
+    lease_of,
+    next_page,
+    page_of,
+    parse_object,
+    principal_of,
+    read_body,
+    reply_response,
+    request_key,
+    services_of,
+)
 
 router = APIRouter(route_class=RawRoute, tags=["tables"])
 TABLE_PATH = ("namespace", "table")
@@ -41,6 +58,11 @@ COMMIT = {
     "properties": {"identifier": IDENTIFIER, "requirements": {"type": "array", "items": OBJECT}, "updates": {"type": "array", "items": OBJECT}},
 }
 RENAME = {"type": "object", "required": ["source", "destination"], "properties": {"source": IDENTIFIER, "destination": IDENTIFIER}}
+REGISTER = {
+    "type": "object",
+    "required": ["name", "metadata-location"],
+    "properties": {"name": {"type": "string", "minLength": 1}, "metadata-location": {"type": "string"}, "overwrite": {"type": "boolean"}},
+}
 TRANSACTION = {
     "type": "object",
     "required": ["table-changes"],
@@ -53,6 +75,11 @@ def load_result(location: str | None, data: bytes) -> bytes:
     if location is None:
         return b'{"metadata":' + data + b',"config":{}}'
     return b'{"metadata-location":' + orjson.dumps(location) + b',"metadata":' + data + b',"config":{}}'
+
+
+def metadata_etag(location: str, mode: str = "all") -> str:
+    """Changes with every version, because every version has a file of its own."""
+    return f'"{blake2b(f"{mode}:{location}".encode(), digest_size=12).hexdigest()}"'
 
 
 def render_table(outcome: Outcome) -> Reply:
@@ -74,20 +101,31 @@ def path_identifier(request: Request) -> Identifier:
 
 @router.get("/v1/namespaces/{namespace}/tables/{table}", **describe("Load a table", path=TABLE_PATH, query=("snapshots",)))
 async def load_table(request: Request) -> Response:
-    """Metadata as stored, byte by byte."""
+    """Metadata as stored, byte by byte; 304 where If-None-Match names this version. `snapshots=refs` leaves out what no ref points at."""
     services = services_of(request)
     identifier = path_identifier(request)
+    mode = request.query_params.get("snapshots", "all")
+    if mode not in ("all", "refs"):
+        raise bad_request(f"snapshots must be all or refs, not {mode!r}")
     head = await services.read(lambda connection: tables.require(connection, identifier, TABLE))
-    return Response(load_result(head.metadata_location, await services.metadata(head.metadata_location)), media_type="application/json")
+    etag = metadata_etag(head.metadata_location, mode)
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers={"etag": etag})
+    data = await services.metadata(head.metadata_location)
+    if mode == "refs":
+        data = orjson.dumps(historical_snapshots_removed(parse_metadata(data)))
+    return Response(load_result(head.metadata_location, data), media_type="application/json", headers={"etag": etag})
 
 
-@router.post("/v1/namespaces/{namespace}/tables/{table}", **describe("Commit to a table", body=COMMIT, path=TABLE_PATH))
+@router.post("/v1/namespaces/{namespace}/tables/{table}", **describe("Commit to a table", body=COMMIT, path=TABLE_PATH, needs=Need.COMMIT))
 async def commit_table(request: Request) -> Response:
     """Requirements are checked against the newest metadata; 409 only where one of them fails."""
     raw = await read_body(request)
     body = parse_object(raw)
     change = TableChange(path_identifier(request), objects(body, "requirements", optional=True), objects(body, "updates", optional=True))
-    unit = CommitUnit([change], render_table, request_key(request, raw))
+    if is_creation(change.requirements):
+        principal_of(request).require(Need.WRITE)
+    unit = CommitUnit([change], render_table, request_key(request, raw), lease_of(request))
     await services_of(request).queue.submit([unit])
     return reply_response(unit.reply)
 
@@ -100,7 +138,9 @@ async def table_exists(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@router.delete("/v1/namespaces/{namespace}/tables/{table}", **describe("Drop a table", path=TABLE_PATH, query=("purgeRequested",), status=204))
+@router.delete(
+    "/v1/namespaces/{namespace}/tables/{table}", **describe("Drop a table", path=TABLE_PATH, query=("purgeRequested",), status=204, needs=Need.WRITE)
+)
 async def drop_table(request: Request) -> Response:
     """The table can be brought back for a while; its files are left to the purge, if one was requested."""
     services = services_of(request)
@@ -124,7 +164,9 @@ async def list_tables(request: Request) -> Response:
     return json_response({"identifiers": [{"namespace": parts, "name": name} for name in found], "next-page-token": next_page(found, limit)})
 
 
-@router.post("/v1/namespaces/{namespace}/tables", **describe("Create a table, or prepare one (stage-create)", body=CREATE, path=("namespace",)))
+@router.post(
+    "/v1/namespaces/{namespace}/tables", **describe("Create a table, or prepare one (stage-create)", body=CREATE, path=("namespace",), needs=Need.WRITE)
+)
 async def create_table(request: Request) -> Response:
     """Field ids are assigned anew; the answer has them."""
     services = services_of(request)
@@ -146,7 +188,7 @@ async def _stage(request: Request, identifier: Identifier, body: dict[str, Any])
             raise no_such_namespace(dotted(identifier.namespace))
         head = tables.find(connection, identifier)
         if head is not None:
-            raise tables.taken(identifier, head.kind)
+            raise tables.taken(identifier, head.kind, TABLE)
 
     await services.read(check)
     table_uuid, location = chosen_place(body, services.store)
@@ -154,13 +196,32 @@ async def _stage(request: Request, identifier: Identifier, body: dict[str, Any])
     return Response(load_result(None, orjson.dumps(metadata)), media_type="application/json")
 
 
-@router.post("/v1/tables/rename", **describe("Rename a table", body=RENAME, status=204))
+@router.post("/v1/namespaces/{namespace}/register", **describe("Register a table by its metadata file", body=REGISTER, path=("namespace",), needs=Need.ADMIN))
+async def register_table(request: Request) -> Response:
+    """`overwrite` lets it take the place of a table of that name."""
+    return await register(request, TABLE)
+
+
+async def register(request: Request, kind: str) -> Response:
+    """Registers a table or view."""
+    raw = await read_body(request)
+    body = parse_object(raw)
+    identifier = Identifier(namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the name"))
+    change = TableChange(identifier, register=string(body, "metadata-location"), may_overwrite=boolean(body, "overwrite"), kind=kind)
+    unit = CommitUnit([change], render_table, request_key(request, raw))
+    await services_of(request).queue.submit([unit])
+    return reply_response(unit.reply)
+
+
+@router.post("/v1/tables/rename", **describe("Rename a table", body=RENAME, status=204, needs=Need.WRITE))
 async def rename_table(request: Request) -> Response:
     """Its location stays."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
     source, destination = parse_identifier(body.get("source")), parse_identifier(body.get("destination"))
+    for identifier in (source, destination):
+        principal_of(request).require(Need.WRITE, identifier.namespace)
 
     def work(connection: Any) -> Reply:
         tables.rename(connection, services.database, source, destination, TABLE)
@@ -169,7 +230,7 @@ async def rename_table(request: Request) -> Response:
     return reply_response(await services.change(request_key(request, raw), work))
 
 
-@router.post("/v1/transactions/commit", **describe("Commit to several tables, all or none", body=TRANSACTION, status=204))
+@router.post("/v1/transactions/commit", **describe("Commit to several tables, all or none", body=TRANSACTION, status=204, needs=Need.COMMIT))
 async def commit_transaction(request: Request) -> Response:
     """One SQL transaction; the first failing requirement refuses everything."""
     raw = await read_body(request)
@@ -179,6 +240,8 @@ async def commit_transaction(request: Request) -> Response:
     ]
     if not changes:
         return Response(status_code=204)
-    unit = CommitUnit(changes, render_nothing, request_key(request, raw))
+    for change in changes:
+        principal_of(request).require(Need.COMMIT, change.identifier.namespace)
+    unit = CommitUnit(changes, render_nothing, request_key(request, raw), lease_of(request))
     await services_of(request).queue.submit([unit])
     return reply_response(unit.reply)

@@ -1,0 +1,70 @@
+"""Parked records: what ingest must know about a table before it routes anything to it. Changed only by compare-and-set.
+
+A change names the version last read (0: there was none) and comes under a lease; an older token cannot change anything. The catalog itself
+parks a table whose head went back to something that is no descendant of the head before: its marks would lie.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, text
+
+from catalog.database import Database, parked
+from catalog.error_response import CatalogError
+from catalog.identifier import Identifier, levels
+
+ROLLED_BACK = "rolled_back"
+_COLUMNS = "ident, uuid, version, reason, record, changed_ms"
+
+
+def list_parked(connection: Connection, *, after: str, limit: int) -> tuple[list[dict[str, Any]], str | None]:
+    """Parked records in the order of their identifiers, and the key of the last when more may follow."""
+    statement = text(f"SELECT {_COLUMNS} FROM parked WHERE ident > :after ORDER BY ident LIMIT :limit")  # noqa: S608
+    rows = connection.execute(statement, {"after": after, "limit": limit}).all()
+    return [_json(tuple(row)) for row in rows], str(rows[-1][0]) if len(rows) == limit else None
+
+
+def find_parked(connection: Connection, identifier: Identifier) -> dict[str, Any] | None:
+    """One table's parked record."""
+    row = connection.execute(text(f"SELECT {_COLUMNS} FROM parked WHERE ident = :ident"), {"ident": identifier.key}).one_or_none()  # noqa: S608
+    return None if row is None else _json(tuple(row))
+
+
+def _json(row: tuple[Any, ...]) -> dict[str, Any]:
+    namespace, _, name = row[0].rpartition("\x1f")
+    identifier = {"namespace": levels(namespace), "name": name}
+    return {"identifier": identifier, "table-uuid": row[1], "version": row[2], "reason": row[3], "record": orjson.loads(row[4]), "changed-ms": row[5]}
+
+
+def change_parked(
+    connection: Connection, database: Database, identifier: Identifier, *, version: int, reason: str, uuid: str | None, record: Any, now_ms: int
+) -> int:
+    """Writes a record over the version last read, or removes it where `record` is None; returns its new version (0: none). Raises CatalogError 409."""
+    found = connection.execute(
+        text(f"SELECT version FROM parked WHERE ident = :ident{database.locking()}"),  # noqa: S608
+        {"ident": identifier.key},
+    ).scalar()
+    if (found or 0) != version:
+        raise CatalogError(409, "ParkedVersionException", f"the parked record of {identifier} has version {found or 0}, not {version}; read it again")
+    if record is None:
+        connection.execute(parked.delete().where(parked.c.ident == identifier.key))
+        return 0
+    values = {"uuid": uuid, "version": version + 1, "reason": reason, "record": orjson.dumps(record).decode(), "changed_ms": now_ms}
+    if found is None:
+        connection.execute(parked.insert(), {"ident": identifier.key, **values})
+    else:
+        connection.execute(parked.update().where(parked.c.ident == identifier.key).values(values))
+    return version + 1
+
+
+def park_rolled_back(connection: Connection, tables: Sequence[tuple[str, str, dict[str, Any]]], now_ms: int) -> None:
+    """Parks tables that moved back, in the transaction that moved them: (identifier key, uuid, what was seen)."""
+    statement = text(
+        "INSERT INTO parked (ident, uuid, version, reason, record, changed_ms) VALUES (:ident, :uuid, 1, :reason, :record, :now) "
+        "ON CONFLICT (ident) DO UPDATE SET version = parked.version + 1, uuid = :uuid, reason = :reason, record = :record, changed_ms = :now"
+    )
+    for ident, uuid, seen in tables:
+        before = connection.execute(text("SELECT record FROM parked WHERE ident = :ident"), {"ident": ident}).scalar()
+        record = {**(orjson.loads(before) if before else {}), ROLLED_BACK: seen}
+        connection.execute(statement, {"ident": ident, "uuid": uuid, "reason": ROLLED_BACK, "record": orjson.dumps(record).decode(), "now": now_ms})

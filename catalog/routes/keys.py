@@ -1,0 +1,95 @@
+"""API keys over HTTP, and tokens bought with them (OAuth2 client credentials, as the Iceberg REST specification has it)."""
+
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, Response
+
+from catalog import access
+from catalog.access import Need, Principal, Scope
+from catalog.error_response import bad_request
+from catalog.idempotency import Reply
+from catalog.identifier import parse_namespace
+from catalog.json_fields import optional_string, string
+from catalog.wire import RawRoute, describe, json_reply, json_response, parse_object, read_body, reply_response, services_of
+
+router = APIRouter(route_class=RawRoute, tags=["access"])
+TOKEN_TYPE = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a name, not a secret
+GRANT_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+KEY = {
+    "type": "object",
+    "required": ["scope"],
+    "properties": {
+        "scope": {"enum": [scope.value for scope in Scope]},
+        "namespace": {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+        "note": {"type": "string"},
+    },
+}
+
+
+@router.post("/v1/oauth/tokens", **describe("Buy a token with a key's id and secret (form-encoded)", needs=Need.NOTHING))
+async def get_token(request: Request) -> Response:
+    """client_credentials: client_id is the key's id, client_secret its secret or the whole key. token-exchange: a valid token gets a new one."""
+    services = services_of(request)
+    try:
+        form = {key: values[-1] for key, values in parse_qs((await read_body(request)).decode(), max_num_fields=50).items()}
+    except (UnicodeDecodeError, ValueError):
+        return _oauth_error("invalid_request", "the body must be form-encoded")
+    grant, now_ms = form.get("grant_type"), services.now_ms()
+    if grant not in ("client_credentials", GRANT_EXCHANGE):
+        return _oauth_error("unsupported_grant_type", "use client_credentials with a key's id and secret")
+
+    def find(connection: Any) -> Principal | None:
+        if grant == GRANT_EXCHANGE:
+            return access.find_by_bearer(connection, form.get("subject_token", ""), now_ms)
+        secret = form.get("client_secret", "")
+        if secret.startswith("firn_"):
+            return access.find_by_bearer(connection, secret, now_ms)
+        return access.find_by_credentials(connection, form.get("client_id", ""), secret)
+
+    principal = await services.read(find)
+    if principal is None:
+        return _oauth_error("invalid_client", "no key in force has this id and secret", 401)
+    issued_to = principal
+    reply = await services.change(None, lambda connection: Reply(200, access.issue_token(connection, issued_to, now_ms).encode()))
+    body = {"access_token": reply.body.decode(), "token_type": "bearer", "expires_in": access.TOKEN_LIFETIME_S, "issued_token_type": TOKEN_TYPE}
+    return json_response(body)
+
+
+def _oauth_error(kind: str, sentence: str, status: int = 400) -> Response:
+    return json_response({"error": kind, "error_description": sentence}, status)
+
+
+@router.get("/firn/v1/keys", **describe("List the API keys, without their secrets", needs=Need.ADMIN))
+async def list_keys(request: Request) -> Response:
+    """Revoked ones too."""
+    return json_response({"keys": await services_of(request).read(access.list_keys)})
+
+
+@router.post("/firn/v1/keys", **describe("Make an API key; the answer is the only time it is shown", body=KEY, needs=Need.ADMIN))
+async def create_key(request: Request) -> Response:
+    """`namespace` binds a read or write key to one tenant."""
+    services = services_of(request)
+    body = parse_object(await read_body(request))
+    scope, note = string(body, "scope"), optional_string(body, "note") or ""
+    if scope not in set(Scope):
+        raise bad_request(f"scope must be one of {', '.join(Scope)}, not {scope!r}")
+    namespace = None if body.get("namespace") is None else parse_namespace(body["namespace"])
+    now_ms = services.now_ms()
+    # No Idempotency-Key here: keeping the answer would keep the secret.
+    return reply_response(
+        await services.change(None, lambda connection: json_reply({"key": access.create_key(connection, Scope(scope), namespace, note, now_ms)}))
+    )
+
+
+@router.delete("/firn/v1/keys/{key}", **describe("Revoke an API key by its id", path=("key",), status=204, needs=Need.ADMIN))
+async def revoke_key(request: Request) -> Response:
+    """In force everywhere within five seconds."""
+    services = services_of(request)
+    key_id, now_ms = request.path_params["key"], services.now_ms()
+
+    def work(connection: Any) -> Reply:
+        access.revoke_key(connection, key_id, now_ms)
+        return Reply(204)
+
+    return reply_response(await services.change(None, work))

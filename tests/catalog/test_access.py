@@ -1,0 +1,106 @@
+"""API keys, tokens and scopes against a server that lets nobody in without a key."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.catalog.conftest import REPOSITORY, Server, wait_until
+from tests.catalog.table_requests import append, create_body
+
+
+def run_cli(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*server.command(arguments[0], *arguments[1:]), "--database-url", server.database_url],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def guarded(database_url: str, tmp_path: Path) -> Iterator[tuple[Server, str]]:
+    """A server with one admin key, made before it starts."""
+    server = Server(tmp_path, database_url, arguments=[])
+    made = run_cli(server, "key", "create", "--scope", "admin")
+    assert made.returncode == 0, made.stderr
+    try:
+        yield server.start(), made.stdout.strip()
+    finally:
+        server.stop()
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def make_key(client: httpx.Client, admin: str, scope: str, **fields: Any) -> str:
+    response = client.post("/firn/v1/keys", json={"scope": scope, **fields}, headers=bearer(admin))
+    assert response.status_code == 200, response.text
+    key: str = response.json()["key"]
+    return key
+
+
+def test_scopes_hold(guarded: tuple[Server, str]) -> None:
+    """Each scope can do what its row of the table says and nothing else; a bound key sees its namespace only, in listings too."""
+    server, admin = guarded
+    with server.client() as client:
+        assert client.get("/v1/namespaces").status_code == 401
+        assert client.get("/v1/namespaces", headers=bearer("firn_none_none")).status_code == 401
+        assert client.get("/healthz").status_code == 200
+        for name in ("acme", "other"):
+            client.post("/v1/namespaces", json={"namespace": [name]}, headers=bearer(admin))
+            client.post(f"/v1/namespaces/{name}/tables", json=create_body("t"), headers=bearer(admin))
+        read = bearer(make_key(client, admin, "read", namespace=["acme"]))
+        write = bearer(make_key(client, admin, "write", namespace=["acme"]))
+        maintenance = bearer(make_key(client, admin, "maintenance"))
+        assert client.get("/v1/namespaces", headers=read).json()["namespaces"] == [["acme"]]
+        assert client.get("/v1/namespaces/acme/tables", headers=read).status_code == 200
+        assert client.get("/v1/namespaces/other/tables", headers=read).status_code == 403
+        assert client.get("/v1/namespaces/other/tables/t", headers=write).status_code == 403
+        commit = {"requirements": [], "updates": append(None, 1)}
+        assert client.post("/v1/namespaces/acme/tables/t", json=commit, headers=read).status_code == 403
+        assert client.post("/v1/namespaces/acme/tables/t", json=commit, headers=write).status_code == 200
+        assert client.post("/v1/namespaces/other/tables/t", json=commit, headers=maintenance).status_code == 200
+        assert client.delete("/v1/namespaces/other/tables/t", headers=maintenance).status_code == 403
+        rename = {"source": {"namespace": ["acme"], "name": "t"}, "destination": {"namespace": ["other"], "name": "u"}}
+        assert client.post("/v1/tables/rename", json=rename, headers=write).status_code == 403
+        batch = {"commits": [{"identifier": {"namespace": [name], "name": "t"}, "updates": []} for name in ("acme", "other")]}
+        results = client.post("/firn/v1/commits", json=batch, headers=write).json()["results"]
+        assert [result["status"] for result in results] == ["committed", "invalid"]
+        both = {"table-changes": [{"identifier": item["identifier"], "requirements": [], "updates": []} for item in batch["commits"]]}
+        assert client.post("/v1/transactions/commit", json=both, headers=write).status_code == 403
+        for path in ("/firn/v1/keys", "/firn/v1/metrics-reports"):
+            assert client.get(path, headers=maintenance).status_code == 403
+        for path in ("/firn/v1/leases", "/firn/v1/dirty-partitions", "/firn/v1/dropped-tables", "/firn/v1/parked", "/firn/v1/tenants"):
+            assert client.get(path, headers=maintenance).status_code == 200
+            assert client.get(path, headers=write).status_code == 403
+
+
+def test_tokens_stand_for_keys(guarded: tuple[Server, str]) -> None:
+    """A key's id and secret buy a token; revoking the key ends both."""
+    server, admin = guarded
+    _, key_id, secret = admin.split("_", 2)
+    with server.client() as client:
+        form = {"grant_type": "client_credentials", "client_id": key_id, "client_secret": secret}
+        token = client.post("/v1/oauth/tokens", data=form).json()["access_token"]
+        assert client.get("/v1/namespaces", headers=bearer(token)).status_code == 200
+        assert client.post("/v1/oauth/tokens", data={**form, "client_secret": "wrong"}).json()["error"] == "invalid_client"
+        assert secret not in (server.log() + client.get("/firn/v1/keys", headers=bearer(admin)).text)
+        assert run_cli(server, "key", "revoke", key_id).returncode == 0
+        for credential in (admin, token):
+            wait_until(lambda: client.get("/v1/namespaces", headers=bearer(credential)).status_code == 401, "the end of a revoked key")  # noqa: B023
+
+
+def test_nobody_gets_in_unguarded(tmp_path: Path) -> None:
+    """Without keys the server starts only with --anonymous, and that only on loopback; it says what to do."""
+    for arguments, expected in (([], "key create"), (["--anonymous", "--host", "0.0.0.0"], "not a loopback address")):
+        server = Server(tmp_path, f"sqlite:///{tmp_path}/c.db", arguments=arguments)
+        with pytest.raises(AssertionError, match=expected):
+            server.start()
+        assert "Traceback" not in server.log()
