@@ -11,6 +11,8 @@ import pytest
 from tests.catalog.conftest import REPOSITORY, Server, wait_until
 from tests.catalog.table_requests import append, create_body
 
+pytestmark = pytest.mark.stack
+
 
 def run_cli(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

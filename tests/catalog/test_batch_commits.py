@@ -10,6 +10,8 @@ import pytest
 from tests.catalog.conftest import Server
 from tests.catalog.table_requests import SCHEMA, SPEC, append, main_is
 
+pytestmark = pytest.mark.stack
+
 Json = dict[str, Any]
 
 

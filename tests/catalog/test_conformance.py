@@ -14,6 +14,8 @@ import pytest
 from infra.local.jvm_parts import cache_folder
 from tests.catalog.conftest import Postgres, Server
 
+pytestmark = pytest.mark.stack
+
 JVM = Path(__file__).parent / "jvm"
 PROVE = os.environ.get("FIRN_PROVE") == "1"
 

@@ -9,9 +9,12 @@ from typing import Any
 
 import httpx
 import orjson
+import pytest
 
 from tests.catalog.conftest import Server
 from tests.catalog.table_requests import append, create_body, main_is
+
+pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
 KILLS = int(os.environ.get("FIRN_CATALOG_KILLS", "5"))

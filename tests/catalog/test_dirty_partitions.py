@@ -19,6 +19,8 @@ from catalog.partition_counts import partition_path
 from catalog.schemas import Field
 from tests.catalog.conftest import Server
 
+pytestmark = pytest.mark.stack
+
 SCHEMA = Schema(
     NestedField(1, "day", DateType(), required=False),
     NestedField(2, "level", StringType(), required=False),

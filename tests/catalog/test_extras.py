@@ -4,9 +4,12 @@ import time
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.catalog.conftest import wait_until
 from tests.catalog.table_requests import append, create_body, main_is
+
+pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
 IDENT = {"namespace": ["a"], "name": "t"}

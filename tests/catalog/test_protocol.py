@@ -10,6 +10,8 @@ import pytest
 from tests.catalog.conftest import Server, wait_until
 from tests.catalog.table_requests import SCHEMA, SPEC, append, create_body, main_is
 
+pytestmark = pytest.mark.stack
+
 
 def create_table(client: httpx.Client, name: str = "t", **fields: Any) -> dict[str, Any]:
     client.post("/v1/namespaces", json={"namespace": ["a"]})

@@ -7,10 +7,13 @@ from typing import Any
 
 import httpx
 import orjson
+import pytest
 
 from catalog.database import Database, schema
 from tests.catalog.conftest import REPOSITORY, Server
 from tests.catalog.table_requests import append, create_body
+
+pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
 

@@ -1,0 +1,92 @@
+"""What every room's tests share: the stack (started once per run, when the first test asks), and the data sets."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from infra.local.supervisor import Stack
+from lake.catalog_client import CatalogClient
+from tests.stack.ingester import Ingester
+from tests.stack.kafka_topics import KafkaTopics
+from tests.stack.line import Line, Sql
+
+# No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a longer search.
+settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "50")))
+settings.load_profile("firn")
+
+DATASETS_VARIABLE = "FIRN_DATASETS"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves the tests on the data sets out where no data sets are named, and insists that tests with services say so."""
+    for item in items:
+        if "stack" in getattr(item, "fixturenames", ()) and item.get_closest_marker("stack") is None:
+            raise pytest.UsageError(f"{item.nodeid} needs the services: mark it with pytest.mark.stack")
+    if os.environ.get(DATASETS_VARIABLE):
+        return
+    left_out = [item for item in items if item.get_closest_marker("datasets") is not None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Kafka, the catalog on SQLite, and Trino over a warehouse of local files. Tests share it: each takes fresh topics, groups and tenants."""
+    with Stack(tmp_path_factory.mktemp("stack"), tied=True) as stack:
+        stack.start("kafka", "catalog", "trino")
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def kafka(stack: Stack) -> KafkaTopics:
+    """The broker: `topic`, `produce`, `read`, `dead_letters`."""
+    return KafkaTopics(stack.address("kafka"))
+
+
+@pytest.fixture(scope="session")
+def line(stack: Stack, kafka: KafkaTopics, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    """The services of the shared stack as one object."""
+    line = Line(stack, kafka, tmp_path_factory.mktemp("line"))
+    yield line
+    line.catalog.close()
+
+
+@pytest.fixture(scope="session")
+def trino(line: Line) -> Sql:
+    """SQL -> rows as tuples, in the catalog `lake`."""
+    return line.sql
+
+
+@pytest.fixture(scope="session")
+def catalog_client(line: Line) -> CatalogClient:
+    """A client of the stack's catalog."""
+    return line.catalog
+
+
+@pytest.fixture
+def ingester(line: Line) -> Iterator[Callable[..., Ingester]]:
+    """`ingester(topic, flush_interval_s=1, ...)` starts one with a group, a dead-letter topic and a port of its own; all are ended after the test."""
+    started: list[Ingester] = []
+
+    def start(topics: Any, **settings: Any) -> Ingester:
+        started.append(line.ingester(topics, **settings))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for one in started:
+            one.kill()
+
+
+@pytest.fixture(scope="session")
+def datasets() -> Path:
+    """The folder of the real data sets; tests marked `datasets` run only where FIRN_DATASETS names it."""
+    folder = Path(os.environ[DATASETS_VARIABLE])
+    assert folder.is_dir(), f"{DATASETS_VARIABLE} names {folder}, which is no folder"
+    return folder
