@@ -7,6 +7,7 @@ show as a difference between the keys counted in the bytes and the values found.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from msgspec.structs import astuple
 
 from ingest.event_time import parse_instant
-from ingest.row import MESSAGE_NAMES, SEVERITY_NAMES, TIMESTAMP_NAMES, Columns, TimeLimits
+from ingest.row import LINE_FIELD, MESSAGE_NAMES, NUMERIC_LEVELS, PRIORITY, SEVERITY_NAMES, TIMESTAMP_NAMES, Columns, TimeLimits, is_syslog_word
 from ingest.shape import BOOLEAN, INTEGER, RAW, TEXT, Leaf, Shape
 from ingest.values import to_column
 from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, ValueReason, arrow_type
@@ -23,6 +24,9 @@ from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, ValueReason, arrow_typ
 _UTC = pa.timestamp("us", "UTC")
 _MS = (10**11, 10**14)
 _NO_LIMIT = 1 << 62
+# Arrow reads times of the year 0, which the exact path's calendar does not have.
+_YEAR_1_US = -62_135_596_800_000_000
+_LINE_END = r"\r?\n\z"
 _minus_zero = re.compile(rb"[:\[,]\s*-0").search
 _spread_key = re.compile(rb'"[ \t\r\n]+:').search
 _BLANKS_AFTER_QUOTE = (b'" ', b'"\t', b'"\n', b'"\r')
@@ -47,45 +51,45 @@ class _Grid:
     odd: set[int]
 
 
-def decode_objects(
-    shape: Shape, values: Sequence[bytes], places: Sequence[int], kafka_ms: pa.Array, columns: Columns, time: TimeLimits, depth_max: int
-) -> Decoded:
-    """Decodes JSON objects by a shape. `kafka_ms`: int64 array of the Kafka timestamps, aligned with `values` and `places`."""
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What records are laid out by: the table's columns, the limits of time and depth, and the zone of times that name none."""
+
+    columns: Columns
+    time: TimeLimits
+    depth_max: int
+    local: tzinfo = UTC
+
+
+Found = dict[str, tuple[Leaf, pa.Array]]
+
+
+def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Decoded:
+    """Decodes JSON objects by a shape. `kafka_ms`: int64 array of the Kafka timestamps, aligned with `values`; places are positions in `values`."""
     rows, fit, odd = _structs(shape.decode, values)
     if not rows:
-        return Decoded({}, [], list(places))
+        return Decoded({}, [], odd)
     raw = values if len(fit) == len(values) else [values[at] for at in fit]
-    grid, present = _grid(shape, rows, raw, depth_max)
+    grid, present = _grid(shape, rows, raw, terms.depth_max)
     grid.odd |= _with_spread_keys(raw)
     if sum([value.count(b'":') for value in raw]) != present:
         grid.odd |= _with_duplicates(shape, raw)
     found = {leaf.column: (leaf, text) for leaf, text in zip(shape.leaves, grid.texts, strict=True)}
     kafka_us = pc.multiply(kafka_ms if len(fit) == len(values) else kafka_ms.take(pa.array(fit)), 1000)
-    timestamps = _timestamps(found, kafka_us, time, grid.odd)
-    for target, names in ((SEVERITY, SEVERITY_NAMES), (MESSAGE, MESSAGE_NAMES)):
-        _rename(found, target, names, grid.odd)
+    return lay_out_columns(found, kafka_us, terms, fit, odd, grid.odd)
+
+
+def lay_out_columns(found: Found, kafka_us: pa.Array, terms: Terms, fit: list[int], unfit: list[int], odd: set[int]) -> Decoded:
+    """The columns of records whose fields are given as texts. `fit` are the places of the rows, `unfit` those already left over, `odd` rows to leave over."""
+    timestamps = _timestamps(found, kafka_us, terms, odd)
+    _severity(found, odd)
+    _message(found, odd)
     arrays = {TIMESTAMP: timestamps} | {name: text for name, (_, text) in found.items()}
-    decoded = _without_odd(arrays, [places[at] for at in fit], [places[at] for at in odd], grid.odd)
+    decoded = _without_odd(arrays, fit, unfit, odd)
     late = set[int]()
     for name, (leaf, _) in found.items():
-        _typed(name, leaf.path, columns, decoded.columns, late)
+        _typed(name, leaf.path, terms.columns, decoded.columns, late)
     return _without_odd(decoded.columns, decoded.places, decoded.odd, late)
-
-
-def decode_lines(values: Sequence[bytes], places: Sequence[int], kafka_ms: pa.Array) -> Decoded:
-    """Text lines: the whole line is the message, the Kafka timestamp its time."""
-    lines: list[str | None] = []
-    odd: set[int] = set()
-    for at, value in enumerate(values):
-        try:
-            line: str | None = value.decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            line = None
-        if line is None or not line.strip():
-            odd.add(at)
-        lines.append(line)
-    arrays = {TIMESTAMP: pc.multiply(kafka_ms, 1000).cast(_UTC), MESSAGE: pa.array(lines, pa.string())}
-    return _without_odd(arrays, list(places), [], odd)
 
 
 def _structs(decode: Callable[[bytes], Any], values: Sequence[bytes]) -> tuple[list[Any], list[int], list[int]]:
@@ -207,40 +211,45 @@ def _present(struct: Any) -> int:
     return count
 
 
-def _timestamps(found: dict[str, tuple[Leaf, pa.Array]], kafka_us: pa.Array, time: TimeLimits, odd: set[int]) -> pa.Array:
+def _timestamps(found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> pa.Array:
     """The `timestamp` column; rows without a time, or with one that is not plain, are odd."""
     name = next((name for name in TIMESTAMP_NAMES if name in found), None)
     if name is None:
         odd.update(range(len(kafka_us)))
         return kafka_us.cast(_UTC)
     leaf, texts = found.pop(name)
-    instants, finer = _instants(leaf, texts)
+    instants, finer = _instants(leaf, texts, kafka_us, terms.local)
     if finer is not None:  # the column holds microseconds; what the record said beyond that is kept beside it
         found.setdefault(f"{TIMESTAMP}__string" if name == TIMESTAMP else name, (leaf, finer))
     if instants.null_count:
         odd.update(at for at, valid in enumerate(instants.is_valid().to_pylist()) if not valid)
-    late_us = _NO_LIMIT if time.late_us is None else time.late_us
-    ahead_us = _NO_LIMIT if time.ahead_us is None else time.ahead_us
+    late_us = _NO_LIMIT if terms.time.late_us is None else terms.time.late_us
+    ahead_us = _NO_LIMIT if terms.time.ahead_us is None else terms.time.ahead_us
     distances = pc.subtract(instants, kafka_us)
     if pc.any(pc.or_(pc.less(distances, -late_us), pc.greater(distances, ahead_us))).as_py():
         odd.update(at for at, us in enumerate(distances.to_pylist()) if us is not None and not -late_us <= us <= ahead_us)
     return instants.cast(_UTC)
 
 
-def _instants(leaf: Leaf, texts: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+def _instants(leaf: Leaf, texts: pa.Array, kafka_us: pa.Array, local: tzinfo) -> tuple[pa.Array, pa.Array | None]:
     """Microseconds since the epoch, NULL where the exact path has to look; and the texts of those that say more than microseconds."""
-    if leaf.kinds == {TEXT}:
-        try:
-            return texts.cast(_UTC).cast(pa.int64()), None
-        except pa.ArrowInvalid:
-            pass
+    if leaf.kinds == {TEXT} and (instants := _rfc_3339(texts)) is not None:
+        return instants, None
     if leaf.kinds == {INTEGER} and (numbers := _as_integers(texts)) is not None and _all_ms(numbers):
         return pc.multiply(numbers, 1000), None
     spelled = texts.to_pylist()
-    parsed = [None if text is None else parse_instant(text) for text in spelled]
+    parsed = [None if text is None else parse_instant(text, near, local) for text, near in zip(spelled, kafka_us.to_pylist(), strict=True)]
     finer = [text if instant is not None and not instant.exact else None for text, instant in zip(spelled, parsed, strict=True)]
     instants = pa.array([None if instant is None else instant.us for instant in parsed], pa.int64())
     return instants, pa.array(finer, pa.string()) if any(finer) else None
+
+
+def _rfc_3339(texts: pa.Array) -> pa.Array | None:
+    try:
+        instants = texts.cast(_UTC).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return None if (pc.min(instants).as_py() or 0) < _YEAR_1_US else instants
 
 
 def _all_ms(numbers: pa.Array) -> bool:
@@ -255,17 +264,49 @@ def _as_integers(texts: pa.Array) -> pa.Array | None:
         return None
 
 
-def _rename(found: dict[str, tuple[Leaf, pa.Array]], target: str, names: Sequence[str], odd: set[int]) -> None:
-    """The first of the names that the shape has becomes the target; rows that say it under another name only are odd."""
-    present = [name for name in names if name in found]
-    if not present:
+def _severity(found: Found, odd: set[int]) -> None:
+    names = [name for name in SEVERITY_NAMES if name in found]
+    if PRIORITY in names and not _are_syslog_words(found[PRIORITY][1], odd, alone=len(names) == 1):
+        names.remove(PRIORITY)
+    if not names:
         return
-    first = found.pop(present[0])
+    first, texts = _first(found, names, odd)
+    if names[0] != SEVERITY and any(text in NUMERIC_LEVELS for text in pc.unique(texts).to_pylist()):
+        spelled = texts.to_pylist()
+        numbers = [text if text in NUMERIC_LEVELS else None for text in spelled]
+        found[names[0]] = (first, pa.array(numbers, pa.string()))  # the number is kept beside its name
+        texts = pa.array([NUMERIC_LEVELS.get(text, text) for text in spelled], pa.string())
+    found[SEVERITY] = (first, texts)
+
+
+def _are_syslog_words(texts: pa.Array, odd: set[int], *, alone: bool) -> bool:
+    """Whether a priority is the severity in all rows; where it is in some only, these are odd."""
+    words = {text: is_syslog_word(text) for text in pc.unique(texts).to_pylist() if text is not None}
+    if alone and words and all(words.values()):
+        return True
+    if any(words.values()):
+        odd.update(at for at, text in enumerate(texts.to_pylist()) if text is not None and words[text])
+    return False
+
+
+def _message(found: Found, odd: set[int]) -> None:
+    names = [name for name in MESSAGE_NAMES if name in found]
+    if not names:
+        return
+    first, texts = _first(found, names, odd)
+    if names[0] == LINE_FIELD and pc.any(pc.ends_with(texts, "\n")).as_py():
+        texts = pc.replace_substring_regex(texts, _LINE_END, "")
+    found[MESSAGE] = (first, texts)
+
+
+def _first(found: Found, names: Sequence[str], odd: set[int]) -> tuple[Leaf, pa.Array]:
+    """Takes the first of the names out; rows that say it under another of them only are odd."""
+    first = found.pop(names[0])
     if first[1].null_count:
-        for other in present[1:]:
+        for other in names[1:]:
             only_there = pc.and_(first[1].is_null(), found[other][1].is_valid())
             odd.update(at for at, yes in enumerate(only_there.to_pylist()) if yes)
-    found[target] = first
+    return first
 
 
 def _typed(name: str, path: str, columns: Columns, arrays: dict[str, pa.Array], odd: set[int]) -> None:

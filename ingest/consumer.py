@@ -112,7 +112,8 @@ class InputTopics:
                     log.warning("topic.missing", topic=topic.name, advice="create it, or take it out of the settings; it is looked for every 30 s")
                     continue
                 raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not describe topic {topic.name}: {error}") from error
-            sources += [Source(topic.name, str(described.topic_id), p.id, topic.format) for p in described.partitions if self._is_ours(topic.name, p.id)]
+            ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
+            sources += [Source(topic.name, str(described.topic_id), partition, topic.format, topic.time_zone) for partition in ours]
         return sources
 
     def _is_ours(self, topic: str, partition: int) -> bool:
@@ -120,6 +121,8 @@ class InputTopics:
 
     def _starts(self, sources: Sequence[Source]) -> Mapping[Source, int]:
         try:
+            for topic in {source.topic for source in sources}:
+                self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S)  # its own picture of the topic may lack new partitions for minutes
             committed = self._consumer.committed([KafkaTopicPartition(s.topic, s.partition) for s in sources], timeout=REQUEST_TIMEOUT_S)
             return {source: self._start(source, stored) for source, stored in zip(sources, committed, strict=True)}
         except KafkaException as error:

@@ -1,18 +1,23 @@
 """Raw messages of one table to Arrow, some thousand at a time, so that only a slice of a large flush is ever held as Python objects.
 
-Most records fit the table's learned shape and are decoded column by column (`columnar`); the others go one by one through the exact path
-(`decoder`, `row`), and teach the shape.
+Most records fit the table's learned shape, or a format of lines, and are decoded column by column (`columnar`, `line_columns`). Of the others, messages
+that carry several records are taken apart, and these go the same way; what is left goes one by one through the exact path (`decoder`, `row`), and
+teaches the shape.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ingest.buffer import TableBuffer
-from ingest.columnar import decode_lines, decode_objects
-from ingest.decoder import Pairs, decode
+from ingest.columnar import Terms, decode_objects
+from ingest.decoder import Form, Pairs, decode, may_be_batch, take_apart
+from ingest.event_time import zone
+from ingest.formats.rejected_record import RejectedRecord
+from ingest.line_columns import decode_lines
 from ingest.row import Columns, Row, TimeLimits, entries, lay_out
 from ingest.shape import Shapes
 from lake.errors import Reason, Rejected
@@ -25,7 +30,7 @@ LESSON_ROWS = 32
 LESSONS_MAX = 4
 _UTC = pa.timestamp("us", "UTC")
 _ERRORS_TYPE = pa.list_(pa.struct([("field", pa.string()), ("value", pa.string()), ("reason", pa.string())]))
-_BRACE = ord("{")
+_ZERO = pa.scalar(0, pa.int32())
 
 
 class Source(NamedTuple):
@@ -34,7 +39,8 @@ class Source(NamedTuple):
     topic: str
     topic_id: str
     partition: int
-    form: Literal["auto", "json", "text"]
+    form: Form
+    time_zone: str = "UTC"  # of times that name none
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Converted:
 
     rows: pa.Table
     new: Mapping[str, str]
-    rejected: Sequence[tuple[int, Rejected]]  # position in the buffer and reason
+    rejected: Sequence[tuple[int, Rejected]]  # position in the buffer and reason; a `RejectedRecord` is one of several in that message
     absorbed: int  # messages below the table's marks
     rows_with_errors: int
 
@@ -57,14 +63,29 @@ class ConverterLimits:
     time: TimeLimits
 
 
+class _Reading(NamedTuple):
+    """How a message is read."""
+
+    form: Form
+    local: tzinfo
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """Records to convert: their bytes, the places of their messages in the buffer, and their positions in these (None: each is its message's only one)."""
+
+    values: Sequence[bytes]
+    places: Sequence[int]
+    indexes: Sequence[int] | None = None
+
+
 @dataclass(slots=True)
 class _Work:
     """One flush on its way to Arrow."""
 
     buffer: TableBuffer
     sources: Sequence[Source]
-    columns: Columns
-    limits: ConverterLimits
+    terms: Terms
     shapes: Shapes
     timestamps_ms: pa.Array
     chunks: list[pa.Table] = field(default_factory=list)
@@ -74,7 +95,8 @@ class _Work:
 
 def convert(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, marks: Sequence[int], limits: ConverterLimits, shapes: Shapes) -> Converted:
     """Converts a table's waiting messages. `marks`: per source the next offset the table has not absorbed; what is below is left out."""
-    work = _Work(buffer, sources, Columns(schema, limits.columns_max), limits, shapes, _int64(buffer.timestamps_ms))
+    terms = Terms(Columns(schema, limits.columns_max), limits.time, limits.depth_max)
+    work = _Work(buffer, sources, terms, shapes, _int64(buffer.timestamps_ms))
     absorbed = 0
     for first in range(0, len(buffer), CHUNK_ROWS):
         chunk = range(first, min(first + CHUNK_ROWS, len(buffer)))
@@ -82,59 +104,134 @@ def convert(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, m
         absorbed += len(chunk) - len(places)
         _convert_chunk(work, places)
     rows = pa.concat_tables(work.chunks, promote_options="default") if work.chunks else pa.table({})
-    return Converted(rows, work.columns.new, work.rejected, absorbed, work.rows_with_errors)
+    return Converted(rows, terms.columns.new, work.rejected, absorbed, work.rows_with_errors)
 
 
 def _convert_chunk(work: _Work, places: Sequence[int]) -> None:
-    buffer, objects, lines = work.buffer, list[int](), list[int]()
-    forms = [source.form for source in work.sources]
+    """Converts messages: first by columns what can be, then what is left over."""
+    values = work.buffer.values
+    for reading, objects, lines, others in _sorted(work, places):
+        terms = replace(work.terms, local=reading.local)
+        if lines:
+            pieces = _Pieces([values[at] for at in lines], lines)
+            others += [lines[at] for at in _convert_lines(work, pieces, terms)]
+        if objects:
+            pieces = _Pieces([values[at] for at in objects], objects)
+            others += [objects[at] for at in _convert_objects(work, pieces, terms)]
+        if others:
+            _convert_others(work, sorted(others), reading, terms)
+
+
+def _sorted(work: _Work, places: Sequence[int]) -> Iterator[tuple[_Reading, list[int], list[int], list[int]]]:
+    """Messages by how they are read: those that look like one object, those that look like a line, all others."""
+    readings = [_Reading(source.form, zone(source.time_zone)) for source in work.sources]
+    bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
+    of_source = [(reading.form, *bins[reading]) for reading in readings]
+    values, numbers = work.buffer.values, work.buffer.sources
     for at in places:
-        form = forms[buffer.sources[at]]
-        (objects if form == "json" or (form == "auto" and buffer.values[at][0] == _BRACE) else lines).append(at)
-    odd = list[int]()
-    if lines:
-        decoded = decode_lines([buffer.values[at] for at in lines], lines, _taken(work.timestamps_ms, lines))
-        _keep(work, decoded.columns, decoded.places)
-        odd += decoded.odd
-    if objects:
-        odd += _convert_objects(work, objects)
-    if odd:
-        _convert_exactly(work, odd)
+        form, objects, lines, others = of_source[numbers[at]]
+        value = values[at]
+        if form == "json" or (form == "auto" and value[:1] == b"{"):
+            objects.append(at)
+        elif form == "text" or (form == "auto" and not may_be_batch(value)):
+            lines.append(at)
+        else:
+            others.append(at)
+    return ((reading, *lists) for reading, lists in bins.items())
 
 
-def _convert_objects(work: _Work, places: Sequence[int]) -> list[int]:
-    """Converts what fits the table's shape, again while that teaches something; returns what is left."""
-    table, left = work.buffer.table, list(places)
-    shape = work.shapes.of(table, work.buffer.values[left[0]])
-    if shape is None:
-        shape = work.shapes.learn(table, _parsed(work, left[:: max(1, len(left) // SAMPLE_ROWS)]))
-    for _ in range(LESSONS_MAX):
-        values = [work.buffer.values[at] for at in left]
-        decoded = decode_objects(shape, values, left, _taken(work.timestamps_ms, left), work.columns, work.limits.time, work.limits.depth_max)
-        _keep(work, decoded.columns, decoded.places)
-        left = decoded.odd
-        if not left:
-            break
-        before, shape = shape, work.shapes.learn(table, _parsed(work, left[:: max(1, len(left) // LESSON_ROWS)]))
-        if shape is before or len(left) <= LESSON_ROWS:
-            break
+def _convert_lines(work: _Work, pieces: _Pieces, terms: Terms) -> list[int]:
+    """Converts lines by their formats; returns the positions of those left."""
+    left = list[int]()
+    for decoded in decode_lines(pieces.values, _taken(work.timestamps_ms, pieces.places), terms):
+        _keep(work, decoded.columns, pieces, decoded.places)
+        left += decoded.odd
     return left
 
 
-def _parsed(work: _Work, places: Sequence[int]) -> list[Pairs]:
-    fields = [decode(work.buffer.values[at], "json", work.limits.depth_max) for at in places]
+def _convert_objects(work: _Work, pieces: _Pieces, terms: Terms) -> list[int]:
+    """Converts what fits the table's shape, again while that teaches something; returns the positions of what is left."""
+    table, left = work.buffer.table, range(len(pieces.values))
+    shape = work.shapes.of(table, pieces.values[0])
+    if shape is None:
+        shape = work.shapes.learn(table, _parsed(pieces, left[:: max(1, len(left) // SAMPLE_ROWS)], terms))
+    kafka_ms = _taken(work.timestamps_ms, pieces.places, distinct=pieces.indexes is None)
+    odd: Sequence[int] = left
+    for _ in range(LESSONS_MAX):
+        values = pieces.values if len(odd) == len(pieces.values) else [pieces.values[at] for at in odd]
+        decoded = decode_objects(shape, values, _taken(kafka_ms, odd), terms)
+        _keep(work, decoded.columns, pieces, [odd[at] for at in decoded.places])
+        odd = [odd[at] for at in decoded.odd]
+        if not odd:
+            break
+        before, shape = shape, work.shapes.learn(table, _parsed(pieces, odd[:: max(1, len(odd) // LESSON_ROWS)], terms))
+        if shape is before or len(odd) <= LESSON_ROWS:
+            break
+    return list(odd)
+
+
+def _parsed(pieces: _Pieces, places: Sequence[int], terms: Terms) -> list[Pairs]:
+    """Objects to learn from; a message that carries several is none."""
+    whole = pieces.indexes is None
+    samples = [pieces.values[at] for at in places]
+    fields = [decode(value, "json", terms.depth_max) for value in samples if not (whole and take_apart(value, "json", terms.depth_max) is not None)]
     return [pairs for pairs in fields if isinstance(pairs, Pairs)]
 
 
-def _convert_exactly(work: _Work, places: Sequence[int]) -> None:
-    rows, kept, buffer = list[Row](), list[int](), work.buffer
-    for at in places:
-        row = _row(buffer.values[at], buffer.timestamps_ms[at], work.sources[buffer.sources[at]].form, work.columns, work.limits)
-        if isinstance(row, Rejected):
-            work.rejected.append((at, row))
+def _convert_others(work: _Work, places: Sequence[int], reading: _Reading, terms: Terms) -> None:
+    """Messages that no fast path took: those that carry several records are taken apart, the rest go the exact way."""
+    single, several = list[int](), _Several()
+    for place in places:
+        records = take_apart(work.buffer.values[place], reading.form, terms.depth_max)
+        if records is None:
+            single.append(place)
+        elif isinstance(records, Rejected):
+            work.rejected.append((place, records))
         else:
+            for index, record in enumerate(records):
+                if isinstance(record, RejectedRecord):
+                    work.rejected.append((place, record))
+                else:
+                    several.add(record, place, index)
+            if len(several.values) >= CHUNK_ROWS:
+                _convert_several(work, several, terms)
+                several = _Several()
+    _convert_several(work, several, terms)
+    _convert_exactly(work, _Pieces([work.buffer.values[at] for at in single], single), range(len(single)), reading.form, terms)
+
+
+@dataclass(slots=True)
+class _Several:
+    """Records of messages that carry several."""
+
+    values: list[bytes] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    indexes: list[int] = field(default_factory=list)
+
+    def add(self, value: bytes, place: int, index: int) -> None:
+        self.values.append(value)
+        self.places.append(place)
+        self.indexes.append(index)
+
+
+def _convert_several(work: _Work, several: _Several, terms: Terms) -> None:
+    for first in range(0, len(several.values), CHUNK_ROWS):
+        part = slice(first, first + CHUNK_ROWS)
+        pieces = _Pieces(several.values[part], several.places[part], several.indexes[part])
+        _convert_exactly(work, pieces, _convert_objects(work, pieces, terms), "json", terms)
+
+
+def _convert_exactly(work: _Work, pieces: _Pieces, positions: Sequence[int], form: Form, terms: Terms) -> None:
+    rows, kept = list[Row](), list[int]()
+    for at in positions:
+        row = _row(pieces.values[at], work.buffer.timestamps_ms[pieces.places[at]], form, terms)
+        if not isinstance(row, Rejected):
             rows.append(row)
             kept.append(at)
+        elif pieces.indexes is None:
+            work.rejected.append((pieces.places[at], row))
+        else:
+            work.rejected.append((pieces.places[at], RejectedRecord(row.reason, row.detail, pieces.indexes[at], pieces.values[at])))
     if not rows:
         return
     arrays: dict[str, Any] = {
@@ -143,40 +240,43 @@ def _convert_exactly(work: _Work, places: Sequence[int]) -> None:
         OVERFLOW: pa.array([row.overflow for row in rows], pa.string()),
     }
     for name in dict.fromkeys(name for row in rows for name in row.values):
-        arrays[name] = pa.array([row.values.get(name) for row in rows], arrow_type(work.columns.kind(name)))
+        arrays[name] = pa.array([row.values.get(name) for row in rows], arrow_type(terms.columns.kind(name)))
     work.rows_with_errors += sum(bool(row.errors) for row in rows)
-    _keep(work, arrays, kept)
+    _keep(work, arrays, pieces, kept)
 
 
-def _row(value: bytes, timestamp_ms: int, form: Literal["auto", "json", "text"], columns: Columns, limits: ConverterLimits) -> Row | Rejected:
-    fields = decode(value, form, limits.depth_max)
+def _row(value: bytes, timestamp_ms: int, form: Form, terms: Terms) -> Row | Rejected:
+    fields = decode(value, form, terms.depth_max)
     if isinstance(fields, Rejected):
         return fields
     try:
-        return lay_out(fields, timestamp_ms, columns, limits.time)
+        return lay_out(fields, timestamp_ms, terms.columns, terms.time, terms.local)
     except RecursionError:
-        return Rejected(Reason.TOO_DEEP, f"nested deeper than {limits.depth_max} levels")
+        return Rejected(Reason.TOO_DEEP, f"nested deeper than {terms.depth_max} levels")
 
 
-def _keep(work: _Work, arrays: Mapping[str, pa.Array], places: Sequence[int]) -> None:
-    """Adds the rows at these places of the buffer, with the columns that say where they came from."""
-    if not places:
+def _keep(work: _Work, arrays: Mapping[str, pa.Array], pieces: _Pieces, positions: Sequence[int]) -> None:
+    """Adds the rows at these positions, with the columns that say where they came from."""
+    if not positions:
         return
-    origins = _taken(_int32(work.buffer.sources), places)
+    places = pieces.places if len(positions) == len(pieces.places) else [pieces.places[at] for at in positions]
+    distinct = pieces.indexes is None
+    origins = _taken(_int32(work.buffer.sources), places, distinct=distinct)
     per_source = [
         (TOPIC, pa.string(), [source.topic for source in work.sources]),
         (TOPIC_ID, pa.string(), [source.topic_id for source in work.sources]),
         (TOPIC_PARTITION, pa.int32(), [source.partition for source in work.sources]),
     ]
     system = {name: pa.array(values, kind).take(origins) for name, kind, values in per_source}
-    system[OBSERVED_TIMESTAMP] = pa.compute.multiply(_taken(work.timestamps_ms, places), 1000).cast(_UTC)
-    system[OFFSET] = _taken(_int64(work.buffer.offsets), places)
-    system[INDEX] = pa.repeat(pa.scalar(0, pa.int32()), len(places))
+    system[OBSERVED_TIMESTAMP] = pa.compute.multiply(_taken(work.timestamps_ms, places, distinct=distinct), 1000).cast(_UTC)
+    system[OFFSET] = _taken(_int64(work.buffer.offsets), places, distinct=distinct)
+    system[INDEX] = pa.repeat(_ZERO, len(positions)) if pieces.indexes is None else pa.array([pieces.indexes[at] for at in positions], pa.int32())
     work.chunks.append(pa.table({**arrays, **system}))
 
 
-def _taken(array: pa.Array, places: Sequence[int]) -> pa.Array:
-    if len(places) == places[-1] - places[0] + 1:
+def _taken(array: pa.Array, places: Sequence[int], *, distinct: bool = True) -> pa.Array:
+    """The values at these places, which ascend."""
+    if distinct and len(places) == places[-1] - places[0] + 1:
         return array.slice(places[0], len(places))
     return array.take(pa.array(places, pa.int64()))
 

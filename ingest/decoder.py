@@ -1,39 +1,42 @@
-"""Bytes of a message to fields: JSON objects and text lines, exactly, or a `Rejected` that says why not.
+"""Bytes of a message to its records: JSON objects and lines of text, exactly, or a `Rejected` that says why not.
 
 This is the exact path: what is not text keeps the characters the record spells it with, duplicate keys are seen, NaN and Infinity pass as
 the numbers they claim to be. Most records take the fast path (`shape`), which gives the same fields or none.
 """
 
-import json
-import re
-from collections.abc import Callable
-from json.decoder import scanstring  # type: ignore[attr-defined]
-from json.scanner import make_scanner
-from typing import Any, Literal, cast
+from collections.abc import Sequence
+from typing import Literal
 
+from ingest.formats.json_batch import begins_with_object, items_of, lines_of
+from ingest.formats.json_object import Json, Pairs, is_text, json_text, parse_object
+from ingest.formats.otlp import ROOTS, read_json
+from ingest.formats.otlp_protobuf import read_protobuf
+from ingest.formats.rejected_record import RejectedRecord
 from lake.errors import Reason, Rejected
 
-
-class Json(str):
-    """The JSON text of a value that is neither text nor object, as the record spells it: a number, true, false, an array, `{}`."""
-
-    __slots__ = ()
-
-
-class Pairs(list[tuple[str, Any]]):
-    """A JSON object as its members in order, duplicate keys included; a value is str, Json, Pairs or None."""
-
-    __slots__ = ()
-
+__all__ = ["Batch", "Fields", "Form", "Json", "Pairs", "decode", "is_text", "json_text", "may_be_batch", "take_apart"]
 
 Fields = Pairs | str  # a JSON object, or a line of text
-_scan = cast("Callable[[str, int], tuple[Any, int]]", make_scanner(cast("Any", json.JSONDecoder(strict=False))))
-_blank = re.compile(r"[ \t\r\n]*").match
+Form = Literal["auto", "json", "text", "otlp_proto"]
 _EDGE = "\ufeff \t\r\n"
+_EDGE_BYTES = _EDGE.encode()
+_ROOTS = tuple(root.encode() for root in ROOTS)
+# What JSON, a blank, a byte order mark, or OTLP's protobuf can begin with.
+_ODD_FIRST = frozenset((b"[", b" ", b"\t", b"\n", b"\r", b"\xef"))
+# Where the one key of an OTLP message has to stand, generously.
+_ROOT_WITHIN = 256
 
 
-def decode(value: bytes | None, form: Literal["auto", "json", "text"], depth_max: int) -> Fields | Rejected:
-    """Decodes one message: a JSON object gives `Pairs`, a text line gives str."""
+class Batch(list[bytes | RejectedRecord]):
+    """The records that one message carries: JSON objects, or what should have been one, in their order."""
+
+    def __init__(self, title: str, records: Sequence[bytes | RejectedRecord]) -> None:
+        super().__init__(records)
+        self.title = title
+
+
+def decode(value: bytes | None, form: Form, depth_max: int) -> Fields | Rejected:
+    """Decodes one record: a JSON object gives `Pairs`, a line of text str."""
     if not value:
         return Rejected(Reason.EMPTY, "the message has no value")
     try:
@@ -43,91 +46,62 @@ def decode(value: bytes | None, form: Literal["auto", "json", "text"], depth_max
     if form == "text" or (form == "auto" and text.lstrip(_EDGE)[:1] != "{"):
         line = text.rstrip("\r\n")
         return line if line.strip() else Rejected(Reason.EMPTY, "the message is blank")
-    return _decode_json(text.strip(_EDGE), depth_max)
+    return parse_object(text.strip(_EDGE), depth_max)
 
 
-def _decode_json(text: str, depth_max: int) -> Pairs | Rejected:
-    if text[:1] != "{":
-        return Rejected(Reason.UNDECODABLE, f"not a JSON object: {text[:40]!r}")
-    try:
-        pairs, end = _members(text, 1, depth_max)
-        if end != len(text):
-            return Rejected(Reason.UNDECODABLE, f"not JSON: something follows the object at character {end}")
-    except (json.JSONDecodeError, StopIteration, IndexError) as error:
-        where = error.pos if isinstance(error, json.JSONDecodeError) else error.value if isinstance(error, StopIteration) else len(text)
-        return Rejected(Reason.UNDECODABLE, f"not JSON: broken at character {where}")
-    except RecursionError:
-        return Rejected(Reason.TOO_DEEP, f"nested deeper than {depth_max} levels")
-    return pairs
-
-
-def _members(text: str, at: int, levels: int) -> tuple[Pairs, int]:
-    """The members of an object whose brace stands before `at`, and where it ends."""
-    if levels <= 0:
-        raise RecursionError
-    pairs = Pairs()
-    at = _skip(text, at)
-    if text[at] == "}":
-        return pairs, at + 1
-    while True:
-        if text[at] != '"':
-            raise json.JSONDecodeError("a key is missing", text, at)
-        key, at = scanstring(text, at + 1, False)
-        at = _skip(text, at)
-        if text[at] != ":":
-            raise json.JSONDecodeError("a colon is missing", text, at)
-        value, at = _value(text, _skip(text, at + 1), levels)
-        pairs.append((key, value))
-        at = _skip(text, at)
-        if text[at] == "}":
-            return pairs, at + 1
-        if text[at] != ",":
-            raise json.JSONDecodeError("a comma is missing", text, at)
-        at = _skip(text, at + 1)
-
-
-def _value(text: str, at: int, levels: int) -> tuple[Any, int]:
-    first = text[at]
-    if first == '"':
-        value, end = scanstring(text, at + 1, False)
-        return value, end
-    if first == "{":
-        pairs, end = _members(text, at + 1, levels - 1)
-        return pairs or Json("{}"), end
-    parsed, end = _scan(text, at)
-    if first == "[" and text.count("[", at, end) + text.count("{", at, end) >= levels and _depth(parsed) >= levels:
-        raise RecursionError
-    return None if parsed is None else Json(text[at:end]), end
-
-
-def _skip(text: str, at: int) -> int:
-    match = _blank(text, at)
-    assert match is not None
-    return match.end()
-
-
-def _depth(document: Any) -> int:
-    deepest, level = 0, [document]
-    while level:
-        deepest += 1
-        level = [child for node in level for child in (node.values() if isinstance(node, dict) else node) if isinstance(child, list | dict)]
-    return deepest
-
-
-def json_text(value: str | Pairs | None) -> str:
-    """The JSON text of a decoded value."""
-    if isinstance(value, Pairs):
-        return "{" + ",".join(f"{json_text(key)}:{json_text(member)}" for key, member in value) + "}"
-    if isinstance(value, Json):
-        return str(value)
-    quoted = json.dumps(value, ensure_ascii=False)
-    return quoted if is_text(quoted) else json.dumps(value)
-
-
-def is_text(value: str) -> bool:
-    """Whether the string can be written as UTF-8 (a lone surrogate cannot)."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
+def may_be_batch(value: bytes) -> bool:
+    """Whether a message that does not begin with a brace may still be anything but a line of text. Quick, and True too often rather than too seldom."""
+    if value[:1] not in _ODD_FIRST:
         return False
-    return True
+    first = value.lstrip(_EDGE_BYTES)[:1]
+    return first == b"{" or value[:1] == b"\n" or (first == b"[" and (value.rstrip(_EDGE_BYTES)[-1:] == b"]" or begins_with_object(value)))
+
+
+def take_apart(value: bytes, form: Form, depth_max: int) -> Batch | Rejected | None:
+    """The records of a message that carries several; None where it is one record, for `decode`."""
+    if form == "otlp_proto":
+        found = read_protobuf(value, depth_max, surely=True)
+        return found if isinstance(found, Rejected) else Batch("OTLP, protobuf", found or ())
+    if form == "text":
+        return None
+    if form == "auto" and value[:1] == b"\n" and (found := read_protobuf(value, depth_max, surely=False)) is not None:
+        return found if isinstance(found, Rejected) else Batch("OTLP, protobuf", found)
+    first = value.lstrip(_EDGE_BYTES)[:1]
+    if first == b"{":
+        return _of_object(value, depth_max)
+    if first == b"[":
+        items = items_of(value, depth_max, surely=form == "json")
+        return items if items is None or isinstance(items, Rejected) else _flat("JSON array", items, depth_max)
+    return None
+
+
+def _of_object(value: bytes, depth_max: int) -> Batch | Rejected | None:
+    if (found := _otlp_json(value, depth_max)) is not None:
+        return found if isinstance(found, Rejected) else Batch("OTLP, JSON", found)
+    lines = lines_of(value, depth_max) if b"\n" in value else None
+    return None if lines is None else _flat("NDJSON", lines, depth_max)
+
+
+def _otlp_json(value: bytes, depth_max: int) -> Sequence[bytes | RejectedRecord] | Rejected | None:
+    head = value[:_ROOT_WITHIN]
+    if not any(root in head for root in _ROOTS):
+        return None
+    try:
+        return read_json(value.decode().strip(_EDGE), depth_max)
+    except UnicodeDecodeError:
+        return None
+
+
+def _flat(title: str, members: Sequence[bytes], depth_max: int) -> Batch:
+    """A batch, with those of its members taken apart that are OTLP messages themselves (the Collector's file exporter writes such lines)."""
+    found: list[bytes | RejectedRecord] = []
+    for member in members:
+        inner = _otlp_json(member, depth_max)
+        if isinstance(inner, Rejected):
+            found.append(RejectedRecord(inner.reason, inner.detail, len(found), member))
+        elif inner is None:
+            found.append(member)
+        else:
+            found += [RejectedRecord(one.reason, one.detail, len(found) + one.index, one.value) if isinstance(one, RejectedRecord) else one for one in inner]
+            title = f"{title} of OTLP" if not title.endswith("OTLP") else title
+    return Batch(title, found)

@@ -16,9 +16,10 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d(?::\d\d(?::\d\d)?)?)(?:[.,](\d{1
 _EPOCH = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _SYSLOG = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)", re.ASCII)
 _CLF = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d:\d\d:\d\d) ([+-]\d{4})", re.ASCII)
-_MONTHS = {name: at for at, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_MONTHS = {name: at for at, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1)}
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_DAY_US = 86_400_000_000
 # Exponent of a second's unit by the number's size: the year 5138 in one unit is 1973 in the next.
 _UNITS = ((11, 6), (14, 3), (17, 0), (20, -3))
 
@@ -42,7 +43,8 @@ def parse_instant(text: str, near_us: int | None = None, local: tzinfo = UTC) ->
     `near_us`: the Kafka timestamp, by which a time without a year gets one; without it such a time is none. `local`: the zone of times that name none.
     """
     if match := _ISO.fullmatch(text):
-        return _from_iso(*match.groups(default=""), local)
+        date, time, fraction, offset = match.groups(default="")
+        return _from_iso(date, time, fraction, offset, local)
     if _EPOCH.fullmatch(text):
         return _from_epoch(text)
     if (iso := clf_to_iso(text)) is not None:
@@ -88,6 +90,19 @@ def clf_to_iso(text: str) -> str | None:
 
 def syslog_to_iso(text: str, near_us: int, local: tzinfo) -> str | None:
     """A time of RFC 3164 as RFC 3339 in UTC, in the year that brings it nearest to `near_us`; None where the text is none, or no year near has it."""
+    day = near_us // _DAY_US
+    at_dawn, at_night = _on_day(text, day, local)
+    return at_dawn if at_dawn is at_night else _nearest(text, near_us, local)
+
+
+@lru_cache(maxsize=65_536)
+def _on_day(text: str, day: int, local: tzinfo) -> tuple[str | None, str | None]:
+    """What a text means to a day's first and last microsecond, which is nearly always the same."""
+    first, last = (_nearest(text, near_us, local) for near_us in (day * _DAY_US, (day + 1) * _DAY_US - 1))
+    return first, first if first == last else last
+
+
+def _nearest(text: str, near_us: int, local: tzinfo) -> str | None:
     try:
         year = (_START + near_us * _MICROSECOND).year
     except OverflowError:
@@ -96,7 +111,6 @@ def syslog_to_iso(text: str, near_us: int, local: tzinfo) -> str | None:
     return min(candidates, key=lambda candidate: abs(candidate[0] - near_us))[1] if candidates else None
 
 
-@lru_cache(maxsize=65_536)
 def _in_years(text: str, year: int, local: tzinfo) -> tuple[tuple[int, str], ...]:
     """The moments that a text without a year means in the years around one, as microseconds and as RFC 3339."""
     match = _SYSLOG.fullmatch(text)

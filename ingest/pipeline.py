@@ -102,7 +102,7 @@ class Pipeline:
         for message in messages:
             topic = message.topic()
             number, offset = numbers[topic, message.partition()], message.offset()
-            record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value() or b"")
+            record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value())
             target = self._route(topic, record)
             if isinstance(target, Rejected):
                 self._bury(record, target, None)
@@ -184,6 +184,7 @@ class Pipeline:
         """Writes flushes, makes files and dead letters durable, gives them to the committer."""
         if not flushes:
             return
+        self._topics.check_identity()
         views = self._open(flushes)
         converted = [self._convert(flush, views[flush.table]) for flush in flushes]
         new = {flush.table: result.new for flush, result in zip(flushes, converted, strict=True) if result.new}
@@ -229,7 +230,7 @@ class Pipeline:
         source = self._topics.assignment.sources[record.source]
         name = None if table is None else str(table)
         self._dead[rejected.reason.value] += 1
-        self._dead_letters.send(source, record.offset, record.timestamp_ms, record.key, record.headers, record.value or None, rejected, name)
+        self._dead_letters.send(source, record.offset, record.timestamp_ms, record.key, record.headers, record.value, rejected, name)
 
     def counts(self) -> Counts:
         """What was counted since the last call."""

@@ -3,21 +3,32 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ingest.decoder import Fields, Pairs, is_text, json_text
 from ingest.event_time import instant_text, parse_instant
+from ingest.formats.recognition import recognise
+from ingest.formats.syslog import SEVERITIES
+from ingest.formats.text_line import to_pairs
 from ingest.values import as_text, to_column
 from lake.errors import Reason, Rejected
 from lake.log_schema import MESSAGE, NAME_BYTES_MAX, RESERVED_NAMES, SEVERITY, TIMESTAMP, LogSchema, ValueReason, fold
 
 # Where shippers put the three things every log line has, the surest name first.
-TIMESTAMP_NAMES = (TIMESTAMP, "@timestamp", "time", "ts", "eventtime", "event_time", "datetime")
-SEVERITY_NAMES = (SEVERITY, "level", "log_level", "loglevel", "severity_text", "severitytext", "levelname")
+TIMESTAMP_NAMES = (TIMESTAMP, "@timestamp", "time", "ts", "eventtime", "event_time", "datetime", "date")
+SEVERITY_NAMES = (SEVERITY, "level", "log_level", "loglevel", "severity_text", "severitytext", "levelname", "priority")
 MESSAGE_NAMES = (MESSAGE, "msg", "log", "event", "body", "text")
 # A name that says "this is the time" and holds none is worth an entry in _errors; `time: "12ms"` is not.
 _SURE_TIMESTAMPS = (TIMESTAMP, "@timestamp")
+# The levels of pino and bunyan; the number stays in its own column.
+NUMERIC_LEVELS: Mapping[str, str] = {"10": "TRACE", "20": "DEBUG", "30": "INFO", "40": "WARN", "50": "ERROR", "60": "FATAL"}
+# A priority is a severity only in the words of syslog (syslog-ng writes it so); tickets and queues have priorities too.
+PRIORITY = "priority"
+SYSLOG_WORDS = frozenset((*SEVERITIES, "emergency", "critical", "error", "warn", "informational", "panic"))
+# Docker and what reads its files keep the line's end in this field.
+LINE_FIELD = "log"
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -31,12 +42,13 @@ class BadValue(NamedTuple):
 
 @dataclass(slots=True)
 class Row:
-    """One record as columns. `values` holds the dynamic columns and `severity`, `message`."""
+    """One record as columns. `values` holds the dynamic columns and `severity`, `message`; `origins` the paths that time, severity and message came from."""
 
     timestamp_us: int
     values: dict[str, Any]
     errors: list[BadValue]
     overflow: str | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -75,24 +87,40 @@ class TimeLimits:
     ahead_us: int | None
 
 
-def lay_out(fields: Fields, timestamp_ms: int, columns: Columns, limits: TimeLimits) -> Row | Rejected:
-    """Lays out one decoded record. `timestamp_ms`: its Kafka timestamp, by which lateness is judged and which stands in for a missing time."""
+def lay_out(fields: Fields, timestamp_ms: int, columns: Columns, limits: TimeLimits, local: tzinfo = UTC) -> Row | Rejected:
+    """Lays out one decoded record. `timestamp_ms`: its Kafka timestamp, by which lateness is judged and which stands in for a missing time.
+
+    `local`: the zone of times that name none.
+    """
+    kafka_us = timestamp_ms * 1000
     if isinstance(fields, str):
-        return Row(timestamp_ms * 1000, {MESSAGE: fields}, [])
+        known = recognise(fields, kafka_us, local)
+        if known is None:
+            return Row(kafka_us, {MESSAGE: fields}, [])
+        fields = to_pairs(*known)
     found: dict[str, tuple[str, Any]] = {}
     errors: list[BadValue] = []
+    origins: dict[str, str] = {}
     _flatten(fields, "", "", found, errors, columns)
-    timestamp_us = _timestamp(found, errors)
+    timestamp_us = _timestamp(found, errors, origins, kafka_us, local)
     if timestamp_us is None:
-        timestamp_us = timestamp_ms * 1000
-    elif rejected := _out_of_limits(timestamp_us, timestamp_ms * 1000, limits):
+        timestamp_us = kafka_us
+    elif rejected := _out_of_limits(timestamp_us, kafka_us, limits):
         return rejected
-    for target, names in ((SEVERITY, SEVERITY_NAMES), (MESSAGE, MESSAGE_NAMES)):
-        name = next((name for name in names if name in found), None)
-        if name is not None and name != target:
-            found[target] = found.pop(name)
+    _severity(found, origins)
+    _message(found, origins)
     values, overflow = _typed(found, errors, columns)
-    return Row(timestamp_us, values, errors, overflow)
+    return Row(timestamp_us, values, errors, overflow, origins)
+
+
+def is_syslog_word(text: str) -> bool:
+    """Whether a priority is one of syslog's."""
+    return text.lower() in SYSLOG_WORDS
+
+
+def without_line_end(text: str) -> str:
+    """A line without the one line end it was written with."""
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 @lru_cache(maxsize=65_536)
@@ -136,14 +164,38 @@ def _place(name: str, path: str, value: Any, found: dict[str, tuple[str, Any]], 
         errors.append(_error(path, value, ValueReason.NAME_COLLISION))
 
 
-def _timestamp(found: dict[str, tuple[str, Any]], errors: list[BadValue]) -> int | None:
+def _severity(found: dict[str, tuple[str, Any]], origins: dict[str, str]) -> None:
+    name = next((name for name in SEVERITY_NAMES if name in found and (name != PRIORITY or is_syslog_word(as_text(found[name][1])))), None)
+    if name is None:
+        return
+    path, value = found[name]
+    origins[SEVERITY] = path
+    if name == SEVERITY:
+        return
+    if isinstance(value, str) and value in NUMERIC_LEVELS:
+        found[SEVERITY] = (path, NUMERIC_LEVELS[value])
+    else:
+        found[SEVERITY] = found.pop(name)
+
+
+def _message(found: dict[str, tuple[str, Any]], origins: dict[str, str]) -> None:
+    name = next((name for name in MESSAGE_NAMES if name in found), None)
+    if name is None:
+        return
+    path, value = found.pop(name)
+    origins[MESSAGE] = path
+    found[MESSAGE] = (path, without_line_end(value) if name == LINE_FIELD and isinstance(value, str) else value)
+
+
+def _timestamp(found: dict[str, tuple[str, Any]], errors: list[BadValue], origins: dict[str, str], kafka_us: int, local: tzinfo) -> int | None:
     bad = False
     for name in TIMESTAMP_NAMES:
         if name not in found:
             continue
         path, value = found[name]
-        instant = parse_instant(value) if isinstance(value, str) else None
+        instant = parse_instant(value, kafka_us, local) if isinstance(value, str) else None
         if instant is not None:
+            origins[TIMESTAMP] = path
             del found[name]
             if not instant.exact:  # the column holds microseconds; what the record said beyond that is kept beside it
                 found.setdefault(f"{TIMESTAMP}__string" if name == TIMESTAMP else name, (path, value))

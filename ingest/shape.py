@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ingest.decoder import Json, Pairs, is_text
+from ingest.formats.otlp import ROOTS
 from ingest.row import column_name, is_usable, pointer
 from lake.tenant import TableId
 
@@ -79,9 +80,11 @@ def _kind(value: str | None) -> Kinds:
 
 
 def _pruned(tree: Tree, prefix: str, path: str, taken: set[str]) -> Tree:
-    """The tree without what a struct cannot stand for: keys that need escapes, unusable names, columns that another path has."""
+    """The tree without what a struct cannot stand for: keys that need escapes, unusable names, columns that another path has, the root of OTLP."""
     kept: Tree = {}
     for key, node in tree.items():
+        if not path and key in ROOTS:  # what fits a shape is one record; a message with this key may carry many
+            continue
         if not is_text(key) or any(c in '"\\' or c < " " for c in key) or len(taken) >= LEAVES_MAX:
             continue
         name, where = column_name(prefix, key), pointer(path, key)

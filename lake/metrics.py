@@ -16,3 +16,10 @@ ROUND_SECONDS = Histogram("firn_ingest_commit_round_seconds", "Wall seconds of o
 BUFFERED_BYTES = Gauge("firn_ingest_buffered_bytes", "Bytes of raw messages waiting")
 BUFFERED_TABLES = Gauge("firn_ingest_buffered_tables", "Tables with waiting messages")
 LAG_RECORDS = Gauge("firn_ingest_lag_records", "Offsets between the group offset and the end of the partition", ["topic", "partition"])
+
+# ---- optimize
+OPTIMIZE_FILES_MERGED = Counter("firn_optimize_files_merged_total", "Small files that went into merged ones")
+OPTIMIZE_SNAPSHOTS_EXPIRED = Counter("firn_optimize_snapshots_expired_total", "Snapshots expired")
+OPTIMIZE_FILES_DELETED = Counter("firn_optimize_files_deleted_total", "Files deleted after the readers' grace")
+OPTIMIZE_FAILURES = Counter("firn_optimize_table_failures_total", "Rounds in which a table failed")
+OPTIMIZE_WAITING = Gauge("firn_optimize_tables_waiting", "Tables that did not get their turn in the last round")

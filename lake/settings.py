@@ -8,8 +8,9 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as UnreadableVariable
 
@@ -114,13 +115,25 @@ class CatalogSettings(RoomSettings):
     commit_rounds_at_once: Annotated[int, Field(description="rounds of commits that run beside each other; one table is in one of them", ge=1, le=64)] = 4
 
 
+def _time_zone(name: str) -> str:
+    try:
+        if name != "UTC":
+            ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        raise ValueError(f"{name!r} is no time zone; use a name like UTC or Europe/Berlin") from error
+    return name
+
+
 class TopicSettings(BaseModel):
     """How one input topic is read. Rules are tried in order, the first that yields a name wins."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(description="name of the topic")]
-    format: Annotated[Literal["auto", "json", "text"], Field(description="auto: what starts with { is JSON, anything else a text line")] = "auto"
+    format: Annotated[
+        Literal["auto", "json", "text", "otlp_proto"], Field(description="auto: JSON, NDJSON, OTLP and known kinds of lines are told from the message")
+    ] = "auto"
+    time_zone: Annotated[str, AfterValidator(_time_zone), Field(description="zone of times that name none, as in syslog: an IANA name")] = "UTC"
     tenant: Annotated[tuple[str, ...], Field(description="rules for the tenant: header:NAME, field:NAME, key, topic:REGEX (its first group), const:NAME")] = (
         "header:tenant",
         "field:tenant",
@@ -164,6 +177,8 @@ class OptimizeSettings(RoomSettings):
 
     catalog_uri: Annotated[str, Field(description="base URL of the REST catalog")] = "http://127.0.0.1:8181"
     catalog_token: Annotated[SecretStr | None, Field(description="API key for the catalog")] = None
+    host: Annotated[str, Field(description="address of the metrics endpoint")] = "127.0.0.1"
+    port: Annotated[int | None, Field(description="port of the metrics endpoint; without it there is none", ge=0, le=65535)] = None
     interval_s: Annotated[float, Field(description="seconds from the start of one round of maintenance to the start of the next", gt=0)] = 3_600.0
     closed_after_s: Annotated[float, Field(description="seconds after its end until an hour counts as closed and is merged", ge=0)] = 600.0
     late_cooldown_s: Annotated[float, Field(description="seconds a merged hour rests before late data makes it merge again", ge=0)] = 6 * 3_600.0

@@ -9,41 +9,27 @@ import re
 from datetime import tzinfo
 
 from ingest.event_time import clf_to_iso
-from ingest.formats.text_line import LineFields, LineFormat
+from ingest.formats.text_line import LineFormat, Values
 
-_QUOTED = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
+_WORD = r'(?:-|([^\s"\[\]]+))'
+_QUOTED = r'"(?:-|([^"\\]*(?:\\.[^"\\]*)*))"'
 _LINE = re.compile(
-    rf'([^\s"\[\]]+) ([^\s"\[\]]+) ([^\s"\[\]]+) \[([^\]]{{26}})\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED}(?: {_QUOTED})?)?', re.ASCII
+    rf'([^\s"\[\]]+) {_WORD} {_WORD} \[([^\]]{{26}})\] "([^"\\]*(?:\\.[^"\\]*)*)" (\d\d\d) (?:-|(\d+))(?: {_QUOTED} {_QUOTED}(?: {_QUOTED})?)?', re.ASCII
 )
-_REQUEST = re.compile(r"([A-Z][A-Z_-]{1,30}) (\S+) (HTTP/\d(?:\.\d)?)", re.ASCII)
 _match = _LINE.fullmatch
-_request = _REQUEST.fullmatch
-_NO_REQUEST = (None, None, None)
 
 
-def _read(line: str, kafka_us: int, local: tzinfo) -> LineFields | None:  # noqa: ARG001 - every reader gets them
+def _read(line: str, kafka_us: int, local: tzinfo) -> Values | None:  # noqa: ARG001 - every reader gets them
     match = _match(line)
     if match is None:
         return None
     client, ident, user, stamp, request, status, size, referer, agent, forwarded = match.groups()
     if (timestamp := clf_to_iso(stamp)) is None:
         return None
-    parts = found.groups() if (found := _request(request)) else _NO_REQUEST
-    return LineFields(
-        (
-            timestamp,
-            request,
-            client,
-            None if ident == "-" else ident,
-            None if user == "-" else user,
-            *parts,
-            status,
-            None if size == "-" else size,
-            None if referer == "-" else referer,
-            None if agent == "-" else agent,
-            None if forwarded == "-" else forwarded,
-        )
-    )
+    parts = request.split(" ")
+    if len(parts) == 3 and parts[0] and parts[1] and parts[2].startswith("HTTP/"):
+        return (timestamp, request, client, ident, user, parts[0], parts[1], parts[2], status, size, referer, agent, forwarded)
+    return (timestamp, request, client, ident, user, None, None, None, status, size, referer, agent, forwarded)
 
 
 ACCESS_LOG = LineFormat(

@@ -34,7 +34,7 @@ def items_of(value: bytes, depth_max: int, *, surely: bool) -> Sequence[bytes] |
     """
     items = _items(value, depth_max)
     if items is None:
-        if surely or _begins_with_object(value):
+        if surely or begins_with_object(value):
             return Rejected(Reason.UNDECODABLE, "not JSON: starts as an array of objects, but does not read as one")
         return None
     if not surely and not any(item[:1] == b"{" for item in items):
@@ -54,7 +54,8 @@ def _items(value: bytes, depth_max: int) -> list[bytes] | None:
     return None if items is None else [item.encode() for item in items]
 
 
-def _begins_with_object(value: bytes) -> bool:
+def begins_with_object(value: bytes) -> bool:
+    """Whether a message begins as an array of objects does."""
     after = value.lstrip(b"\xef\xbb\xbf" + _BLANK)[1:].lstrip(_BLANK)
     return after[:1] == b"{" and after[1:].lstrip(_BLANK)[:1] in (b'"', b"}")
 

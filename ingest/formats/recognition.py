@@ -6,7 +6,7 @@ from datetime import tzinfo
 from ingest.event_time import parse_instant
 from ingest.formats.access_log import ACCESS_LOG
 from ingest.formats.syslog import ISO_LINE, RFC_3164, RFC_5424
-from ingest.formats.text_line import LineFields, LineFormat
+from ingest.formats.text_line import LineFormat, Values
 
 LINE_FORMATS: Sequence[LineFormat] = (RFC_5424, RFC_3164, ISO_LINE, ACCESS_LOG)
 # By its first character a line can be of few formats only; most plain lines are done after one glance.
@@ -18,17 +18,17 @@ _BY_FIRST: Mapping[str, tuple[LineFormat, ...]] = {
 }
 
 
-def take_apart(line: str, kafka_us: int, local: tzinfo) -> tuple[LineFormat, LineFields] | None:
-    """The format of a line and its fields, the date not checked; None for a plain line."""
+def take_apart(line: str, kafka_us: int, local: tzinfo) -> tuple[LineFormat, Values] | None:
+    """The format of a line and its values, the date not checked; None for a plain line."""
     for known in _BY_FIRST.get(line[:1], _OTHERS):
-        if (fields := known.read(line, kafka_us, local)) is not None:
-            return known, fields
+        if (values := known.read(line, kafka_us, local)) is not None:
+            return known, values
     return None
 
 
-def recognise(line: str, kafka_us: int, local: tzinfo) -> tuple[LineFormat, LineFields] | None:
-    """The format of a line and its fields; None for a plain line, which is also one with a date that no calendar has."""
+def recognise(line: str, kafka_us: int, local: tzinfo) -> tuple[LineFormat, Values] | None:
+    """The format of a line and its values; None for a plain line, which is also one with a date that no calendar has."""
     found = take_apart(line, kafka_us, local)
-    if found is None or ((timestamp := found[1].values[0]) is not None and parse_instant(timestamp) is None):
+    if found is None or ((timestamp := found[1][0]) is not None and parse_instant(timestamp) is None):
         return None
     return found

@@ -9,31 +9,28 @@ from typing import NamedTuple
 
 from ingest.formats.json_object import Pairs
 
-# What a line has beyond the names of its format: an outer name, one inside it (None: it stands alone), a text.
+Values = tuple[str | None, ...]
+# What varies from line to line: an outer name, one inside it (None: it stands alone), a text.
 Extras = Sequence[tuple[str, str | None, str]]
 
 
-class LineFields(NamedTuple):
-    """A line taken apart: texts aligned with the names of its format (None: the line does not say), and what varies from line to line."""
-
-    values: tuple[str | None, ...]
-    extras: Extras = ()
-
-
 class LineFormat(NamedTuple):
-    """A format of lines. `read` gets the line, its Kafka timestamp in us, and the zone of times that name none; None where the line is not of the format.
+    """A format of lines.
 
-    A value named `timestamp` is RFC 3339, its date not checked.
+    `read` gets a line, its Kafka timestamp in us, and the zone of times that name none, and gives texts aligned with `names` (None: the line does not
+    say), or None where the line is not of the format. The first is the timestamp as RFC 3339, its date not checked. Where the format has `extras`, one
+    more text follows, which `extras` takes apart.
     """
 
-    name: str
+    title: str
     names: tuple[str, ...]
-    read: Callable[[str, int, tzinfo], LineFields | None]
+    read: Callable[[str, int, tzinfo], Values | None]
+    extras: Callable[[str], Extras] | None = None
 
 
-def to_pairs(line: LineFormat, fields: LineFields) -> Pairs:
+def to_pairs(line: LineFormat, values: Values) -> Pairs:
     """The fields of a line as if a JSON object had brought them."""
-    pairs = Pairs((name, value) for name, value in zip(line.names, fields.values, strict=True) if value is not None)
-    for outer, inner, value in fields.extras:
-        pairs.append((outer, value if inner is None else Pairs([(inner, value)])))
+    pairs = Pairs((name, value) for name, value in zip(line.names, values, strict=False) if value is not None)
+    if line.extras is not None and (text := values[-1]) is not None:
+        pairs += [(outer, value if inner is None else Pairs([(inner, value)])) for outer, inner, value in line.extras(text)]
     return pairs

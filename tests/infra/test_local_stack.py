@@ -22,7 +22,7 @@ from obstore.store import S3Store
 
 from infra.local import java
 from infra.local.ports import LOOPBACK
-from infra.local.processes import LAUNCH_VARIABLE
+from infra.local.processes import LAUNCH_VARIABLE, wait_ended
 from infra.local.service import host_port
 from infra.local.services import SERVICES
 from infra.local.supervisor import Stack
@@ -76,8 +76,14 @@ def of_stack(folder: Path) -> list[psutil.Process]:
 
 
 def all_gone(processes: Sequence[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, timeout=ANSWER_S)
-    return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
+    return not wait_ended(processes, timeout_s=ANSWER_S)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A state folder whose stack is stopped at the end, also when the test fails."""
+    yield tmp_path
+    Stack(tmp_path).stop()
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +106,7 @@ def test_each_service_answers_at_its_address(stack: Stack) -> None:
 def test_trino_runs_queries_and_knows_the_catalog_lake(stack: Stack) -> None:
     """Trino computes right after the start, and has the catalog `lake`."""
     host, port = host_port(stack.address("trino"))
-    connection: Any = trino.dbapi.Connection(host=host, port=port, user="test")  # type: ignore[no-untyped-call]
+    connection: Any = trino.dbapi.Connection(host=host, port=port, user="test")
     cursor = connection.cursor()
     cursor.execute("SELECT sum(n) FROM UNNEST(sequence(1, 10)) AS t(n)")
     assert cursor.fetchall() == [[55]]
@@ -139,7 +145,8 @@ def test_killed_kafka_comes_back_at_its_address_with_its_messages(stack: Stack) 
     """After SIGKILL and a new start Kafka has its old address and every acknowledged message, a large one too."""
     address = stack.address("kafka")
     topic = NewTopic("kept", 1, 1, config={"max.message.bytes": str(20 * 2**20)})
-    AdminClient({"bootstrap.servers": address}).create_topics([topic])["kept"].result(ANSWER_S)
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([topic])["kept"].result(ANSWER_S)
     producer = Producer({"bootstrap.servers": address, "acks": "all", "message.max.bytes": 20 * 2**20})
     for body in (b"small", b"x" * 15 * 2**20):
         producer.produce("kept", body)
@@ -181,24 +188,25 @@ def test_two_stacks_run_side_by_side(stack: Stack, tmp_path: Path) -> None:
     with Stack(tmp_path, tied=True) as second:
         second.start("s3")
         assert second.address("s3") != stack.address("s3")
-        pid = second.pid("s3")
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        process = psutil.Process(second.pid("s3"))
+        second.stop()
+        assert all_gone([process])
     assert stack.running("s3")
 
 
-def test_stack_runs_on_after_up_and_down_stops_it(tmp_path: Path) -> None:
+def test_stack_runs_on_after_up_and_down_stops_it(folder: Path) -> None:
     """`up` leaves services running, `status` shows them ready, `logs` shows their lines, `down` stops every process."""
-    up = run_infra("up", "s3", "--state", str(tmp_path))
+    up = run_infra("up", "s3", "--state", str(folder))
     assert up.returncode == 0, up.stderr
-    started = of_stack(tmp_path)
+    started = of_stack(folder)
     assert started
-    status = run_infra("status", "--state", str(tmp_path))
+    status = run_infra("status", "--state", str(folder))
     assert status.returncode == 0
     assert re.search(r"s3 .*ready.*http://127\.0\.0\.1:\d+.*MB", status.stdout)
-    assert "S3" in run_infra("logs", "s3", "-n", "200", "--state", str(tmp_path)).stdout
-    assert run_infra("down", "--state", str(tmp_path)).returncode == 0
+    assert "Started" in run_infra("logs", "s3", "-n", "200", "--state", str(folder)).stdout
+    assert run_infra("down", "--state", str(folder)).returncode == 0
     assert all_gone(started)
-    assert of_stack(tmp_path) == []
+    assert of_stack(folder) == []
 
 
 SUPERVISOR = """
@@ -225,27 +233,27 @@ def supervisor(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("moment", ["postgres starts", "s3 starts", "is ready", "all up"])
-def test_down_after_a_killed_supervisor_stops_exactly_what_it_started(tmp_path: Path, moment: str) -> None:
+def test_down_after_a_killed_supervisor_stops_exactly_what_it_started(folder: Path, moment: str) -> None:
     """Whenever the supervisor is killed, a later `down` ends all it started, and no process of anybody else."""
-    with subprocess.Popen((sys.executable, "-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE) as stranger, supervisor(tmp_path) as process:
+    with subprocess.Popen((sys.executable, "-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE) as stranger, supervisor(folder) as process:
         read_until(process, moment)
         process.kill()
         process.wait(timeout=ANSWER_S)
-        left = of_stack(tmp_path)
+        left = of_stack(folder)
         assert left, "the services outlive the supervisor"
-        down = run_infra("down", "--state", str(tmp_path))
+        down = run_infra("down", "--state", str(folder))
         assert down.returncode == 0, down.stderr
         assert all_gone(left)
-        assert of_stack(tmp_path) == []
+        assert of_stack(folder) == []
         assert stranger.poll() is None
         stranger.kill()
 
 
-def test_killed_foreground_command_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_killed_foreground_command_leaves_nothing_behind(folder: Path) -> None:
     """The watchdog of `up --foreground` stops the services even when the command is killed by SIGKILL."""
-    with infra("up", "s3", "--foreground", "--state", str(tmp_path)) as process:
+    with infra("up", "s3", "--foreground", "--state", str(folder)) as process:
         read_until(process, "Ctrl-C stops everything")
-        started = of_stack(tmp_path)
+        started = of_stack(folder)
         assert len(started) == 2
         process.kill()
         assert all_gone(started)
@@ -253,67 +261,67 @@ def test_killed_foreground_command_leaves_nothing_behind(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("wanted", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["s3 starts", "Ctrl-C stops everything"])
-def test_interrupted_foreground_command_stops_what_it_started(tmp_path: Path, wanted: signal.Signals, moment: str) -> None:
-    """Ctrl-C and SIGTERM stop every service, during the start and after it, with exit code 130."""
-    with infra("up", "s3", "--foreground", "--state", str(tmp_path)) as process:
+def test_interrupted_foreground_command_stops_what_it_started(folder: Path, wanted: signal.Signals, moment: str) -> None:
+    """Ctrl-C and SIGTERM stop every service, during the start and after it, with the exit code usual for the signal."""
+    with infra("up", "s3", "--foreground", "--state", str(folder)) as process:
         read_until(process, moment)
-        started = of_stack(tmp_path)
+        started = of_stack(folder)
         process.send_signal(wanted)
         rest, _ = process.communicate(timeout=ANSWER_S)
-        assert process.returncode == 130, rest
+        assert process.returncode == 128 + wanted, rest
         assert "Traceback" not in rest
         assert all_gone(started)
-        assert of_stack(tmp_path) == []
+        assert of_stack(folder) == []
 
 
-def test_death_of_a_service_ends_the_foreground_command_with_its_log(tmp_path: Path) -> None:
+def test_death_of_a_service_ends_the_foreground_command_with_its_log(folder: Path) -> None:
     """When a service dies, `up --foreground` says so with the end of its log, stops the rest and exits with 1."""
-    with infra("up", "s3", "--foreground", "--state", str(tmp_path)) as process:
+    with infra("up", "s3", "--foreground", "--state", str(folder)) as process:
         read_until(process, "Ctrl-C stops everything")
-        os.kill(Stack(tmp_path).pid("s3"), signal.SIGKILL)
+        os.kill(Stack(folder).pid("s3"), signal.SIGKILL)
         rest, _ = process.communicate(timeout=ANSWER_S)
     assert process.returncode == 1
     assert "s3 died." in rest
     assert "  | " in rest
-    assert of_stack(tmp_path) == []
+    assert of_stack(folder) == []
 
 
-def test_occupied_port_is_one_message_and_nothing_stays(tmp_path: Path) -> None:
+def test_occupied_port_is_one_message_and_nothing_stays(folder: Path) -> None:
     """A port asked for that is taken ends `up` with one message naming port and owner, and stops what was started before."""
     with socket.socket() as server:
         server.bind((LOOPBACK, 0))
         server.listen()
         port = server.getsockname()[1]
-        up = run_infra("up", "postgres", "s3", "--port", f"s3={port}", "--state", str(tmp_path))
+        up = run_infra("up", "postgres", "s3", "--port", f"s3={port}", "--state", str(folder))
     assert up.returncode == 1
     assert f"port {port}" in up.stderr
     assert f"(pid {os.getpid()})" in up.stderr
     assert "Traceback" not in up.stderr
-    assert of_stack(tmp_path) == []
+    assert of_stack(folder) == []
 
 
-def test_service_that_fails_to_start_shows_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_that_fails_to_start_shows_its_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that dies while starting is one message with the last lines of its log and what to do."""
     real = java.find(java.CLASSIC)
     assert real
-    program = tmp_path / "java-home/bin/java"
+    program = folder / "java-home/bin/java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\n[ \"$1\" = -version ] && exec {real.java} -version\necho 'the words of the service'\nexit 3\n")
     program.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java-home"))
-    up = run_infra("up", "s3", "--state", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(folder / "java-home"))
+    up = run_infra("up", "s3", "--state", str(folder))
     assert up.returncode == 1
     assert "s3 stopped with exit code 3 while starting" in up.stderr
     assert "  | the words of the service" in up.stderr
-    assert of_stack(tmp_path) == []
+    assert of_stack(folder) == []
 
 
-def test_damaged_data_folder_fails_with_the_services_own_words(tmp_path: Path) -> None:
+def test_damaged_data_folder_fails_with_the_services_own_words(folder: Path) -> None:
     """PostgreSQL over a folder it cannot use ends in one message that carries PostgreSQL's own complaint."""
-    with Stack(tmp_path, tied=True) as stack:
+    with Stack(folder, tied=True) as stack:
         stack.start("postgres")
         stack.stop("postgres")
-        (tmp_path / "postgres/data/PG_VERSION").write_text("9\n")
-        up = run_infra("up", "postgres", "--state", str(tmp_path))
+        (folder / "postgres/data/PG_VERSION").write_text("9\n")
+        up = run_infra("up", "postgres", "--state", str(folder))
     assert up.returncode == 1
     assert "incompatible" in up.stderr

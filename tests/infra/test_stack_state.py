@@ -149,8 +149,8 @@ def test_stopping_a_stack_that_never_ran_does_nothing(tmp_path: Path) -> None:
 
 
 def test_warehouse_of_a_stack_cannot_change(tmp_path: Path) -> None:
-    """A stack keeps the warehouse of its first start; another one is refused before anything starts."""
-    state_file.save(tmp_path, StackState(warehouse="file:///first"))
+    """A stack keeps the warehouse its catalog first started with; another one is refused before anything starts."""
+    state_file.save(tmp_path, StackState(warehouse="file:///first").with_record(ServiceRecord("catalog", address="http://127.0.0.1:5")))
     with pytest.raises(SettingsError, match="file:///first"):
         Stack(tmp_path, warehouse="/second").start("kafka")
 

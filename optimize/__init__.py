@@ -1,0 +1,1 @@
+"""Table maintenance: planned here, executed on Spark."""

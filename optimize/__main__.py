@@ -1,0 +1,219 @@
+"""`python -m optimize`: plan, run and explain table maintenance."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import structlog
+import typer
+from prometheus_client import start_http_server
+from rich.console import Console
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.clock import SystemClock, epoch_ms
+from lake.errors import FirnError, NotFoundError, PrerequisiteError, RetryableError
+from lake.logs import configure_logs
+from lake.settings import OptimizeSettings
+from lake.storage import open_storage
+from optimize import printing
+from optimize.commit_round import CommitRound
+from optimize.deletions import DeletionQueue, Throttle
+from optimize.duties import Duties
+from optimize.explain import explain_table
+from optimize.history import History
+from optimize.inventory import open_inventory
+from optimize.leader import Leader
+from optimize.maintenance import Maintenance, RoundReport
+from optimize.spark_executor import SparkExecutor
+from optimize.table_states import TableStates
+from optimize.table_view import load_view
+
+log = structlog.get_logger()
+app = typer.Typer(help="Keeps tables small in files and metadata.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+CatalogUri = Annotated[str | None, typer.Option(help="base URL of the REST catalog")]
+Tables = Annotated[list[str] | None, typer.Option("--table", help="NAMESPACE.TABLE, repeatable: only these tables")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done and change nothing")]
+FAILED_TABLES = 3
+
+
+@app.callback()
+def main() -> None:
+    """Settings come from firn.toml (section [optimize]) and FIRN_OPTIMIZE_* variables."""
+    configure_logs("optimize")
+
+
+def _client(settings: OptimizeSettings, lease: str | None = None) -> CatalogClient:
+    token = settings.catalog_token.get_secret_value() if settings.catalog_token else None
+    return CatalogClient(settings.catalog_uri, token=token, lease=lease)
+
+
+@contextmanager
+def _maintenance(
+    settings: OptimizeSettings, tables: Sequence[str] = (), lease: str | None = None, halted: Callable[[], bool] = lambda: False
+) -> Iterator[Maintenance]:
+    """The parts of a round, put together; `lease` signs every change."""
+    clock, storage, catalog = SystemClock(), open_storage(), _client(settings, lease)
+    queue = DeletionQueue(catalog, Throttle(settings.storage_requests_per_s_max), lease)
+    inventory = open_inventory(catalog, settings, lambda: epoch_ms(clock.now()), [_table(name) for name in tables])
+    states = TableStates(catalog, settings.failures_max, int(settings.pause_s * 1000), lease)
+    commits, history = CommitRound(catalog, storage, queue, settings, clock), History(catalog, storage, clock)
+    try:
+        with SparkExecutor(settings, lease) as executor:
+            yield Maintenance(catalog, storage, settings, clock, inventory, commits, executor, states, history, halted)
+    finally:
+        catalog.close()
+
+
+@contextmanager
+def _leading(settings: OptimizeSettings, tables: Sequence[str] = ()) -> Iterator[Maintenance]:
+    """Maintenance under the lease, for one command. Raises PrerequisiteError where another process leads."""
+    catalog = _client(settings)
+    try:
+        with Leader(catalog, settings.lease_s) as leader:
+            if not leader.acquire(threading.Event(), settings.lease_s * 2):
+                raise PrerequisiteError("another process leads maintenance (`python -m optimize status` names it); it does this work, or stop it first")
+            with _maintenance(settings, tables, leader.token, lambda: leader.lost) as maintenance:
+                yield maintenance
+    finally:
+        catalog.close()
+
+
+def _table(name: str) -> TableName:
+    namespace, dot, table = name.partition(".")
+    if not (namespace and dot and table):
+        raise typer.BadParameter(f"'{name}' is not NAMESPACE.TABLE, for instance acme.logs")
+    return TableName(namespace, table)
+
+
+@app.command()
+def run(
+    once: Annotated[bool, typer.Option("--once", help="one round, then leave")] = False,
+    dry_run: DryRun = False,
+    table: Tables = None,
+    catalog_uri: CatalogUri = None,
+) -> None:
+    """Runs rounds of maintenance, and the daily and weekly duties, until SIGTERM."""
+    settings = OptimizeSettings.load(catalog_uri=catalog_uri)
+    if dry_run:
+        plan(table, catalog_uri)
+    elif once:
+        with _leading(settings, table or ()) as maintenance:
+            report = maintenance.run()
+        printing.print_report(report)
+        if report.failures:
+            raise typer.Exit(FAILED_TABLES)
+    else:
+        _loop(settings, table or ())
+
+
+def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
+    stop = threading.Event()
+
+    def leave(number: int, _: object) -> None:
+        log.info("optimize.stopping", signal=signal.Signals(number).name)
+        if stop.is_set():  # asked twice
+            raise SystemExit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
+    if settings.port is not None:
+        start_http_server(settings.port, addr=settings.host)
+    log.info("optimize.running", interval_s=settings.interval_s)
+    catalog = _client(settings)
+    with Leader(catalog, settings.lease_s) as leader:
+        while leader.acquire(stop, float("inf")):
+            with _maintenance(settings, tables, leader.token, lambda: stop.is_set() or leader.lost) as maintenance:
+                _lead(maintenance, leader, stop)
+    catalog.close()
+    log.info("optimize.stopped")
+
+
+def _lead(maintenance: Maintenance, leader: Leader, stop: threading.Event) -> None:
+    """Rounds until told to stop, or until the lease is lost."""
+    while not maintenance.halted():
+        started_s = maintenance.clock.monotonic_s()
+        try:
+            maintenance.run()
+            if not maintenance.halted():
+                Duties(maintenance).run_due()
+        except RetryableError as error:
+            log.warning("optimize.round_failed", error=str(error))
+        left_s = maintenance.settings.interval_s - (maintenance.clock.monotonic_s() - started_s)
+        while left_s > 0 and not leader.lost and not stop.wait(min(left_s, 1.0)):
+            left_s -= 1.0
+
+
+@app.command()
+def plan(table: Tables = None, catalog_uri: CatalogUri = None) -> None:
+    """Prints what the next round would do, and changes nothing."""
+    with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri), table or ()) as maintenance:
+        maintenance.states.load()
+        report = RoundReport()
+        printing.print_plan([planned.plan for planned in maintenance.plan(report)], report, maintenance.share())
+
+
+@app.command()
+def explain(table: Annotated[str, typer.Argument(help="NAMESPACE.TABLE")], catalog_uri: CatalogUri = None) -> None:
+    """Says of one table what was done, what is due, what is skipped and why."""
+    with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri)) as maintenance:
+        view = load_view(maintenance.catalog, maintenance.storage, _table(table))
+        if view is None:
+            raise NotFoundError(f"there is no table {table}; `python -m optimize plan` lists those with work")
+        for line in explain_table(maintenance, view):
+            typer.echo(line)
+
+
+@app.command()
+def status(catalog_uri: CatalogUri = None) -> None:
+    """Prints who leads, which tables are paused, failing or waiting, and how many files wait for their deletion."""
+    with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri)) as maintenance:
+        maintenance.states.load()
+        printing.print_status(maintenance)
+
+
+@app.command()
+def resume(table: Annotated[str, typer.Argument(help="NAMESPACE.TABLE")], catalog_uri: CatalogUri = None) -> None:
+    """Ends the pause of a table that failed too often."""
+    with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri)) as maintenance:
+        maintenance.states.load()
+        maintenance.states.forget(_table(table))
+
+
+@app.command()
+def retention(dry_run: DryRun = False, table: Tables = None, catalog_uri: CatalogUri = None) -> None:
+    """Takes hours past `firn.retention` from the tables, whole UTC hours, by metadata alone."""
+    settings = OptimizeSettings.load(catalog_uri=catalog_uri)
+    with (_maintenance if dry_run else _leading)(settings, table or ()) as maintenance:
+        printing.print_retention(Duties(maintenance).retention(dry_run=dry_run), dry_run=dry_run)
+
+
+@app.command()
+def purge(dry_run: DryRun = False, catalog_uri: CatalogUri = None) -> None:
+    """Deletes the files of dropped tables whose time for undo is over."""
+    settings = OptimizeSettings.load(catalog_uri=catalog_uri)
+    with (_maintenance if dry_run else _leading)(settings) as maintenance:
+        printing.print_purge(Duties(maintenance).purge(dry_run=dry_run), dry_run=dry_run)
+
+
+@app.command("orphan-files")
+def orphan_files(
+    delete: Annotated[bool, typer.Option("--delete", help="delete them; without it they are only listed")] = False,
+    table: Tables = None,
+    catalog_uri: CatalogUri = None,
+) -> None:
+    """Lists files below tables that no version of them refers to, and deletes them where asked to."""
+    settings = OptimizeSettings.load(catalog_uri=catalog_uri)
+    with (_leading if delete else _maintenance)(settings, table or ()) as maintenance:
+        printing.print_orphans(Duties(maintenance).orphans(delete=delete), deleted=delete)
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except FirnError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        sys.exit(1)

@@ -1,0 +1,194 @@
+"""Commits changes of many tables against writers that never stop: what was merged stays merged, only the commit is prepared again.
+
+For each table, until it is settled:
+
+    check       inputs live, no delete file came, new files whole
+    prepare     manifests and manifest list, durable before the request
+    send        one request for all tables of the bin
+    committed   files that nobody reaches any more go to the deletion queue
+    conflict    somebody else committed (ingestion does all the time): load, check, prepare again
+    unknown     load; our snapshot is there: committed - head as asserted: send the identical request again - else: check again
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import structlog
+
+from lake.catalog_client import CatalogClient, CommitResult, CommitStatus
+from lake.clock import Clock, epoch_ms
+from lake.data_file import DataFile
+from lake.errors import FirnError, RetryableError
+from lake.settings import OptimizeSettings
+from lake.storage import AnyStorage
+from optimize.deletions import DeletionQueue
+from optimize.merge_job import Merged
+from optimize.replacement import Change, prepare_change, still_valid
+from optimize.table_view import TableView, load_view
+from optimize.verify import ProofFailed, check_whole
+
+BACKOFF_FIRST_S = 0.02
+BACKOFF_MAX_S = 1.0
+log = structlog.get_logger()
+
+
+class Fate(StrEnum):
+    """What became of a table's change."""
+
+    COMMITTED = "committed"
+    NOTHING = "nothing to do"  # overtaken: the inputs are gone, or deletes came
+    GONE = "table is gone"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Pending:
+    """A table's change on its way. `view` is the version it was planned for."""
+
+    view: TableView
+    merged: tuple[Merged, ...] = ()
+    remove: tuple[DataFile, ...] = ()
+    change: Change | None = None
+    outcome_unknown: bool = False
+    ever_unknown: bool = False
+    stale: bool = False
+    attempts: int = 0
+    fate: Fate | None = None
+    reason: str = ""
+    committed: Change | None = None
+    dropped: list[Merged] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRound:
+    """What commits: the catalog with the leader's lease, the storage, the queue of files to delete."""
+
+    catalog: CatalogClient
+    storage: AnyStorage
+    deletions: DeletionQueue
+    settings: OptimizeSettings
+    clock: Clock
+
+    def commit(self, pending: Sequence[Pending]) -> None:
+        """Returns when every one has its fate.
+
+        First all together. Who lost a race goes on alone, because from load to commit nobody else may commit: that time must be short.
+        """
+        self._send([one for one in pending if self._is_ready(one)])
+        wait_s = BACKOFF_FIRST_S
+        while open_ones := [one for one in pending if one.fate is None]:
+            time.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads rivals, guards nothing
+            wait_s = min(wait_s * 1.5, BACKOFF_MAX_S)
+            for one in open_ones:
+                self._send([one] if self._is_ready(one) else [])
+
+    def _is_ready(self, one: Pending) -> bool:
+        one.attempts += 1
+        if one.attempts > self.settings.commit_attempts_max:
+            self._fail(one, one.reason or "the catalog did not take the commit")
+            return False
+        try:
+            return self._prepared(one)
+        except RetryableError as error:
+            one.reason, one.stale = str(error), True
+        except (FirnError, ProofFailed, ValueError) as error:
+            self._fail(one, f"{type(error).__name__}: {error}")
+        return False
+
+    def _prepared(self, one: Pending) -> bool:
+        """Loads where the known version is old, checks and prepares; False where it got its fate instead."""
+        if one.stale and not self._reload(one):
+            return False
+        if one.change is None:
+            valid = still_valid(one.view, one.merged)
+            one.dropped += [merged for merged in one.merged if merged not in valid]
+            one.merged = valid
+            for merged in valid:
+                check_whole(self.storage, merged.output)
+            live = {file.uri for p in one.view.partitions({f.hour for f in one.remove if f.hour is not None}).values() for file in p.files}
+            remove = [file for file in one.remove if file.uri in live]
+            one.change = prepare_change(one.view, valid, self.settings, epoch_ms(self.clock.now()), remove=remove)
+            if one.change is None:
+                self._settle_without_commit(one, Fate.NOTHING, "others changed the table first")
+        return one.change is not None
+
+    def _reload(self, one: Pending) -> bool:
+        view = load_view(self.catalog, self.storage, one.view.name, one.view)
+        if view is None or view.state.uuid != one.view.state.uuid:
+            self._settle_without_commit(one, Fate.GONE, "the table was dropped or created again")
+            return False
+        one.stale = False
+        change, before = one.change, one.view.state.head
+        one.view = view
+        if one.outcome_unknown and change is not None:
+            if self._landed(change, view):
+                self._committed(one, change)
+                return False
+            if view.state.head == before:
+                return True  # the identical request again
+        one.change, one.outcome_unknown = None, False
+        return True
+
+    def _landed(self, change: Change, view: TableView) -> bool:
+        if change.snapshot_id is not None:
+            return view.has_snapshot(change.snapshot_id)
+        return not any(view.has_snapshot(snapshot) for snapshot in change.expired)
+
+    def _send(self, ready: Sequence[Pending]) -> None:
+        if not ready:
+            return
+        changes = [one.change for one in ready if one.change is not None]
+        try:
+            self.storage.write_all([file for change in changes for file in change.files])
+        except FirnError as error:
+            for one in ready:
+                one.reason, one.stale, one.change = str(error), True, None
+            return
+        results = self.catalog.commit_all([change.request for change in changes], timeout_s=self.settings.commit_timeout_s)
+        for one, result in zip(ready, results, strict=True):
+            self._settle(one, result)
+
+    def _settle(self, one: Pending, result: CommitResult) -> None:
+        change = one.change
+        assert change is not None
+        if result.status is CommitStatus.COMMITTED:
+            self._committed(one, change)
+            return
+        one.stale, one.reason = True, f"{result.status.value}: {result.message}"
+        if result.status is CommitStatus.UNKNOWN:
+            one.outcome_unknown = one.ever_unknown = True
+            return
+        one.change = None
+        if not one.ever_unknown:
+            self._discard([uri for uri, _ in change.files])
+        if result.status in (CommitStatus.NOT_FOUND, CommitStatus.DELETED):
+            self._settle_without_commit(one, Fate.GONE, one.reason)
+        elif result.status is CommitStatus.INVALID:
+            self._fail(one, one.reason)
+
+    def _committed(self, one: Pending, change: Change) -> None:
+        one.fate, one.committed = Fate.COMMITTED, change
+        self._discard([merged.output.uri for merged in one.dropped])
+        if change.unreachable:
+            # After the commit, never before: a queued file must be one that nobody reaches. A crash between leaves orphans, which are found.
+            not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.reader_grace_s * 1000)
+            self.deletions.add(change.unreachable, one.view.name, one.view.state.uuid, not_before_ms)
+
+    def _fail(self, one: Pending, reason: str) -> None:
+        self._settle_without_commit(one, Fate.FAILED, reason)
+        log.warning("optimize.table_failed", table=str(one.view.name), reason=reason)
+
+    def _settle_without_commit(self, one: Pending, fate: Fate, reason: str) -> None:
+        one.fate, one.reason = fate, reason
+        if not one.ever_unknown:
+            self._discard([merged.output.uri for merged in (*one.merged, *one.dropped)])
+
+    def _discard(self, uris: Sequence[str]) -> None:
+        """Deletes what was written for nothing; certainly nobody refers to it. Where the storage is away, the orphan remover finds it."""
+        try:
+            self.storage.delete(uris)
+        except FirnError as error:
+            log.info("optimize.leftovers", files=len(uris), error=str(error))

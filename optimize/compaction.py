@@ -1,0 +1,187 @@
+"""Merging with PyArrow, inside Spark tasks: reads small files by field id, orders their rows, writes one file, proves it.
+
+Runs on executors, which get this package as a zip: module level imports are of `lake`, `optimize` and what every executor has.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lake.data_file import DataFile, describe_parquet
+from lake.errors import FirnError, UnavailableError
+from lake.log_schema import LogSchema, leaf_ids
+from lake.storage import AnyStorage, Storage, open_storage
+from optimize.merge_job import Bin, FileLayout, JobResult, Merged, MergeGroup, MergeJob
+from optimize.merged_file import merged_file_uri
+from optimize.verify import ProofFailed, check_inputs, check_order, check_written
+
+FIELD_ID = b"PARQUET:field_id"
+# Text columns beyond this are held with 64-bit offsets: Arrow's 32-bit ones end at 2 GiB.
+LARGE_COLUMN_BYTES = 1 << 30
+_DELTA_TYPES = ("timestamp", "timestamptz", "long", "int")
+
+
+def merge_bins(bins: Iterable[Bin]) -> Iterator[JobResult]:
+    """The function of a Spark partition. A task has one core, so Arrow gets one thread: more would only wait for each other."""
+    pa.set_cpu_count(1)
+    for one in bins:
+        storage = open_storage(one.storage)
+        yield from merge_bin(one, storage)
+
+
+def merge_bin(one: Bin, storage: AnyStorage) -> list[JobResult]:
+    """Merges every job of a bin; a job that fails leaves no files behind and does not touch the others. All outputs are durable at the end."""
+    results = [_merge_job(job, storage, one.now_ms) for job in one.jobs]
+    storage.sync([merged.output.uri for result in results for merged in result.merged])
+    return results
+
+
+def _merge_job(job: MergeJob, storage: Storage, now_ms: int) -> JobResult:
+    started_s = time.process_time()
+    merged: list[Merged] = []
+    written: list[str] = []
+    try:
+        merged.extend(merge_group(group, job, storage, now_ms, written) for group in job.groups)
+    except (FirnError, ProofFailed, pa.ArrowException, OSError, ValueError) as error:
+        # Nobody refers to these files and nobody will; where the storage is away, the orphan remover finds them.
+        with suppress(UnavailableError):
+            storage.delete(written)
+        return JobResult(job, (), f"{type(error).__name__}: {error}", time.process_time() - started_s)
+    return JobResult(job, tuple(merged), "", time.process_time() - started_s)
+
+
+def merge_group(group: MergeGroup, job: MergeJob, storage: Storage, now_ms: int, written: list[str]) -> Merged:
+    """Merges one group into one file. `written` gets the file's URI before anything is written. Raises ProofFailed, FirnError, ArrowException."""
+    schema = LogSchema(job.schema)
+    sources = [_Source(storage, file, schema) for file in group.inputs]
+    present = {field_id for source in sources for field_id in source.ids}
+    fields = [f for f in schema.json["fields"] if f["id"] in present or f["required"]]
+    arrow = LogSchema({"fields": fields}).arrow
+    ids = [f["id"] for f in fields]
+    together = _combined([source.read(arrow, ids) for source in sources], arrow)
+    order = pc.sort_indices(together, sort_keys=[(name, "ascending") for name in job.layout.sort_by if name in together.column_names])
+    check_order(order, together.num_rows)
+    rows = together.take(order)
+    del together, order
+    uri = merged_file_uri(job.location, group.hour, now_ms)
+    written.append(uri)
+    output = write_file(storage, uri, group.hour, rows, fields, job.layout)
+    check_inputs([(source.file, source.described) for source in sources], output, dict(zip(leaf_ids(fields), _leaf_kinds(fields), strict=True)))
+    check_written(storage, output, rows, leaf_ids(fields))
+    return Merged(group, output)
+
+
+class _Source:
+    """One input file, its footer read."""
+
+    def __init__(self, storage: Storage, file: DataFile, schema: LogSchema) -> None:
+        self.file = file
+        self._parquet = pq.ParquetFile(pa.BufferReader(storage.read(file.uri)))
+        self._arrow: pa.Schema = self._parquet.schema_arrow
+        known = {column.id for column in schema.columns}
+        self._places = {i: at for at, field in enumerate(self._arrow) if (i := field_id(field)) in known}
+        if field_id(self._arrow.field(0)) is None:
+            raise ValueError(f"{file.uri} has no field ids; Spark's rewrite_data_files can merge it")
+        leaves = [leaf for field in self._arrow for leaf in arrow_leaf_ids(field)]
+        self.described = describe_parquet(file.uri, file.hour or 0, file.size_bytes, self._parquet.metadata, leaves)
+
+    @property
+    def ids(self) -> Iterable[int]:
+        return self._places
+
+    def read(self, arrow: pa.Schema, ids: Sequence[int]) -> pa.Table:
+        """The rows with the wanted columns, NULL where the file has none of an id. Raises ArrowInvalid where a type does not fit."""
+        table = self._parquet.read(use_threads=False)
+        columns = []
+        for wanted_id, field in zip(ids, arrow, strict=True):
+            at = self._places.get(wanted_id)
+            columns.append(pa.nulls(table.num_rows, field.type) if at is None else _fitted(table.column(at), field.type))
+        return pa.table(columns, schema=arrow)
+
+
+def _fitted(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type.equals(wanted) else column.cast(wanted)
+
+
+def field_id(field: pa.Field) -> int | None:
+    """The Iceberg field id that a Parquet file carries for a column."""
+    raw = (field.metadata or {}).get(FIELD_ID)
+    return None if raw is None else int(raw)
+
+
+def arrow_leaf_ids(field: pa.Field) -> list[int]:
+    """Field ids of the leaves below a column, in Parquet's order; -1 where the file has none."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        return [leaf for part in kind for leaf in arrow_leaf_ids(part)]
+    if pa.types.is_map(kind):
+        return [*arrow_leaf_ids(kind.key_field), *arrow_leaf_ids(kind.item_field)]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return arrow_leaf_ids(kind.value_field)
+    found = field_id(field)
+    return [-1 if found is None else found]
+
+
+def _combined(tables: Sequence[pa.Table], arrow: pa.Schema) -> pa.Table:
+    """All rows in one table, each column in one chunk so that rows can be taken from it."""
+    table = pa.concat_tables(tables)
+    columns = []
+    for field, column in zip(arrow, table.columns, strict=True):
+        if column.nbytes > LARGE_COLUMN_BYTES and (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
+            column = column.cast(pa.large_string() if pa.types.is_string(field.type) else pa.large_binary())
+        columns.append(column)
+    kinds = [arrow_field.with_type(column.type) for arrow_field, column in zip(arrow, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(kinds)).combine_chunks()
+
+
+def write_file(storage: Storage, uri: str, hour: int, rows: pa.Table, fields: Sequence[Mapping[str, Any]], layout: FileLayout) -> DataFile:
+    """Writes ordered rows as one Parquet file; complete, not yet synced."""
+    footers: list[pq.FileMetaData] = []
+    delta = [f["name"] for f in fields if f["type"] in _DELTA_TYPES]
+    plain = {*delta, *layout.plain}
+    dictionary = [name for name in _leaf_paths(fields) if name.split(".")[0] not in plain]
+    with storage.create(uri) as file:
+        pq.write_table(
+            rows,
+            file,
+            compression="zstd",
+            compression_level=layout.zstd_level,
+            row_group_size=layout.row_group_rows,
+            use_dictionary=dictionary or False,
+            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+            bloom_filter_options=_bloom(layout, rows.column_names) or None,
+            write_page_index=True,
+            store_schema=False,
+            metadata_collector=footers,
+        )
+        size = file.tell()
+    return describe_parquet(uri, hour, size, footers[0], leaf_ids(fields))
+
+
+def _bloom(layout: FileLayout, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    return {name: {"ndv": layout.row_group_rows, "fpp": 0.01} for name in names if name in layout.bloom}
+
+
+def _leaf_kinds(fields: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Primitive types of the leaves, in the order of `leaf_ids`; those inside lists have another count of values and are left out as ''."""
+    return [kind for f in fields for kind in ([f["type"]] if isinstance(f["type"], str) else [""] * len(leaf_ids([f])))]
+
+
+def _leaf_paths(fields: Sequence[Mapping[str, Any]], prefix: str = "") -> list[str]:
+    paths = []
+    for f in fields:
+        kind, path = f["type"], prefix + f["name"]
+        if isinstance(kind, str):
+            paths.append(path)
+        elif kind["type"] == "struct":
+            paths += _leaf_paths(kind["fields"], f"{path}.")
+        elif kind["type"] == "list":
+            paths += _leaf_paths([{"name": "element", "type": kind["element"]}], f"{path}.list.")
+        else:
+            paths += _leaf_paths([{"name": "key", "type": kind["key"]}, {"name": "value", "type": kind["value"]}], f"{path}.key_value.")
+    return paths

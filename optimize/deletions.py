@@ -1,0 +1,81 @@
+"""The queue of files that nobody reaches any more: they stay for the readers' grace, then they are deleted, slowly.
+
+The catalog keeps the queue (`/firn/v1/deletions`). Another catalog keeps none; there such files are left to the orphan remover.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.errors import FirnError, NotFoundError
+from lake.storage import AnyStorage
+
+PATH = "/firn/v1/deletions"
+PAGE_FILES = 1_000
+DELETE_FILES = 200
+log = structlog.get_logger()
+
+
+class Throttle:
+    """Lets at most so many requests a second pass."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._next_s = time.monotonic()
+
+    def take(self, requests: int = 1) -> None:
+        """Returns when the requests may be sent."""
+        now_s = time.monotonic()
+        wait_s = self._next_s - now_s
+        self._next_s = max(self._next_s, now_s) + requests / self._per_s
+        if wait_s > 0:
+            time.sleep(wait_s)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionQueue:
+    """Files to delete later. `lease`: the leader's, `name:token`; a stale one is refused."""
+
+    catalog: CatalogClient
+    throttle: Throttle = field(default_factory=lambda: Throttle(500.0))
+    lease: str | None = None
+
+    def add(self, uris: Sequence[str], table: TableName, table_uuid: str, not_before_ms: int) -> None:
+        """Queues files of a table. What cannot be queued is only logged: the orphan remover finds it."""
+        record = {"table": str(table), "table-uuid": table_uuid}
+        try:
+            for at in range(0, len(uris), PAGE_FILES):
+                files = [{"location": uri, "not-before-ms": not_before_ms, "record": record} for uri in uris[at : at + PAGE_FILES]]
+                self.catalog.post(PATH, self._signed({"deletions": files}))
+        except FirnError as error:
+            log.warning("optimize.deletions_not_queued", table=str(table), files=len(uris), error=str(error))
+
+    def due(self) -> Iterator[list[dict[str, Any]]]:
+        """Pages of files whose grace is over. Each page is to be acknowledged before the next is asked for."""
+        while True:
+            try:
+                page = self.catalog.get(PATH, pageSize=str(PAGE_FILES)).get("deletions", [])
+            except NotFoundError:
+                return  # a catalog without a queue
+            if not page:
+                return
+            yield page
+
+    def delete_due(self, storage: AnyStorage) -> int:
+        """Deletes what is due. A crash in between deletes some files again, which is no harm. Returns the number of files."""
+        deleted = 0
+        for page in self.due():
+            for at in range(0, len(page), DELETE_FILES):
+                part = page[at : at + DELETE_FILES]
+                self.throttle.take(len(part))
+                storage.delete([str(file["location"]) for file in part])
+                self.catalog.post(f"{PATH}/acknowledge", self._signed({"ids": [file["id"] for file in part]}))
+                deleted += len(part)
+        return deleted
+
+    def _signed(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {**body, "lease": self.lease} if self.lease else body

@@ -1,0 +1,112 @@
+"""Why a table is as it is: what was done, what is due, what is skipped and why, what a query would gain."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from lake.clock import epoch_ms
+from lake.errors import FirnError
+from optimize.ingestion_lag import Share
+from optimize.maintenance import Maintenance
+from optimize.merged_file import merged_at_ms
+from optimize.planner import MS_PER_HOUR, PartitionPlan, Standing, TablePlan
+from optimize.table_states import Memory, State
+from optimize.table_view import TableView
+
+HOURS_SHOWN = 10
+# A file costs a query about as much to open as this many bytes to read.
+OPEN_COST_BYTES = 4 * 1024 * 1024
+
+
+def explain(view: TableView, plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -> Iterator[str]:
+    """The answer as sentences, the verdict first."""
+    yield f"{view.name}: {verdict(plan, memory, share, now_ms)}"
+    yield from _done(view)
+    yield from _hours(plan)
+    if plan.expire:
+        yield f"snapshots: {len(view.snapshots)} are kept, {len(plan.expire)} of them expire at the next round"
+    else:
+        yield f"snapshots: {len(view.snapshots)} are kept, none expires now"
+    manifests = len(view.data_manifests())
+    yield f"manifests: {manifests} of data files{', they are merged at the next round' if plan.merge_manifests else ''}"
+    yield _gain(plan)
+
+
+def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -> str:
+    """One reason, the one that matters most."""
+    if memory is not None and memory.state is State.PAUSED and now_ms < memory.until_ms:
+        return f"paused after {memory.failures} failures until {_time(memory.until_ms)}; the last: {memory.reason}. `python -m optimize resume` ends the pause"
+    standings = [partition.standing for partition in plan.partitions]
+    if Standing.EQUALITY_DELETES in standings:
+        return "foreign writer with equality deletes: the hours they touch are left alone until that writer compacts them"
+    if memory is not None and memory.state is State.FAILING:
+        return f"failed {memory.failures} times in a row ({memory.reason}); it is tried again at the next round"
+    if plan.merges and share.reason:
+        return f"lag: {share.reason}, {share.share:.0%} of a round's work is done until it has caught up"
+    if plan.merges and memory is not None and memory.state in (State.WAITING, State.LAG):
+        return "waiting its turn: other tenants' tables filled the last round"
+    if plan.merges and plan.never_optimized:
+        return "never optimized: it is due at the next round"
+    if plan.merges:
+        return "due at the next round"
+    if Standing.COOLING_DOWN in standings:
+        ends = min(p.due_at_ms for p in plan.partitions if p.standing is Standing.COOLING_DOWN and p.due_at_ms is not None)
+        return f"cooling down: late data came to merged hours, which are merged again from {_time(ends)} on"
+    if standings and all(standing is Standing.OPEN_HOUR for standing in standings):
+        ends = min(p.due_at_ms for p in plan.partitions if p.due_at_ms is not None)
+        return f"open hour: its data is of hours that still fill; the first closes at {_time(ends)}"
+    return "up to date"
+
+
+def _done(view: TableView) -> Iterator[str]:
+    replaced = [s for s in view.snapshots if s.get("summary", {}).get("operation") == "replace"]
+    merged = sorted({at for p in view.partitions().values() for file in p.files if (at := merged_at_ms(file.uri)) is not None})
+    if merged:
+        yield f"done: merged last at {_time(merged[-1])}; {len(merged)} merges are behind its files; its whole story is in firn_system.maintenance"
+    elif replaced:
+        yield f"done: files replaced last at {_time(replaced[-1]['timestamp-ms'])}, by {replaced[-1]['summary'].get('engine-name', 'another engine')}"
+    else:
+        yield "done: nothing yet that is still to be seen"
+
+
+def _hours(plan: TablePlan) -> Iterator[str]:
+    shown = sorted((p for p in plan.partitions if p.standing is not Standing.UP_TO_DATE), key=lambda p: (p.standing is not Standing.DUE, -p.files))
+    for partition in shown[:HOURS_SHOWN]:
+        yield f"hour {_hour(partition)}: {partition.files} files, {partition.size_bytes / 2**20:.1f} MiB, {_standing(partition)}"
+    if len(shown) > HOURS_SHOWN:
+        yield f"and {len(shown) - HOURS_SHOWN} more hours"
+    yield f"up to date: {sum(p.standing is Standing.UP_TO_DATE for p in plan.partitions)} of {len(plan.partitions)} hours"
+
+
+def _standing(partition: PartitionPlan) -> str:
+    if partition.merge is not None:
+        return f"due: {len(partition.merge.files)} files into {len(partition.merge.groups)} by {partition.merge.engine.value}"
+    return partition.standing.value + (f" until {_time(partition.due_at_ms)}" if partition.due_at_ms is not None else "")
+
+
+def _gain(plan: TablePlan) -> str:
+    files, size = sum(p.files for p in plan.partitions), sum(p.size_bytes for p in plan.partitions)
+    saved = sum(merge.saved_files for merge in plan.merges)
+    if not saved:
+        return f"a query over the whole table opens {files} files of {size / 2**20:.1f} MiB; merging would not change that now"
+    cost, after = size + files * OPEN_COST_BYTES, size + (files - saved) * OPEN_COST_BYTES
+    return f"a query over the whole table opens {files} files; after the merge {files - saved}, about {cost / after:.1f} times cheaper"
+
+
+def _time(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _hour(partition: PartitionPlan) -> str:
+    return f"{datetime.fromtimestamp(partition.hour * MS_PER_HOUR / 1000, UTC):%Y-%m-%d %H:00}"
+
+
+def explain_table(maintenance: Maintenance, view: TableView) -> Sequence[str]:
+    """Everything about one loaded table. Raises FirnError."""
+    if view.state.head is None:
+        return [f"{view.name}: up to date: it has no data yet"]
+    maintenance.states.load()
+    try:
+        plan = maintenance.plan_view(view, None)
+    except (FirnError, ValueError, KeyError) as error:
+        return [f"{view.name}: cannot be planned: {error}"]
+    return list(explain(view, plan, maintenance.states.of(view.name), maintenance.share(), epoch_ms(maintenance.clock.now())))

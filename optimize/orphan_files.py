@@ -1,0 +1,113 @@
+"""Orphan files: what lies below a table and no version of it refers to.
+
+Spellings differ between engines (`file:/x`, `file:///x`, `s3a://`, percent-encoding), so files are compared in one form that can only
+protect too much. The live set is taken after the listing, and again just before the deletion. Where live files and the listing name the
+same paths under different schemes or buckets, somebody moved the warehouse, and nothing is deleted.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import structlog
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.errors import FatalError
+from lake.manifest import ManifestFile, read_manifest_list
+from lake.storage import AnyStorage, canonical
+from optimize.deletions import Throttle
+from optimize.purge import own_prefix
+from optimize.table_view import TableView, load_view
+
+DELETE_FILES = 200
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """What was found below one table."""
+
+    table: TableName
+    listed: int
+    files: tuple[str, ...]
+    size_bytes: int
+
+
+def comparable(uri: str) -> str:
+    """One text for all spellings of an object. Two objects may share one; then both are protected."""
+    return unquote(canonical(uri)).rstrip("/")
+
+
+def find_orphans(catalog: CatalogClient, storage: AnyStorage, table: TableName, *, age_min_s: float, now: datetime) -> Orphans | None:
+    """Files below a table, older than `age_min_s`, that no version of it refers to. None where the table is gone.
+
+    Raises ValueError where other tables may lie below this one's location, FatalError where the warehouse was moved.
+    """
+    view = load_view(catalog, storage, table)
+    if view is None:
+        return None
+    prefix = own_prefix(view.state.location, view.state.uuid, catalog.warehouse or "")
+    before = now - timedelta(seconds=age_min_s)
+    listed = 0
+    old: dict[str, int] = {}
+    for stored in storage.list(prefix):
+        listed += 1
+        if stored.modified < before:
+            old[stored.uri] = stored.size
+    view = load_view(catalog, storage, table)  # after the listing: what was committed meanwhile is live
+    if view is None or own_prefix(view.state.location, view.state.uuid, catalog.warehouse or "") != prefix:
+        return None
+    gone = _unreferenced(old, live_files(view), table)
+    return Orphans(table, listed, tuple(gone), sum(old[uri] for uri in gone))
+
+
+def _unreferenced(candidates: Iterable[str], live: set[str], table: TableName) -> list[str]:
+    gone = [uri for uri in candidates if comparable(uri) not in live]
+    live_paths = {_path(uri): uri for uri in live}
+    for uri in gone:
+        twin = live_paths.get(_path(comparable(uri)))
+        if twin is not None:
+            raise FatalError(f"{table}: {uri} is listed and {twin} is live, the same path elsewhere; the warehouse was moved: correct the locations first")
+    return sorted(gone)
+
+
+def _path(uri: str) -> str:
+    return urlsplit(uri, allow_fragments=False).path
+
+
+def live_files(view: TableView) -> set[str]:
+    """Everything that some version of the table refers to, in comparable form: metadata, manifest lists, manifests, data, deletes, statistics."""
+    metadata = view.metadata
+    found = {*_metadata_files(metadata), comparable(view.metadata_location)}
+    manifests: dict[str, ManifestFile] = {}
+    for snapshot in view.snapshots:
+        found.add(comparable(snapshot["manifest-list"]))
+        manifests |= {manifest.uri: manifest for manifest in read_manifest_list(view.storage.read(snapshot["manifest-list"]))}
+    for uri, manifest in manifests.items():
+        found.add(comparable(uri))
+        found.update(comparable(entry.file.uri) for entry in view.live_entries(manifest))
+    return found
+
+
+def _metadata_files(metadata: Any) -> Iterator[str]:
+    for entry in metadata.get("metadata-log", ()):
+        yield comparable(entry["metadata-file"])
+    for key in ("statistics", "partition-statistics"):
+        for entry in metadata.get(key, ()):
+            yield comparable(entry["statistics-path"])
+
+
+def delete_orphans(catalog: CatalogClient, storage: AnyStorage, orphans: Orphans, throttle: Throttle) -> int:
+    """Deletes orphans that still are none of the table's files; returns how many. Nothing is deleted where the table is gone: that is purge's."""
+    view = load_view(catalog, storage, orphans.table)
+    if view is None:
+        return 0
+    live = live_files(view)
+    files = _unreferenced(orphans.files, live, orphans.table)
+    for at in range(0, len(files), DELETE_FILES):
+        throttle.take(len(files[at : at + DELETE_FILES]))
+        storage.delete(files[at : at + DELETE_FILES])
+    log.info("optimize.orphans_deleted", table=str(orphans.table), files=len(files))
+    return len(files)

@@ -1,0 +1,107 @@
+"""What the commands print."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from lake.errors import FirnError
+from optimize.duties import moment
+from optimize.ingestion_lag import Share
+from optimize.maintenance import Maintenance, RoundReport
+from optimize.orphan_files import Orphans
+from optimize.planner import Standing, TablePlan
+from optimize.purge import Dropped
+from optimize.retention import Expired
+
+_MIB = 2**20
+_SAMPLE = 5
+console = Console()
+
+
+def say(line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_plan(plans: Sequence[TablePlan], report: RoundReport, share: Share) -> None:
+    """One line a table, the most files first."""
+    table = Table(title="what the next round would do")
+    for name in ("table", "tenant", "hours to merge", "files", "into", "MiB", "snapshots to expire", "other hours"):
+        table.add_column(name, justify="left" if name in ("table", "tenant", "other hours") else "right", overflow="fold")
+    for p in sorted(plans, key=lambda p: -sum(m.saved_files for m in p.merges)):
+        others = Counter(partition.standing.value for partition in p.partitions if partition.standing is not Standing.DUE)
+        numbers = (len(p.merges), sum(len(m.files) for m in p.merges), sum(len(m.groups) for m in p.merges))
+        size = f"{sum(m.size_bytes for m in p.merges) / _MIB:.1f}"
+        table.add_row(str(p.table), p.tenant, *map(str, numbers), size, str(len(p.expire)), ", ".join(f"{n} {what}" for what, n in others.items()))
+    console.print(table)
+    if share.reason:
+        say(f"held back: {share.reason}; {share.share:.0%} of the work is done")
+    if report.paused:
+        say(f"{report.paused} tables are paused after failures; `python -m optimize status` names them")
+    for name, why in report.failures.items():
+        say(f"{name}: cannot be planned: {why}")
+
+
+def print_report(report: RoundReport) -> None:
+    """What a round did, in a sentence, and every failure."""
+    say(
+        f"{report.merged_tables} tables merged: {report.files_before} files into {report.files_after}; {report.rewritten_hours} hours rewritten by Spark; "
+        f"{report.snapshots_expired} snapshots expired, {report.files_deleted} files deleted; {len(report.waiting)} tables wait for the next round"
+    )
+    for name, why in report.failures.items():
+        say(f"{name}: {why}")
+
+
+def print_status(maintenance: Maintenance) -> None:
+    """Leader, tables with something to remember, length of the deletion queue as far as it is due."""
+    catalog = maintenance.catalog
+    if catalog.has_extras:
+        try:
+            leases = [lease for lease in catalog.get("/firn/v1/leases")["leases"] if lease["name"] == "optimize"]
+            leader = next((lease for lease in leases if lease.get("in-force")), None)
+            say(f"leader: {leader['holder']}" if leader else "leader: nobody; `python -m optimize run` starts one")
+            due = catalog.get("/firn/v1/deletions", pageSize="1000")["deletions"]
+            say(f"files to delete now: {'1,000 or more' if len(due) >= 1_000 else len(due)}")
+        except FirnError as error:
+            say(f"the catalog does not tell: {error}")
+    share = maintenance.share()
+    say(f"ingestion: {share.reason or 'keeps up'}")
+    states = maintenance.states.all()
+    for state, count in Counter(memory.state.value for memory in states.values()).items():
+        say(f"{state}: {count} tables")
+    for name, memory in sorted(states.items()):
+        if memory.reason:
+            say(f"  {name}: {memory.state.value} after {memory.failures} failures: {memory.reason}")
+
+
+def print_retention(found: Iterable[tuple[Expired, str]], *, dry_run: bool) -> None:
+    """What went, or would go."""
+    verb = "would go" if dry_run else "went"
+    for expired, reason in found:
+        if reason:
+            say(f"{expired.table}: nothing {verb}: {reason}")
+            continue
+        oldest = "" if expired.oldest_hour is None else f", the oldest row of {moment(expired.oldest_hour)}"
+        what = f"{expired.rows:,} rows in {len(expired.files)} files, {expired.size_bytes / _MIB:.1f} MiB{oldest}"
+        say(f"{expired.table}: {what} {verb}; kept from {moment(expired.first_hour_kept)} on")
+
+
+def print_purge(found: Iterable[tuple[Dropped, int]], *, dry_run: bool) -> None:
+    """What was purged, or would be, and what is refused."""
+    for dropped, files in found:
+        if dropped.refusal:
+            say(f"{dropped.name} at {dropped.location}: refused: {dropped.refusal}")
+        else:
+            say(f"{dropped.name} at {dropped.location}: {'would be purged' if dry_run else f'purged, {files} files'}")
+
+
+def print_orphans(found: Iterable[tuple[Orphans, str]], *, deleted: bool) -> None:
+    """What was found below each table."""
+    for orphans, reason in found:
+        if reason:
+            say(f"{orphans.table}: nothing deleted: {reason}")
+            continue
+        say(f"{orphans.table}: {len(orphans.files)} of {orphans.listed} files, {orphans.size_bytes / _MIB:.1f} MiB, {'deleted' if deleted else 'are orphans'}")
+        for uri in orphans.files[: 0 if deleted else _SAMPLE]:
+            say(f"  {uri}")

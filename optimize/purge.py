@@ -1,0 +1,102 @@
+"""Purge of dropped tables: once the time for undo is over, their whole prefix goes, and then their name is free.
+
+The prefix must be the table's own: bound to its uuid, below our warehouse, with no living table at, above or below it. Any other table keeps
+its files; what is dropped there is forgotten only when a person has looked.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import structlog
+
+from lake.catalog_client import CatalogClient
+from lake.errors import FirnError, NotFoundError
+from lake.storage import AnyStorage, canonical
+from optimize.deletions import Throttle
+
+PATH = "/firn/v1/dropped-tables"
+DELETE_FILES = 200
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A dropped table whose purge is due. `refusal`: why its files must stay, empty where they may go."""
+
+    id: int
+    name: str
+    uuid: str
+    location: str
+    refusal: str
+
+
+def own_prefix(location: str, table_uuid: str, warehouse: str) -> str:
+    """The prefix that holds a table's files and no others, with its trailing slash. Raises ValueError where it is not certainly this table's alone."""
+    prefix, root = canonical(location).rstrip("/") + "/", canonical(warehouse).rstrip("/") + "/"
+    if not root.removesuffix("/") or not prefix.startswith(root) or prefix == root:
+        raise ValueError(f"{location} is not below the warehouse {warehouse}: somebody else's files may lie there")
+    parts = prefix[len(root) :].rstrip("/").split("/")
+    if any(part in ("", ".", "..") or unquote(part) != part for part in parts):
+        raise ValueError(f"{location} is not a plain path")
+    if parts[-1].lower() != table_uuid.lower():
+        raise ValueError(f"{location} does not end with the table's uuid {table_uuid}: it may be shared")
+    return prefix
+
+
+def purgeable(catalog: CatalogClient) -> Iterator[Dropped]:
+    """Dropped tables whose purge was asked for and whose time for undo is over."""
+    token: str | None = None
+    warehouse = catalog.warehouse or ""
+    while True:
+        try:
+            page = catalog.get(PATH, purgeable="true", pageToken=token)
+        except NotFoundError:
+            return
+        for entry in page["dropped-tables"]:
+            yield _dropped(entry, warehouse)
+        token = page.get("next-page-token")
+        if not token:
+            return
+
+
+def _dropped(entry: dict[str, Any], warehouse: str) -> Dropped:
+    refusal = "a living table shares its location" if entry.get("location-shared") else ""
+    try:
+        own_prefix(entry["location"], entry["table-uuid"], warehouse)
+    except (ValueError, FirnError) as error:
+        refusal = refusal or str(error)
+    name = ".".join([*entry["identifier"]["namespace"], entry["identifier"]["name"]])
+    return Dropped(entry["id"], name, entry["table-uuid"], entry["location"], refusal)
+
+
+def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttle: Throttle) -> int:
+    """Purges one table; returns the number of files deleted. A crash in between is made up for by the next purge of the same table."""
+    if dropped.refusal:
+        log.warning("optimize.purge_refused", table=dropped.name, location=dropped.location, reason=dropped.refusal)
+        return 0
+    begun = catalog.post(f"{PATH}/{dropped.id}/purge-started", {})
+    if begun.get("location-shared") or begun["table-uuid"] != dropped.uuid or begun["location"] != dropped.location:
+        log.warning("optimize.purge_refused", table=dropped.name, location=dropped.location, reason="its location is shared or has changed")
+        return 0
+    prefix = own_prefix(dropped.location, dropped.uuid, catalog.warehouse or "")
+    deleted, page = 0, list[str]()
+    for stored in storage.list(prefix):
+        if not stored.uri.startswith(prefix):
+            raise ValueError(f"the listing of {prefix} holds {stored.uri}; nothing more is deleted")
+        page.append(stored.uri)
+        if len(page) >= DELETE_FILES:
+            deleted += _delete(storage, page, throttle)
+    deleted += _delete(storage, page, throttle)
+    catalog.delete(f"{PATH}/{dropped.id}")
+    log.info("optimize.purged", table=dropped.name, files=deleted)
+    return deleted
+
+
+def _delete(storage: AnyStorage, page: list[str], throttle: Throttle) -> int:
+    throttle.take(len(page))
+    storage.delete(page)
+    count = len(page)
+    page.clear()
+    return count

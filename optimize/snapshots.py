@@ -1,0 +1,65 @@
+"""Snapshot expiry of our own: which snapshots go, and which files nobody can reach any more after they went."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lake.manifest import ManifestFile, read_manifest_list
+from optimize.table_view import TableView, may_hold
+
+
+def expirable(metadata: Mapping[str, Any], *, keep: int, age_max_ms: int, now_ms: int, adding: int = 0) -> tuple[int, ...]:
+    """Ids of the snapshots to remove, the oldest first.
+
+    What a branch or tag names always stays. Of the others the newest stay, as far as they are younger than `age_max_ms`, and all
+    together, with the `adding` that the same commit brings, are at most `keep` (more only where refs alone are more).
+    """
+    snapshots = sorted(metadata.get("snapshots", ()), key=_age)
+    named = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
+    if metadata.get("current-snapshot-id") is not None:
+        named.add(metadata["current-snapshot-id"])
+    room = keep - adding - sum(s["snapshot-id"] in named for s in snapshots)
+    gone = []
+    for snapshot in reversed(snapshots):
+        if snapshot["snapshot-id"] in named:
+            continue
+        if room > 0 and now_ms - snapshot["timestamp-ms"] < age_max_ms:
+            room -= 1
+        else:
+            gone.append(int(snapshot["snapshot-id"]))
+    return tuple(reversed(gone))
+
+
+def _age(snapshot: Mapping[str, Any]) -> tuple[int, int]:
+    return snapshot.get("sequence-number", 0), snapshot["timestamp-ms"]
+
+
+def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
+    """URIs that only the expired snapshots of this version reach: their manifest lists, manifests, data and delete files.
+
+    What a commit adds refers to no file that its own parent does not reach, and the parent is kept: so this holds for the version after
+    it as well. Of the kept manifests only those are read that may hold a candidate.
+    """
+    gone = set(expired)
+    old = [s for s in view.snapshots if s["snapshot-id"] in gone]
+    kept = [s for s in view.snapshots if s["snapshot-id"] not in gone]
+    kept_lists = {s["manifest-list"] for s in kept}
+    files = [s["manifest-list"] for s in old if s["manifest-list"] not in kept_lists]
+    kept_manifests = {m.uri: m for s in kept for m in _list(view, s)}
+    candidates = {m.uri: m for s in old for m in _list(view, s) if m.uri not in kept_manifests}
+    data = {entry.file.uri: entry.file for manifest in candidates.values() for entry in view.live_entries(manifest)}
+    if data:
+        hours = {file.hour for file in data.values()}
+        wanted = None if None in hours else frozenset(hour for hour in hours if hour is not None)
+        for manifest in kept_manifests.values():
+            if not data:
+                break
+            if may_hold(manifest, wanted) or manifest.spec_id != view.state.spec["spec-id"]:
+                for entry in view.live_entries(manifest):
+                    data.pop(entry.file.uri, None)
+    return [*files, *candidates, *data]
+
+
+def _list(view: TableView, snapshot: Mapping[str, Any]) -> Sequence[ManifestFile]:
+    if snapshot["snapshot-id"] == view.state.head:
+        return view.state.manifests
+    return read_manifest_list(view.storage.read(snapshot["manifest-list"]))

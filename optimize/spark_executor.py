@@ -1,0 +1,96 @@
+"""Where work is executed: bins of merges as Spark jobs, several in flight, each handed back as soon as it is done; rewrites by procedure."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import structlog
+
+from lake.catalog_client import TableName
+from lake.settings import OptimizeSettings, StorageSettings
+from lake.spark_session import SparkOptions, open_context, open_session
+from optimize.compaction import merge_bins
+from optimize.merge_job import Bin, JobResult
+from optimize.planner import Merge
+from optimize.spark_rewrite import catalog_options, rewrite_hour
+
+log = structlog.get_logger()
+
+
+class Executor(Protocol):
+    """What executes a plan."""
+
+    def slots(self) -> int:
+        """How many bins run at the same time."""
+
+    def run(self, bins: Sequence[Bin], halted: Callable[[], bool]) -> Iterator[list[JobResult]]:
+        """The results of each bin, as they come; once `halted` says so, bins that have not begun are left out."""
+
+    def rewrite(self, table: TableName, merge: Merge, target_bytes: int) -> Mapping[str, Any]:
+        """Rewrites one hour with Spark's procedure and commits it; returns the procedure's counts. Raises FirnError."""
+
+
+class SparkExecutor:
+    """Spark, started when the first work comes: a round without work costs no JVM. `lease`: the leader's, for Spark's own commits."""
+
+    def __init__(self, settings: OptimizeSettings, lease: str | None = None) -> None:
+        self._settings = settings
+        self._lease = lease
+        self._context: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._context is not None:
+            self._context.stop()
+            self._context = None
+
+    @property
+    def options(self) -> SparkOptions:
+        s = self._settings
+        return SparkOptions(
+            app="firn-optimize",
+            master=s.spark_master,
+            driver_memory_mb=s.spark_driver_memory_mb,
+            jars=s.spark_jars,
+            java_home=s.java_home,
+            java_options=s.spark_java_options,
+            packages=("lake", "optimize"),
+            more=s.spark_options,
+        )
+
+    @property
+    def context(self) -> Any:
+        if self._context is None:
+            self._context = open_context(self.options)
+        return self._context
+
+    def slots(self) -> int:
+        return int(self.context.defaultParallelism)
+
+    def run(self, bins: Sequence[Bin], halted: Callable[[], bool]) -> Iterator[list[JobResult]]:
+        context = self.context
+
+        def merge(one: Bin) -> list[JobResult]:
+            if halted():
+                return []
+            try:
+                return list(context.parallelize([one], 1).mapPartitions(merge_bins).collect())
+            except Exception as error:  # noqa: BLE001 - a lost executor must cost this bin alone, whatever Spark raises for it
+                log.warning("optimize.bin_failed", tables=len(one.jobs), error=str(error)[:500])
+                return [JobResult(job, (), f"Spark: {str(error)[:300]}") for job in one.jobs]
+
+        with ThreadPoolExecutor(max(1, min(len(bins), self.slots() + 1)), thread_name_prefix="bin") as pool:
+            running: list[Future[list[JobResult]]] = [pool.submit(merge, one) for one in bins]
+            for future in as_completed(running):
+                yield future.result()
+
+    def rewrite(self, table: TableName, merge: Merge, target_bytes: int) -> Mapping[str, Any]:
+        # Spark keeps a catalog for ever under its name; a new lease needs a new one.
+        catalog = "lake" if self._lease is None else f"lake_{self._lease.rpartition(':')[2]}"
+        session = open_session(self.options)
+        for name, value in catalog_options(catalog, self._settings, StorageSettings.load(), self._lease).items():
+            session.conf.set(name, value)
+        return rewrite_hour(session, catalog, table, merge, target_bytes)

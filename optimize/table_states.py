@@ -1,0 +1,126 @@
+"""What maintenance remembers of tables between rounds, in the catalog: failures in a row, pauses, turns not yet had.
+
+Only tables with something to remember have an entry. Beside a catalog without task states everything is forgotten at the end of a process.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import structlog
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.errors import FirnError, NotFoundError
+
+PATH = "/firn/v1/tasks"
+KIND = "optimize.table"
+SAVE_TASKS = 500
+log = structlog.get_logger()
+
+
+class State(StrEnum):
+    """Why a table was left for later."""
+
+    FAILING = "failing"
+    PAUSED = "paused"
+    WAITING = "waiting its turn"
+    LAG = "ingestion lags"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The entry of one table. `until_ms`: end of a pause."""
+
+    state: State
+    failures: int = 0
+    reason: str = ""
+    until_ms: int = 0
+    version: int = 0
+
+
+@dataclass(slots=True)
+class TableStates:
+    """Entries of all tables that have one. `load` at the start of a round, `save` at its end."""
+
+    catalog: CatalogClient
+    failures_max: int
+    pause_ms: int
+    lease: str | None = None
+    _known: dict[str, Memory] = field(default_factory=dict)
+
+    def load(self) -> None:
+        """Reads all entries again."""
+        if not self.catalog.has_extras:
+            return
+        found: dict[str, Memory] = {}
+        token: str | None = None
+        while True:
+            try:
+                page = self.catalog.get(PATH, kind=KIND, pageToken=token)
+            except NotFoundError:
+                return
+            for task in page["tasks"]:
+                record: Mapping[str, Any] = task.get("record") or {}
+                found[task["id"].removeprefix(f"{KIND}:")] = Memory(
+                    State(task["state"]), int(record.get("failures", 0)), str(record.get("reason", "")), int(record.get("until-ms", 0)), task["version"]
+                )
+            token = page.get("next-page-token")
+            if not token:
+                break
+        self._known = found
+
+    def of(self, table: TableName) -> Memory | None:
+        return self._known.get(str(table))
+
+    def all(self) -> Mapping[str, Memory]:
+        """Every entry by table."""
+        return self._known
+
+    def paused(self, table: TableName, now_ms: int) -> bool:
+        memory = self.of(table)
+        return memory is not None and memory.state is State.PAUSED and now_ms < memory.until_ms
+
+    def note_round(self, failures: Mapping[str, str], waiting: Iterable[str], lagging: Iterable[str], done: Iterable[str], now_ms: int) -> None:
+        """Writes what a round has learned: who failed (again), who waits and why, who is fine and is forgotten."""
+        new: dict[str, Memory | None] = {**dict.fromkeys(done), **{name: Memory(State.WAITING) for name in waiting}}
+        new |= {name: Memory(State.LAG) for name in lagging}
+        for name, reason in failures.items():
+            before = self._known.get(name)
+            count = (before.failures if before else 0) + 1
+            paused = count >= self.failures_max
+            new[name] = Memory(State.PAUSED if paused else State.FAILING, count, reason[:1_000], now_ms + self.pause_ms if paused else 0)
+        self._save(new)
+
+    def forget(self, table: TableName) -> None:
+        """Ends a table's pause."""
+        self._save({str(table): None})
+
+    def _save(self, new: Mapping[str, Memory | None]) -> None:
+        tasks = []
+        for name, memory in new.items():
+            before = self._known.get(name)
+            if memory is None:
+                if before is not None:
+                    self._remove(name)
+                continue
+            record = {"failures": memory.failures, "reason": memory.reason, "until-ms": memory.until_ms}
+            version = before.version if before else 0
+            tasks.append({"id": f"{KIND}:{name}", "kind": KIND, "state": memory.state.value, "version": version, "record": record})
+            self._known[name] = Memory(memory.state, memory.failures, memory.reason, memory.until_ms, version + 1)
+        if not self.catalog.has_extras:
+            return
+        try:
+            for at in range(0, len(tasks), SAVE_TASKS):
+                body: dict[str, Any] = {"tasks": tasks[at : at + SAVE_TASKS]}
+                self.catalog.post(PATH, {**body, "lease": self.lease} if self.lease else body)
+        except FirnError as error:
+            log.warning("optimize.states_not_saved", tables=len(tasks), error=str(error))
+
+    def _remove(self, name: str) -> None:
+        self._known.pop(name, None)
+        if self.catalog.has_extras:
+            try:
+                self.catalog.delete(f"{PATH}/{KIND}:{name}")
+            except FirnError as error:
+                log.warning("optimize.states_not_saved", tables=1, error=str(error))

@@ -1,0 +1,129 @@
+"""A table as maintenance sees it: its metadata, its live files by hour partition, which deletes may apply to them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.commit import TableState, state_of
+from lake.data_file import EQUALITY_DELETES, DataFile
+from lake.errors import NotFoundError
+from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest
+from lake.storage import Storage
+
+DATA_MANIFEST, DELETE_MANIFEST = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One hour partition (hours since 1970-01-01T00Z). Counts of delete files are of those that may apply to its rows."""
+
+    hour: int
+    files: tuple[DataFile, ...]
+    position_delete_files: int = 0
+    equality_delete_files: int = 0
+
+
+@dataclass(slots=True)
+class TableView:
+    """One version of a table. Manifests are read when they are asked for, once; `known` carries those of an older view on."""
+
+    state: TableState
+    metadata: Mapping[str, Any]
+    storage: Storage
+    metadata_location: str = ""
+    known: dict[str, tuple[ManifestEntry, ...]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> TableName:
+        return self.state.name
+
+    @property
+    def snapshots(self) -> list[Mapping[str, Any]]:
+        """All snapshots, the oldest first."""
+        return sorted(self.metadata.get("snapshots", ()), key=lambda s: (s["timestamp-ms"], s.get("sequence-number", 0)))
+
+    def has_snapshot(self, snapshot_id: int) -> bool:
+        return any(s["snapshot-id"] == snapshot_id for s in self.metadata.get("snapshots", ()))
+
+    def property(self, name: str) -> str | None:
+        value = self.state.properties.get(name)
+        return value or None
+
+    def live_entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+        """What a manifest adds or keeps, without what it deletes."""
+        found = self.known.get(manifest.uri)
+        if found is None:
+            entries = read_manifest(self.storage.read(manifest.uri), manifest)
+            found = self.known[manifest.uri] = tuple(entry for entry in entries if entry.status is not Status.DELETED)
+        return found
+
+    def data_manifests(self) -> list[ManifestFile]:
+        """Manifests of data files partitioned by hour; those of other specs are somebody else's and stay as they are."""
+        return [m for m in self.state.manifests if m.content == DATA_MANIFEST and m.spec_id == self.state.spec["spec-id"]]
+
+    def foreign_manifests(self) -> list[ManifestFile]:
+        return [m for m in self.state.manifests if m.content == DATA_MANIFEST and m.spec_id != self.state.spec["spec-id"]]
+
+    def partitions(self, hours: Iterable[int] | None = None) -> dict[int, Partition]:
+        """The live partitions, all or those of the given hours; only manifests that may hold them are read."""
+        wanted = None if hours is None else frozenset(hours)
+        files: dict[int, list[DataFile]] = {}
+        for manifest in self.data_manifests():
+            if has_live(manifest) and may_hold(manifest, wanted):
+                for entry in self.live_entries(manifest):
+                    hour = entry.file.hour
+                    if hour is not None and (wanted is None or hour in wanted):
+                        files.setdefault(hour, []).append(entry.file)
+        deletes = self._deletes()
+        everywhere = deletes.pop(None, (0, 0))
+        found = {}
+        for hour, group in files.items():
+            position, equality = deletes.get(hour, (0, 0))
+            found[hour] = Partition(hour, tuple(group), position + everywhere[0], equality + everywhere[1])
+        return found
+
+    def _deletes(self) -> dict[int | None, tuple[int, int]]:
+        """Position and equality delete files by hour; under None those that may reach every partition."""
+        counted: dict[int | None, tuple[int, int]] = {}
+        for manifest in self.state.manifests:
+            if manifest.content != DELETE_MANIFEST or not has_live(manifest):
+                continue
+            ours = manifest.spec_id == self.state.spec["spec-id"]
+            for entry in self.live_entries(manifest):
+                hour = entry.file.hour if ours else None
+                position, equality = counted.get(hour, (0, 0))
+                is_equality = entry.file.content == EQUALITY_DELETES
+                counted[hour] = (position + (not is_equality), equality + is_equality)
+        return counted
+
+    def live_uris(self) -> set[str]:
+        """Every data and delete file of this version, as the manifests spell them."""
+        return {entry.file.uri for manifest in self.state.manifests for entry in self.live_entries(manifest)}
+
+
+def has_live(manifest: ManifestFile) -> bool:
+    """Whether a manifest may hold live files. Version 1 tables may leave the counts out; then nobody knows before reading it."""
+    return manifest.live_files > 0 or manifest.deleted_files == 0
+
+
+def may_hold(manifest: ManifestFile, hours: frozenset[int] | None) -> bool:
+    """Whether a manifest may hold a file of one of the hours, by its partition summary."""
+    if hours is None or not manifest.partitions:
+        return True
+    summary = manifest.partitions[0]
+    lower, upper = summary.get("lower_bound"), summary.get("upper_bound")
+    if lower is None or upper is None:
+        return True
+    low, high = int.from_bytes(lower, "little", signed=True), int.from_bytes(upper, "little", signed=True)
+    return any(low <= hour <= high for hour in hours)
+
+
+def load_view(catalog: CatalogClient, storage: Storage, name: TableName, before: TableView | None = None) -> TableView | None:
+    """Loads a table; None where there is none. Manifests are immutable, so what `before` has read is not read again."""
+    try:
+        answer = catalog.load_table(name)
+    except NotFoundError:
+        return None
+    metadata = answer["metadata"]
+    return TableView(state_of(metadata, name, storage.read), metadata, storage, answer.get("metadata-location", ""), dict(before.known) if before else {})

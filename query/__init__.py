@@ -1,0 +1,1 @@
+"""Search: from words to rows, and the HTTP API in front of it."""

@@ -1,0 +1,61 @@
+"""Errors as answers: a status and a sentence, never a trace."""
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from lake.errors import ConflictError, FatalError, FirnError, NotFoundError, RefusedError, RetryableError
+from query.access import ForbiddenError, UnauthorizedError
+from query.cancellation import TimeOverError
+from query.limits import BusyError
+from query.problem import BadQuestionError, Problem
+
+log = structlog.get_logger()
+# The first class that fits.
+STATUS: tuple[tuple[type[FirnError], int], ...] = (
+    (UnauthorizedError, 401),
+    (ForbiddenError, 403),
+    (BusyError, 429),
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (TimeOverError, 504),
+    (RefusedError, 422),
+    (RetryableError, 503),
+    (FatalError, 503),
+)
+
+
+def answer(status: int, problem: Problem) -> JSONResponse:
+    """An error's answer."""
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "1"} if status in (429, 503) else None
+    return JSONResponse({"error": problem.to_json()}, status, headers)
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Every error the rooms raise on purpose, and the framework's own."""
+
+    @app.exception_handler(BadQuestionError)
+    async def bad_question(_: Request, error: BadQuestionError) -> JSONResponse:
+        return answer(400, error.problem)
+
+    @app.exception_handler(FirnError)
+    async def firn_error(request: Request, error: FirnError) -> JSONResponse:
+        status = next(status for kind, status in STATUS if isinstance(error, kind))
+        if status >= 500:
+            log.warning("query.failed", path=request.url.path, status=status, error=str(error))
+        return answer(status, Problem(str(error)))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+        return answer(400, Problem(f"{where or 'the request'}: {first['msg']}; see /docs"))
+
+    @app.exception_handler(HTTPException)
+    async def http_error(_: Request, error: HTTPException) -> JSONResponse:
+        sentence = {404: "no such route; see /docs", 405: "the route does not take this method; see /docs"}.get(error.status_code, str(error.detail))
+        response = answer(error.status_code, Problem(sentence))
+        response.headers.update(error.headers or {})
+        return response

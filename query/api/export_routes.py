@@ -1,0 +1,149 @@
+"""Exports: jobs in the background, their state, their files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
+from pydantic import BaseModel, Field
+
+from query.access import Caller, ForbiddenError
+from query.api.search_routes import question_of
+from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.wire import SearchBody
+from query.cancellation import Run
+from query.export import Job
+from query.export_rows import new_job
+from query.problem import refuse
+from query.table_view import table_id
+
+router = APIRouter(prefix="/v1/exports", tags=["exports"])
+MEDIA = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+BLOCK_BYTES = 1 << 20
+
+
+class ExportBody(SearchBody):
+    """A search whose rows are written to files, all of them."""
+
+    format: Annotated[Literal["ndjson", "csv", "parquet"], Field(description="parquet gives several files")] = "ndjson"
+
+
+class PartAnswer(BaseModel):
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class ExportAnswer(BaseModel):
+    """An export and its manifest."""
+
+    id: str
+    tenant: str
+    stream: str
+    query: str
+    from_: Annotated[str, Field(alias="from")]
+    to: str
+    pin: str
+    format: str
+    created: str
+    state: Annotated[str, Field(description="running, done or failed")]
+    message: str
+    progress: Annotated[float, Field(description="0 to 1, by stretches of time")]
+    rows: int
+    bytes: int
+    sha256: Annotated[str, Field(description="of the whole file, once it is done; empty for parquet, whose parts have their own")]
+    parts: list[PartAnswer]
+
+
+class ExportsAnswer(BaseModel):
+    exports: list[ExportAnswer]
+
+
+def _answer(job: Job) -> ExportAnswer:
+    parts = [PartAnswer(name=part.name, rows=part.rows, bytes=part.size_bytes, sha256=part.sha256) for part in job.parts]
+    progress = 1.0 if job.state == "done" else len(job.parts) / max(1, len(job.stretches))
+    plain = {name: getattr(job, name) for name in ("id", "tenant", "stream", "query", "pin", "format", "created", "state", "message", "rows", "sha256")}
+    return ExportAnswer.model_validate({**plain, "from": job.start, "to": job.end, "progress": progress, "bytes": job.size_bytes, "parts": parts})
+
+
+@router.post("", status_code=202)
+async def create_export(request: Request, body: ExportBody, services: ServicesOf, caller: CallerOf) -> ExportAnswer:
+    """Starts an export. Its rows are those that are there now."""
+    question = question_of(body, services)
+
+    def ask(_: Run) -> ExportAnswer:
+        prepared = services.for_tenant(caller, question.table.tenant, lambda: services.searcher(caller).prepare(question))
+        return _answer(services.exports.create(new_job(prepared, body.format)))
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.get("")
+async def list_exports(request: Request, services: ServicesOf, caller: CallerOf, tenant: Annotated[str, Query(max_length=400)] = "") -> ExportsAnswer:
+    """The exports of the tenants that the key reaches, the newest first."""
+
+    def ask(_: Run) -> ExportsAnswer:
+        jobs = [job for job in services.exports.jobs() if not tenant or job.tenant == tenant]
+        return ExportsAnswer(exports=[_answer(job) for job in jobs if _reaches(services, caller, job)])
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.get("/{export_id}")
+async def get_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> ExportAnswer:
+    """One export with its manifest."""
+    return _answer(await _job(request, export_id, services, caller))
+
+
+@router.get("/{export_id}/file", response_class=StreamingResponse)
+async def get_export_file(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> Response:
+    """The whole file of a finished export."""
+    job = await _job(request, export_id, services, caller)
+    if job.state != "done":
+        raise refuse(f"this export is {job.state}; its file is there when it is done")
+    if job.format == "parquet" and len(job.parts) > 1:
+        raise refuse("a Parquet export has one file per part", suggestion=f"get /v1/exports/{job.id}/parts/... for each of its {len(job.parts)} parts")
+    name = f"{job.tenant}-{job.stream}.{job.format}".encode("ascii", "replace").decode().replace("?", "_").replace('"', "_").replace("/", "_")
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(job.size_bytes)}
+    return StreamingResponse(_blocks(services.exports.paths(job)), media_type=MEDIA[job.format], headers=headers)
+
+
+@router.get("/{export_id}/parts/{name}", response_class=FileResponse)
+async def get_export_part(request: Request, export_id: str, name: str, services: ServicesOf, caller: CallerOf) -> Response:
+    """One part, also while the rest is still being written. Ranges are honoured, so a download can go on."""
+    job = await _job(request, export_id, services, caller)
+    return FileResponse(services.exports.part_path(job, name), media_type=MEDIA[job.format])
+
+
+@router.delete("/{export_id}", status_code=204)
+async def delete_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> Response:
+    """Ends an export where it runs, and removes its files."""
+    job = await _job(request, export_id, services, caller)
+    services.exports.delete(job.id)
+    return Response(status_code=204)
+
+
+async def _job(request: Request, export_id: str, services: Services, caller: Caller) -> Job:
+    def ask(_: Run) -> Job:
+        job = services.exports.get(export_id)
+        services.access.check_tenant(caller, table_id(job.tenant, job.stream).tenant)
+        return job
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+def _reaches(services: Services, caller: Caller, job: Job) -> bool:
+    try:
+        services.access.check_tenant(caller, table_id(job.tenant, job.stream).tenant)
+    except ForbiddenError:
+        return False
+    return True
+
+
+def _blocks(paths: list[Path]) -> Iterator[bytes]:
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                yield block

@@ -1,0 +1,148 @@
+"""Fields and their values, rows around a row, and what a search would cost."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+
+from lake.clock import epoch_us
+from lake.errors import NotFoundError
+from query.api.search_routes import question_of
+from query.api.services import CallerOf, ServicesOf, run
+from query.api.wire import BasisAnswer, EffortAnswer, ProblemAnswer, RowAnswer, RowQuery, SearchBody, basis_fields
+from query.cancellation import Run
+from query.cost import estimate
+from query.fields import list_fields, top_values
+from query.instant import EARLIEST, LATEST, parse_instant
+from query.results import Cursor, to_json
+from query.search import Question
+from query.table_view import table_id
+
+router = APIRouter(prefix="/v1", tags=["search"])
+
+
+class FieldAnswer(BaseModel):
+    name: str
+    type: str
+    coverage: Annotated[float | None, Field(description="part of the rows that have a value, 0 to 1; null where the files do not say")]
+    path: Annotated[str | None, Field(description="where records carry it")]
+    system: bool
+
+
+class FieldsAnswer(BasisAnswer):
+    fields: list[FieldAnswer]
+
+
+class ValuesBody(SearchBody):
+    """The most frequent values of one field."""
+
+    field: Annotated[str, Field(max_length=300, description="name of the field")]
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 10
+
+
+class ValueAnswer(BaseModel):
+    value: Any
+    rows: int
+
+
+class ValuesAnswer(BasisAnswer):
+    field: str
+    values: list[ValueAnswer]
+    sampled: Annotated[bool, Field(description="true: counted over the newest rows only")]
+
+
+class ContextQuery(RowQuery):
+    """A row, how many rows around it, and optionally a query that they match."""
+
+    before: Annotated[int, Field(ge=0, le=1_000, description="older rows")] = 10
+    after: Annotated[int, Field(ge=0, le=1_000, description="newer rows")] = 10
+    query: Annotated[str, Field(description="only rows that match; empty: every row")] = ""
+
+
+class ContextAnswer(BaseModel):
+    """Rows around a row, oldest first; `at` is the row's place among them."""
+
+    rows: list[RowAnswer]
+    at: int
+
+
+class CostAnswer(BaseModel):
+    """What a search would cost, from manifests alone."""
+
+    planned: EffortAnswer
+    skipped: EffortAnswer
+    engine: str
+    seconds: Annotated[float, Field(description="estimated seconds to open every planned file once")]
+    advice: Annotated[str | None, Field(description="the filter that would cut it most; null where it is cheap")]
+    condition: Annotated[str, Field(description="the WHERE clause in the engine's dialect")]
+    warnings: list[ProblemAnswer]
+
+
+@router.post("/fields")
+async def post_fields(request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf) -> FieldsAnswer:
+    """The stream's fields with types and coverage in the time range. Nothing is opened."""
+    question = question_of(body, services)
+
+    def ask(current: Run) -> FieldsAnswer:
+        fields, basis = services.for_tenant(caller, question.table.tenant, lambda: list_fields(services.searcher(caller), question))
+        listed = [FieldAnswer(name=f.name, type=f.kind, coverage=f.coverage, path=f.path, system=f.is_system) for f in fields]
+        return FieldsAnswer(**basis_fields(basis, question.start, question.end, current, pinned=question.pin is not None), fields=listed)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.post("/values")
+async def post_values(request: Request, body: ValuesBody, services: ServicesOf, caller: CallerOf) -> ValuesAnswer:
+    """The most frequent values of a field among the matching rows."""
+    question = question_of(body, services)
+
+    def ask(current: Run) -> ValuesAnswer:
+        searcher = services.searcher(caller)
+        found = services.for_tenant(caller, question.table.tenant, lambda: top_values(searcher, question, body.field, current, limit=body.limit))
+        basis = basis_fields(found.basis, question.start, question.end, current, pinned=question.pin is not None)
+        values = [ValueAnswer(value=value, rows=rows) for value, rows in found.values]
+        return ValuesAnswer(**basis, field=body.field, values=values, sampled=found.sampled)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.get("/context")
+async def get_context(request: Request, where: Annotated[ContextQuery, Query()], services: ServicesOf, caller: CallerOf) -> ContextAnswer:
+    """The rows before and after a row, in order of time."""
+    table = table_id(where.tenant, where.stream)
+    at = parse_instant(where.timestamp, services.clock.now(), what="timestamp")
+    here = Cursor(epoch_us(at), where.topic_id, where.partition, where.offset, where.index)
+    question = Question(table, EARLIEST, LATEST, where.query)
+
+    def ask(current: Run) -> ContextAnswer:
+        searcher = services.searcher(caller)
+
+        def around() -> ContextAnswer:
+            row = searcher.row(table, here, current)
+            if row is None:
+                raise NotFoundError("there is no row with these coordinates at this time: retention or erasure removed it, or the link is wrong")
+            older = searcher.page(question, current, limit=where.before, after=here).rows if where.before else []
+            newer = searcher.page(question, current, limit=where.after, after=here, newest_first=False).rows if where.after else []
+            rows = [*reversed(older), row, *newer]
+            return ContextAnswer(rows=[RowAnswer.model_validate(to_json(each)) for each in rows], at=len(older))
+
+        return services.for_tenant(caller, table.tenant, around)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.post("/explain")
+async def post_explain(request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf) -> CostAnswer:
+    """Plans a search without running it."""
+    question = question_of(body, services)
+
+    def ask(_: Run) -> CostAnswer:
+        cost, prepared = services.for_tenant(caller, question.table.tenant, lambda: estimate(services.searcher(caller), question))
+        efforts = {
+            name: EffortAnswer(files=effort.files, rows=effort.rows, bytes=effort.size_bytes)
+            for name, effort in (("planned", cost.planned), ("skipped", cost.skipped))
+        }
+        warnings = [ProblemAnswer(**problem.to_json()) for problem in prepared.warnings]
+        return CostAnswer(**efforts, engine=cost.engine, seconds=cost.seconds, advice=cost.advice, condition=cost.sql, warnings=warnings)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)

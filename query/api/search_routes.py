@@ -1,0 +1,104 @@
+"""Search: pages, histograms, one row."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+
+from lake.clock import epoch_us
+from lake.errors import NotFoundError
+from query.api.services import CallerOf, ServicesOf, run
+from query.api.wire import HistogramAnswer, HistogramBody, PageAnswer, PageBody, RowAnswer, RowQuery, SearchBody, basis_fields
+from query.cancellation import Run
+from query.instant import parse_instant, rfc3339
+from query.pin import parse_pin
+from query.problem import refuse
+from query.results import Cursor, parse_cursor, to_json
+from query.search import Question
+from query.table_view import table_id
+
+router = APIRouter(prefix="/v1", tags=["search"])
+
+
+def question_of(body: SearchBody, services: ServicesOf) -> Question:
+    """The question behind a request. Raises BadQuestionError."""
+    now = services.clock.now()
+    start, end = parse_instant(body.from_, now, what="from"), parse_instant(body.to, now, what="to")
+    pin = parse_pin(body.pin) if body.pin else None
+    return Question(table_id(body.tenant, body.stream), start, end, body.query, pin, body.engine)
+
+
+async def _page(request: Request, body: PageBody, services: ServicesOf, caller: CallerOf) -> PageAnswer:
+    question = question_of(body, services)
+    if body.limit > services.settings.page_rows_max:
+        raise refuse(f"limit: at most {services.settings.page_rows_max:,} rows a page; use `next` for more, or an export")
+    after = parse_cursor(body.cursor) if body.cursor else None
+
+    def ask(current: Run) -> PageAnswer:
+        searcher = services.searcher(caller)
+        page = services.for_tenant(
+            caller, question.table.tenant, lambda: searcher.page(question, current, limit=body.limit, after=after, newest_first=body.order == "newest")
+        )
+        basis = basis_fields(page.basis, question.start, question.end, current, pinned=question.pin is not None)
+        rows = [RowAnswer.model_validate(to_json(row)) for row in page.rows]
+        return PageAnswer(**basis, rows=rows, next=page.next.to_text() if page.next else None)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.post("/search")
+async def post_search(request: Request, body: PageBody, services: ServicesOf, caller: CallerOf) -> PageAnswer:
+    """One page of matching rows."""
+    return await _page(request, body, services, caller)
+
+
+@router.get("/search")
+async def get_search(request: Request, body: Annotated[PageBody, Query()], services: ServicesOf, caller: CallerOf) -> PageAnswer:
+    """One page of matching rows, as a link."""
+    return await _page(request, body, services, caller)
+
+
+async def _histogram(request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf) -> HistogramAnswer:
+    question = question_of(body, services)
+
+    def ask(current: Run) -> HistogramAnswer:
+        searcher = services.searcher(caller)
+        found = services.for_tenant(
+            caller, question.table.tenant, lambda: searcher.histogram(question, current, width_s=body.width_s, by_level=body.by == "level")
+        )
+        basis = basis_fields(found.basis, question.start, question.end, current, pinned=question.pin is not None)
+        buckets: list[dict[str, Any]] = [
+            {"start": rfc3339(b.start), "rows": b.rows, "levels": {level.value: count for level, count in b.levels.items()}} for b in found.buckets
+        ]
+        return HistogramAnswer.model_validate(
+            {**basis, "width_s": found.width_s, "rows": found.rows, "rows_counted_from_metadata": found.from_metadata_rows, "buckets": buckets}
+        )
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.post("/histogram")
+async def post_histogram(request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf) -> HistogramAnswer:
+    """Matching rows over time; buckets without rows are left out."""
+    return await _histogram(request, body, services, caller)
+
+
+@router.get("/histogram")
+async def get_histogram(request: Request, body: Annotated[HistogramBody, Query()], services: ServicesOf, caller: CallerOf) -> HistogramAnswer:
+    """Matching rows over time, as a link."""
+    return await _histogram(request, body, services, caller)
+
+
+@router.get("/row")
+async def get_row(request: Request, where: Annotated[RowQuery, Query()], services: ServicesOf, caller: CallerOf) -> RowAnswer:
+    """One row by its Kafka coordinates. Its time finds the file it is in."""
+    table = table_id(where.tenant, where.stream)
+    at = parse_instant(where.timestamp, services.clock.now(), what="timestamp")
+    coordinates = Cursor(epoch_us(at), where.topic_id, where.partition, where.offset, where.index)
+
+    def ask(current: Run) -> RowAnswer:
+        row = services.for_tenant(caller, table.tenant, lambda: services.searcher(caller).row(table, coordinates, current))
+        if row is None:
+            raise NotFoundError("there is no row with these coordinates at this time: retention or erasure removed it, or the link is wrong")
+        return RowAnswer.model_validate(to_json(row))
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)

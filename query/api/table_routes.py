@@ -1,0 +1,117 @@
+"""Tenants and their streams: rows, files, bytes, freshness."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+
+from lake.tenant import TenantId
+from query.api.services import CallerOf, Services, ServicesOf, run
+from query.cancellation import Run
+from query.instant import rfc3339
+from query.table_view import TableView, streams, table_id, tenants
+
+router = APIRouter(prefix="/v1", tags=["tenants"])
+TENANTS_PAGE_MAX = 1_000
+
+
+class StreamAnswer(BaseModel):
+    """One stream: a table."""
+
+    tenant: str
+    stream: str
+    table: Annotated[str, Field(description="its name in Trino's catalog, namespace.table")]
+    rows: int
+    files: int
+    bytes: int
+    newest_row: str | None
+    oldest_row: str | None
+    committed_at: str | None
+    columns: int
+
+
+class TenantAnswer(BaseModel):
+    """One tenant, all its streams together."""
+
+    tenant: str
+    namespace: str
+    streams: list[StreamAnswer]
+    rows: int
+    files: int
+    bytes: int
+    newest_row: str | None
+
+
+class TenantsAnswer(BaseModel):
+    tenants: list[TenantAnswer]
+    next: Annotated[str | None, Field(description="`after` of the next page; null: this was the last")]
+
+
+class StreamsAnswer(BaseModel):
+    streams: list[StreamAnswer]
+
+
+@router.get("/tenants")
+async def get_tenants(
+    request: Request,
+    services: ServicesOf,
+    caller: CallerOf,
+    after: Annotated[str, Query(max_length=400, description="`next` of the page before")] = "",
+    limit: Annotated[int, Query(ge=1, le=TENANTS_PAGE_MAX)] = 100,
+) -> TenantsAnswer:
+    """The tenants that the caller's key reaches, in the order of their namespaces."""
+
+    def ask(current: Run) -> TenantsAnswer:
+        found: list[TenantAnswer] = []
+        following = None
+        for tenant in sorted(tenants(caller.catalog), key=lambda each: each.namespace):
+            if after and tenant.namespace <= after:
+                continue
+            if len(found) == limit:
+                following = found[-1].namespace
+                break
+            current.check()
+            found.append(_tenant(tenant, [_stream(services, view) for view in streams(caller.catalog, tenant)]))
+        return TenantsAnswer(tenants=found, next=following)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.get("/streams")
+async def get_streams(request: Request, services: ServicesOf, caller: CallerOf, tenant: Annotated[str, Query(max_length=400)]) -> StreamsAnswer:
+    """The streams of one tenant; none for a tenant nobody has heard of."""
+    wanted = table_id(tenant, "logs").tenant
+
+    def ask(_: Run) -> StreamsAnswer:
+        views = services.for_tenant(caller, wanted, lambda: list(streams(caller.catalog, wanted)))
+        return StreamsAnswer(streams=[_stream(services, view) for view in views])
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+def _stream(services: Services, view: TableView) -> StreamAnswer:
+    live = services.index.files(view)
+    return StreamAnswer(
+        tenant=view.id.tenant.name,
+        stream=view.id.stream,
+        table=str(view.name),
+        rows=view.totals.rows,
+        files=view.totals.files,
+        bytes=view.totals.size_bytes,
+        newest_row=rfc3339(live.newest) if live.newest else None,
+        oldest_row=rfc3339(live.oldest) if live.oldest else None,
+        committed_at=rfc3339(view.committed_at) if view.committed_at else None,
+        columns=len(view.schema.columns),
+    )
+
+
+def _tenant(tenant: TenantId, found: list[StreamAnswer]) -> TenantAnswer:
+    return TenantAnswer(
+        tenant=tenant.name,
+        namespace=tenant.namespace,
+        streams=found,
+        rows=sum(stream.rows for stream in found),
+        files=sum(stream.files for stream in found),
+        bytes=sum(stream.bytes for stream in found),
+        newest_row=max((stream.newest_row for stream in found if stream.newest_row), default=None),
+    )

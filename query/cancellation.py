@@ -1,0 +1,67 @@
+"""How a running query ends early: its time is over, or nobody waits for it any more."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from lake.errors import UnavailableError
+
+
+class CancelledError(UnavailableError):
+    """The query was ended before it was done."""
+
+
+class TimeOverError(CancelledError):
+    """The query took longer than it may."""
+
+
+class Run:
+    """One running request: a deadline and a way to end it from another thread."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._deadline_s = time.monotonic() + timeout_s
+        self._lock = threading.Lock()
+        self._stoppers: list[Callable[[], None]] = []
+        self._left = False
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline; 0 when it is past."""
+        return max(0.0, self._deadline_s - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        return self._left or self.left_s == 0
+
+    def cancel(self) -> None:
+        """The caller has gone: stops what runs and what would run next."""
+        with self._lock:
+            self._left = True
+            stoppers = list(self._stoppers)
+        for stop in stoppers:
+            stop()
+
+    def check(self) -> None:
+        """Raises CancelledError or TimeOverError where the run is over."""
+        if self._left:
+            raise CancelledError("the caller has gone; the query was stopped")
+        if self.left_s == 0:
+            raise TimeOverError(f"the query took longer than {self.timeout_s:g} s; choose a shorter time range or name fields, or raise the limit")
+
+    @contextmanager
+    def stoppable(self, stop: Callable[[], None]) -> Iterator[None]:
+        """While inside, `stop` is called when the caller leaves or the deadline passes."""
+        self.check()
+        timer = threading.Timer(self.left_s, stop)
+        timer.daemon = True
+        with self._lock:
+            self._stoppers.append(stop)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:
+                self._stoppers.remove(stop)

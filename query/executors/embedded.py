@@ -1,0 +1,118 @@
+"""DuckDB in this process, over exactly the files a plan names. Columns are found by Iceberg's field ids, so renamed ones keep their values.
+
+Nothing is downloaded: the extensions it needs are part of its wheel, and installing others is turned off.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from lake.errors import NotFoundError, UnavailableError
+from lake.log_schema import LogSchema
+from lake.settings import QuerySettings
+from query.cancellation import Run
+from query.executors.executor import Fetched, Source, with_source
+
+_TYPES = {
+    "boolean": "BOOLEAN",
+    "int": "INTEGER",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date": "DATE",
+    "time": "TIME",
+    "timestamp": "TIMESTAMP",
+    "timestamptz": "TIMESTAMPTZ",
+    "string": "VARCHAR",
+    "uuid": "UUID",
+    "binary": "BLOB",
+}
+
+
+class EmbeddedExecutor:
+    """One in-memory DuckDB, a connection per query. `local_paths` gives the files' paths on this machine and fetches them where needed."""
+
+    name = "duckdb"
+    reads_files = True
+
+    def __init__(self, settings: QuerySettings, local_paths: Callable[[Sequence[str]], list[str]]) -> None:
+        config: dict[str, Any] = {
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "memory_limit": f"{settings.embedded_memory_bytes // 2**20}MiB",
+            "preserve_insertion_order": "false",
+            "temp_directory": f"{settings.state}/spill",
+        }
+        if settings.embedded_threads:
+            config["threads"] = str(settings.embedded_threads)
+        self._database = duckdb.connect(":memory:", config=config)
+        for option in ("TimeZone = 'UTC'", "parquet_metadata_cache = true"):
+            self._database.execute(f"SET GLOBAL {option}")
+        self._local_paths = local_paths
+
+    def fetch(self, source: Source, select: exp.Select, run: Run) -> Fetched:
+        if not source.files:
+            return Fetched(_of_nothing(select), 0)
+        rows = [row for batch in self.stream(source, select, run, rows_at_once=10_000) for row in batch]
+        return Fetched(rows, sum(file.size_bytes for file in source.files))
+
+    def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
+        if not source.files:
+            return
+        paths = self._local_paths([file.uri for file in source.files])
+        sql = with_source(select, exp.Table(this=exp.Var(this=_read_parquet(paths, source.view.schema)))).sql(dialect="duckdb")
+        try:
+            with closing(self._database.cursor()) as connection, run.stoppable(connection.interrupt):
+                connection.execute(sql)
+                while batch := connection.fetchmany(rows_at_once):
+                    yield batch
+                    run.check()
+        except duckdb.Error as error:
+            run.check()
+            raise _translated(error) from error
+
+
+def _of_nothing(select: exp.Select) -> list[tuple[Any, ...]]:
+    """What an aggregate without groups says of no rows."""
+    if select.args.get("group") or not any(each.find(exp.AggFunc) for each in select.expressions):
+        return []
+    return [tuple(0 if isinstance(each.unalias(), exp.Count) else None for each in select.expressions)]
+
+
+def _read_parquet(paths: Sequence[str], schema: LogSchema) -> str:
+    """`read_parquet` of files with columns by field id (DuckDB's documentation, "Parquet / Schema parameter")."""
+    files = ", ".join(_text(path) for path in paths)
+    fields = ", ".join(f"{c.id}: {{name: {_text(c.name)}, type: {_text(duckdb_type(c.kind))}, default_value: NULL}}" for c in schema.columns)
+    return f"READ_PARQUET([{files}], schema = MAP {{{fields}}})"
+
+
+def _text(text: str) -> str:
+    return str(exp.Literal.string(text).sql(dialect="duckdb"))
+
+
+def duckdb_type(kind: Any) -> str:
+    """DuckDB's name of an Iceberg type."""
+    if isinstance(kind, str):
+        return _TYPES.get(kind) or (kind.upper() if kind.startswith("decimal") else "BLOB")
+    if kind["type"] == "struct":
+        return "STRUCT(" + ", ".join(f"{_name(field['name'])} {duckdb_type(field['type'])}" for field in kind["fields"]) + ")"
+    if kind["type"] == "list":
+        return f"{duckdb_type(kind['element'])}[]"
+    return f"MAP({duckdb_type(kind['key'])}, {duckdb_type(kind['value'])})"
+
+
+def _name(name: str) -> str:
+    return str(exp.to_identifier(name, quoted=True).sql(dialect="duckdb"))
+
+
+def _translated(error: duckdb.Error) -> Exception:
+    said = str(error).splitlines()[0][:300]
+    if isinstance(error, duckdb.IOException) and ("No files found" in said or "Cannot open file" in said):
+        return NotFoundError(f"a data file is gone: {said}")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return UnavailableError("the search needs more memory than embedded_memory_bytes allows; narrow it, or ask with engine=trino")
+    return UnavailableError(f"the in-process engine failed: {said}")

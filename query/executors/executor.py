@@ -1,0 +1,61 @@
+"""What a search asks of an engine."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from query.cancellation import Run
+from query.file_index import LiveFile
+from query.table_view import TableView
+
+SOURCE = "source"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The rows to read: a table as of its view. An engine that reads files by itself reads exactly `files`."""
+
+    view: TableView
+    files: Sequence[LiveFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Rows in the order of the SELECT's columns. `scanned_bytes` None: the engine does not say."""
+
+    rows: list[tuple[Any, ...]]
+    scanned_bytes: int | None = None
+
+
+class Executor(Protocol):
+    """Runs SELECTs whose only table is named `source`."""
+
+    @property
+    def name(self) -> str:
+        """As requests call it."""
+
+    @property
+    def reads_files(self) -> bool:
+        """True: it opens exactly the source's files. False: it reads the table by its name, and the files only tell how much that is."""
+
+    def fetch(self, source: Source, select: exp.Select, run: Run) -> Fetched:
+        """All rows. Raises TimeOverError, CancelledError, UnavailableError, NotFoundError (a file or snapshot is gone: load the table again)."""
+
+    def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The same in batches, holding one of them at a time."""
+
+
+def from_source() -> exp.Expression:
+    """The placeholder for the table."""
+    return exp.to_table(SOURCE)
+
+
+def with_source(select: exp.Select, table: exp.Expression) -> exp.Select:
+    """The SELECT with its placeholder replaced."""
+    placed = select.copy()
+    for placeholder in list(placed.find_all(exp.Table)):
+        if placeholder.name == SOURCE and not placeholder.db:
+            placeholder.replace(exp.alias_(table.copy(), SOURCE, table=True))
+    return placed

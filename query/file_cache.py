@@ -1,0 +1,59 @@
+"""Data files as paths on this machine: local ones as they are, those on S3 fetched once. Data files never change, so a copy is never stale."""
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from lake.storage import Storage, canonical, local_path
+
+FETCHES_AT_ONCE = 8
+
+
+class FileCache:
+    """Keeps fetched files up to a number of bytes, the ones unused for longest going first. Thread-safe."""
+
+    def __init__(self, storage: Storage, folder: Path, bytes_max: int) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._fetching: dict[str, threading.Lock] = {}
+
+    def local_paths(self, uris: Sequence[str]) -> list[str]:
+        """A path for each URI. Raises NotFoundError, UnavailableError."""
+        remote = [uri for uri in uris if not canonical(uri).startswith("file:")]
+        if not remote:
+            return [str(local_path(uri)) for uri in uris]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(FETCHES_AT_ONCE) as pool:
+            fetched = dict(zip(remote, pool.map(self._fetched, remote), strict=True))
+        self._shrink(keep=set(fetched.values()))
+        return [str(fetched[uri]) if uri in fetched else str(local_path(uri)) for uri in uris]
+
+    def _fetched(self, uri: str) -> Path:
+        path = self._folder / f"{hashlib.sha256(canonical(uri).encode()).hexdigest()}.parquet"
+        with self._lock:
+            alone = self._fetching.setdefault(uri, threading.Lock())
+        with alone:
+            if path.exists():
+                path.touch()
+            else:
+                temporary = path.with_suffix(f".{threading.get_ident()}")
+                temporary.write_bytes(self._storage.read(uri))
+                temporary.rename(path)
+        with self._lock:
+            self._fetching.pop(uri, None)
+        return path
+
+    def _shrink(self, keep: set[Path]) -> None:
+        with self._lock:
+            files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.glob("*.parquet"))
+            held = sum(size for _, size, _ in files)
+            for _, size, path in files:
+                if held <= self._bytes_max:
+                    return
+                if path not in keep:
+                    path.unlink(missing_ok=True)  # a query that has it open keeps reading it
+                    held -= size

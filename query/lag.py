@@ -1,0 +1,71 @@
+"""How far ingestion is behind, asked of ingest over HTTP and remembered for a moment."""
+
+import threading
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+import httpx
+
+from lake.tenant import TableId
+from query.instant import parse_period
+
+KEPT_S = 2.0
+TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """`records`: not yet in tables, all topics together. `complete_until`: everything that reached Kafka before is in; None: unknown."""
+
+    records: int
+    complete_until: datetime | None = None
+    parked_reason: str | None = None
+
+
+class LagSource(Protocol):
+    """Whoever knows the lag."""
+
+    def of(self, table: TableId) -> Lag | None:
+        """None: nobody answers."""
+
+
+class UnknownLag:
+    """Where no ingest is configured."""
+
+    def of(self, table: TableId) -> Lag | None:  # noqa: ARG002 - the protocol's
+        return None
+
+
+class IngestLag:
+    """Asks ingest's /v1/status, at most every two seconds."""
+
+    def __init__(self, uri: str) -> None:
+        self._http = httpx.Client(base_url=uri.rstrip("/"), timeout=TIMEOUT_S, trust_env=False)
+        self._lock = threading.Lock()
+        self._asked_s = -KEPT_S
+        self._status: dict[str, Any] | None = None
+
+    def of(self, table: TableId) -> Lag | None:
+        status = self.status()
+        if status is None or not isinstance(status.get("lag_records"), int):
+            return None
+        until = status.get("complete_until")
+        period = parse_period(until) if isinstance(until, str) else None
+        parked = status.get("parked") or {}
+        reason = parked.get(str(table)) if isinstance(parked, dict) else None
+        return Lag(status["lag_records"], period.start if period else None, reason)
+
+    def status(self) -> dict[str, Any] | None:
+        """What ingest says of itself; None where it does not answer."""
+        with self._lock:
+            if time.monotonic() - self._asked_s < KEPT_S:
+                return self._status
+            try:
+                answer = self._http.get("/v1/status")
+                self._status = answer.json() if answer.is_success else None
+            except (httpx.HTTPError, ValueError):
+                self._status = None
+            self._asked_s = time.monotonic()
+            return self._status

@@ -1,0 +1,1 @@
+"""One suite per interface, run against every implementation of it."""

@@ -1,0 +1,131 @@
+"""The storage contract on local files and on S3, and what is particular to each."""
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from infra.local.supervisor import Stack
+from lake import storage as storage_module
+from lake.errors import PrerequisiteError, SettingsError, UnavailableError
+from lake.settings import StorageSettings
+from lake.storage import AnyStorage, canonical, local_path
+from tests.contracts.storage_suite import StorageContract
+
+
+class TestLocalFiles(StorageContract):
+    """Files of this machine."""
+
+    @pytest.fixture
+    def storage(self) -> AnyStorage:
+        return AnyStorage(StorageSettings())
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> str:
+        return f"file://{tmp_path}/warehouse"
+
+    def test_file_can_be_read_by_other_users(self, storage: AnyStorage, root: str) -> None:
+        """Trino often runs as another user: files get the rights that the umask leaves."""
+        storage.write(f"{root}/x", b"1")
+        umask = os.umask(0)
+        os.umask(umask)
+        assert local_path(f"{root}/x").stat().st_mode & 0o777 == 0o666 & ~umask
+
+    def test_every_spelling_names_the_same_file(self, storage: AnyStorage, root: str) -> None:
+        """What one engine wrote as `file:/x` another reads as `file:///x`."""
+        path = local_path(root)
+        storage.write(f"file:{path}/x", b"1")
+        assert storage.read(f"file:///{path}/x".replace("////", "///")) == storage.read(f"{path}/x") == storage.read(f"file://localhost{path}/x") == b"1"
+
+    @pytest.mark.parametrize("files", [1, storage_module.SYNCFS_FROM_FILES + 1])
+    def test_few_and_many_files_are_synced(self, storage: AnyStorage, root: str, files: int) -> None:
+        """Both ways of making files durable pass, one by one and the whole disk at once."""
+        uris = [f"{root}/{n}/x" for n in range(files)]
+        for uri in uris:
+            storage.write(uri, b"x")
+        storage.sync(uris)
+
+    def test_full_disk_is_a_prerequisite_that_says_what_to_do(self, storage: AnyStorage, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No space left is not a service that is away: somebody has to free space."""
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "rename", full)
+        with pytest.raises(PrerequisiteError, match="free space"):
+            storage.write(f"{root}/x", b"1")
+
+    def test_other_trouble_of_the_disk_is_passing(self, storage: AnyStorage, root: str) -> None:
+        """A folder where a file should be is told with its path."""
+        storage.write(f"{root}/x/y", b"1")
+        with pytest.raises(UnavailableError, match="x"):
+            storage.read(f"{root}/x")
+
+
+@pytest.mark.stack
+class TestS3(StorageContract):
+    """Objects of an S3-compatible store (s3proxy)."""
+
+    @pytest.fixture(scope="class")
+    def endpoint(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+        with Stack(tmp_path_factory.mktemp("s3"), warehouse="s3://firn-warehouse/tables", tied=True) as stack:
+            stack.start("s3")
+            yield stack.environment()
+
+    @pytest.fixture
+    def storage(self, endpoint: dict[str, str]) -> AnyStorage:
+        return self._open(endpoint, endpoint["FIRN_STORAGE_S3_SECRET_ACCESS_KEY"])
+
+    def _open(self, endpoint: dict[str, str], secret: str) -> AnyStorage:
+        return AnyStorage(
+            StorageSettings(
+                s3_endpoint=endpoint["FIRN_STORAGE_S3_ENDPOINT"],
+                s3_access_key_id=endpoint["FIRN_STORAGE_S3_ACCESS_KEY_ID"],
+                s3_secret_access_key=SecretStr(secret),
+                request_timeout_s=20,
+            )
+        )
+
+    @pytest.fixture
+    def root(self) -> str:
+        return f"s3://firn-warehouse/{uuid.uuid4().hex}"
+
+    def test_wrong_key_is_told_and_never_taken_for_a_missing_file(self, endpoint: dict[str, str], root: str) -> None:
+        """A refused request is an error, not an empty warehouse."""
+        stranger = AnyStorage(
+            StorageSettings(
+                s3_endpoint=endpoint["FIRN_STORAGE_S3_ENDPOINT"], s3_access_key_id="firn", s3_secret_access_key=SecretStr("wrong"), request_timeout_s=5
+            )
+        )
+        with pytest.raises(UnavailableError):
+            stranger.size(f"{root}/x")
+        with pytest.raises(UnavailableError):
+            list(stranger.list(root))
+
+
+@pytest.mark.parametrize(
+    ("uri", "spelled"),
+    [
+        ("/a/b", "file:///a/b"),
+        ("file:/a/b", "file:///a/b"),
+        ("file:///a/b", "file:///a/b"),
+        ("file://localhost/a", "file:///a"),
+        ("s3a://bucket/k", "s3://bucket/k"),
+        ("s3n://bucket/k", "s3://bucket/k"),
+        ("s3://bucket/k?x#y", "s3://bucket/k?x#y"),
+    ],
+)
+def test_locations_have_one_spelling(uri: str, spelled: str) -> None:
+    """Every spelling of one object is one text, and the canonical one stays as it is."""
+    assert canonical(uri) == canonical(canonical(uri)) == spelled
+
+
+@pytest.mark.parametrize("uri", ["", "relative/path", "gs://bucket/x", "C:\\x"])
+def test_location_that_nobody_can_open_is_a_settings_error(uri: str) -> None:
+    """Unknown schemes are named with what to use instead."""
+    with pytest.raises(SettingsError, match="s3://"):
+        canonical(uri)

@@ -1,0 +1,1 @@
+"""The stages of the fan-out, one by one; no service is needed."""

@@ -1,0 +1,64 @@
+"""Messages straight through the converter, without any service."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ingest import converter
+from ingest.buffer import RawRecord, TableBuffer
+from ingest.converter import Converted, ConverterLimits, Source, convert
+from ingest.decoder import Form
+from ingest.row import TimeLimits
+from ingest.shape import Shapes
+from lake.log_schema import INDEX, OFFSET, LogSchema, new_log_schema
+from lake.tenant import TableId, TenantId
+
+TABLE = TableId(TenantId("t"), "logs")
+KAFKA_MS = 1_795_210_000_000  # 2026-11-20T21:26:40Z
+ANY_TIME = TimeLimits(None, None)
+
+
+def converted(
+    bodies: Sequence[bytes],
+    form: Form = "auto",
+    *,
+    times_ms: Sequence[int] | None = None,
+    time_zone: str = "UTC",
+    limits: ConverterLimits | None = None,
+    schema: LogSchema | None = None,
+    shapes: Shapes | None = None,
+) -> Converted:
+    """Converts messages with offsets 0, 1, ... of one partition."""
+    buffer = TableBuffer(TABLE, 0.0)
+    for offset, body in enumerate(bodies):
+        buffer.add(RawRecord(0, offset, KAFKA_MS if times_ms is None else times_ms[offset], None, (), body))
+    sources = [Source("topic", "id", 0, form, time_zone)]
+    return convert(buffer, sources, schema or new_log_schema(), [0], limits or ConverterLimits(100, 1_000, ANY_TIME), shapes or Shapes())
+
+
+def rows_of(result: Converted) -> dict[tuple[int, int], dict[str, Any]]:
+    """Rows by offset and index, without what is NULL, `_errors` as tuples."""
+    rows = {}
+    for row in result.rows.to_pylist():
+        assert (row[OFFSET], row[INDEX]) not in rows, "an identity comes twice"
+        plain = {name: value for name, value in row.items() if value is not None}
+        if "_errors" in plain:
+            plain["_errors"] = [(error["field"], error["value"], error["reason"]) for error in plain["_errors"]]
+        rows[row[OFFSET], row[INDEX]] = plain
+    return rows
+
+
+def fields_of(body: bytes | str, form: Form = "auto", **options: Any) -> dict[str, Any]:
+    """The one row of one message, without the columns that say where it came from; the time as RFC 3339."""
+    result = converted([body.encode() if isinstance(body, str) else body], form, **options)
+    assert not result.rejected
+    (row,) = rows_of(result).values()
+    system = ("_topic", "_topic_id", "_topic_partition", OFFSET, INDEX, "observed_timestamp")
+    return {name: value for name, value in row.items() if name not in system} | {"timestamp": row["timestamp"].isoformat()}
+
+
+def by_exact_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets every record take the exact path."""
+    monkeypatch.setattr(converter, "_convert_objects", lambda work, pieces, terms: list(range(len(pieces.values))))
+    monkeypatch.setattr(converter, "_convert_lines", lambda work, pieces, terms: list(range(len(pieces.values))))

@@ -1,0 +1,145 @@
+"""Fitting a learned shape or not never changes what is stored: the fast path against the exact path, on generated records."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ingest.buffer import RawRecord, TableBuffer
+from ingest.converter import Converted, ConverterLimits, Source, convert
+from ingest.decoder import decode
+from ingest.row import Columns, TimeLimits, entries, lay_out
+from ingest.shape import Shapes
+from lake.clock import epoch_us
+from lake.errors import Rejected
+from lake.log_schema import ERRORS, OFFSET, OVERFLOW, TIMESTAMP, LogSchema, new_log_schema
+from lake.tenant import TableId, TenantId
+
+TABLE = TableId(TenantId("t"), "logs")
+SOURCES = [Source("topic", "id", 0, "auto")]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+KAFKA_MS = 1_763_000_000_000
+DAY_US = 86_400_000_000
+LIMITS = ConverterLimits(depth_max=6, columns_max=24, time=TimeLimits(3 * DAY_US, DAY_US))
+PLAIN = new_log_schema()
+DECLARED_TYPES = {"d": "long", "n": "double", "b": "timestamptz", "a_b": "boolean"}
+DECLARED_FIELDS = [{"id": 16 + at, "name": name, "required": False, "type": kind} for at, (name, kind) in enumerate(DECLARED_TYPES.items())]
+DECLARED = LogSchema({**PLAIN.json, "fields": [*PLAIN.json["fields"], *DECLARED_FIELDS]})
+
+BLANKS = st.sampled_from(["", "", "", "", " ", "\n\t"])
+TIME_KEYS = ("ts", "time", "timestamp", "@timestamp")
+PLAIN_KEYS = ["a", "a", "b", "c", "d", "n", *TIME_KEYS, "level", "severity", "msg", "message", "log"]
+ODD_KEYS = ["A", "a.b", "a_b", "é", "e\\u0301", 'q\\"', "", "_offset", "x\\u0001", "\\u0061", "k\\\\", "very/odd~key", 'n\\":']
+KEYS = st.sampled_from([*PLAIN_KEYS, *PLAIN_KEYS, *ODD_KEYS])
+STRINGS = st.sampled_from(
+    ["", "x", "true", "null", "5", "snow ☃", "\\n", "\\u0000", "\\ud800", "\\ud83d\\ude00", '\\":', '{\\"a\\":1}', "\\\\", '\\\\\\":', "2025-11-13T02:13:20Z"]
+)
+LONG_NUMBERS = ["9223372036854775807", "9223372036854775808", "123456789012345678901234567890"]
+NUMBERS = st.sampled_from(["0", "-0", "1", "-1", "1.0", "1.10", "1e5", "1E400", "-0.0", *LONG_NUMBERS])
+TIME_TEXTS = ["13T02:13:20Z", "13T02:13:20.123456789Z", "13 02:13:20,5", "13T02:13:20+01:00", "13", "13T02:13", "13T25:00:00Z", "13T23:59:60Z"]
+TIME_NUMBERS = ["1763000000", "1763000000000", "1763000000.25", "1763000000000001", "1763000000000000001", "1", "-1", "1.5e9", "1.763e12"]
+TIMES = st.sampled_from(
+    ["1763000000000", '"2025-11-13T02:13:20Z"', *(f'"2025-11-{text}"' for text in TIME_TEXTS), *TIME_NUMBERS, '"1763000000"', '"soon"', "null", "true", "[1]"]
+)
+SCALARS = st.one_of(STRINGS.map(lambda s: f'"{s}"'), NUMBERS, st.sampled_from(["true", "false", "null", "NaN", "-Infinity"]))
+
+
+@st.composite
+def _object(draw: st.DrawFn, depth: int) -> str:
+    members = []
+    for key in draw(st.lists(KEYS, max_size=5)):
+        timely = key in ("ts", "time", "timestamp", "@timestamp") and draw(st.booleans())
+        value = draw(TIMES) if timely else draw(_value(depth - 1))
+        members.append(f'{draw(BLANKS)}"{key}"{draw(BLANKS)}:{draw(BLANKS)}{value}{draw(BLANKS)}')
+    return "{" + ",".join(members) + (draw(BLANKS) if not members else "") + "}"
+
+
+@st.composite
+def _array(draw: st.DrawFn, depth: int) -> str:
+    return "[" + ",".join(draw(BLANKS) + item + draw(BLANKS) for item in draw(st.lists(_value(depth - 1), max_size=3))) + "]"
+
+
+def _value(depth: int) -> st.SearchStrategy[str]:
+    return SCALARS if depth <= 0 else st.one_of(SCALARS, SCALARS, _object(depth), _array(depth))
+
+
+@st.composite
+def _record(draw: st.DrawFn) -> str:
+    """Mostly a record with a plain time first, since one without takes the exact path whole."""
+    text = draw(_object(3))
+    if draw(st.integers(0, 4)) == 0:
+        return text
+    return f'{{"ts":{draw(TIMES)}' + ("}" if text.strip("{} \n\t") == "" else "," + text[1:])
+
+
+# Each record comes several times, so that shapes are learned and fit.
+RECORDS = st.lists(st.tuples(_record(), st.integers(1, 4)), min_size=1, max_size=6).flatmap(
+    lambda many: st.permutations([text for text, times in many for _ in range(times)])
+)
+TS = '"ts":1763000000000'
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _converted(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> Converted:
+    buffer = TableBuffer(TABLE, 0.0)
+    for offset, body in enumerate(bodies):
+        buffer.add(RawRecord(0, offset, KAFKA_MS, None, (), body))
+    return convert(buffer, SOURCES, schema, [0], LIMITS, shapes)
+
+
+def _rows(table: pa.Table) -> dict[int, dict[str, Any]]:
+    return {row[OFFSET]: {name: value for name, value in row.items() if value is not None} for row in table.to_pylist()}
+
+
+def _exact(body: bytes, converted: Converted, schema: LogSchema) -> dict[str, Any] | Rejected:
+    """One record by the exact path alone; columns are those the whole flush got, whichever record brought them."""
+    columns = Columns(schema, LIMITS.columns_max, dict(converted.new))
+    fields = decode(body, "auto", LIMITS.depth_max)
+    row = fields if isinstance(fields, Rejected) else lay_out(fields, KAFKA_MS, columns, LIMITS.time)
+    if isinstance(row, Rejected):
+        return row
+    errors = entries(row.errors)
+    return (
+        _moments(row.values, schema) | {TIMESTAMP: row.timestamp_us} | ({ERRORS: errors} if errors else {}) | ({OVERFLOW: row.overflow} if row.overflow else {})
+    )
+
+
+def _moments(values: dict[str, Any], schema: LogSchema) -> dict[str, Any]:
+    """Microseconds of declared timestamps as the moments that Arrow gives back."""
+    kinds = {name: column.kind for name, column in schema.by_name.items()}
+    return {name: EPOCH + timedelta(microseconds=value) if kinds.get(name) == "timestamptz" else value for name, value in values.items()}
+
+
+def _check(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> None:
+    converted = _converted(bodies, schema, shapes)
+    rows, rejected = _rows(converted.rows), dict(converted.rejected)
+    assert sorted([*rows, *rejected]) == list(range(len(bodies))), "every message is a row or rejected, once"
+    for offset, body in enumerate(bodies):
+        expected = _exact(body, converted, schema)
+        if isinstance(expected, Rejected):
+            assert rejected[offset].reason == expected.reason, body
+            continue
+        stored = {name: value for name, value in rows[offset].items() if name in expected or not name.startswith("_") or name in (ERRORS, OVERFLOW)}
+        stored.pop("observed_timestamp")
+        stored[TIMESTAMP] = epoch_us(stored[TIMESTAMP])
+        assert stored == expected, body
+    assert converted.rows_with_errors == sum(ERRORS in row for row in rows.values())
+
+
+@given(RECORDS, st.sampled_from([PLAIN, DECLARED]))
+@example([f'{{{TS},"a":1,"a" :2}}'] * 3 + [f'{{{TS},"a":1}}'] * 3, PLAIN)
+@example([f'{{{TS},"a":[{{"b":1,"b" :2}}]}}'] * 3, PLAIN)
+@example([f'{{{TS},"a":"x\\":"}}', f'{{{TS},"a":"x"}}', f'{{{TS},"a":"x","a":"y"}}'] * 3, PLAIN)
+@example([f'{{{TS},"a":-0}}', f'{{{TS},"a":0}}', f'{{{TS},"a": -0}}'] * 3, PLAIN)
+@example([f'{{{TS},"a":{{}}}}', f'{{{TS},"a":{{"b":1}}}}', f'{{{TS},"a":null}}', f'{{{TS},"a":{{"b":null}}}}'] * 3, PLAIN)
+def test_fast_path_stores_what_the_exact_path_stores(records: list[str], schema: LogSchema) -> None:
+    """Whole flushes through the converter give, record by record, what the exact path alone gives."""
+    shapes = Shapes()
+    bodies = [_bytes(text) for text in records]
+    _check(bodies, schema, shapes)
+    _check(list(reversed(bodies)), schema, shapes)  # the shape has been learned: now most records fit

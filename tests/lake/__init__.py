@@ -1,0 +1,1 @@
+"""The shared vocabulary; no service is needed."""

@@ -1,0 +1,118 @@
+"""Settings: where they come from, and what is said about wrong ones."""
+
+from pathlib import Path
+
+import pytest
+
+from lake.errors import SettingsError
+from lake.settings import (
+    CatalogSettings,
+    InfraSettings,
+    IngestSettings,
+    OptimizeSettings,
+    QuerySettings,
+    RoomSettings,
+    StorageSettings,
+    TopicSettings,
+)
+
+ROOMS: list[type[RoomSettings]] = [StorageSettings, CatalogSettings, IngestSettings, OptimizeSettings, QuerySettings, InfraSettings]
+
+
+@pytest.fixture(autouse=True)
+def toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An own settings file, absent at first."""
+    path = tmp_path / "firn.toml"
+    monkeypatch.setenv("FIRN_CONFIG", str(path))
+    for name in ("FIRN_INGEST_GROUP", "FIRN_INGEST_TOPICS", "FIRN_INGEST_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    return path
+
+
+def test_every_room_has_its_settings() -> None:
+    """No class of settings is left out of these tests."""
+    assert set(RoomSettings.__subclasses__()) == set(ROOMS)
+
+
+@pytest.mark.parametrize("settings", [*ROOMS, TopicSettings], ids=lambda s: s.__name__)
+def test_every_setting_has_a_description(settings: type[RoomSettings | TopicSettings]) -> None:
+    """One row per setting, with help that a person can read."""
+    for name, field in settings.model_fields.items():
+        assert field.description, f"{settings.__name__}.{name}"
+        assert len(field.description) > 5
+
+
+@pytest.mark.parametrize("settings", ROOMS, ids=lambda s: s.__name__)
+def test_settings_stand_on_their_defaults(settings: type[RoomSettings]) -> None:
+    """Without file and environment every room loads."""
+    assert settings.load() is not None
+
+
+def test_environment_goes_before_file_and_file_before_default(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Default, file, environment, flag: the later the stronger; a flag that is not given does not count."""
+    assert IngestSettings.load().group == "firn"
+    toml.write_text('[ingest]\ngroup = "of-file"\nport = 1000\n[catalog]\nport = 2000\n')
+    assert IngestSettings.load().group == "of-file"
+    monkeypatch.setenv("FIRN_INGEST_GROUP", "of-environment")
+    loaded = IngestSettings.load(port=None)
+    assert (loaded.group, loaded.port) == ("of-environment", 1000)
+    assert IngestSettings.load(group="of-flag").group == "of-flag"
+
+
+def test_topics_come_from_file_and_from_environment_alike(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of tables in TOML, or the same as JSON in the environment."""
+    toml.write_text('[[ingest.topics]]\nname = "a"\nformat = "text"\ntenant = ["key"]\n[[ingest.topics]]\nname = "b"\n')
+    first, second = IngestSettings.load().topics
+    assert (first.name, first.format, first.tenant) == ("a", "text", ("key",))
+    assert second.tenant == ("header:tenant", "field:tenant")
+    monkeypatch.setenv("FIRN_INGEST_TOPICS", '[{"name":"c"}]')
+    assert [topic.name for topic in IngestSettings.load().topics] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[ingest]\nport = 70000\n", "port"),
+        ("[ingest]\nflush_interval_s = 0\n", "flush_interval_s"),
+        ('[ingest]\nlate_limit = "never"\n', "late_limit"),
+        ("[ingest]\nflush_intervall_s = 5\n", "flush_intervall_s"),
+        ('[[ingest.topics]]\nname = "a"\nformat = "xml"\n', "topics.0.format"),
+        ('[[ingest.topics]]\nnome = "a"\n', "topics.0"),
+    ],
+)
+def test_wrong_value_names_the_setting_and_where_to_set_it(toml: Path, text: str, said: str) -> None:
+    """One sentence: which setting, what is wrong, the variable, the section and the file."""
+    toml.write_text(text)
+    with pytest.raises(SettingsError) as raised:
+        IngestSettings.load()
+    for part in (said, "FIRN_INGEST_", "[ingest]", str(toml)):
+        assert part in str(raised.value)
+
+
+def test_wrong_value_in_the_environment_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same sentence for a variable."""
+    monkeypatch.setenv("FIRN_INGEST_PORT", "many")
+    with pytest.raises(SettingsError, match="port"):
+        IngestSettings.load()
+
+
+@pytest.mark.parametrize("value", ["[{", '"a"', '[{"name":5}]'])
+def test_topics_that_are_no_json_list_are_told_as_well(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Broken JSON in a variable names the setting too."""
+    monkeypatch.setenv("FIRN_INGEST_TOPICS", value)
+    with pytest.raises(SettingsError, match="topics"):
+        IngestSettings.load()
+
+
+def test_file_that_is_no_toml_is_named(toml: Path) -> None:
+    """A broken file is one error with its name, not a trace."""
+    toml.write_text("[ingest\n")
+    with pytest.raises(SettingsError, match="not valid TOML"):
+        IngestSettings.load()
+
+
+def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys do not appear where settings are printed."""
+    monkeypatch.setenv("FIRN_STORAGE_S3_SECRET_ACCESS_KEY", "hush-hush")
+    monkeypatch.setenv("FIRN_INGEST_CATALOG_TOKEN", "hush-hush")
+    assert "hush" not in repr(StorageSettings.load()) + repr(IngestSettings.load())

@@ -1,0 +1,92 @@
+"""What tests of maintenance share: a table over local files without services, and the optimizer as a process on the shared stack."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from infra.local import java, jvm_parts
+from infra.local.jvm_parts import REPOSITORY
+from infra.local.supervisor import Stack
+from lake.catalog_client import CatalogClient
+from tests.stack.line import Line
+from tests.stack.waiting import fresh
+
+END_BYTES = 4_000
+ROUND_S = 180.0
+
+
+class Optimizer:
+    """`python -m optimize` with settings of its own, on the tables of one test."""
+
+    def __init__(self, folder: Path, line: Line, **settings: object) -> None:
+        self.log_file = folder / "optimize.log"
+        jdk = java.find(java.CLASSIC)
+        assert jdk is not None, "Spark needs Java 17 or 21"
+        own = {f"FIRN_OPTIMIZE_{name.upper()}": str(value) for name, value in settings.items()}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+        java_home = {"FIRN_OPTIMIZE_JAVA_HOME": str(jdk.java.parents[1])}
+        jars = {"FIRN_OPTIMIZE_SPARK_JARS": str(jvm_parts.folder("spark"))} if settings.get("spark_jars") is None else {}
+        self._environment = {**inherited, **line.stack.environment(), **java_home, **jars, **own, "FIRN_CONFIG": str(folder / "none.toml")}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Starts a verb in a process group of its own."""
+        with self.log_file.open("ab") as log:
+            command = (sys.executable, "-m", "optimize", *arguments)
+            self.process = subprocess.Popen(command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log, start_new_session=True)
+        return self.process
+
+    def run(self, *arguments: str) -> str:
+        """Runs a verb to its end; fails with the end of its log where it fails."""
+        code = self.start(*arguments).wait(ROUND_S)
+        assert code == 0, f"optimize {' '.join(arguments)} ended with {code}:\n{self.log()[-END_BYTES:]}"
+        return self.log()
+
+    def kill(self) -> None:
+        """SIGKILL of the process, its JVM and its Python workers."""
+        if self.process is not None:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+
+@pytest.fixture(scope="session")
+def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A catalog of its own over local files: all that maintenance needs beside Spark."""
+    with Stack(tmp_path_factory.mktemp("catalog"), tied=True) as stack:
+        stack.start("catalog")
+        yield stack.address("catalog")
+
+
+@pytest.fixture
+def catalog(catalog_uri: str) -> Iterator[CatalogClient]:
+    """A client of that catalog."""
+    with closing(CatalogClient(catalog_uri)) as client:
+        yield client
+
+
+@pytest.fixture
+def optimizer(line: Line, tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
+    """`optimizer(setting=value, ...)` makes one with a folder of its own; all are killed after the test."""
+    made: list[Optimizer] = []
+
+    def make(**settings: object) -> Optimizer:
+        folder = tmp_path / fresh("o-")
+        folder.mkdir()
+        made.append(Optimizer(folder, line, **settings))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for one in made:
+            one.kill()

@@ -1,0 +1,42 @@
+"""What must be true of a table whatever happened to it: every file of every live snapshot is there."""
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.manifest import Status, read_manifest, read_manifest_list
+from lake.storage import AnyStorage
+
+
+def missing_files(catalog: CatalogClient, storage: AnyStorage, table: TableName) -> list[str]:
+    """Files that some live snapshot refers to and that do not exist."""
+    metadata = catalog.load_table(table)["metadata"]
+    missing: list[str] = []
+    seen: set[str] = set()
+    for snapshot in metadata["snapshots"]:
+        if storage.size(snapshot["manifest-list"]) is None:
+            missing.append(snapshot["manifest-list"])
+            continue
+        for manifest in read_manifest_list(storage.read(snapshot["manifest-list"])):
+            if manifest.uri in seen:
+                continue
+            seen.add(manifest.uri)
+            if storage.size(manifest.uri) is None:
+                missing.append(manifest.uri)
+                continue
+            for entry in read_manifest(storage.read(manifest.uri), manifest):
+                if entry.status is not Status.DELETED and entry.file.uri not in seen:
+                    seen.add(entry.file.uri)
+                    if storage.size(entry.file.uri) is None:
+                        missing.append(entry.file.uri)
+    return missing
+
+
+def live_files(catalog: CatalogClient, storage: AnyStorage, table: TableName) -> dict[int, int]:
+    """Live data files of the head by hour."""
+    metadata = catalog.load_table(table)["metadata"]
+    head = next(s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"])
+    found: dict[int, int] = {}
+    for manifest in read_manifest_list(storage.read(head["manifest-list"])):
+        if manifest.content == 0:
+            for entry in read_manifest(storage.read(manifest.uri), manifest):
+                if entry.status is not Status.DELETED and entry.file.hour is not None:
+                    found[entry.file.hour] = found.get(entry.file.hour, 0) + 1
+    return found

@@ -1,0 +1,1 @@
+"""Search: the language, the plan, both engines, the API."""

@@ -1,0 +1,36 @@
+"""The search API of the shared stack, and a client of it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from infra.local.supervisor import Stack
+from lake.catalog_client import CatalogClient
+from tests.query.log_table import LogTable, fresh_tenant
+
+
+@pytest.fixture(scope="session")
+def query_uri(stack: Stack) -> str:
+    """The address of `python -m query serve` on the shared stack."""
+    if not stack.running("query"):
+        stack.start("query")
+    return stack.address("query")
+
+
+@pytest.fixture(scope="session")
+def api(query_uri: str) -> Iterator[httpx.Client]:
+    """A client of the API."""
+    with httpx.Client(base_url=query_uri, timeout=120.0, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def log_table(catalog_client: CatalogClient) -> Callable[..., LogTable]:
+    """`log_table(stream=..., types=...)`: an empty table of a tenant of its own."""
+
+    def make(tenant: str | None = None, **options: Any) -> LogTable:
+        return LogTable(catalog_client, tenant or fresh_tenant(), **options)
+
+    return make

@@ -1,0 +1,94 @@
+"""The real data sets, each record one message: as many rows and dead letters as stated here for each file."""
+
+import base64
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+import pytest
+import zstandard
+
+from tests.stack.kafka_topics import Record
+from tests.stack.line import Line
+from tests.stack.waiting import fresh
+
+pytestmark = [pytest.mark.stack, pytest.mark.datasets]
+
+PARTITIONS = 2
+VISIBLE_S = 120.0
+
+
+class Stated(NamedTuple):
+    """What becomes of a file: its rows and its dead letters."""
+
+    rows: int
+    dead: int = 0
+    form: str = "auto"
+
+
+FILES = {
+    "access-combined.log.zst": Stated(10_000, form="text"),
+    "access-weblogs.jsonl.zst": Stated(14_074),
+    "access-nginx.jsonl.zst": Stated(9_999),
+    "access-caddy.jsonl.zst": Stated(9_999),
+    "cloudtrail.jsonl.zst": Stated(2_900),
+    "windows-events.jsonl.zst": Stated(36_741),
+    "zeek.jsonl.zst": Stated(7_804),
+    "syslog-rfc3164.log.zst": Stated(7_121, form="text"),
+    "syslog-rfc5424.log.zst": Stated(12_324, form="text"),
+    "shippers/rsyslog-omkafka.jsonl": Stated(30),
+    "shippers/rsyslog-omkafka-json.jsonl": Stated(30),
+    "shippers/syslog-ng-kafka-c.jsonl": Stated(30),
+    "shippers/syslog-ng-kafka-c-json.jsonl": Stated(30),
+    "shippers/pino.jsonl": Stated(30),
+    "shippers/winston.jsonl": Stated(30),
+    "shippers/structlog.jsonl": Stated(30),
+    "shippers/log4j2-ecs.jsonl": Stated(31),
+    "shippers/logstash-logback-encoder.jsonl": Stated(31),
+    "shippers/otlp-json.jsonl": Stated(4),
+    "shippers/otlp-json-collector.jsonl": Stated(4),
+    "shippers/otlp-proto.jsonl": Stated(0, dead=4),
+    "shippers/fluent-bit-out_kafka.jsonl": Stated(30),
+    "shippers/vector.jsonl": Stated(30),
+    "shippers/filebeat.jsonl": Stated(30),
+    "shippers/docker-json-file.jsonl": Stated(36),
+}
+
+
+def _records(path: Path) -> Iterator[Record]:
+    """One message per line of a log, or per captured message of a shipper."""
+    if path.suffix == ".zst":
+        for at, text in enumerate(zstandard.decompress(path.read_bytes(), max_output_size=2**30).splitlines()):
+            yield Record(text, partition=at % PARTITIONS)
+        return
+    for at, captured in enumerate(path.read_bytes().splitlines()):
+        message = orjson.loads(captured)
+        body = base64.b64decode(message["value_base64"]) if "value_base64" in message else message["value"].encode()
+        yield Record(body, partition=at % PARTITIONS)
+
+
+def test_each_file_gives_its_stated_rows_and_dead_letters(line: Line, datasets: Path) -> None:
+    """All files go through one ingester at once; counts by Trino, identities once, dead letters by identity."""
+    tenants = {name: fresh(f"{Path(name).name.split('.')[0]}-") for name in FILES}
+    topics = {name: line.kafka.topic(PARTITIONS) for name in FILES}
+    produced = {name: len(line.kafka.produce(topics[name], _records(datasets / name))) for name in FILES}
+    settings = [{"name": topics[name], "format": FILES[name].form, "tenant": [f"const:{tenants[name]}"]} for name in FILES]
+    ingester = line.ingester(settings, late_limit="accept", flush_interval_s=12)
+    try:
+        for name, stated in FILES.items():
+            line.wait_for_rows(ingester, tenants[name], stated.rows, timeout_s=VISIBLE_S)
+        assert ingester.stop() == 0
+    finally:
+        ingester.kill()
+    dead = Counter(letter.facts["firn.topic"] for letter in line.kafka.dead_letters(ingester.dead_letter_topic).values())
+    found = {name: Stated(_rows(line, tenants[name]) if stated.rows else 0, dead[topics[name]], stated.form) for name, stated in FILES.items()}
+    assert found == FILES
+    assert produced == {name: stated.rows + stated.dead for name, stated in FILES.items()}
+
+
+def _rows(line: Line, tenant: str) -> int:
+    ((rows, identities),) = line.sql(f"SELECT count(*), count(DISTINCT ROW(_topic_id, _topic_partition, _offset, _index)) FROM {line.table(tenant)}")
+    assert rows == identities, f"{tenant}: {rows - identities} rows are doubled"
+    return int(rows)

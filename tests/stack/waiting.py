@@ -1,0 +1,31 @@
+"""Waiting for a condition, and names that nobody else uses."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+POLL_S = 0.05
+_NEVER = threading.Event()
+T = TypeVar("T")
+
+
+def wait_for(condition: Callable[[], T], timeout_s: float, what: str = "", poll_s: float = POLL_S) -> T:
+    """Polls until the condition gives something true and returns that; fails with a sentence when it does not in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (last := condition()):
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"{what or getattr(condition, '__name__', 'the condition')} did not come true within {timeout_s:.0f} s; last: {last!r}")
+        _NEVER.wait(poll_s)
+    return last
+
+
+def pause(seconds: float) -> None:
+    """Lets time pass where the time itself is what a test is about (a process killed at a random moment)."""
+    _NEVER.wait(seconds)
+
+
+def fresh(prefix: str) -> str:
+    """A name nobody else uses: letters of the prefix and eight hexadecimal digits."""
+    return f"{prefix}{secrets.token_hex(4)}"

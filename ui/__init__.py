@@ -1,0 +1,1 @@
+"""The browser's side of search: Streamlit pages over the HTTP API."""

@@ -1,0 +1,89 @@
+"""The search API as the pages call it. Every failure is one sentence for the person who looks at the page."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import orjson
+import streamlit as st
+
+API_VARIABLE = "FIRN_UI_API"
+API_DEFAULT = "http://127.0.0.1:8282"
+TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class ApiError(Exception):
+    """Why there is no answer, and where in the query the fault lies."""
+
+    status: int
+    message: str
+    position: int | None = None
+    length: int | None = None
+    suggestion: str | None = None
+
+
+class ApiClient:
+    """Talks to one API with one key (None: anonymous)."""
+
+    def __init__(self, uri: str, key: str | None = None) -> None:
+        self.uri = uri.rstrip("/")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=httpx.Timeout(TIMEOUT_S, connect=5.0), trust_env=False)
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """GET of a path below /v1. Raises ApiError."""
+        return self._send("GET", path, {name: value for name, value in query.items() if value is not None}, None)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """POST to a path below /v1. Raises ApiError."""
+        return self._send("POST", path, None, body)
+
+    def delete(self, path: str, **query: Any) -> dict[str, Any]:
+        """DELETE of a path below /v1. Raises ApiError."""
+        return self._send("DELETE", path, query, None)
+
+    def fetch(self, path: str) -> bytes:
+        """The bytes of a path below /v1. Raises ApiError."""
+        try:
+            response = self._http.get(f"/v1{path}")
+        except httpx.HTTPError as error:
+            raise self._silent(error) from error
+        if not response.is_success:
+            raise _error(response)
+        return response.content
+
+    def _send(self, method: str, path: str, query: dict[str, Any] | None, body: dict[str, Any] | None) -> dict[str, Any]:
+        content = None if body is None else orjson.dumps(body)
+        headers = None if body is None else {"Content-Type": "application/json"}
+        try:
+            response = self._http.request(method, f"/v1{path}", params=query, content=content, headers=headers)
+        except httpx.HTTPError as error:
+            raise self._silent(error) from error
+        if not response.is_success:
+            raise _error(response)
+        return dict(orjson.loads(response.content)) if response.content else {}
+
+    def _silent(self, error: httpx.HTTPError) -> ApiError:
+        return ApiError(
+            0, f"The search API at {self.uri} does not answer ({type(error).__name__}). Start it with `python -m query serve`, or set {API_VARIABLE}."
+        )
+
+
+def _error(response: httpx.Response) -> ApiError:
+    try:
+        error = orjson.loads(response.content)["error"]
+        return ApiError(response.status_code, str(error["message"]), error.get("position"), error.get("length"), error.get("suggestion"))
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return ApiError(response.status_code, f"The search API answered {response.status_code}.")
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def _client(uri: str, key: str | None) -> ApiClient:
+    return ApiClient(uri, key)
+
+
+def api() -> ApiClient:
+    """The client of this browser session."""
+    return _client(os.environ.get(API_VARIABLE, API_DEFAULT), st.session_state.get("key"))

@@ -1,0 +1,20 @@
+"""Firn in the browser: `python -m streamlit run ui/app.py`. FIRN_UI_API is the address of the search API."""
+
+import streamlit as st
+
+from ui.app_pages import errors, health, search, sql, tenants
+from ui.components.session import sign_in
+
+st.set_page_config(page_title="Firn", page_icon=":material/ac_unit:", layout="wide", initial_sidebar_state="auto")
+st.html("<style>.stMainBlockContainer{padding-top:4.5rem;padding-bottom:3rem;max-width:1700px}</style>")  # Streamlit leaves a hand's breadth above a page
+sign_in()
+st.navigation(
+    [
+        st.Page(search.show, title="Search", icon=":material/search:", url_path="search", default=True),
+        st.Page(sql.show, title="SQL", icon=":material/database:", url_path="sql"),
+        st.Page(tenants.show, title="Tenants and streams", icon=":material/table_rows:", url_path="tenants"),
+        st.Page(errors.show, title="Errors", icon=":material/rule:", url_path="errors"),
+        st.Page(health.show, title="Health", icon=":material/monitor_heart:", url_path="health"),
+    ],
+    position="top",
+).run()

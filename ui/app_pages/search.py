@@ -1,0 +1,203 @@
+"""Search: a tenant, a stream, a time range, words; a histogram, rows, and one row in full."""
+
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from ui.api_client import ApiError, api
+from ui.components import basis, export, field_list, histogram, result_table, row_detail, time_range
+from ui.components.message import empty, show_error, show_warnings
+from ui.components.wording import short_time
+from ui.url_state import SearchState, from_params, link, parse_row_key, row_key, to_params
+
+PAGE_ROWS = 100
+FIELDS = ("tenant", "stream", "query", "from_", "to", "pin", "row", "columns")
+SYNTAX = """
+| write | to find |
+|---|---|
+| `refused` | the word, in any field |
+| `"connection refused"` | words side by side |
+| `status:500` | a value in one field |
+| `conn*` `10.0.?.1` | any characters, one character |
+| `status:[400 TO 499]` `bytes:>=1024` | ranges; `{ }` leave the ends out |
+| `user:*` `_errors:*` | the field has a value |
+| `a b` `a OR b` `NOT a` `-a` `( )` | both, either, not |
+"""
+
+
+def show() -> None:
+    """The page."""
+    _load_state()
+    streams = _choose_stream()
+    if streams is None:
+        return
+    state = _state()
+    st.query_params.from_dict(to_params(state))
+    try:
+        with st.spinner("Searching …", show_time=True):
+            found = _search(state)
+    except ApiError as error:
+        show_error(error, state.query)
+        return
+    _show_answer(state, found)
+
+
+def _load_state() -> None:
+    """An address that was opened wins over what this session did before."""
+    params = dict(st.query_params)
+    if st.session_state.get("address") != params or "from" not in st.session_state:
+        state = from_params(params)
+        for name in FIELDS:
+            st.session_state[name.rstrip("_")] = getattr(state, name)
+        st.session_state.update(typing=False, pages=1)
+
+
+def _state() -> SearchState:
+    state = SearchState(**{name: st.session_state.get(name.rstrip("_"), "") for name in FIELDS})
+    st.session_state["address"] = to_params(state)
+    return state
+
+
+def _choose_stream() -> list[str] | None:
+    """The row of inputs. None: there is nothing to search yet."""
+    try:
+        tenants = {tenant["tenant"]: [s["stream"] for s in tenant["streams"]] for tenant in api().get("/tenants", limit=1000)["tenants"]}
+    except ApiError as error:
+        show_error(error)
+        return None
+    tenants = {tenant: streams for tenant, streams in tenants.items() if streams}
+    if not tenants:
+        empty("There are no logs yet.", "Send a record with a `tenant` header to one of the input topics. It can be searched after the next flush.")
+        return None
+    wanted = st.session_state["tenant"]
+    if wanted not in tenants and wanted:
+        st.warning(f"There is no tenant “{wanted}” that you can see; the link may be old, or meant for another key.", icon=":material/warning:")
+    if wanted not in tenants:
+        st.session_state["tenant"] = next(iter(tenants))
+    streams = tenants[st.session_state["tenant"]]
+    if st.session_state["stream"] not in streams:
+        st.session_state["stream"] = "logs" if "logs" in streams else streams[0]
+    places = st.columns([2, 1.6, 5, 2, 1.1], vertical_alignment="bottom")
+    places[0].selectbox("Tenant", list(tenants), key="tenant", on_change=_changed)
+    places[1].selectbox("Stream", streams, key="stream", on_change=_changed)
+    places[2].text_input("Search", key="query", on_change=_changed, placeholder="words or field:value — empty: every row", help=SYNTAX)
+    with places[3]:
+        time_range.choose()
+    if places[4].button("Search", type="primary", width="stretch"):
+        st.session_state.pop("answer", None)
+        st.session_state["pages"] = 1
+    if time_range.label_of(st.session_state["from"], st.session_state["to"]) == time_range.TYPED or st.session_state.get("typing"):
+        time_range.type_in()
+    return streams
+
+
+def _changed() -> None:
+    st.session_state.update(pin="", row="", pages=1)
+
+
+def _search(state: SearchState) -> dict[str, Any]:
+    """Histogram and pages of a search, kept while nothing but the choice of a row or of columns changes."""
+    key = replace(state, row="", columns="")
+    kept = st.session_state.get("answer")
+    if kept is None or kept["key"] != key:
+        body = {"tenant": state.tenant, "stream": state.stream, "query": state.query, "from": state.from_, "to": state.to, "pin": state.pin}
+        counts = api().post("/histogram", {**body, "by": "level"})
+        # The page sees the same range and the same rows as the histogram, whatever is written meanwhile.
+        body |= {"from": counts["from"], "to": counts["to"], "pin": state.pin}
+        kept = {"key": key, "body": body, "counts": counts, "pages": []}
+        st.session_state["answer"] = kept
+    while len(kept["pages"]) < st.session_state.get("pages", 1):
+        cursor = kept["pages"][-1]["next"] if kept["pages"] else ""
+        if cursor is None:
+            break
+        kept["pages"].append(api().post("/search", {**kept["body"], "limit": PAGE_ROWS, "cursor": cursor}))
+    return dict(kept)
+
+
+def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
+    counts, pages = found["counts"], found["pages"]
+    show_warnings(counts["warnings"])
+    rows = [row for page in pages for row in page["rows"]]
+    left, middle, right = st.columns([7, 1.5, 1.5], vertical_alignment="center")
+    with middle:
+        export.show(found["body"])
+    with left:
+        basis.show({**counts, "took_ms": counts["took_ms"] + pages[0]["took_ms"]}, counts["rows"])
+    with right:
+        _link(state, counts)
+    picked = histogram.show(counts, key=f"histogram-{counts['from']}-{counts['to']}")
+    if picked and st.button(f"Narrow to {picked[0]} – {picked[1]}", icon=":material/zoom_in:", on_click=_narrow, args=picked):
+        st.rerun()
+    if not rows:
+        _nothing(state, counts)
+        return
+    with st.expander("Fields", icon=":material/list:", expanded=bool(st.session_state.get("values_of"))):
+        field_list.show(found["body"])
+    columns = [name for name in st.session_state["columns"].split(",") if name]
+    chosen = result_table.show(rows, columns, key=f"rows-{counts['from']}-{counts['to']}-{hash(state.query)}")
+    if pages[-1]["next"] and st.button(f"Show {PAGE_ROWS} more", icon=":material/expand_more:", on_click=_more):
+        st.rerun()
+    _show_row(state, rows[chosen] if chosen is not None else None)
+
+
+def _show_row(state: SearchState, chosen: dict[str, Any] | None) -> None:
+    """The chosen row, or the one that the address names."""
+    if chosen is not None:
+        st.session_state["row"] = row_key(chosen["coordinates"], chosen["timestamp"])
+        st.query_params["row"] = st.session_state["row"]
+        st.session_state["address"] = dict(st.query_params)
+    elif state.row and (where := parse_row_key(state.row)) is not None:
+        try:
+            chosen = api().get("/row", tenant=state.tenant, stream=state.stream, **where)
+        except ApiError as error:
+            show_error(error)
+    if chosen is None:
+        st.caption("Choose a row to see all of it.")
+        return
+    st.subheader("Row", anchor=False)
+    row_detail.show(chosen)
+    _surrounding(state, chosen)
+
+
+def _surrounding(state: SearchState, row: dict[str, Any]) -> None:
+    """The rows just before and after, whatever they say."""
+    if not st.toggle("Surrounding rows", key="surrounding"):
+        return
+    where = parse_row_key(row_key(row["coordinates"], row["timestamp"])) or {}
+    try:
+        found = api().get("/context", tenant=state.tenant, stream=state.stream, before=8, after=8, **where)
+    except ApiError as error:
+        show_error(error)
+        return
+    lines = [
+        ("▸ " if at == found["at"] else "  ") + f"{short_time(each['timestamp'])}  {each['severity'] or '':8}{result_table.summary(each)[:300]}"
+        for at, each in enumerate(found["rows"])
+    ]
+    st.code("\n".join(lines), language=None)
+
+
+def _link(state: SearchState, counts: dict[str, Any]) -> None:
+    """An address with absolute times and the marks: it re-opens exactly these rows."""
+    with st.popover("Link", icon=":material/link:", width="stretch"):
+        st.write("Re-opens exactly these rows, also after more were written and files were merged.")
+        exact = replace(state, from_=counts["from"], to=counts["to"], pin=counts["pin"], row=st.session_state.get("row", ""))
+        st.code(link(st.context.url or "", exact), language=None, wrap_lines=True)
+
+
+def _narrow(start: str, end: str) -> None:
+    st.session_state.update({"from": start, "to": end, "typing": True, "row": "", "pages": 1})
+
+
+def _more() -> None:
+    st.session_state["pages"] = st.session_state.get("pages", 1) + 1
+
+
+def _nothing(state: SearchState, counts: dict[str, Any]) -> None:
+    newest = counts["freshness"]["newest_row"]
+    if newest is None:
+        empty("This stream has no rows yet.", "They appear after the next flush of ingestion.")
+    elif state.query:
+        empty("No row in this time range matches.", f"Choose a longer range, or fewer words. The newest row of this stream is of `{newest}`.")
+    else:
+        empty("No rows in this time range.", f"The newest row of this stream is of `{newest}`. Choose a longer time range.")

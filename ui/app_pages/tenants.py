@@ -1,0 +1,70 @@
+"""Tenants and their streams: rows, files, freshness."""
+
+import pandas as pd
+import streamlit as st
+
+from ui.api_client import ApiError, api
+from ui.components.message import empty, show_error
+from ui.components.wording import age, count, size
+from ui.url_state import SearchState, to_params
+
+
+def show() -> None:
+    """The page."""
+    st.title("Tenants and streams")
+    try:
+        found = api().get("/tenants", limit=1000)
+    except ApiError as error:
+        show_error(error)
+        return
+    tenants = found["tenants"]
+    if not tenants:
+        empty("No tenant has any rows yet.", "Send a record with a `tenant` header to one of the input topics; its table appears with the next flush.")
+        return
+    streams = [stream for tenant in tenants for stream in tenant["streams"]]
+    for place, (label, value) in zip(
+        st.columns(4),
+        (
+            ("Tenants", f"{len(tenants):,}" + ("+" if found["next"] else "")),
+            ("Rows", f"{sum(stream['rows'] for stream in streams):,}"),
+            ("Files", f"{sum(stream['files'] for stream in streams):,}"),
+            ("Size", size(sum(stream["bytes"] for stream in streams))),
+        ),
+        strict=True,
+    ):
+        place.metric(label, value)
+    wanted = st.text_input("Filter", placeholder="part of a tenant's or stream's name", label_visibility="collapsed")
+    shown = [stream for stream in streams if wanted.lower() in f"{stream['tenant']} {stream['stream']}".lower()]
+    if not shown:
+        empty("No tenant or stream has that in its name.", "Shorten the filter.")
+        return
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "tenant": [stream["tenant"] for stream in shown],
+                "stream": [stream["stream"] for stream in shown],
+                "rows": [stream["rows"] for stream in shown],
+                "files": [stream["files"] for stream in shown],
+                "size": [size(stream["bytes"]) for stream in shown],
+                "newest row": [age(stream["newest_row"]) for stream in shown],
+                "committed": [age(stream["committed_at"]) for stream in shown],
+                "columns": [stream["columns"] for stream in shown],
+                "search": [_search_link(stream["tenant"], stream["stream"]) for stream in shown],
+            }
+        ),
+        hide_index=True,
+        width="stretch",
+        height=min(38 + 35 * len(shown), 700),
+        column_config={
+            "rows": st.column_config.NumberColumn(format="localized"),
+            "files": st.column_config.NumberColumn(format="localized"),
+            "search": st.column_config.LinkColumn(display_text="open", help="Searches the stream's last 24 hours"),
+        },
+    )
+    st.caption(f"{count(len(shown), 'stream')}. Freshness is the age of the newest row that is in the table.")
+
+
+def _search_link(tenant: str, stream: str) -> str:
+    from urllib.parse import urlencode
+
+    return "/search?" + urlencode(to_params(SearchState(tenant=tenant, stream=stream, from_="now-24h")))

@@ -1,0 +1,56 @@
+"""All rows of a search as a file: asked for here, written in the background, fetched when done."""
+
+from typing import Any
+
+import streamlit as st
+
+from ui.api_client import ApiError, api
+from ui.components.message import plain, show_error
+from ui.components.wording import count, size
+
+FORMATS = {"NDJSON": "ndjson", "CSV": "csv", "Parquet": "parquet"}
+DOWNLOAD_BYTES_MAX = 200_000_000
+
+
+def show(body: dict[str, Any]) -> None:
+    """The button that starts one, and the exports of this tenant."""
+    with st.popover("Export", icon=":material/download:", width="stretch"):
+        chosen = st.radio("Format", list(FORMATS), horizontal=True, key="export_format")
+        if st.button("Export all rows", type="primary", width="stretch"):
+            _start({**body, "format": FORMATS[chosen]})
+        _jobs(body["tenant"])
+
+
+def _start(body: dict[str, Any]) -> None:
+    try:
+        api().post("/exports", body)
+    except ApiError as error:
+        show_error(error)
+
+
+@st.fragment(run_every=2.0)
+def _jobs(tenant: str) -> None:
+    try:
+        jobs = api().get("/exports", tenant=tenant)["exports"][:5]
+        for job in jobs:
+            _job(job)
+    except ApiError as error:
+        show_error(error)
+
+
+def _job(job: dict[str, Any]) -> None:
+    said = f"{job['stream']} · {job['format']} · {count(job['rows'], 'row')}, {size(job['bytes'])}"
+    if job["state"] == "running":
+        st.progress(job["progress"], text=said)
+    elif job["state"] == "failed":
+        st.warning(plain(job["message"]))
+    elif job["format"] == "parquet" or job["bytes"] > DOWNLOAD_BYTES_MAX:
+        st.caption(f"{said}. Fetch its {count(len(job['parts']), 'file')} at {api().uri}/v1/exports/{job['id']}")
+    else:
+        st.download_button(
+            said,
+            data=lambda: api().fetch(f"/exports/{job['id']}/file"),
+            file_name=f"{job['stream']}.{job['format']}",
+            key=f"file-{job['id']}",
+            icon=":material/download:",
+        )

@@ -1,0 +1,83 @@
+"""The fields of a stream beside the rows: choose columns, see top values, add or exclude one as a filter."""
+
+from typing import Any
+
+import streamlit as st
+
+from ui.api_client import ApiError, api
+from ui.components.message import plain, show_error
+
+VALUES = 8
+
+
+def show(body: dict[str, Any]) -> None:
+    """Columns to show, and the values of one field."""
+    try:
+        fields = [field for field in _fields(body) if not field["system"] or field["name"] in ("severity", "message")]
+    except ApiError as error:
+        show_error(error)
+        return
+    names = [field["name"] for field in fields]
+    chosen = [name for name in st.session_state["columns"].split(",") if name in names]
+    st.session_state["columns_chosen"] = chosen
+    st.multiselect("Columns", names, key="columns_chosen", on_change=_keep_columns, placeholder="message", help="What the table shows beside the time")
+    about = {field["name"]: f"{field['name']} · {field['type']}{_covered(field)}" for field in fields}
+    wanted = st.selectbox("Top values of", names, index=None, format_func=lambda name: about[name], placeholder="choose a field", key="values_of")
+    if wanted:
+        _values(body, wanted)
+
+
+def _values(body: dict[str, Any], field: str) -> None:
+    try:
+        found = _top(body, field)
+    except ApiError as error:
+        show_error(error)
+        return
+    if not found["values"]:
+        st.caption("No matching row has a value here.")
+    for at, value in enumerate(found["values"]):
+        text, more, less = st.columns([5, 1, 1], vertical_alignment="center")
+        text.markdown(f"{plain(str(value['value']))[:80]} :gray[{value['rows']:,}]")
+        more.button("", icon=":material/add:", key=f"add-{at}", help="only these", on_click=_filter, args=(field, value["value"], ""))
+        less.button("", icon=":material/remove:", key=f"not-{at}", help="without these", on_click=_filter, args=(field, value["value"], "NOT "))
+    if found["sampled"]:
+        st.caption("Counted over the newest rows only.")
+
+
+def filter_text(field: str, value: object, sign: str) -> str:
+    """A filter in the search language for one value of a field."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return sign + field + ':"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _filter(field: str, value: object, sign: str) -> None:
+    before = st.session_state["query"].strip()
+    before = f"({before})" if " OR " in before or "||" in before else before
+    st.session_state["query"] = f"{before} AND {filter_text(field, value, sign)}" if before else filter_text(field, value, sign)
+    st.session_state.update(row="", pages=1, pin="")
+
+
+def _keep_columns() -> None:
+    st.session_state["columns"] = ",".join(st.session_state["columns_chosen"])
+
+
+def _covered(field: dict[str, Any]) -> str:
+    return "" if field["coverage"] is None else f" · {field['coverage']:.0%} of rows"
+
+
+def _fields(body: dict[str, Any]) -> list[dict[str, Any]]:
+    question = {name: body[name] for name in ("tenant", "stream", "from", "to")}
+    kept = st.session_state.get("fields_answer")
+    if kept is None or kept[0] != question:
+        kept = (question, api().post("/fields", question)["fields"])
+        st.session_state["fields_answer"] = kept
+    return list(kept[1])
+
+
+def _top(body: dict[str, Any], field: str) -> dict[str, Any]:
+    question = {**body, "field": field, "limit": VALUES}
+    kept = st.session_state.get("values_answer")
+    if kept is None or kept[0] != question:
+        kept = (question, api().post("/values", question))
+        st.session_state["values_answer"] = kept
+    return dict(kept[1])

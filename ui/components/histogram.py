@@ -1,0 +1,68 @@
+"""Rows over time, stacked by level; dragging over it chooses a shorter range."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+COLOURS = {"fatal": "#7b2d52", "error": "#c2533f", "warn": "#d8a343", "info": "#5a8fb5", "debug": "#9fb0bb", "other": "#c5ced5"}
+HEIGHT_PX = 170
+
+
+def show(answer: dict[str, Any], key: str) -> tuple[str, str] | None:
+    """Draws it; the range that was dragged over, None where there is none."""
+    if not answer["buckets"]:
+        return None
+    rows = [part for bucket in answer["buckets"] for part in _stacked(bucket, timedelta(seconds=answer["width_s"]))]
+    event = st.altair_chart(_chart(pd.DataFrame(rows), answer), key=key, on_select="rerun", width="stretch")
+    picked = event.get("selection", {}).get("drag", {}).get("start") if event else None
+    if not picked:
+        return None
+    first, last = (datetime.fromtimestamp(at / 1000, UTC) for at in (min(picked), max(picked)))
+    return first.isoformat(timespec="seconds").replace("+00:00", "Z"), (last + timedelta(seconds=1)).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any]]:
+    """A bucket as rectangles upon each other, the gravest level below."""
+    start = datetime.fromisoformat(bucket["start"])
+    levels, below = bucket["levels"] or {"other": bucket["rows"]}, 0
+    for level in COLOURS:
+        if rows := levels.get(level, 0):
+            edges = {"start": start, "end": start + width * 0.94, "low": below, "high": below + rows}
+            yield {**edges, "level": level, "rows": rows, "from": bucket["start"][:19].replace("T", " ")}
+            below += rows
+
+
+def _chart(frame: pd.DataFrame, answer: dict[str, Any]) -> Any:
+    levels = [level for level in COLOURS if level in set(frame["level"])]
+    span = [datetime.fromisoformat(answer[edge]) for edge in ("from", "to")]
+    domain = [edge.timestamp() * 1000 for edge in span]
+    time_axis = alt.Axis(grid=False, tickCount=8, labelOverlap=True, format=_axis_format(span))
+    drag = alt.selection_interval(name="drag", encodings=["x"])
+    legend = alt.Legend(orient="top", title=None, symbolType="square", offset=4) if len(levels) > 1 else None
+    return (
+        alt.Chart(frame)
+        .mark_rect(clip=True)
+        .encode(
+            x=alt.X("start:T", title=None, scale=alt.Scale(type="utc", domain=domain), axis=time_axis),
+            x2="end:T",
+            y=alt.Y("low:Q", title=None, axis=alt.Axis(tickCount=3, domain=False, ticks=False, format="~s")),
+            y2="high:Q",
+            color=alt.Color("level:N", scale=alt.Scale(domain=levels, range=[COLOURS[level] for level in levels]), legend=legend),
+            tooltip=[alt.Tooltip("from:N", title="from (UTC)"), "level:N", alt.Tooltip("rows:Q", format=",")],
+        )
+        .properties(height=HEIGHT_PX)
+        .add_params(drag)
+    )
+
+
+def _axis_format(span: list[datetime]) -> str:
+    length = span[1] - span[0]
+    if length < timedelta(minutes=10):
+        return "%H:%M:%S"
+    if length <= timedelta(days=1):
+        return "%H:%M"
+    return "%d %b %H:%M" if length < timedelta(days=6) else "%d %b"
