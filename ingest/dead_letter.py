@@ -86,8 +86,9 @@ class DeadLetters:
         value: bytes | None,
         rejected: Rejected,
         table: str | None,
+        index: int | None = None,
     ) -> None:
-        """Queues one letter; `flush` makes sure of it."""
+        """Queues one letter; `flush` makes sure of it. `index`: of the one bad record of a message that carries several."""
         facts = {
             "firn.reason": rejected.reason.value,
             "firn.detail": rejected.detail,
@@ -99,6 +100,8 @@ class DeadLetters:
         }
         if table is not None:
             facts["firn.table"] = table
+        if index is not None:
+            facts["firn.index"] = str(index)
         if value is not None and len(value) + ENVELOPE_BYTES > MESSAGE_BYTES_MAX:
             facts["firn.body"] = self._put_aside(value)
             value = None

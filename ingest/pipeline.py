@@ -24,6 +24,7 @@ from ingest.buffer import Buffers, RawRecord, TableBuffer
 from ingest.consumer import InputTopics
 from ingest.converter import Converted, ConverterLimits, convert
 from ingest.dead_letter import DeadLetters
+from ingest.formats.rejected_record import RejectedRecord
 from ingest.link import Counts, Outcome, TableView, WrittenFlush, shared_schema
 from ingest.offsets import Offsets
 from ingest.router import Envelope, Router
@@ -230,7 +231,8 @@ class Pipeline:
         source = self._topics.assignment.sources[record.source]
         name = None if table is None else str(table)
         self._dead[rejected.reason.value] += 1
-        self._dead_letters.send(source, record.offset, record.timestamp_ms, record.key, record.headers, record.value, rejected, name)
+        value, index = (rejected.value, rejected.index) if isinstance(rejected, RejectedRecord) else (record.value, None)
+        self._dead_letters.send(source, record.offset, record.timestamp_ms, record.key, record.headers, value, rejected, name, index)
 
     def counts(self) -> Counts:
         """What was counted since the last call."""

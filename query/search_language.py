@@ -161,7 +161,7 @@ def _normalise(text: str) -> tuple[str, list[int]]:
             at = put('"', 1)
         elif quoted:
             at = put(character, 1)
-        elif character in "/'":
+        elif character in "/'" or (character == "-" and at > 0 and text[at - 1] in "<>=" and text[at + 1 : at + 2].isdigit()):
             at = put("\\" + character, 1)
         elif starts and text[at : at + 2] in ("&&", "||") and text[at + 2 : at + 3].isspace():
             at = put("AND" if character == "&" else "OR", 2)

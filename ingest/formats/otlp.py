@@ -143,7 +143,7 @@ def _body(body: Any, depth_max: int) -> str | None:
     """The text of a body: a string as it is, anything else as its JSON text."""
     if not body:
         return None
-    if isinstance(body, dict) and isinstance(text := body.get("stringValue"), str) and len(body) == 1:
+    if isinstance(body, dict) and isinstance(text := body.get("stringValue"), str) and len(body) == 1 and not isinstance(text, Json):
         return text
     return _value_text(body, depth_max)
 
@@ -157,7 +157,7 @@ def _value_text(value: Any, levels: int) -> str:
     if not isinstance(value, dict) or len(value) != 1:
         raise MalformedError(f"a value is {plain_text(value)[:80]}")
     ((kind, held),) = value.items()
-    if kind == "stringValue" and isinstance(held, str):
+    if kind == "stringValue" and isinstance(held, str) and not isinstance(held, Json):
         return _text(held)
     if kind == "boolValue" and isinstance(held, bool):
         return "true" if held else "false"

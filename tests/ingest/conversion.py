@@ -60,5 +60,9 @@ def fields_of(body: bytes | str, form: Form = "auto", **options: Any) -> dict[st
 
 def by_exact_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets every record take the exact path."""
-    monkeypatch.setattr(converter, "_convert_objects", lambda work, pieces, terms: list(range(len(pieces.values))))
-    monkeypatch.setattr(converter, "_convert_lines", lambda work, pieces, terms: list(range(len(pieces.values))))
+    monkeypatch.setattr(converter, "_convert_objects", _all_left)
+    monkeypatch.setattr(converter, "_convert_lines", _all_left)
+
+
+def _all_left(_work: object, pieces: Any, _terms: object) -> list[int]:
+    return list(range(len(pieces.values)))

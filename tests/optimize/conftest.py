@@ -61,9 +61,9 @@ class Optimizer:
 
 @pytest.fixture(scope="session")
 def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A catalog of its own over local files: all that maintenance needs beside Spark."""
+    """A catalog of its own over local files, all that maintenance needs beside Spark; what is dropped may be purged at once."""
     with Stack(tmp_path_factory.mktemp("catalog"), tied=True) as stack:
-        stack.start("catalog")
+        stack.start("catalog", environment={"FIRN_CATALOG_UNDO_WINDOW_S": "0"})
         yield stack.address("catalog")
 
 

@@ -69,10 +69,10 @@ def test_small_files_of_a_closed_hour_become_one_while_ingestion_goes_on(
     for thread in threads:
         thread.start()
     try:
-        wait_for(lambda: len(counted) >= 2, 30, "two counts before")
+        wait_for(lambda: len(counted) >= 2, 120, "two counts before")
         optimizer().run("run", "--once", "--table", f"{name.namespace}.{name.name}")
         seen = len(counted)
-        wait_for(lambda: len(counted) >= seen + 2, 30, "two counts after")
+        wait_for(lambda: len(counted) >= seen + 2, 120, "two counts after")
     finally:
         stop.set()
         for thread in threads:

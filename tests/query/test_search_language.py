@@ -52,6 +52,7 @@ def problem(text: str) -> Problem:
         ("n:{* TO -5]", ("n", "{", None, "-5", "]")),
         ("n:>=5", ("n", "[", "5", None, "}")),
         ("n:<5", ("n", "{", None, "5", "}")),
+        ("n:>=-5", ("n", "[", "-5", None, "}")),
         ("n:[* TO *]", ("has", "n")),
         ("_errors:*", ("has", "_errors")),
         (r"\*x a\:b", ("and", (None, "*x"), (None, "a:b"))),
@@ -109,8 +110,9 @@ def test_any_text_is_read_or_refused_with_a_sentence(text: str) -> None:
     try:
         assert parse_search(text) is not None
     except BadQuestionError as error:
-        assert error.problem.message
-        assert error.problem.position is None or 0 <= error.problem.position <= len(text)
+        found = error.problem
+        assert found.message
+        assert found.position is None or 0 <= found.position <= len(text)
 
 
 @given(st.text(st.sampled_from('ab:()[]{}"\\*?-+!&|/~^<>= TO AND'), max_size=60))
@@ -119,7 +121,8 @@ def test_any_heap_of_operators_is_read_or_refused(text: str) -> None:
     try:
         parse_search(text)
     except BadQuestionError as error:
-        assert error.problem.message
+        found = error.problem
+        assert found.message
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40))

@@ -41,12 +41,32 @@ def test_queries_are_forced_onto_the_callers_tables(sql: str, runs: str) -> None
 @pytest.mark.parametrize(
     "sql",
     [
-        "drop table logs", "insert into logs select 1", "delete from logs", "update logs set a = 1", "select 1; select 2", "show tables", "explain select 1",
-        "set session x = 1", "call lake.system.x()", "select * into x from logs", "create table x as select 1", "grant select on logs to x", "prepare x from select 1",
-        "select * from system.runtime.queries", "select * from information_schema.tables", "select * from lake.information_schema.tables", "use lake.x",
-        "select * from table(lake.system.table_changes('a', 'b'))", "select * from logs for version as of 3", "", ";", "(" * 500, "select \x00", "x" * 200_000,
+        "drop table logs",
+        "insert into logs select 1",
+        "delete from logs",
+        "update logs set a = 1",
+        "select 1; select 2",
+        "show tables",
+        "explain select 1",
+        "set session x = 1",
+        "call lake.system.x()",
+        "select * into x from logs",
+        "create table x as select 1",
+        "grant select on logs to x",
+        "prepare x from select 1",
+        "select * from system.runtime.queries",
+        "select * from information_schema.tables",
+        "select * from lake.information_schema.tables",
+        "use lake.x",
+        "select * from table(lake.system.table_changes('a', 'b'))",
+        "select * from logs for version as of 3",
+        "",
+        ";",
+        "(" * 500,
+        "select \x00",
+        "x" * 200_000,
     ],
-)  # fmt: skip
+)
 def test_what_is_no_single_query_over_streams_is_refused(sql: str) -> None:
     """Changes, several statements, other catalogs, table functions and system tables are each a sentence."""
     with pytest.raises(BadQuestionError):
@@ -55,17 +75,66 @@ def test_what_is_no_single_query_over_streams_is_refused(sql: str) -> None:
 
 @pytest.mark.parametrize(
     "sql",
-    ["select * from globex.logs", 'select * from "Acme".logs', "select (select max(a) from globex.logs)", "with x as (select * from globex.logs) select * from x",
-     "select * from logs where a in (select b from globex.logs)", "select * from logs union all select * from globex.logs"],
-)  # fmt: skip
+    [
+        "select * from globex.logs",
+        'select * from "Acme".logs',
+        "select (select max(a) from globex.logs)",
+        "with x as (select * from globex.logs) select * from x",
+        "select * from logs where a in (select b from globex.logs)",
+        "select * from logs union all select * from globex.logs",
+    ],
+)
 def test_another_tenants_table_is_asked_for_in_vain(sql: str) -> None:
     """Wherever another tenant's table stands, the check is made for it."""
     with pytest.raises(ForeignTenantError):
         guard(sql, ACME, "lake", only_acme)
 
 
-PARTS = ["select", "*", "from", "logs", "globex", ".", "acme", ",", "(", ")", "union", "all", "with", "x", "as", "where", "'", '"', "--", "/*", "*/", ";", "table", "lake", "in", "exists",
-         "join", "on", "true", "unnest", "lateral", "values", "1", "information_schema", "system", "tables", "insert", "into", "drop", "\n", "$", "[", "]"]  # fmt: skip
+PARTS = [
+    "select",
+    "*",
+    "from",
+    "logs",
+    "globex",
+    ".",
+    "acme",
+    ",",
+    "(",
+    ")",
+    "union",
+    "all",
+    "with",
+    "x",
+    "as",
+    "where",
+    "'",
+    '"',
+    "--",
+    "/*",
+    "*/",
+    ";",
+    "table",
+    "lake",
+    "in",
+    "exists",
+    "join",
+    "on",
+    "true",
+    "unnest",
+    "lateral",
+    "values",
+    "1",
+    "information_schema",
+    "system",
+    "tables",
+    "insert",
+    "into",
+    "drop",
+    "\n",
+    "$",
+    "[",
+    "]",
+]
 
 
 def check_what_runs(sql: str) -> None:

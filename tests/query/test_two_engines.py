@@ -1,0 +1,80 @@
+"""The same searches on both engines and in plain Python give the same rows."""
+
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.log_schema import LogSchema, new_log_schema
+from lake.marks import NO_MARKS
+from lake.settings import QuerySettings
+from lake.snapshot import Totals
+from query.cancellation import Run
+from query.executors.embedded import EmbeddedExecutor
+from query.executors.executor import Source
+from query.file_index import LiveFile
+from query.search import select_rows
+from query.search_language import parse_search
+from query.search_sql import compile_search
+from query.table_view import TableView, table_id
+from tests.query.log_table import LogTable, fresh_tenant
+from tests.query.reference import START, TYPES, matches, random_query, records
+
+ROWS = 400
+QUERIES = 300
+
+
+def queries(count: int, seed: int) -> list[str]:
+    random_ = random.Random(seed)
+    return [random_query(random_) for _ in range(count)]
+
+
+def expected(query: str, rows: Sequence[dict[str, Any]]) -> list[int]:
+    node = parse_search(query)
+    return [at for at, row in enumerate(rows) if matches(node, row)]
+
+
+def schema() -> LogSchema:
+    names = {"path": (101, "/path"), "status": (102, "/status"), **{name: (110 + at, f"/{name}") for at, name in enumerate(TYPES)}}
+    made = new_log_schema().with_strings(names, 1)
+    return LogSchema({**made.json, "fields": [{**field, "type": TYPES.get(field["name"], field["type"])} for field in made.json["fields"]]})
+
+
+def test_the_embedded_engine_finds_what_a_filter_in_python_finds(tmp_path: Path) -> None:
+    """300 generated queries over records with nulls, quotes, unicode and numbers as text."""
+    identity = {"observed_timestamp": START, "_topic": "t", "_topic_id": "i", "_topic_partition": 0, "_index": 0}
+    rows = [{**row, **identity, "_offset": at} for at, row in enumerate(records(ROWS, 1))]
+    arrow = schema().arrow
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path)
+    view = TableView(table_id("t", "logs"), TableName("t", "logs"), "u", schema(), True, 1, None, None, Totals(), NO_MARKS, {}, {})
+    file = LiveFile(f"file://{path}", ROWS, 1, 0, 1, None, None, None, None)
+    engine = EmbeddedExecutor(QuerySettings(state=str(tmp_path)), lambda uris: [uri.removeprefix("file://") for uri in uris])
+    found_some = 0
+    for query in queries(QUERIES, 2):
+        condition = compile_search(parse_search(query), view.schema).condition
+        found = engine.fetch(Source(view, [file]), select_rows(["_offset"], condition, None, newest_first=True), Run(60.0))
+        offsets = sorted(row[0] for row in found.rows)
+        assert offsets == expected(query, rows), query
+        found_some += 0 < len(offsets) < ROWS
+    assert found_some > QUERIES // 2
+
+
+@pytest.mark.stack
+def test_both_engines_give_the_same_rows(api: httpx.Client, catalog_client: CatalogClient) -> None:
+    """The same queries through the API, on DuckDB and on Trino."""
+    table = LogTable(catalog_client, fresh_tenant("engines"), types=TYPES)
+    rows = table.append(records(ROWS, 3))
+    body = {"tenant": table.tenant, "from": START.isoformat(), "to": (START + timedelta(hours=3)).isoformat(), "limit": 1_000}
+    for query in queries(QUERIES, 4):
+        for engine in ("duckdb", "trino"):
+            answer = api.post("/v1/search", json={**body, "query": query, "engine": engine})
+            assert answer.status_code == 200, (query, answer.text)
+            assert sorted(row["coordinates"]["offset"] for row in answer.json()["rows"]) == expected(query, rows), (query, engine)
