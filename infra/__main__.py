@@ -105,9 +105,7 @@ def up(
     state: StateOption = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C or when a service dies.")] = False,
     database: Annotated[str | None, typer.Option(help="The catalog's database: sqlite or postgres. Fixed when the catalog first starts.")] = None,
-    warehouse: Annotated[
-        str | None, typer.Option(help="file:///path, or s3://firn-warehouse/prefix (local S3). Fixed when the catalog first starts.")
-    ] = None,
+    warehouse: Annotated[str | None, typer.Option(help="file:///path, or s3://firn-warehouse/prefix (local S3). Fixed when the catalog first starts.")] = None,
     catalog_uri: Annotated[str | None, typer.Option(help="Use this Iceberg REST catalog instead of starting ours.")] = None,
     port: Annotated[list[str] | None, typer.Option(help="SERVICE=PORT instead of a free port; may be repeated.")] = None,
     env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the started processes, such as FIRN_INGEST_FLUSH_INTERVAL_S=10.")] = None,

@@ -19,16 +19,18 @@ settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get
 settings.load_profile("firn")
 
 DATASETS_VARIABLE = "FIRN_DATASETS"
+PROVE_VARIABLE = "FIRN_PROVE"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the tests on the data sets out where no data sets are named, and insists that tests with services say so."""
+    """Leaves out the tests on data sets where none are named and the long proofs unless asked for, and insists that tests with services say so."""
     for item in items:
         if "stack" in getattr(item, "fixturenames", ()) and item.get_closest_marker("stack") is None:
             raise pytest.UsageError(f"{item.nodeid} needs the services: mark it with pytest.mark.stack")
-    if os.environ.get(DATASETS_VARIABLE):
-        return
-    left_out = [item for item in items if item.get_closest_marker("datasets") is not None]
+    absent = {"datasets"} if not os.environ.get(DATASETS_VARIABLE) else set()
+    if not os.environ.get(PROVE_VARIABLE):
+        absent.add("prove")
+    left_out = [item for item in items if any(item.get_closest_marker(name) is not None for name in absent)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -84,7 +84,8 @@ def records(tenants: int, count: int, *, zipf: bool, seed: int) -> Iterator[tupl
         moment = datetime.fromtimestamp((start_us + at * 10) / 1_000_000, UTC)
         yield (
             b"tenant-%05d" % tenant,
-            b'{"tenant":"tenant-%05d","timestamp":"%s","level":"%s","message":"request %d handled for user %d in zone %d","host":"host-%02d","service":"checkout",'
+            b'{"tenant":"tenant-%05d","timestamp":"%s","level":"%s","message":"request %d handled for user %d in zone %d","host":"host-%02d",'
+            b'"service":"checkout",'
             b'"status":%d,"latency_ms":%.3f,"path":"/api/v1/items/%d","method":"GET","request_id":"%032x","client_ip":"10.0.%d.%d","user_agent":"%s"}'
             % (
                 tenant,

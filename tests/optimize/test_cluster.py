@@ -18,7 +18,7 @@ from tests.optimize.small_files import SmallFiles, this_hour
 from tests.stack.line import Line
 from tests.stack.waiting import fresh, wait_for
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.prove]
 START_S = 120.0
 
 

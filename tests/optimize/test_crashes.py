@@ -21,7 +21,7 @@ TABLES = 6
 # From the first commit of a round on; Spark's start before that is the dullest time to be killed in.
 KILL_WITHIN_S = 2.0
 # No grace and no rest: every file that may be deleted is deleted at once, and every late file re-opens its hour.
-EAGER = {"reader_grace_s": 0, "late_cooldown_s": 0, "interval_s": 0.2, "snapshots_max": 3, "manifests_max": 4}
+EAGER = {"lease_s": 2, "reader_grace_s": 0, "late_cooldown_s": 0, "interval_s": 0.2, "snapshots_max": 3, "manifests_max": 4}
 
 
 @pytest.mark.timeout(600)

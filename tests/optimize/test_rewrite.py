@@ -11,7 +11,7 @@ from tests.optimize.small_files import SmallFiles, this_hour
 from tests.stack.line import Line
 from tests.stack.waiting import fresh
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.prove]
 
 
 def test_rows_deleted_by_trino_stay_deleted_through_merges(line: Line, optimizer: Callable[..., Optimizer]) -> None:

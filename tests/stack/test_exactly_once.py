@@ -18,6 +18,7 @@ from tests.stack.waiting import fresh, pause, wait_for
 pytestmark = pytest.mark.stack
 
 SEED_VARIABLE = "FIRN_TEST_SEED"
+KILLS = int(os.environ.get("FIRN_TEST_KILLS", "7"))
 PARTITIONS = 4
 TENANTS = 6
 CHUNK_RECORDS = 100
@@ -101,7 +102,7 @@ def _check(line: Line, ingester: Ingester, flow: Flow) -> None:
     assert {identity[0] for identity in letters} <= {topic_id}
 
 
-@pytest.mark.parametrize(("where", "records", "kills"), [("line", 5_000, 7), ("s3_line", 2_000, 3)], ids=["local files, SQLite", "S3, PostgreSQL"])
+@pytest.mark.parametrize(("where", "records", "kills"), [("line", 700 * KILLS, KILLS), ("s3_line", 2_000, 3)], ids=["local files, SQLite", "S3, PostgreSQL"])
 def test_every_record_is_there_once_however_often_the_ingester_is_killed(request: pytest.FixtureRequest, where: str, records: int, kills: int) -> None:
     """After SIGKILLs at random moments while records flow, Trino finds every identity exactly once, and the group offset is where the topic ends."""
     line: Line = request.getfixturevalue(where)

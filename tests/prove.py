@@ -1,0 +1,81 @@
+"""`python -m tests.prove`: the proofs that take too long for every run of the tests.
+
+Each proof is a pytest run with larger numbers and a seed of its own. What passed is kept in tests/proofs/<commit>.json, so that a run that
+was interrupted goes on where it stopped, and everybody can see on which commit a proof was made.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+RESULTS = Path(__file__).parent / "proofs"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is run: pytest's arguments, and the numbers that make it long."""
+
+    name: str
+    arguments: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+PROOFS = (
+    Proof("conformance", ("tests/catalog/test_conformance.py",), {"FIRN_PROVE": "1"}),
+    Proof("catalog-crashes", ("tests/catalog/test_crashes.py",), {"FIRN_CATALOG_KILLS": "100", "FIRN_CATALOG_RACE_S": "60"}),
+    Proof("fuzz", ("tests/lake", "tests/ingest", "-m", "not stack"), {"FIRN_FUZZ_EXAMPLES": "3000"}),
+    Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
+    Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),
+    Proof("cluster", ("tests/optimize/test_cluster.py",), {"FIRN_PROVE": "1"}),
+)
+
+
+def main(
+    only: Annotated[list[str] | None, typer.Option(help="names of proofs, repeatable; all where none is given")] = None,
+    seed: Annotated[int, typer.Option(help="of everything random")] = 1,
+    again: Annotated[bool, typer.Option("--again", help="also those that passed on this commit already")] = False,
+) -> None:
+    """Runs the proofs that have not passed on this commit yet."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    file = RESULTS / f"{commit}.json"
+    results = orjson.loads(file.read_bytes()) if file.exists() else {}
+    failed = []
+    for proof in PROOFS:
+        if (only and proof.name not in only) or (not again and results.get(proof.name, {}).get("passed")):
+            continue
+        results[proof.name] = _run(proof, seed)
+        RESULTS.mkdir(exist_ok=True)
+        file.write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
+        if not results[proof.name]["passed"]:
+            failed.append(proof.name)
+    if failed:
+        raise SystemExit(f"not proven: {', '.join(failed)}")
+
+
+def _run(proof: Proof, seed: int) -> dict[str, object]:
+    started_s = time.monotonic()
+    environment = {**os.environ, **proof.environment, "FIRN_TEST_SEED": str(seed)}
+    command = [sys.executable, "-m", "pytest", "-q", "-o", "timeout=7200", "--override-ini=addopts=-ra --strict-markers", *proof.arguments]
+    print(f"{proof.name}: {' '.join(command)}", flush=True)
+    done = subprocess.run(command, env=environment, check=False)
+    return {
+        "passed": done.returncode == 0,
+        "seed": seed,
+        "numbers": proof.environment,
+        "took_s": round(time.monotonic() - started_s),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+if __name__ == "__main__":
+    typer.run(main)
