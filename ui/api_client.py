@@ -13,7 +13,7 @@ API_DEFAULT = "http://127.0.0.1:8282"
 TIMEOUT_S = 120.0
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: Python sets the traceback on an exception that passes through a `with`
 class ApiError(Exception):
     """Why there is no answer, and where in the query the fault lies."""
 

@@ -27,6 +27,8 @@ from lake.errors import PrerequisiteError, UnavailableError
 
 SERVICES = ("kafka", "catalog", "trino", "ingest")
 FLUSH_INTERVAL_S = 10
+# Hours of logs arrive in seconds; small flushes leave the optimizer something to merge, as a day of trickling would.
+FLUSH_BYTES = 256 * 1024
 LOAD_TIMEOUT_S = 240.0
 VISIBLE_TIMEOUT_S = 120.0
 TRICKLE_PER_S = 20.0
@@ -105,7 +107,11 @@ def _second_half(stack: Stack, state: Path, console: Console) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return {"FIRN_INGEST_TOPICS": orjson.dumps(TOPICS).decode(), "FIRN_INGEST_FLUSH_INTERVAL_S": str(FLUSH_INTERVAL_S)}
+    return {
+        "FIRN_INGEST_TOPICS": orjson.dumps(TOPICS).decode(),
+        "FIRN_INGEST_FLUSH_INTERVAL_S": str(FLUSH_INTERVAL_S),
+        "FIRN_INGEST_FLUSH_BYTES": str(FLUSH_BYTES),
+    }
 
 
 def _empty(state: Path) -> None:

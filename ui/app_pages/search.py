@@ -124,14 +124,21 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
         export.show(found["body"])
     with left:
         basis.show({**counts, "took_ms": counts["took_ms"] + pages[0]["took_ms"]}, counts["rows"])
-    with right:
-        _link(state, counts)
+    place_of_link = right.container()  # filled at the end: the link names the row that is chosen further down
     picked = histogram.show(counts, key=f"histogram-{counts['from']}-{counts['to']}")
     if picked and st.button(f"Narrow to {picked[0]} – {picked[1]}", icon=":material/zoom_in:", on_click=_narrow, args=picked):
         st.rerun()
-    if not rows:
+    if rows:
+        _show_rows(state, found, rows)
+    else:
         _nothing(state, counts)
-        return
+    with place_of_link:
+        _link(state, counts)
+
+
+def _show_rows(state: SearchState, found: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """The fields, the table of rows, and the one that is chosen."""
+    counts, pages = found["counts"], found["pages"]
     with st.expander("Fields", icon=":material/list:", expanded=bool(st.session_state.get("values_of"))):
         field_list.show(found["body"])
     columns = [name for name in st.session_state["columns"].split(",") if name]
