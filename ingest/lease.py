@@ -8,9 +8,9 @@ from lake.catalog_client import CatalogClient
 from lake.errors import ConflictError, RefusedError, RetryableError, UnavailableError
 from lake.settings import IngestSettings
 
-TTL_S = 15.0
-RENEW_EVERY_S = 4.0
-TRY_EVERY_S = 2.0
+TTL_S = 6.0
+RENEW_EVERY_S = 1.5
+TRY_EVERY_S = 0.5
 log = structlog.get_logger()
 
 
