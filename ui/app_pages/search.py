@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components import basis, export, field_list, histogram, result_table, row_detail, time_range
+from ui.components import auto_refresh, basis, export, field_list, histogram, result_table, row_detail, time_range
 from ui.components.message import empty, show_error, show_warnings
 from ui.components.wording import short_time
 from ui.url_state import SearchState, from_params, link, parse_row_key, row_key, to_params
@@ -119,7 +119,9 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
     counts, pages = found["counts"], found["pages"]
     show_warnings(counts["warnings"])
     rows = [row for page in pages for row in page["rows"]]
-    left, middle, right = st.columns([7, 1.5, 1.5], vertical_alignment="center")
+    left, refresh, middle, right = st.columns([6, 1.2, 1.4, 1.4], vertical_alignment="center")
+    with refresh:
+        auto_refresh.offer()
     with middle:
         export.show(found["body"])
     with left:
