@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -30,34 +31,45 @@ class Router:
     """Routes the messages of one topic."""
 
     def __init__(self, topic: TopicSettings) -> None:
-        self._tenant = [_rule(rule, topic.name) for rule in topic.tenant]
-        self._stream = [_rule(rule, topic.name) for rule in topic.stream]
+        self._tenant = _first([_rule(rule, topic.name) for rule in topic.tenant])
+        self._stream = _first([_rule(rule, topic.name) for rule in topic.stream])
         self._described = ", ".join(topic.tenant) or "none"
 
     def route(self, envelope: Envelope) -> TableId | Rejected:
         """The table of a message, or why it has none."""
-        raw = _first(self._tenant, envelope)
-        if raw is None:
+        tenant = self._tenant(envelope)
+        if not tenant:
             return Rejected(Reason.TENANT_MISSING, f"no rule of the topic yields a tenant ({self._described})")
-        tenant = parse_tenant(raw)
-        if not isinstance(tenant, TenantId):
-            return tenant
-        name = _first(self._stream, envelope)
-        stream = DEFAULT_STREAM if name is None else parse_stream(name)
-        return TableId(tenant, stream) if isinstance(stream, str) else stream
+        return _table(tenant, self._stream(envelope) or DEFAULT_STREAM)
 
 
-def _first(rules: Sequence[Rule], envelope: Envelope) -> str | bytes | None:
-    for rule in rules:
-        if name := rule(envelope):
-            return name
-    return None
+@lru_cache(maxsize=65_536)
+def _table(raw_tenant: str | bytes, raw_stream: str | bytes) -> TableId | Rejected:
+    tenant = parse_tenant(raw_tenant)
+    if not isinstance(tenant, TenantId):
+        return tenant
+    stream = parse_stream(raw_stream)
+    return TableId(tenant, stream) if isinstance(stream, str) else stream
+
+
+def _first(rules: Sequence[Rule]) -> Rule:
+    """The first name that a rule yields."""
+    if len(rules) == 1:
+        return rules[0]
+
+    def first(envelope: Envelope) -> str | bytes | None:
+        for rule in rules:
+            if name := rule(envelope):
+                return name
+        return None
+
+    return first
 
 
 def _rule(text: str, topic: str) -> Rule:
     kind, _, argument = text.partition(":")
     if kind == "header" and argument:
-        return lambda envelope: next((value for name, value in reversed(envelope.headers) if name == argument), None)
+        return _header_rule(argument)
     if kind == "field" and argument:
         return _field_rule(argument)
     if text == "key":
@@ -67,6 +79,16 @@ def _rule(text: str, topic: str) -> Rule:
     if kind == "topic" and argument:
         return _topic_rule(argument, topic)
     raise SettingsError(f"topic {topic}: {text!r} is no rule; use header:NAME, field:NAME, key, topic:REGEX or const:NAME")
+
+
+def _header_rule(wanted: str) -> Rule:
+    def rule(envelope: Envelope) -> bytes | None:
+        for name, value in reversed(envelope.headers):
+            if name == wanted:
+                return value
+        return None
+
+    return rule
 
 
 def _field_rule(name: str) -> Rule:
