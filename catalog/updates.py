@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catalog.error_response import bad_request, commit_failed, invalid
-from catalog.json_fields import integer, integers, mapping, objects, optional_integer, properties, string, strings
+from catalog.json_fields import check_uuid, integer, integers, mapping, objects, optional_integer, properties, string, strings
 from catalog.schemas import PARTITION_FIELD_START, by_id, check_order, check_schema, check_spec, field_ids, same_schema, without_nulls
 
 Json = dict[str, Any]
@@ -48,7 +48,7 @@ def apply_updates(draft: Draft, updates: Sequence[Json]) -> None:
 
 
 def _assign_uuid(draft: Draft, update: Json) -> None:
-    uuid = string(update, "uuid")
+    uuid = check_uuid(string(update, "uuid"))
     known = draft.metadata.get("table-uuid")
     if known is not None and known.lower() != uuid.lower():
         raise invalid(f"Cannot reassign uuid: table has {known}, update says {uuid}")
@@ -163,6 +163,7 @@ def _add_snapshot(draft: Draft, update: Json) -> None:
     metadata = draft.metadata
     snapshot = without_nulls(mapping(update, "snapshot"))
     snapshot_id, timestamp_ms = integer(snapshot, "snapshot-id"), integer(snapshot, "timestamp-ms")
+    parent_id = optional_integer(snapshot, "parent-snapshot-id")
     if "manifest-list" not in snapshot and "manifests" not in snapshot:
         raise bad_request("a snapshot needs 'manifest-list'")
     if not metadata["schemas"] or not metadata["partition-specs"] or not metadata["sort-orders"]:
@@ -174,7 +175,7 @@ def _add_snapshot(draft: Draft, update: Json) -> None:
     _check_time(draft, timestamp_ms)
     if metadata["format-version"] > 1:
         sequence_number, last = integer(snapshot, "sequence-number"), metadata["last-sequence-number"]
-        if sequence_number <= last and snapshot.get("parent-snapshot-id") is not None:
+        if sequence_number <= last and parent_id is not None:
             raise commit_failed(
                 f"Validation failed, please retry: Cannot add snapshot with sequence number {sequence_number} older than last sequence number {last}"
             )
