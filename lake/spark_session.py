@@ -41,6 +41,8 @@ def open_context(options: SparkOptions) -> Any:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
 
+    if SparkContext._active_spark_context is not None:
+        return SparkContext._active_spark_context
     os.environ["JAVA_HOME"] = str(_java_home(options.java_home))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
@@ -89,6 +91,8 @@ def _defaults(options: SparkOptions) -> dict[str, str]:
             settings["spark.driver.extraClassPath"] = f"{options.jars}/*"
         else:
             settings["spark.jars"] = ",".join(jars)
+        # A sort order in a procedure's arguments is read by Iceberg's own parser.
+        settings["spark.sql.extensions"] = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
     return settings
 
 
