@@ -26,7 +26,7 @@ from lake.settings import OptimizeSettings
 from lake.storage import AnyStorage
 from optimize.deletions import DeletionQueue
 from optimize.merge_job import Merged
-from optimize.replacement import Change, prepare_change, still_valid
+from optimize.replacement import Change, prepare_change, still_live, still_valid
 from optimize.table_view import TableView, load_view
 from optimize.verify import ProofFailed, check_whole
 
@@ -46,15 +46,20 @@ class Fate(StrEnum):
 
 @dataclass(slots=True)
 class Pending:
-    """A table's change on its way. `view` is the version it was planned for."""
+    """A table's change on its way. `view` is the version it was planned for, `stale` says that it is old for certain.
+
+    `owns_outputs`: nobody else refers to the merged files, so that they are deleted where the merge is not committed.
+    """
 
     view: TableView
     merged: tuple[Merged, ...] = ()
     remove: tuple[DataFile, ...] = ()
+    stale: bool = False
+    owns_outputs: bool = True
     change: Change | None = None
     outcome_unknown: bool = False
     ever_unknown: bool = False
-    stale: bool = False
+    is_refused: bool = False  # the last proof failed
     attempts: int = 0
     fate: Fate | None = None
     reason: str = ""
@@ -95,6 +100,7 @@ class CommitRound:
         except RetryableError as error:
             one.reason, one.stale = str(error), True
         except (FirnError, ProofFailed, ValueError) as error:
+            one.is_refused = isinstance(error, ProofFailed)
             self._fail(one, f"{type(error).__name__}: {error}")
         return False
 
@@ -106,10 +112,9 @@ class CommitRound:
             valid = still_valid(one.view, one.merged)
             one.dropped += [merged for merged in one.merged if merged not in valid]
             one.merged = valid
-            for merged in valid:
-                check_whole(self.storage, merged.output)
-            live = {file.uri for p in one.view.partitions({f.hour for f in one.remove if f.hour is not None}).values() for file in p.files}
-            remove = [file for file in one.remove if file.uri in live]
+            for output in (file for merged in valid for file in merged.outputs):
+                check_whole(self.storage, output)
+            remove = still_live(one.view, one.remove)
             one.change = prepare_change(one.view, valid, self.settings, epoch_ms(self.clock.now()), remove=remove)
             if one.change is None:
                 self._settle_without_commit(one, Fate.NOTHING, "others changed the table first")
@@ -171,7 +176,7 @@ class CommitRound:
 
     def _committed(self, one: Pending, change: Change) -> None:
         one.fate, one.committed = Fate.COMMITTED, change
-        self._discard([merged.output.uri for merged in one.dropped])
+        self._discard_outputs(one, one.dropped)
         if change.unreachable:
             # After the commit, never before: a queued file must be one that nobody reaches. A crash between leaves orphans, which are found.
             not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.reader_grace_s * 1000)
@@ -184,7 +189,11 @@ class CommitRound:
     def _settle_without_commit(self, one: Pending, fate: Fate, reason: str) -> None:
         one.fate, one.reason = fate, reason
         if not one.ever_unknown:
-            self._discard([merged.output.uri for merged in (*one.merged, *one.dropped)])
+            self._discard_outputs(one, (*one.merged, *one.dropped))
+
+    def _discard_outputs(self, one: Pending, merged: Sequence[Merged]) -> None:
+        if one.owns_outputs:
+            self._discard([file.uri for m in merged for file in m.outputs])
 
     def _discard(self, uris: Sequence[str]) -> None:
         """Deletes what was written for nothing; certainly nobody refers to it. Where the storage is away, the orphan remover finds it."""

@@ -42,6 +42,8 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
         return f"failed {memory.failures} times in a row ({memory.reason}); it is tried again at the next round"
     if plan.merges and share.reason:
         return f"lag: {share.reason}, {share.share:.0%} of a round's work is done until it has caught up"
+    if plan.merges and memory is not None and memory.state is State.RUNNING:
+        return "in work: part of its merges is done, a round does the rest"
     if plan.merges and memory is not None and memory.state in (State.WAITING, State.LAG):
         return "waiting its turn: other tenants' tables filled the last round"
     if plan.merges and plan.never_optimized:

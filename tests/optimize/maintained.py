@@ -16,7 +16,7 @@ from optimize.history import History
 from optimize.inventory import Inventory, NamedTables, open_inventory
 from optimize.maintenance import Maintenance
 from optimize.merge_job import Bin, JobResult
-from optimize.planner import Merge
+from optimize.rewrite_proof import Rewrite, prove_all
 from optimize.table_states import TableStates
 
 
@@ -36,8 +36,11 @@ class InProcess:
             self._between()
             yield results
 
-    def rewrite(self, table: TableName, merge: Merge, target_bytes: int) -> Mapping[str, Any]:
+    def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
         raise PrerequisiteError("there is no Spark here")
+
+    def prove(self, rewrites: Sequence[Rewrite]) -> list[str]:
+        return list(prove_all(rewrites))
 
 
 class FixedClock:

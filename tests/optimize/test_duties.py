@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import creation_request, new_table_state
-from lake.data_file import DataFile
+from lake.data_file import POSITION_DELETES, DataFile
 from lake.errors import FatalError
 from lake.storage import local_path, open_storage
+from lake.table_layout import US_PER_HOUR
 from optimize.deletions import Throttle
 from optimize.duties import Duties
 from optimize.orphan_files import _unreferenced, comparable, delete_orphans, find_orphans
@@ -61,7 +62,11 @@ def test_no_row_younger_than_the_retention_goes(hours: list[int], retention_h: i
     """Whatever the hours: what goes is older than the retention to its last millisecond, and nothing older stays."""
     now_ms = 1_500 * MS_PER_HOUR + past_ms
     partitions = [Partition(hour, (DataFile(f"file:///{hour}", hour, 1, 1),)) for hour in hours]
-    gone = {file.hour for file in expired_files(TableName("a", "b"), partitions, retention_h, now_ms).files}
+    deletes = [DataFile(f"file:///{hour}-deletes", hour, 1, 1, content=POSITION_DELETES) for hour in hours]
+    expired = expired_files(TableName("a", "b"), partitions, deletes, retention_h, now_ms, time_id=1)
+    gone = {file.hour for file in expired.data_files}
+    assert {file.hour for file in expired.files if file.content == POSITION_DELETES} == gone
+    assert expired.oldest_us == (min(gone) * US_PER_HOUR if gone else None)
     for hour in hours:
         is_past = (hour + 1) * MS_PER_HOUR <= now_ms - retention_h * MS_PER_HOUR
         assert (hour in gone) == is_past
@@ -126,11 +131,13 @@ def test_retention_takes_whole_hours_and_a_dry_run_takes_nothing(catalog: Catalo
     for hours_ago in (2, 23, 26, 50):
         table.append(this_hour() - hours_ago, 10, times=2)
     duties = Duties(maintenance(catalog, [table.name]))
-    ((would, _),) = duties.retention(dry_run=True)
-    assert (would.rows, len(would.files), would.oldest_hour) == (40, 4, this_hour() - 50)
+    (would,) = duties.retention(dry_run=True)
+    assert (would.rows, len(would.files)) == (40, 4)
+    assert would.oldest_us is not None
+    assert would.oldest_us // US_PER_HOUR == this_hour() - 50
     assert len(live_files(catalog, table.storage, table.name)) == 4
-    ((went, reason),) = duties.retention()
-    assert (went.files, reason) == (would.files, "")
+    (went,) = duties.retention()
+    assert (went.files, went.reason) == (would.files, "")
     assert live_files(catalog, table.storage, table.name) == {this_hour() - 2: 2, this_hour() - 23: 2}
     state = table.reload()
     assert state.totals.rows == 40
@@ -143,8 +150,8 @@ def test_unclear_retention_of_one_table_is_told_and_deletes_nothing(catalog: Cat
     """A retention nobody understands leaves the table alone and says so."""
     table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "one month"})
     table.append(this_hour() - 5_000, 10)
-    ((expired, reason),) = Duties(maintenance(catalog, [table.name])).retention()
-    assert "write days or hours" in reason
+    (expired,) = Duties(maintenance(catalog, [table.name])).retention()
+    assert "write days or hours" in expired.reason
     assert expired.files == ()
 
 
@@ -159,7 +166,7 @@ def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: Catalog
     catalog.create_table(first.name, creation_request(new_table_state(first.name, "t", "logs", catalog.warehouse)))
     second = SmallFiles(catalog, storage, first.name.namespace)
     second.append(this_hour(), 10)
-    duties = Duties(maintenance(catalog))
+    duties = Duties(maintenance(catalog, purge_after_s=0))
     would = {dropped.uuid: dropped for dropped, _ in duties.purge(dry_run=True)}
     assert would[first.state.uuid].refusal == ""
     assert second.state.uuid not in would
