@@ -38,6 +38,7 @@ class TrinoExecutor:
         self._parts = parts
         self._session = requests.Session()
         self._session.trust_env = False
+        self._session.verify = settings.trino_ca or True
 
     def fetch(self, source: Source, select: exp.Select, run: Run) -> Fetched:
         rows: list[tuple[Any, ...]] = []
@@ -90,7 +91,7 @@ class TrinoExecutor:
             auth=BasicAuthentication(self._settings.trino_user, password.get_secret_value()) if password else None,
             source="firn-query",
             catalog=self._settings.trino_catalog,
-            http_session=self._session if password is None else None,
+            http_session=self._session,
             request_timeout=REQUEST_TIMEOUT_S,
             session_properties={"query_max_run_time": f"{max(1, round(run.timeout_s))}s"},
         )

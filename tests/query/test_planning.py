@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from lake.clock import epoch_us
 from lake.marks import Marks, TopicPartition
+from query.buckets import BUCKETS_WANTED, bucket_width_s
 from query.file_index import LiveFile
 from query.file_planner import Effort, Plan, slices
-from query.histogram import BUCKETS_WANTED, bucket_width_s
 from query.instant import parse_instant, parse_period
 from query.pin import Pin, parse_pin
 from query.problem import BadQuestionError
