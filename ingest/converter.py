@@ -102,10 +102,13 @@ def convert(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, m
     terms = Terms(Columns(schema, limits.columns_max), limits.time, limits.depth_max)
     work = _Work(buffer, sources, terms, shapes, _int64(buffer.timestamps_ms))
     absorbed = 0
+    some_absorbed = any(first < marks[source] for source, first in buffer.first_offsets.items())
     for first in range(0, len(buffer), CHUNK_ROWS):
-        chunk = range(first, min(first + CHUNK_ROWS, len(buffer)))
-        places = [at for at in chunk if buffer.offsets[at] >= marks[buffer.sources[at]]]
-        absorbed += len(chunk) - len(places)
+        places: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
+        if some_absorbed:
+            fresh = [at for at in places if buffer.offsets[at] >= marks[buffer.sources[at]]]
+            absorbed += len(places) - len(fresh)
+            places = fresh
         _convert_chunk(work, places)
     rows = pa.concat_tables(work.chunks, promote_options="default") if work.chunks else pa.table({})
     return Converted(rows, terms.columns.new, work.rejected, absorbed, work.rows_with_errors)
@@ -119,18 +122,25 @@ def _convert_chunk(work: _Work, places: Sequence[int]) -> None:
     for reading, objects, lines, others in _sorted(work, places):
         terms = replace(work.terms, local=reading.local)
         if lines:
-            pieces = _Pieces([values[at] for at in lines], lines)
+            pieces = _Pieces(_at(values, lines), lines)
             others += [lines[at] for at in _convert_lines(work, pieces, terms)]
         if objects:
-            pieces = _Pieces([values[at] for at in objects], objects)
+            pieces = _Pieces(_at(values, objects), objects)
             others += [objects[at] for at in _convert_objects(work, pieces, terms)]
         if others:
             _convert_others(work, sorted(others), reading, terms)
 
 
-def _sorted(work: _Work, places: Sequence[int]) -> Iterator[tuple[_Reading, list[int], list[int], list[int]]]:
+def _at(values: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
+    """The values at these places, which ascend."""
+    return values[places[0] : places[-1] + 1] if places and len(places) == places[-1] - places[0] + 1 else [values[at] for at in places]
+
+
+def _sorted(work: _Work, places: Sequence[int]) -> Iterator[tuple[_Reading, Sequence[int], list[int], list[int]]]:
     """Messages by how they are read: those that look like one object, those that look like a line, all others."""
     readings = [_Reading(source.form, zone(source.time_zone)) for source in work.sources]
+    if len(set(readings)) == 1 and readings[0].form in ("auto", "json") and {value[:1] for value in _at(work.buffer.values, places)} == {b"{"}:
+        return iter([(readings[0], places, [], [])])
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
     of_source = [(reading.form, *bins[reading]) for reading in readings]
     values, numbers = work.buffer.values, work.buffer.sources
