@@ -15,6 +15,7 @@ from query.api import (
     export_routes,
     field_routes,
     operations_routes,
+    saved_routes,
     search_routes,
     sql_routes,
     stream_routes,
@@ -46,6 +47,7 @@ ROUTES = (
     stream_routes,
     dead_letter_routes,
     tail_routes,
+    saved_routes,
     operations_routes,
 )
 

@@ -29,6 +29,7 @@ from query.ingest_gateway import IngestGateway
 from query.lag import IngestLag, LagSource, UnknownLag
 from query.limits import Tails, Turns
 from query.outside_tables import OutsideTables
+from query.saved_searches import SavedSearches
 from query.search import Searcher
 from query.table_view import table_id
 
@@ -57,6 +58,7 @@ class Services:
     threads: ThreadPoolExecutor
     exports: ExportJobs
     erasures: Erasures
+    saved: SavedSearches
 
     @classmethod
     def open(cls, settings: QuerySettings) -> "Services":
@@ -88,6 +90,7 @@ class Services:
             clock=clock,
             exports=exports,
             erasures=erasures,
+            saved=SavedSearches(state / "saved-searches"),
             threads=ThreadPoolExecutor(THREADS, thread_name_prefix="query"),
         )
 

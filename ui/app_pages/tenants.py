@@ -1,5 +1,6 @@
 """Tenants and their streams: rows, files, freshness; of one stream its columns, its retention, its end and its return."""
 
+from typing import Any
 from urllib.parse import urlencode
 
 import pandas as pd
@@ -40,9 +41,16 @@ def show() -> None:
         place.metric(label, value)
     wanted = st.text_input("Filter", placeholder="part of a tenant's or stream's name", label_visibility="collapsed")
     shown = [stream for stream in streams if wanted.lower() in f"{stream['tenant']} {stream['stream']}".lower()]
-    if not shown:
+    if shown:
+        _list(shown)
+    else:
         empty("No tenant or stream has that in its name.", "Shorten the filter.")
-        return
+    with st.expander("Deleted streams", icon=":material/restore_from_trash:"):
+        stream_detail.show_dropped(st.selectbox("Of tenant", sorted({tenant["tenant"] for tenant in tenants})))
+
+
+def _list(shown: list[dict[str, Any]]) -> None:
+    """The streams, and the one that is chosen."""
     event = st.dataframe(
         pd.DataFrame(
             {
@@ -73,8 +81,6 @@ def show() -> None:
     picked = event["selection"]["rows"]
     if picked and picked[0] < len(shown):
         stream_detail.show(shown[picked[0]]["tenant"], shown[picked[0]]["stream"])
-    with st.expander("Deleted streams", icon=":material/restore_from_trash:"):
-        stream_detail.show_dropped(st.selectbox("Of tenant", sorted({tenant["tenant"] for tenant in tenants})))
 
 
 def _search_link(tenant: str, stream: str) -> str:
