@@ -6,6 +6,7 @@ from uuid import UUID
 from catalog.error_response import bad_request
 
 LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
 
 
 def integer(source: dict[str, Any], key: str) -> int:
@@ -14,6 +15,19 @@ def integer(source: dict[str, Any], key: str) -> int:
     if type(value) is not int or not -LONG_MAX - 1 <= value <= LONG_MAX:
         raise bad_request(f"{key!r} must be a whole number of 64 bits")
     return value
+
+
+def small_integer(source: dict[str, Any], key: str) -> int:
+    """A whole number that fits 32 bits, as Iceberg's readers hold the ids of fields. Raises CatalogError 400."""
+    value = integer(source, key)
+    if not -INT_MAX - 1 <= value <= INT_MAX:
+        raise bad_request(f"{key!r} must be a whole number of 32 bits")
+    return value
+
+
+def optional_small_integer(source: dict[str, Any], key: str) -> int | None:
+    """A whole number of 32 bits, or None where it is absent or null. Raises CatalogError 400."""
+    return None if source.get(key) is None else small_integer(source, key)
 
 
 def optional_integer(source: dict[str, Any], key: str) -> int | None:

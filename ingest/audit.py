@@ -3,7 +3,7 @@
 The order matters, because ingesters may run meanwhile; what is read later can only hold more:
 
     1  the group's offsets: what is below them has to be somewhere
-    2  the rows of all tables (identity columns of the live data files)
+    2  the rows of all tables (identity columns of the live data files), and of dropped ones that may still come back
     3  dead letters, parked records, replays
     4  the input itself, from its first offset that Kafka still has to the group's: which records there are to account for
 
@@ -12,6 +12,7 @@ than once. A parked record that is a row, too, was drained. A dead letter that i
 """
 
 import tempfile
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ingest.audit_compare import Example, Expected, Verdict, compare
-from ingest.audit_sources import TableScan, records_in, spool_dead_letters, spool_parked, spool_replays, spool_tables
+from ingest.audit_sources import TableScan, records_in, spool_dead_letters, spool_dropped, spool_parked, spool_replays, spool_tables
 from ingest.audit_spool import BUCKET_BITS, BUCKET_OFFSETS, WHOLE, IdentitySpool, Place
 from ingest.kafka_reader import KafkaPartition, KafkaReader
 from ingest.router import Envelope, Router
@@ -98,6 +99,7 @@ class Auditor:
             replay = self._reader.partitions([self._settings.replay_topic])
             consumed = {partition: stored.offset for partition, stored in self._reader.stored(replay).items()}
             tables = spool_tables(self._catalog, self._storage, spool)  # 2
+            spool_dropped(self._catalog, self._storage, spool)
             dead_letters = spool_dead_letters(self._settings, self._reader, spool)  # 3
             parked = spool_parked(self._settings, self._reader, spool, tables)
             spool_replays(self._settings, self._reader, spool, consumed)
@@ -142,16 +144,16 @@ class Auditor:
         if stretch.start >= stretch.end:
             return
         topic = self._topics[stretch.partition.topic]
-        bucket, offsets, records = stretch.start >> BUCKET_BITS, list[int](), list[int]()
+        bucket, offsets, records = stretch.start >> BUCKET_BITS, array("q"), array("q")
         for message in self._reader.read({stretch.partition: (stretch.start, stretch.end)}):
             while message.offset() >> BUCKET_BITS > bucket:
                 yield bucket, _bucket(stretch, bucket, offsets, records)
-                bucket, offsets, records = bucket + 1, [], []
+                bucket, offsets, records = bucket + 1, array("q"), array("q")
             offsets.append(message.offset() % BUCKET_OFFSETS)
             records.append(records_in(message.value(), topic.format, self._settings.depth_max))
         for last in range(bucket, (stretch.end - 1 >> BUCKET_BITS) + 1):
             yield last, _bucket(stretch, last, offsets, records)
-            offsets, records = [], []
+            offsets, records = array("q"), array("q")
 
     def _explain(self, spool: IdentitySpool, stretch: _Stretch, example: Example, tables: TableScan) -> FoundExample:
         belongs_to = None
@@ -162,10 +164,10 @@ class Auditor:
         return FoundExample(example, _holders(spool, stretch.place, example, tables), belongs_to)
 
 
-def _bucket(stretch: _Stretch, bucket: int, offsets: list[int], records: list[int]) -> Expected:
+def _bucket(stretch: _Stretch, bucket: int, offsets: "array[int]", records: "array[int]") -> Expected:
     base = bucket * BUCKET_OFFSETS
-    arrays = pa.array(offsets, pa.int64()), pa.array(records, pa.int64())
-    return Expected(*arrays, max(0, stretch.start - base), min(BUCKET_OFFSETS, stretch.end - base))
+    found, many = (pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)]) for values in (offsets, records))
+    return Expected(found, many, max(0, stretch.start - base), min(BUCKET_OFFSETS, stretch.end - base))
 
 
 def _holders(spool: IdentitySpool, place: TopicPartition, example: Example, tables: TableScan) -> list[str]:

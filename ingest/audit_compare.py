@@ -13,6 +13,7 @@ from lake.marks import TopicPartition
 # More identities than this are compared in several steps.
 KEYS_MAX = 8_000_000
 EXAMPLES_MAX = 5
+COUNTS = ("consumed", "written", "dead_lettered", "parked", "dropped", "missing", "doubled", "in_two_places", "astray")
 _EMPTY = pa.array([], pa.int64())
 
 
@@ -27,12 +28,14 @@ class Example:
 
 @dataclass(slots=True)
 class Verdict:
-    """Counts over distinct identities. `doubled` counts the rows too many; `astray` rows of which the input knows nothing."""
+    """Counts over distinct identities. `dropped`: rows of dropped tables that may still come back; `doubled` counts the rows too many; `astray` rows
+    of which the input knows nothing."""
 
     consumed: int = 0
     written: int = 0
     dead_lettered: int = 0
     parked: int = 0
+    dropped: int = 0
     missing: int = 0
     doubled: int = 0
     in_two_places: int = 0
@@ -45,7 +48,7 @@ class Verdict:
 
     def add(self, other: "Verdict") -> None:
         """Sums up; examples of each kind up to a few."""
-        for name in ("consumed", "written", "dead_lettered", "parked", "missing", "doubled", "in_two_places", "astray"):
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for example in other.examples:
             if sum(known.what == example.what for known in self.examples) < EXAMPLES_MAX:
@@ -92,6 +95,7 @@ class _Found:
     dead: tuple[Any, Any]
     parked: tuple[Any, Any]
     replayed: tuple[Any, Any]
+    dropped: tuple[Any, Any]
 
 
 def _compare(found: _Found, expected: Expected | None, base: int) -> Verdict:
@@ -105,9 +109,9 @@ def _compare(found: _Found, expected: Expected | None, base: int) -> Verdict:
     verdict.in_two_places = pc.sum(twice).as_py() or 0
     _show(verdict, "in two places", rows.filter(twice), base)
     dead = _still_dead(found)
-    lost = _lost_replays(rows, dead, found.replayed)
+    lost = _lost_replays(pa.concat_arrays([rows, found.dropped[0]]), dead, found.replayed)
     if expected is not None:
-        _compare_input(verdict, rows, dead, found.parked[0], expected, base)
+        _compare_input(verdict, rows, (dead, found.parked[0], found.dropped[0]), expected, base)
         offsets = offsets_in(lost)
         lost = lost.filter(pc.or_(pc.less(offsets, expected.start), pc.greater_equal(offsets, expected.end)))
     verdict.missing += len(lost)
@@ -115,20 +119,19 @@ def _compare(found: _Found, expected: Expected | None, base: int) -> Verdict:
     return verdict
 
 
-def _compare_input(verdict: Verdict, rows: Any, dead: Any, parked: Any, expected: Expected, base: int) -> None:
+def _compare_input(verdict: Verdict, rows: Any, elsewhere: tuple[Any, Any, Any], expected: Expected, base: int) -> None:
+    """`elsewhere`: keys of dead letters, parked records, rows of dropped tables. Each record counts where it is found first."""
     keys = _expand(expected)
     verdict.consumed = len(keys)
     written = pc.is_in(keys, value_set=rows)
     verdict.written = pc.sum(written).as_py() or 0
     left = keys.filter(pc.invert(written))
-    dead_lettered = _is_covered(left, dead)
-    verdict.dead_lettered = pc.sum(dead_lettered).as_py() or 0
-    left = left.filter(pc.invert(dead_lettered))
-    waiting = _is_covered(left, parked)
-    verdict.parked = pc.sum(waiting).as_py() or 0
-    missing = left.filter(pc.invert(waiting))
-    verdict.missing = len(missing)
-    _show(verdict, "missing", missing, base)
+    for name, place in zip(("dead_lettered", "parked", "dropped"), elsewhere, strict=True):
+        there = _is_covered(left, place)
+        setattr(verdict, name, pc.sum(there).as_py() or 0)
+        left = left.filter(pc.invert(there))
+    verdict.missing = len(left)
+    _show(verdict, "missing", left, base)
     offsets = offsets_in(rows)
     looked_at = pc.and_(pc.greater_equal(offsets, expected.start), pc.less(offsets, expected.end))
     astray = rows.filter(pc.and_(looked_at, pc.invert(pc.is_in(rows, value_set=keys))))

@@ -7,8 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ingest.audit import Audit, FoundExample, PartitionAudit
-
-COUNTS = ("consumed", "written", "dead_lettered", "parked", "missing", "doubled", "in_two_places", "astray")
+from ingest.audit_compare import COUNTS
 
 
 def to_json(audit: Audit) -> dict[str, Any]:
@@ -47,7 +46,7 @@ def _example(found: FoundExample) -> dict[str, Any]:
 
 def to_renderable(audit: Audit) -> RenderableType:
     """Tables: the sums per partition, then what is wrong."""
-    table = Table(title="consumed = written + dead-lettered + parked, by identity", title_justify="left")
+    table = Table(title="consumed = written + dead-lettered + parked (+ dropped since), by identity", title_justify="left")
     for heading in ("topic", "partition", "from", "to", *(name.replace("_", " ") for name in COUNTS)):
         table.add_column(heading, justify="left" if heading == "topic" else "right")
     for each in audit.partitions:

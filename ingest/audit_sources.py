@@ -1,9 +1,13 @@
 """What an audit reads: the identity columns of every live data file, the topics of dead letters, parked records and replays, and the input itself."""
 
+import gzip
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,7 +21,7 @@ from ingest.replay import facts_behind, origin_of
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
 from lake.data_file import DATA, DataFile
-from lake.errors import NotFoundError, ProtocolError
+from lake.errors import FirnError, NotFoundError, ProtocolError
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION
 from lake.manifest import Status, read_manifest
 from lake.marks import NO_MARKS, Marks, TopicPartition
@@ -27,6 +31,7 @@ from lake.table_layout import TENANT_PROPERTY
 from lake.tenant import TableId, TenantId, from_identifier
 
 WHOLE_FILE_BYTES = 4 * 1024 * 1024
+GZIP = b"\x1f\x8b"
 _ROOTS = (b"resourceLogs", b"resource_logs")
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -35,7 +40,7 @@ _FIELD_ID = b"PARQUET:field_id"
 class TableScan:
     """What was read of the tables. `names` are numbered as the spool's notes are; `with_deletes`: tables with delete files, which are not applied.
 
-    `unreadable`: tables of which a file is gone, each with a sentence; their rows are not counted.
+    `unreadable`: tables of which a file cannot be read, each with a sentence; their rows are not counted, or not all of them.
     """
 
     names: list[str] = field(default_factory=list)
@@ -52,12 +57,35 @@ def spool_tables(catalog: CatalogClient, storage: AnyStorage, spool: IdentitySpo
     for name in _tenants_tables(catalog):
         try:
             metadata = catalog.load_table(name)["metadata"]
-            if TENANT_PROPERTY in metadata.get("properties", {}):
-                scan.names.append(str(name))
-                _spool_table(state_of(metadata, name, storage.read), storage, spool, scan)
         except NotFoundError as error:
             scan.unreadable.append(f"{name}: {error}")
+            continue
+        if TENANT_PROPERTY in metadata.get("properties", {}):
+            scan.names.append(str(name))
+            try:
+                _spool_table(state_of(metadata, name, storage.read), storage, spool, scan)
+            except FirnError as error:
+                scan.unreadable.append(f"{name}: {error}")
     return scan
+
+
+def spool_dropped(control: CatalogClient, storage: AnyStorage, spool: IdentitySpool) -> None:
+    """Reads the identities of the rows of dropped tables, as long as they may still come back: they were written, and a person took them away."""
+    token: str | None = ""
+    while control.has_extras and token is not None:
+        page = control.get("/firn/v1/dropped-tables", pageToken=token or None)
+        for entry in page["dropped-tables"]:
+            if entry["purge-started-ms"] is None:
+                with suppress(NotFoundError):  # purged meanwhile
+                    _spool_dropped(TableName(".".join(entry["identifier"]["namespace"]), entry["identifier"]["name"]), entry, storage, spool)
+        token = page.get("next-page-token")
+
+
+def _spool_dropped(name: TableName, entry: Mapping[str, Any], storage: AnyStorage, spool: IdentitySpool) -> None:
+    data = storage.read(entry["metadata-location"])
+    metadata = orjson.loads(gzip.decompress(data) if data[:2] == GZIP else data)
+    if TENANT_PROPERTY in metadata.get("properties", {}):
+        _spool_table(state_of(metadata, name, storage.read), storage, spool, TableScan([str(name)]), Place.DROPPED)
 
 
 def _tenants_tables(catalog: CatalogClient) -> Iterator[TableName]:
@@ -66,7 +94,7 @@ def _tenants_tables(catalog: CatalogClient) -> Iterator[TableName]:
             yield from catalog.tables(namespace)
 
 
-def _spool_table(state: TableState, storage: AnyStorage, spool: IdentitySpool, scan: TableScan) -> None:
+def _spool_table(state: TableState, storage: AnyStorage, spool: IdentitySpool, scan: TableScan, place: Place = Place.ROWS) -> None:
     scan.marks[str(state.name)] = state.marks
     for file in _live_files(state, storage):
         if file.content != DATA:
@@ -76,7 +104,7 @@ def _spool_table(state: TableState, storage: AnyStorage, spool: IdentitySpool, s
         scan.files += 1
         scan.rows += file.rows
         for rows in _identities(state, file, storage):
-            _spool_rows(rows, len(scan.names) - 1, spool)
+            _spool_rows(rows, len(scan.names) - 1, spool, place)
 
 
 def _live_files(state: TableState, storage: AnyStorage) -> Iterator[DataFile]:
@@ -126,7 +154,7 @@ class _Ranges(io.RawIOBase):
         return data
 
 
-def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool) -> None:
+def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, place: Place) -> None:
     rows = rows.combine_chunks()
     sources = rows.group_by([TOPIC, TOPIC_ID, TOPIC_PARTITION]).aggregate([]).to_pylist()
     for source in sources:
@@ -137,7 +165,7 @@ def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool) -> None:
         if len(sources) > 1:
             part = rows.filter(pc.and_(pc.equal(rows[TOPIC_ID], source[TOPIC_ID]), pc.equal(rows[TOPIC_PARTITION], source[TOPIC_PARTITION])))
         offsets, indexes = (part.column(name).combine_chunks() for name in (OFFSET, INDEX))
-        spool.add(Place.ROWS, partition, offsets, indexes, table)
+        spool.add(place, partition, offsets, indexes, table)
 
 
 # ---- Firn's own topics

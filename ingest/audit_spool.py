@@ -28,6 +28,7 @@ class Place(StrEnum):
     DEAD = "dead"  # note: attempt
     PARKED = "parked"
     REPLAYED = "replayed"  # note: twice the attempt, and one more where the ingesters have read it
+    DROPPED = "dropped"  # rows of dropped tables that may still come back; note: 0
 
 
 def key_of(offset: int, index: int | None) -> int:

@@ -52,6 +52,7 @@ class InputTopics:
         self._index, self._workers = index, workers
         self._expired: Counter[str] = Counter()
         self.positions: dict[int, int] = {}
+        self._witnesses: dict[Source, str] = {}  # as stored with the group's offsets
         self.assignment = Assignment()
         self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
         self._consumer = Consumer(
@@ -149,8 +150,9 @@ class InputTopics:
         low, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), timeout=REQUEST_TIMEOUT_S)
         if stored.offset == OFFSET_INVALID or stored.offset < 0:
             return int(low)
-        if (stored.metadata and stored.metadata != source.topic_id) or stored.offset > high:
-            raise self._recreated(source, stored.metadata or "unknown")
+        topic_id, _, self._witnesses[source] = (stored.metadata or "").partition(" ")
+        if (topic_id and topic_id != source.topic_id) or stored.offset > high:
+            raise self._recreated(source, topic_id or "unknown")
         if stored.offset < low:
             self._expired[source.topic] += low - stored.offset
             log.error("records.expired", topic=source.topic, partition=source.partition, first=stored.offset, next=low, advice="lengthen the topic's retention")
@@ -172,10 +174,16 @@ class InputTopics:
             raise FatalError(f"Kafka: {error.str()}")
         log.warning("kafka.trouble", code=error.name(), text=error.str(), topic=message.topic(), partition=message.partition())
 
-    def commit_group(self, offsets: Mapping[int, int]) -> None:
-        """Stores the group's offsets (number of the source -> next offset), each with its topic's id. Raises UnavailableError."""
+    def commit_group(self, offsets: Mapping[int, int], witness: str) -> None:
+        """Stores the group's offsets (number of the source -> next offset), each with its topic's id and a witness (witness.py; empty: the one
+        that is there). Raises UnavailableError."""
         sources = self.assignment.sources
-        entries = [KafkaTopicPartition(sources[n].topic, sources[n].partition, offset, sources[n].topic_id) for n, offset in offsets.items()]
+        if witness:
+            self._witnesses = dict.fromkeys(sources, witness)
+        entries = [
+            KafkaTopicPartition(sources[n].topic, sources[n].partition, offset, f"{sources[n].topic_id} {self._witnesses.get(sources[n], '')}".rstrip())
+            for n, offset in offsets.items()
+        ]
         try:
             self._consumer.commit(offsets=entries, asynchronous=False)
         except KafkaException as error:

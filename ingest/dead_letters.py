@@ -50,6 +50,7 @@ class DeadLetter:
     headers: Headers
     value: bytes | None
     value_bytes: int | None
+    tenant: str | None = None  # as far as anybody can tell
 
     def shortened(self) -> "DeadLetter":
         """With the beginning of its value only: a page of letters must not hold gigabytes."""
@@ -83,6 +84,7 @@ class DeadLetter:
             "index": self.index,
             "timestamp": _text(_START + timedelta(milliseconds=self.was_at_ms)),
             "table": self.table,
+            "tenant": self.tenant,
             "attempt": self.attempt,
             "bytes": self.value_bytes,
             "body": self.body,
@@ -155,6 +157,15 @@ class LetterFilter:
     def is_all(self) -> bool:
         return self == LetterFilter()
 
+    def takes(self, letter: DeadLetter) -> bool:
+        """Whether it is wanted, whosever it is."""
+        return (
+            self.reason in (None, letter.reason)
+            and self.topic in (None, letter.was_topic)
+            and (self.since is None or letter.died >= self.since)
+            and (self.until is None or letter.died < self.until)
+        )
+
 
 class LetterTenants:
     """Whose a letter is: the table it died in front of, else what the rules of its topic say today."""
@@ -212,7 +223,7 @@ class DeadLetterBox:
         letter = None if message is None else read_letter(message)
         if letter is None:
             raise NotFoundError(f"topic {self._topic} has no dead letter {letter_id}; `python -m ingest dead-letters list` shows which there are")
-        return letter
+        return replace(letter, tenant=self._tenants.tenant(letter))
 
     def _ends(self, wanted: LetterFilter) -> dict[KafkaPartition, Ends]:
         """The offsets to look at; times narrow them down, which the brokers find by their time index."""
@@ -226,17 +237,11 @@ class DeadLetterBox:
     def _read(self, ranges: Mapping[KafkaPartition, tuple[int, int]], wanted: LetterFilter) -> Iterator[DeadLetter]:
         for message in self._reader.read(ranges):
             letter = read_letter(message)
-            if letter is not None and self._is_wanted(letter, wanted):
+            if letter is None or not wanted.takes(letter):
+                continue
+            letter = replace(letter, tenant=self._tenants.tenant(letter))
+            if wanted.tenant in (None, letter.tenant):
                 yield letter
-
-    def _is_wanted(self, letter: DeadLetter, wanted: LetterFilter) -> bool:
-        return (
-            (wanted.reason is None or letter.reason == wanted.reason)
-            and (wanted.topic is None or letter.was_topic == wanted.topic)
-            and (wanted.since is None or letter.died >= wanted.since)
-            and (wanted.until is None or letter.died < wanted.until)
-            and (wanted.tenant is None or self._tenants.tenant(letter) == wanted.tenant)
-        )
 
 
 def _newest_first(letters: Iterable[DeadLetter]) -> list[DeadLetter]:

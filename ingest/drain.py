@@ -189,7 +189,7 @@ class Drain:
         if parking_of(message) == self.order.parking:
             parked = read_parked(message, self.storage)
             place = TopicPartition(parked.source.topic_id, parked.source.partition)
-            self._first_parked[place] = min(parked.record.offset, self._first_parked.get(place, parked.record.offset))
+            self._first_parked.setdefault(place, parked.record.offset)
 
     def _take_parked(self, message: Message) -> None:
         if parking_of(message) == self.order.parking:

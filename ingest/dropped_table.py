@@ -1,4 +1,4 @@
-"""What becomes of records for a table that was dropped and may still come back: its own property says, else the setting `on_deleted`."""
+"""Tables that were dropped and may still come back: whether one was, and what becomes of records for it meanwhile."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +13,17 @@ ON_DELETED_PROPERTY = "firn.on-deleted"
 PARK, DEAD_LETTER, RECREATE = "park", "dead-letter", "recreate"
 
 
+def was_dropped(catalog: CatalogClient, name: TableName, uuid: str) -> bool:
+    """Whether a table that is not there was dropped, as far as anybody can tell: a foreign catalog keeps no list. Raises UnavailableError."""
+    return not catalog.has_extras or any(entry["table-uuid"] == uuid for entry in _dropped(catalog, name))
+
+
 def on_deleted(catalog: CatalogClient, storage: AnyStorage, name: TableName, otherwise: str) -> str:
-    """The policy of the table that was dropped last under this name, from the metadata it had then. Raises UnavailableError."""
-    dropped = _last_dropped(catalog, name)
+    """What becomes of records for a table that was dropped: the property of the last one of this name says, as it stood when it was dropped.
+
+    Raises UnavailableError.
+    """
+    dropped = next(reversed(_dropped(catalog, name)), None)
     if dropped is None:
         return otherwise
     try:
@@ -26,10 +34,12 @@ def on_deleted(catalog: CatalogClient, storage: AnyStorage, name: TableName, oth
     return policy if policy in (PARK, DEAD_LETTER, RECREATE) else otherwise
 
 
-def _last_dropped(catalog: CatalogClient, name: TableName) -> Mapping[str, Any] | None:
-    found, token = None, "0"
-    while token:
-        page = catalog.get("/firn/v1/dropped-tables", pageToken=token, pageSize="1000")
-        found = next((entry for entry in reversed(page["dropped-tables"]) if entry["identifier"] == name.to_json()), found)
-        token = page.get("next-page-token") or ""
+def _dropped(catalog: CatalogClient, name: TableName) -> list[Mapping[str, Any]]:
+    """The dropped tables of this name, the last one last."""
+    found: list[Mapping[str, Any]] = []
+    after = "0"
+    while after:
+        page = catalog.get("/firn/v1/dropped-tables", pageToken=after, pageSize="1000")
+        found += [entry for entry in page["dropped-tables"] if entry["identifier"] == name.to_json()]
+        after = page.get("next-page-token") or ""
     return found

@@ -128,7 +128,8 @@ class FlushWriter:
     def _write(self, flush: Flush, converted: Converted, view: TableView, schema_json: bytes | None) -> WrittenFlush:
         schema = view.log_schema if schema_json is None else shared_schema(schema_json)
         files = write_files(self._storage, view.location, converted.rows, schema)
-        ranges = {p: Range(min(view.marks.of(p), end), end) for p, end in flush.ends.items()}
+        # A partition that is read again below its mark has nothing in here: naming it would make the flush look ahead for ever.
+        ranges = {p: Range(view.marks.of(p), end) for p, end in flush.ends.items() if end > view.marks.of(p)}
         new = {name: schema.by_name[name].id for name in converted.new}
         return WrittenFlush(flush.table, view.uuid, ranges, files, converted.rows.num_rows, new, flush.drain)
 

@@ -46,10 +46,11 @@ class KafkaPartition(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """An offset that the group has stored, and the topic's id it was stored with (empty: nobody said)."""
+    """An offset that the group has stored, and the topic's id it was stored with (empty: nobody said). `witness`: as in `witness.py`."""
 
     offset: int
     topic_id: str
+    witness: str = ""
 
 
 class Ends(NamedTuple):
@@ -113,7 +114,11 @@ class KafkaReader:
             answer = self._admin.list_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[self._group].result()
         except KafkaException as error:
             raise self._unavailable(f"does not give the offsets of group {self._group}", error) from error
-        return {asked[each.topic, each.partition]: Stored(each.offset, each.metadata or "") for each in answer.topic_partitions if each.offset >= 0}
+        return {
+            asked[each.topic, each.partition]: Stored(each.offset, *(each.metadata or "").partition(" ")[::2])
+            for each in answer.topic_partitions
+            if each.offset >= 0
+        }
 
     def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Iterator[Message]:
         """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError."""

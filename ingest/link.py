@@ -234,9 +234,10 @@ class StopDraining:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """This node held its lease after the `Durable` of this number was said."""
+    """This node held its lease after the `Durable` of this number was said. `witness`: the newest commit (witness.py)."""
 
     number: int
+    witness: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class LiveTail:
 
     def _follow(self, consumer: Consumer) -> None:
         reader = KafkaReader(self._settings)
-        self._discover(consumer, reader, from_end=True)
+        self.discover(consumer, reader, from_end=True)
         self.queue.put(TailEvent("open", {"topics": sorted({p.topic for p in self._partitions}), "partitions": len(self._partitions)}))
         looked_s = discovered_s = time.monotonic()
         while not self._stopping.is_set():
@@ -134,16 +134,16 @@ class LiveTail:
                     self._take(message)
             now_s = time.monotonic()
             if now_s - looked_s > LOOK_AROUND_EVERY_S:
-                self._skip_ahead(consumer)
+                self.skip_ahead(consumer)
                 looked_s = now_s
             if now_s - discovered_s > DISCOVER_EVERY_S:
                 try:
-                    self._discover(consumer, reader, from_end=False)
+                    self.discover(consumer, reader, from_end=False)
                 except RetryableError as error:
                     log.info("tail.waits", reason=str(error))
                 discovered_s = now_s
 
-    def _discover(self, consumer: Consumer, reader: KafkaReader, *, from_end: bool) -> None:
+    def discover(self, consumer: Consumer, reader: KafkaReader, *, from_end: bool) -> None:
         """Takes up partitions that are new; those that come later are read from their start.
 
         The ends are asked for here: the client would find them some time after we said that we listen.
@@ -153,7 +153,7 @@ class LiveTail:
             consumer.incremental_assign([partition.at(ends.end if from_end else ends.start) for partition, ends in new.items()])
             self._partitions += new
 
-    def _skip_ahead(self, consumer: Consumer) -> None:
+    def skip_ahead(self, consumer: Consumer) -> None:
         """Where reading is far behind, goes to the end and says so."""
         for position in consumer.position([partition.at(0) for partition in self._partitions]):
             if position.offset < 0:

@@ -192,4 +192,4 @@ class Node:
         for worker, (number, heard_s) in list(self._durable.items()):
             if self.lease.held_after(heard_s):
                 del self._durable[worker]
-                self.tell(worker, Confirmed(number))
+                self.tell(worker, Confirmed(number, self.states.newest.text))

@@ -124,6 +124,10 @@ class ParkedRecords:
             if not token:
                 return found
 
+    def confirm(self, lease: str) -> None:
+        """Returns where the lease (name:token) is in force. Raises RefusedError where it is not, UnavailableError."""
+        self._client.post(PATH, {"lease": lease, "changes": []}, timeout_s=self._timeout_s)
+
     def find(self, table: TableId) -> ParkedRecord | None:
         """One table's record."""
         try:

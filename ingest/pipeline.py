@@ -280,10 +280,10 @@ class Pipeline:
             self._parked_topic.flush()
         return moved
 
-    def store(self, moved: Mapping[int, int]) -> None:
+    def store(self, moved: Mapping[int, int], witness: str) -> None:
         """Stores group offsets; where Kafka does not take them now, later ones will do."""
         try:
-            self._topics.commit_group(moved)  # 4
+            self._topics.commit_group(moved, witness)  # 4
         except UnavailableError as error:
             log.warning("offsets.not_stored", reason=str(error))
             return

@@ -21,7 +21,7 @@ from lake.catalog_client import CatalogClient, CommitStatus
 from lake.clock import Clock, epoch_ms
 from lake.commit import Prepared, TableState, load_state, prepare_append
 from lake.errors import ConflictError, FatalError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
-from lake.marks import Marks
+from lake.marks import NO_MARKS, Marks
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 from lake.tenant import TableId
@@ -77,7 +77,7 @@ class Resolver:
         for _ in range(ATTEMPTS):
             state = load_state(self.catalog, self.storage, table_name(record.table))
             if state is None:
-                raise NotFoundError(f"table {record.table} is not there; its records go to a new table when the node tries it again")
+                return NO_MARKS  # there is no table to say anything of: its records go to a new one
             marks = _marks(state, record, how)
             # A commit even where the marks stay: its snapshot says them, so that the table no longer looks moved back.
             prepared = prepare_append(state, [], state.schema, marks, epoch_ms(self.clock.now()), writer=WRITER)

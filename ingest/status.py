@@ -26,9 +26,13 @@ NODE_TIMEOUT_S = 2.0
 KEPT_S = 1.0
 STALEST = 20
 SHOWN_PARTITIONS = 40
+SHOWN_NAMES = 5
 PAGE_SIZE = 1_000
 # What the status repeats of the node's own, so that one address is enough to ask.
-_OF_NODE = ("role", "ready", "restarts", "buffered_bytes", "in_flight_bytes", "buffered_tables", "breakers")
+_OF_NODE = (
+    *("role", "ready", "restarts", "buffered_bytes", "in_flight_bytes", "buffered_tables"),
+    *("breakers", "second_writers", "postponed_tables"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,9 @@ def _summary(status: Status) -> Table:
         ("complete until", f"{_text(status.lag.complete_until)} ({(status.now - status.lag.complete_until).total_seconds():,.0f} s ago)"),
         ("node", "does not answer, or there is none" if status.node is None else f"{node.get('role')}, {'ready' if node.get('ready') else 'not ready'}"),
         *((("buffers", _buffers(node)),) if node else ()),
-        *((("breakers", _breakers(node["breakers"])),) if "breakers" in node else ()),
+        *((("breakers", _breakers(node.get("breakers") or ())),) if node else ()),
+        *((("second writers", _second_writers(node["second_writers"])),) if node.get("second_writers") else ()),
+        *((("postponed", f"{node['postponed_tables']:,} new tables wait for their turn"),) if node.get("postponed_tables") else ()),
         *((("missing topics", ", ".join(status.lag.missing_topics)),) if status.lag.missing_topics else ()),
     ):
         facts.add_row(Text(name, style="bold"), Text(value))
@@ -174,8 +180,14 @@ def _buffers(node: Mapping[str, Any]) -> str:
     return f"{mb['buffered_bytes']:,.1f} MB of {node.get('buffered_tables', 0):,} tables, {mb['in_flight_bytes']:,.1f} MB in flight"
 
 
-def _breakers(breakers: Any) -> str:
-    return ", ".join(f"{name}: {state}" for name, state in breakers.items()) if isinstance(breakers, Mapping) and breakers else "none is open"
+def _breakers(failing: Sequence[Mapping[str, str]]) -> str:
+    """Tables whose last attempt failed, before anything is parked."""
+    told = [f"{each['table']} ({each['reason']})" for each in failing[:SHOWN_NAMES]]
+    return f"{len(failing):,} tables failing: {', '.join(told)}" if failing else "none is open"
+
+
+def _second_writers(seen: Sequence[Mapping[str, str]]) -> str:
+    return ", ".join(f"{each['writer']} writes {each['table']} too" for each in seen[:SHOWN_NAMES])
 
 
 def _partitions(partitions: Sequence[PartitionLag]) -> Table:
@@ -206,7 +218,8 @@ def _parked_table(status: Status) -> Iterator[RenderableType]:
     if status.parked is None:
         yield Text("which tables are parked is not known: the catalog does not answer, or keeps no such list")
     elif status.parked:
-        table = Table("table", "why", title="parked tables", title_justify="left")
+        told = {each["table"]: each for each in (status.node or {}).get("parked") or ()}
+        table = Table("table", "why", "stage", "since", "told", title="parked tables", title_justify="left")
         for name, reason in sorted(status.parked.items()):
-            table.add_row(Text(name), Text(reason))
+            table.add_row(Text(name), Text(reason), *(Text(str(told.get(name, {}).get(key, ""))) for key in ("stage", "since", "sentence")))
         yield table

@@ -1,8 +1,9 @@
 """What the committer knows of every table, and the ids of new columns that it has promised to workers.
 
-Tables are loaded in threads, each with a deadline of its own, so that one the catalog is slow for delays nobody. A table that exists counts as
-known only after the parked records were read once more: a rollback that happened before the load is in them, and one that happens later
-changes the head that the next commit asserts. So no commit ever lands on a table that moved back unseen.
+Tables are loaded in threads, each with a deadline of its own, so that one the catalog is slow for delays nobody. What was loaded counts as known
+only after two more questions. The parked records are read: a rollback that happened before the load is in them, and one that happens later
+changes the head that the next commit asserts. And the node's lease is in force: it lies in the same database as the tables, and no restored
+copy has it. So no commit is ever made on a table that moved back unseen.
 """
 
 from collections import defaultdict
@@ -14,13 +15,15 @@ from dataclasses import dataclass, field
 import orjson
 import structlog
 
+from ingest.dropped_table import was_dropped
 from ingest.link import TableView
 from ingest.parked_record import ParkedRecords
 from ingest.trouble import Cause, Trouble, trouble_of
+from ingest.witness import Newest
 from lake.catalog_client import CatalogClient, TableName
-from lake.clock import Clock
+from lake.clock import Clock, epoch_ms
 from lake.commit import TableState, creation_request, load_state, new_table_state
-from lake.errors import ConflictError, FatalError, FirnError, UnavailableError
+from lake.errors import ConflictError, FatalError, FirnError, RetryableError, UnavailableError
 from lake.log_schema import SYSTEM_COLUMNS, SYSTEM_FIELDS, LogSchema, arrow_type
 from lake.storage import AnyStorage
 from lake.tenant import TableId
@@ -33,6 +36,16 @@ log = structlog.get_logger()
 
 class UnfitError(FatalError):
     """The table's columns cannot hold our rows."""
+
+
+class VanishedError(FatalError):
+    """The table is gone, and nobody dropped it."""
+
+
+def _trouble(error: FirnError) -> Trouble:
+    if isinstance(error, VanishedError):
+        return Trouble(Cause.ROLLED_BACK, str(error))
+    return trouble_of(error, Cause.COLUMNS) if isinstance(error, UnfitError) else trouble_of(error)
 
 
 @dataclass(slots=True)
@@ -81,12 +94,14 @@ class TableStates:
     clock: Clock
     timeout_s: float
     new_tables: NewTables
+    lease: str
     _states: dict[TableId, TableState] = field(default_factory=dict)
     _stale: set[TableId] = field(default_factory=set)
     _wanted: dict[TableId, _Wanted] = field(default_factory=dict)
     _loading: dict[TableId, Future[TableState | None]] = field(default_factory=dict)
-    _unchecked: dict[TableId, TableState] = field(default_factory=dict)
-    _check: tuple[dict[TableId, TableState], Future[set[TableId]]] | None = None
+    _unchecked: dict[TableId, TableState | None] = field(default_factory=dict)
+    _check: tuple[dict[TableId, TableState | None], Future[set[TableId]]] | None = None
+    newest: Newest = field(default_factory=Newest)
     # Tables that do not exist, each waiting until it may be created.
     postponed: dict[TableId, None] = field(default_factory=dict)
     # Columns handed out and not yet committed: name -> (id, original path). Void as soon as somebody else takes an id.
@@ -104,6 +119,7 @@ class TableStates:
 
     def put(self, table: TableId, state: TableState) -> None:
         """The state after a commit that was acknowledged."""
+        self.newest.note(state, epoch_ms(self.clock.now()))
         self._states[table] = state
         self._stale.discard(table)
         self._promised[table] = {name: promise for name, promise in self._promised[table].items() if name not in state.schema.by_name}
@@ -159,10 +175,10 @@ class TableStates:
         self.outdate(table)
 
     def poll(self) -> Arrivals:
-        """Takes in what threads have found and sends them out again. Never blocks."""
+        """Takes in what threads have found and sends them out again. Never blocks. Raises RefusedError where the node's lease is lost."""
         arrivals = Arrivals()
         self._take_in(arrivals)
-        self._check_rollbacks(arrivals)
+        self._check_loaded(arrivals)
         self._create_postponed()
         self._send_out()
         return arrivals
@@ -175,27 +191,20 @@ class TableStates:
             try:
                 state = future.result()
             except FirnError as error:
-                self._fail(table, trouble_of(error, Cause.COLUMNS if isinstance(error, UnfitError) else Cause.FAILING), arrivals)
+                self._fail(table, _trouble(error), arrivals)
                 continue
-            before = self._states.get(table)
-            if state is None and before is not None and not before.exists:
-                state = before  # keeps the uuid and location that its files were written for
-            if state is None:
-                self.postponed[table] = None
-            elif state.moved_back:
+            if state is not None and state.moved_back:
                 self._fail(table, moved_back(state), arrivals)
-            elif state.exists and self.records is not None:
-                self._unchecked[table] = state
             else:
-                self._accept(table, state, arrivals)
+                self._unchecked[table] = state
 
-    def _check_rollbacks(self, arrivals: Arrivals) -> None:
-        """Reads the parked records after tables were loaded: what was moved back before is among them."""
+    def _check_loaded(self, arrivals: Arrivals) -> None:
+        """Asks the two questions about what was loaded before they were asked, one set after the other."""
         if self._check is not None and self._check[1].done():
             (loaded, future), self._check = self._check, None
             try:
                 rolled_back = future.result()
-            except FirnError as error:
+            except RetryableError as error:
                 log.warning("parked.not_read", reason=str(error))
                 self._unchecked = loaded | self._unchecked
             else:
@@ -203,13 +212,26 @@ class TableStates:
                     if table in rolled_back:
                         self._fail(table, Trouble(Cause.ROLLED_BACK, f"table {table} was moved back to an earlier state"), arrivals)
                     elif table in self._wanted:
-                        self._accept(table, state, arrivals)
+                        self._take(table, state, arrivals)
         if self._check is None and self._unchecked:
             loaded, self._unchecked = self._unchecked, {}
-            self._check = loaded, self.pool.submit(self._rolled_back)
+            self._check = loaded, self.pool.submit(self._ask, any(state is not None and state.exists for state in loaded.values()))
 
-    def _rolled_back(self) -> set[TableId]:
-        return set() if self.records is None else {table for table, record in self.records.all().items() if record.awaits_person}
+    def _ask(self, some_exist: bool) -> set[TableId]:
+        """In a thread: which tables were moved back. Raises RefusedError where the lease is not in force."""
+        if self.records is None:
+            return set()
+        self.records.confirm(self.lease)
+        return {table for table, record in self.records.all().items() if record.awaits_person} if some_exist else set()
+
+    def _take(self, table: TableId, state: TableState | None, arrivals: Arrivals) -> None:
+        before = self._states.get(table)
+        if state is None and before is not None and not before.exists:
+            state = before  # keeps the uuid and location that its files were written for
+        if state is None:
+            self.postponed[table] = None
+        else:
+            self._accept(table, state, arrivals)
 
     def _create_postponed(self) -> None:
         for table in [table for table in self.postponed if table not in self._loading]:
@@ -225,9 +247,10 @@ class TableStates:
                 return
             busy = table in self._loading or table in self.postponed or table in self._unchecked or (self._check is not None and table in self._check[0])
             if not busy and wanted.not_before_s <= now_s:
-                self._loading[table] = self.pool.submit(self._load, table)
+                self._loading[table] = self.pool.submit(self._load, table, self._states.get(table))
 
     def _accept(self, table: TableId, state: TableState, arrivals: Arrivals) -> None:
+        self.newest.note(state, state.head_ms)
         self._states[table] = state
         self._stale.discard(table)
         self._wanted.pop(table, None)
@@ -245,8 +268,10 @@ class TableStates:
 
     # ---- in threads
 
-    def _load(self, table: TableId) -> TableState | None:
+    def _load(self, table: TableId, before: TableState | None) -> TableState | None:
         state = load_state(self.catalog, self.storage, table_name(table), timeout_s=self.timeout_s)
+        if state is None and before is not None and before.exists and not was_dropped(self.catalog, before.name, before.uuid):
+            raise VanishedError(f"table {table} is gone without having been dropped: the catalog's database went back, or somebody renamed the table")
         if state is not None and (why := misfit(state.schema)):
             raise UnfitError(f"table {table} takes no rows of ours: {why}; put it right, or drop the table so that it is created anew")
         return state

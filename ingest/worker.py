@@ -199,9 +199,9 @@ class Worker:
                 self._drains[table] = Drain(message, self._settings, self._storage, self._writer, self._link.submit)
             case StopDraining(table):
                 self._stop_draining([table])
-            case Confirmed(number):
+            case Confirmed(number, witness):
                 if number == self._durable[0]:
-                    pipeline.store(self._durable[1])
+                    pipeline.store(self._durable[1], witness)
                     self._durable = (number, {})
             case Budget(size_bytes):
                 pipeline.bytes_max = size_bytes

@@ -30,7 +30,7 @@ class TableState:
     """What a committer has to know of a table. `head` None: no snapshot yet; `exists` False: the next commit creates it.
 
     `marks` are the table property, `head_marks` those that the summary of the head, or of its nearest ancestor with marks, repeats (None:
-    no snapshot that is kept says). `writer`: who made that snapshot.
+    no snapshot that is kept says). `writer`: who made that snapshot. `head_ms`: when the head was made.
     """
 
     name: TableName
@@ -50,6 +50,7 @@ class TableState:
     properties: Mapping[str, str]
     head_marks: Marks | None = None
     writer: str = ""
+    head_ms: int = 0
 
     @property
     def moved_back(self) -> bool:
@@ -106,6 +107,7 @@ def state_of(metadata: Mapping[str, Any], name: TableName, read: Callable[[str],
         properties=metadata.get("properties", {}),
         head_marks=None if marked is None else parse_marks(marked.get(MARKS_PROPERTY)),
         writer=(marked or {}).get(WRITER_SUMMARY, ""),
+        head_ms=head["timestamp-ms"] if head else 0,
     )
 
 
@@ -178,13 +180,16 @@ def prepare_replace(
     kept: Sequence[ManifestFile],
     now_ms: int,
 ) -> Prepared:
-    """A commit that changes files but no rows: `entries`, ordered by hour, go into new manifests beside the `kept` ones; marks stay as they are."""
-    return _prepare(state, "replace", entries, added, removed, kept, state.schema, state.marks, _marks_of_rows(state), now_ms, state.writer)
+    """A commit that changes files but no rows: `entries`, ordered by hour, go into new manifests beside the `kept` ones; marks stay as they are.
+
+    Its summary says of the marks what its parent's said, or nothing, so that maintenance never hides that a table was moved back.
+    """
+    return _prepare(state, "replace", entries, added, removed, kept, state.schema, state.marks, state.head_marks, now_ms, state.writer)
 
 
 def prepare_delete(state: TableState, entries: Sequence[ManifestEntry], removed: Sequence[DataFile], kept: Sequence[ManifestFile], now_ms: int) -> Prepared:
     """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in `prepare_replace`."""
-    return _prepare(state, "delete", entries, (), removed, kept, state.schema, state.marks, _marks_of_rows(state), now_ms, state.writer)
+    return _prepare(state, "delete", entries, (), removed, kept, state.schema, state.marks, state.head_marks, now_ms, state.writer)
 
 
 def prepare_overwrite(
@@ -196,12 +201,7 @@ def prepare_overwrite(
     now_ms: int,
 ) -> Prepared:
     """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones; the rest as in `prepare_replace`."""
-    return _prepare(state, "overwrite", entries, added, removed, kept, state.schema, state.marks, _marks_of_rows(state), now_ms, state.writer)
-
-
-def _marks_of_rows(state: TableState) -> Marks:
-    """What a snapshot that adds no rows says in its summary: as its parent, so that maintenance never hides that a table was moved back."""
-    return state.marks if state.head_marks is None else state.head_marks
+    return _prepare(state, "overwrite", entries, added, removed, kept, state.schema, state.marks, state.head_marks, now_ms, state.writer)
 
 
 def _prepare(
@@ -213,7 +213,7 @@ def _prepare(
     kept: Sequence[ManifestFile],
     schema: LogSchema,
     marks: Marks,
-    summary_marks: Marks,
+    summary_marks: Marks | None,
     now_ms: int,
     writer: str,
 ) -> Prepared:
@@ -226,7 +226,11 @@ def _prepare(
         manifests.insert(at, line)
     list_uri = metadata_uri(state.location, f"snap-{snapshot_id}-1-{state.uuid}.avro")
     files.append((list_uri, write_manifest_list(manifests, snapshot_id=snapshot_id, parent_id=state.head, sequence_number=sequence)))
-    extra = {MARKS_PROPERTY: summary_marks.to_property(), "engine-name": "firn", **({WRITER_SUMMARY: writer} if writer else {})}
+    extra = {"engine-name": "firn"}
+    if summary_marks is not None:
+        extra[MARKS_PROPERTY] = summary_marks.to_property()
+    if writer:
+        extra[WRITER_SUMMARY] = writer
     summary, totals = summarise(operation, added, removed, state.totals, extra)
     timestamp_ms = max(now_ms, state.updated_ms)
     snapshot = snapshot_json(
@@ -252,6 +256,7 @@ def _prepare(
         manifests=tuple(manifests),
         head_marks=summary_marks,
         writer=writer,
+        head_ms=timestamp_ms,
     )
     return Prepared(_request(state, schema, snapshot, marks), files, snapshot_id, after)
 

@@ -228,7 +228,10 @@ class OptimizeSettings(RoomSettings):
     ] = 512 * MIB
     zstd_level: Annotated[int, Field(description="zstd level of merged files", ge=1, le=22)] = 3
     row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = 131_072
-    snapshots_max: Annotated[int, Field(description="snapshots a table keeps at most, beside those that branches and tags name", ge=1)] = 10
+    snapshots_max: Annotated[
+        int, Field(description="snapshots a table has at most, those that branches and tags name aside; a commit of maintenance leaves half of them", ge=1)
+    ] = 10
+    expiry_interval_s: Annotated[float, Field(description="seconds between two looks, between rounds, for tables with many snapshots", gt=0)] = 300.0
     snapshot_age_max_s: Annotated[float, Field(description="seconds after which snapshots expire, but for the newest", gt=0)] = 86_400.0
     manifests_max: Annotated[int, Field(description="manifests of data files from which a table's manifests are merged", ge=2)] = 50
     reader_grace_s: Annotated[float, Field(description="seconds that files stay after nothing refers to them: Trino's longest query", ge=0)] = 6 * 3_600.0

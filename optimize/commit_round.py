@@ -27,6 +27,7 @@ from lake.storage import AnyStorage
 from optimize.deletions import DeletionQueue
 from optimize.merge_job import Merged
 from optimize.replacement import Change, prepare_change, still_live, still_valid
+from optimize.snapshots import to_expire
 from optimize.table_view import TableView, load_view
 from optimize.verify import ProofFailed, check_whole
 
@@ -46,7 +47,7 @@ class Fate(StrEnum):
 
 @dataclass(slots=True)
 class Pending:
-    """A table's change on its way. `view` is the version it was planned for, `stale` says that it is old for certain.
+    """A table's change on its way. `view` is the version it was planned for; `stale`: that is old for certain, `is_fresh`: it was just loaded.
 
     `owns_outputs`: nobody else refers to the merged files, so that they are deleted where the merge is not committed.
     """
@@ -55,6 +56,7 @@ class Pending:
     merged: tuple[Merged, ...] = ()
     remove: tuple[DataFile, ...] = ()
     stale: bool = False
+    is_fresh: bool = False
     owns_outputs: bool = True
     change: Change | None = None
     outcome_unknown: bool = False
@@ -106,19 +108,26 @@ class CommitRound:
 
     def _prepared(self, one: Pending) -> bool:
         """Loads where the known version is old, checks and prepares; False where it got its fate instead."""
-        if one.stale and not self._reload(one):
+        if (one.stale or self._look_again(one)) and not self._reload(one):
             return False
         if one.change is None:
             valid = still_valid(one.view, one.merged)
             one.dropped += [merged for merged in one.merged if merged not in valid]
             one.merged = valid
-            for output in (file for merged in valid for file in merged.outputs):
-                check_whole(self.storage, output)
+            for merged in valid:
+                for output, checksum in zip(merged.outputs, merged.checksums, strict=True):
+                    check_whole(self.storage, output, checksum)
             remove = still_live(one.view, one.remove)
             one.change = prepare_change(one.view, valid, self.settings, epoch_ms(self.clock.now()), remove=remove)
             if one.change is None:
                 self._settle_without_commit(one, Fate.NOTHING, "others changed the table first")
         return one.change is not None
+
+    def _look_again(self, one: Pending) -> bool:
+        """Whether snapshots are to go that somebody may have named since the table was loaded: a tag on one of them would be no conflict."""
+        if one.attempts > 1 or one.is_fresh:
+            return False
+        return bool(to_expire(one.view.metadata, self.settings, epoch_ms(self.clock.now()), adding=1))
 
     def _reload(self, one: Pending) -> bool:
         view = load_view(self.catalog, self.storage, one.view.name, one.view)

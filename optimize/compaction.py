@@ -72,8 +72,8 @@ def merge_group(group: MergeGroup, job: MergeJob, storage: Storage, now_ms: int,
     written.append(uri)
     output = write_file(storage, uri, group.hour, rows, fields, job.layout)
     check_inputs([(source.file, source.described) for source in sources], [output], dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True)))
-    check_written(storage, output, rows, leaf_ids(fields))
-    return Merged(group, (output,))
+    checksum = check_written(storage, output, rows, leaf_ids(fields))
+    return Merged(group, (output,), (checksum,))
 
 
 class _Source:

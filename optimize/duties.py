@@ -111,7 +111,7 @@ class Duties:
             if m.halted():
                 return
             try:
-                found = find_orphans(m.catalog, m.storage, table, age_min_s=m.settings.orphan_age_min_s, now=m.clock.now())
+                found = find_orphans(m.catalog, m.storage, table, m.commits.deletions.throttle, age_min_s=m.settings.orphan_age_min_s, now=m.clock.now())
                 if found is None or not found.files:
                     continue
                 if delete:

@@ -28,13 +28,13 @@ from optimize.layout import layout_of
 from optimize.merge_job import Bin, FileLayout, JobResult
 from optimize.planner import Engine, TableFacts, TablePlan, plan_table, timestamp_id
 from optimize.rewrite_branch import RewriteBranch
-from optimize.snapshots import expirable
+from optimize.snapshots import due_to_expire
 from optimize.spark_executor import Executor
 from optimize.table_states import TableStates
 from optimize.table_view import TableView, load_view
 
 log = structlog.get_logger()
-EXPIRY_TABLES = 200
+EXPIRY_TABLES = 50
 
 
 @dataclass(slots=True)
@@ -95,9 +95,31 @@ class Maintenance:
         self._merge([w for w in now if w.engine is Engine.ARROW], planned, report)
         self._rewrite([w for w in now if w.engine is Engine.SPARK], planned, report)
         self._expire([p for p in planned.values() if str(p.plan.table) not in report.done], report)
-        if not self.halted():
-            report.files_deleted = self.commits.deletions.delete_due(self.storage)
+        report.files_deleted = self._delete()
         self._remember(report)
+        return report
+
+    def tidy(self, tables: Sequence[TableName]) -> RoundReport:
+        """Brings snapshots and manifests of tables within their limits, and nothing else; tables that cannot be read are left to the next round."""
+        report = RoundReport()
+        for at in range(0, len(tables), EXPIRY_TABLES):
+            if self.halted():
+                break
+            views = []
+            for table in tables[at : at + EXPIRY_TABLES]:
+                try:
+                    view = load_view(self.catalog, self.storage, table)
+                except (FirnError, ValueError, KeyError) as error:
+                    log.info("optimize.table_not_tidied", table=str(table), error=str(error))
+                    continue
+                if view is not None and due_to_expire(view.metadata, self.settings, epoch_ms(self.clock.now())):
+                    views.append(view)
+            pending = [Pending(view, is_fresh=True) for view in views]
+            self.commits.commit(pending)
+            for one in pending:
+                self._note(one, report, 0.0)
+        self.history.write(report.entries)
+        metrics.OPTIMIZE_SNAPSHOTS_EXPIRED.inc(report.snapshots_expired)
         return report
 
     def share(self) -> Share:
@@ -131,7 +153,7 @@ class Maintenance:
             tenant=properties.get(TENANT_PROPERTY, view.name.namespace),
             timestamp_id=timestamp_id(view.state.schema),
             data_manifests=len(view.data_manifests()),
-            expirable=expirable(view.metadata, keep=s.snapshots_max, age_max_ms=int(s.snapshot_age_max_s * 1000), now_ms=now_ms),
+            expirable=due_to_expire(view.metadata, s, now_ms),
             has_been_replaced=any(snapshot.get("summary", {}).get("operation") == "replace" for snapshot in view.snapshots),
             resumes=self.states.unfinished(view.name),
             properties=properties,
@@ -202,6 +224,13 @@ class Maintenance:
             self.commits.commit(pending)
             for one in pending:
                 self._note(one, report, 0.0)
+
+    def _delete(self) -> int:
+        try:
+            return self.commits.deletions.delete_due(self.storage, self.halted)
+        except FirnError as error:  # what is not acknowledged stays in the queue
+            log.warning("optimize.deletion_failed", error=str(error))
+            return 0
 
     def _note(self, one: Pending, report: RoundReport, cpu_s: float, action: str = "merge") -> None:
         change, name = one.committed, str(one.view.name)

@@ -43,10 +43,11 @@ class MergeJob:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A group and the proven files that stand for it."""
+    """A group and the proven files that stand for it, each with the checksum of its bytes as they were when it was proven."""
 
     group: MergeGroup
     outputs: tuple[DataFile, ...]
+    checksums: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from lake.manifest import ManifestEntry, ManifestFile, Status
 from lake.settings import OptimizeSettings
 from optimize.delete_files import without_delete_files
 from optimize.merge_job import Merged, MergeGroup
-from optimize.snapshots import expirable, unreachable_files
+from optimize.snapshots import to_expire, unreachable_files
 from optimize.table_view import TableView, has_live, may_hold
 
 # The branch on which Spark rewrites; between rounds there is none.
@@ -60,8 +60,7 @@ def prepare_change(view: TableView, merged: Sequence[Merged], settings: Optimize
     """
     crowded = len(view.data_manifests()) > settings.manifests_max
     adds_snapshot = bool(merged or remove or crowded)
-    age_max_ms = int(settings.snapshot_age_max_s * 1000)
-    expired = expirable(view.metadata, keep=settings.snapshots_max, age_max_ms=age_max_ms, now_ms=now_ms, adding=int(adds_snapshot))
+    expired = to_expire(view.metadata, settings, now_ms, adding=int(adds_snapshot))
     branch = view.metadata.get("refs", {}).get(REWRITE_BRANCH)
     if not adds_snapshot and not expired and branch is None:
         return None
@@ -80,9 +79,19 @@ def prepare_change(view: TableView, merged: Sequence[Merged], settings: Optimize
     if branch is not None:
         request = _without_branch(request, branch["snapshot-id"])
     if expired:
-        request["updates"] = [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(expired)}]
+        request = _without_snapshots(request, view, expired)
     unreachable = tuple(unreachable_files(view, expired)) if expired else ()
     return Change(request, files, snapshot_id, tuple(merged), tuple(removed), expired, unreachable)
+
+
+def _without_snapshots(request: Mapping[str, Any], view: TableView, expired: Sequence[int]) -> dict[str, Any]:
+    """Snapshots go, if every branch and tag still names what it did: what is removed under a ref takes the ref away with it."""
+    refs = [(name, ref["snapshot-id"]) for name, ref in view.metadata.get("refs", {}).items() if name not in (MAIN, REWRITE_BRANCH)]
+    return {
+        **request,
+        "requirements": [*request["requirements"], *({"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": at} for name, at in refs)],
+        "updates": [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(expired)}],
+    }
 
 
 def _without_branch(request: Mapping[str, Any], branch_head: int) -> dict[str, Any]:

@@ -86,10 +86,12 @@ class RewriteBranch:
     def _proven(self, job: MergeJob, changes: "Sequence[_Change]") -> JobResult:
         settings = StorageSettings.load()
         rewrites = [Rewrite(group, outputs, untouched, job.schema, settings) for group, outputs, untouched in changes]
-        refusals = [reason for reason in self.executor.prove(rewrites) if reason]
+        proofs = self.executor.prove(rewrites)
+        refusals = [proof.refusal for proof in proofs if proof.refusal]
         if refusals:
             return JobResult(job, (), refusals[0], is_refused=True)
-        return JobResult(job, tuple(Merged(group, outputs) for group, outputs, _ in changes))
+        merged = (Merged(group, outputs, proof.checksums) for (group, outputs, _), proof in zip(changes, proofs, strict=True))
+        return JobResult(job, tuple(merged))
 
 
 _Change = tuple[MergeGroup, tuple[DataFile, ...], tuple[str, ...]]

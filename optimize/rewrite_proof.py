@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from lake.data_file import DataFile, describe_parquet
 from lake.errors import FirnError
@@ -15,7 +17,7 @@ from lake.settings import StorageSettings
 from lake.storage import Storage, open_storage
 from optimize.compaction import arrow_leaves, leaf_kinds
 from optimize.merge_job import MergeGroup
-from optimize.verify import ProofFailed, check_inputs, open_whole
+from optimize.verify import ProofFailed, check_inputs, read_whole
 
 # Columns of a position delete file (Iceberg spec, "Position Delete Files").
 PATH, POSITION = "file_path", "pos"
@@ -32,18 +34,25 @@ class Rewrite:
     storage: StorageSettings
 
 
-def prove_all(rewrites: Iterable[Rewrite]) -> Iterator[str]:
-    """The function of a Spark partition: for each rewrite why it is refused, empty where it is proven."""
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Why a rewrite is refused (empty: it is proven), and the checksums of its new files."""
+
+    refusal: str = ""
+    checksums: tuple[int, ...] = ()
+
+
+def prove_all(rewrites: Iterable[Rewrite]) -> Iterator[Proof]:
+    """The function of a Spark partition: one proof for each rewrite."""
     pa.set_cpu_count(1)
     for one in rewrites:
         try:
-            prove(one, open_storage(one.storage))
-            yield ""
+            yield prove(one, open_storage(one.storage))
         except (FirnError, ProofFailed, pa.ArrowException, OSError, ValueError, KeyError) as error:
-            yield f"{type(error).__name__}: {error}"
+            yield Proof(f"{type(error).__name__}: {error}")
 
 
-def prove(one: Rewrite, storage: Storage) -> None:
+def prove(one: Rewrite, storage: Storage) -> Proof:
     """Raises ProofFailed, FirnError, ArrowException."""
     deleted = deleted_positions(storage, one.group.deletes)
     left = sorted(deleted.keys() & set(one.untouched))
@@ -52,15 +61,16 @@ def prove(one: Rewrite, storage: Storage) -> None:
     gone = sum(len(deleted.get(file.uri, ())) for file in one.group.inputs)
     fields = one.schema["fields"]
     kinds = dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True))
-    outputs = [_read_through(storage, file) for file in one.outputs]
-    check_inputs([(file, file) for file in one.group.inputs], outputs, kinds, gone)
+    read = [_read_through(storage, file) for file in one.outputs]
+    check_inputs([(file, file) for file in one.group.inputs], [described for described, _ in read], kinds, gone)
+    return Proof(checksums=tuple(checksum for _, checksum in read))
 
 
 def deleted_positions(storage: Storage, files: Sequence[DataFile]) -> dict[str, np.ndarray[Any, Any]]:
     """The positions of deleted rows by data file, each once, as position delete files name them."""
     found: dict[str, list[np.ndarray[Any, Any]]] = {}
     for file in files:
-        table = open_whole(storage, file).read(columns=[PATH, POSITION], use_threads=False)
+        table = pq.read_table(pa.BufferReader(read_whole(storage, file)), columns=[PATH, POSITION], use_threads=False)
         paths = table.column(PATH)
         for path in pc.unique(paths).to_pylist():
             positions = table.filter(pc.equal(paths, path)).column(POSITION)
@@ -68,11 +78,12 @@ def deleted_positions(storage: Storage, files: Sequence[DataFile]) -> dict[str, 
     return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
 
 
-def _read_through(storage: Storage, file: DataFile) -> DataFile:
-    """The file as its own footer describes it, every page of it decoded once. Raises ProofFailed where it holds other than it should."""
-    parquet = open_whole(storage, file)
+def _read_through(storage: Storage, file: DataFile) -> tuple[DataFile, int]:
+    """The file as its own footer describes it, every page of it decoded once, and its checksum. Raises ProofFailed where it holds other than it should."""
+    data = read_whole(storage, file)
+    parquet = pq.ParquetFile(pa.BufferReader(data))
     rows = sum(batch.num_rows for batch in parquet.iter_batches(use_threads=False))
     described = describe_parquet(file.uri, file.hour or 0, file.size_bytes, parquet.metadata, arrow_leaves(parquet.schema_arrow))
     if not rows == described.rows == file.rows:
         raise ProofFailed(f"{file.uri} holds {rows} rows, its footer says {described.rows}, its manifest {file.rows}")
-    return described
+    return described, crc32(data)

@@ -13,7 +13,7 @@ from lake.settings import OptimizeSettings, StorageSettings
 from lake.spark_session import SparkOptions, open_context, open_session
 from optimize.compaction import merge_bins
 from optimize.merge_job import Bin, JobResult
-from optimize.rewrite_proof import Rewrite, prove_all
+from optimize.rewrite_proof import Proof, Rewrite, prove_all
 from optimize.spark_rewrite import call, catalog_options, rewrite_statement
 
 log = structlog.get_logger()
@@ -31,8 +31,8 @@ class Executor(Protocol):
     def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
         """Rewrites hours on a branch of the table with Spark's procedure; returns its counts. Raises FirnError."""
 
-    def prove(self, rewrites: Sequence[Rewrite]) -> list[str]:
-        """For each rewrite why it is refused, empty where it is proven. Raises UnavailableError."""
+    def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
+        """One proof for each rewrite, in order. Raises UnavailableError."""
 
 
 class SparkExecutor:
@@ -101,7 +101,7 @@ class SparkExecutor:
             session.conf.set(name, value)
         return call(session, rewrite_statement(catalog, table, hours, branch=branch, sort_by=sort_by, target_bytes=target_bytes))
 
-    def prove(self, rewrites: Sequence[Rewrite]) -> list[str]:
+    def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
         if not rewrites:
             return []
         try:

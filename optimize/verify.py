@@ -3,7 +3,7 @@
 the order is a permutation        no row of the inputs is left out or taken twice
 rows, null counts and bounds      of the old files (footers and manifests) agree with those of the new ones
 the file, read back, is equal     to the ordered rows in memory, and its footer says what will be committed
-the file is whole                 asked again by the driver, just before the commit
+the file has not changed since    asked by the driver, just before the commit
 
 What Spark's rewrite_data_files wrote was in no memory of ours: there the second line is all, with the positions that delete files took away
 (`rewrite_proof.py`), and that every row of the new files can be read.
@@ -12,13 +12,14 @@ What Spark's rewrite_data_files wrote was in no memory of ours: there the second
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lake.data_file import DataFile, describe_parquet
-from lake.storage import Storage
+from lake.storage import Storage, canonical
 
 _TAIL_BYTES = 8
 _MAGIC = b"PAR1"
@@ -118,9 +119,13 @@ def _decoder(kind: str) -> Callable[[bytes], Any] | None:
     return None
 
 
-def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Sequence[int]) -> None:
-    """The file, read back, is what was meant, and says of itself what will be committed. Raises ProofFailed, NotFoundError, ArrowException."""
-    file = open_whole(storage, output)
+def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Sequence[int]) -> int:
+    """The file, read back, is what was meant, and says of itself what will be committed; returns the checksum of its bytes.
+
+    Raises ProofFailed, NotFoundError, ArrowException.
+    """
+    data = read_whole(storage, output)
+    file = pq.ParquetFile(pa.BufferReader(data))
     if describe_parquet(output.uri, output.hour or 0, output.size_bytes, file.metadata, leaves) != output:
         raise ProofFailed(f"the footer of {output.uri} is not the one that was written")
     at = 0
@@ -132,20 +137,28 @@ def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Se
             other = reread.column(name)
             if not (other if other.type.equals(column.type) else other.cast(column.type)).equals(column):
                 raise ProofFailed(f"column {name} of {output.uri} reads back differently from what was written")
+    return crc32(data)
 
 
-def open_whole(storage: Storage, file: DataFile) -> pq.ParquetFile:
-    """A file, read into memory. Raises ProofFailed where it does not have the size it should, NotFoundError, ArrowException."""
+def read_whole(storage: Storage, file: DataFile) -> bytes:
+    """The bytes of a file. Raises ProofFailed where they are not as many as they should be, NotFoundError."""
     data = storage.read(file.uri)
     if len(data) != file.size_bytes:
         raise ProofFailed(f"{file.uri} has {len(data)} bytes, it should have {file.size_bytes}")
-    return pq.ParquetFile(pa.BufferReader(data))
+    return data
 
 
-def check_whole(storage: Storage, output: DataFile) -> None:
-    """The file is there with its size and ends as a Parquet file ends: cheap enough for the driver. Raises ProofFailed."""
+def check_whole(storage: Storage, output: DataFile, checksum: int) -> None:
+    """The file is still what was proven: asked by the driver, just before the commit. Raises ProofFailed, NotFoundError.
+
+    An object store keeps an object as it was put, by checksums of its own: there the size and the end of it tell whether it is the one.
+    """
+    if canonical(output.uri).startswith("file:"):
+        if crc32(read_whole(storage, output)) != checksum:
+            raise ProofFailed(f"{output.uri} is not what it was when it was proven")
+        return
     size = storage.size(output.uri)
     if size != output.size_bytes:
-        raise ProofFailed(f"{output.uri} has {size} bytes, {output.size_bytes} were written")
+        raise ProofFailed(f"{output.uri} has {size} bytes, it should have {output.size_bytes}")
     if storage.read_range(output.uri, output.size_bytes - _TAIL_BYTES, _TAIL_BYTES)[-4:] != _MAGIC:
         raise ProofFailed(f"{output.uri} does not end as a Parquet file")

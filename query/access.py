@@ -107,9 +107,9 @@ class Access:
         headers = {"Authorization": f"Bearer {key}"} if key else None
         try:
             status = self._http.request("GET" if body is None else "POST", path, headers=headers, json=body).status_code
-        except (httpx.HTTPError, UnicodeError) as error:
-            if isinstance(error, UnicodeError):
-                return httpx.codes.UNAUTHORIZED
+        except (httpx.LocalProtocolError, UnicodeError):  # a key that cannot even be sent is none in force
+            return httpx.codes.UNAUTHORIZED
+        except httpx.HTTPError as error:
             raise UnavailableError(f"the catalog at {self._uri} does not answer ({type(error).__name__}); is it running?") from error
         if status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise UnavailableError(f"the catalog at {self._uri} answers {status}; its log says why")

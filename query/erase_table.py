@@ -4,15 +4,16 @@ Until no live file holds a matching row and no other snapshot is left:
 
 1. load the table; find the matching rows in its files. Files that were searched before are not opened again
 2. write the files that lose rows anew, durable before the commit
-3. note what nobody will reach after the commit, so that it is deleted also when this process dies in between
-4. one commit: old files out, new ones in, all other snapshots away; where somebody was faster (ingestion commits all the time), back to 1
+3. load the table again, for its newest version; note what nobody will reach after the commit, so that it is deleted also when this process dies
+4. one commit: old files out, new ones in, all other snapshots away; where somebody was faster (ingestion commits all the time), back to 3
 5. back to 1: that is the proof
 
 What was noted is queued for deletion at the end, as far as nobody reaches it.
 """
 
+import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -30,7 +31,7 @@ from lake.storage import AnyStorage, canonical
 from lake.table_layout import data_file_uri
 from lake.tenant import TableId
 from query.cancellation import Run
-from query.erased_version import Change, Version, load_version, prepare_change, reached_files
+from query.erased_version import Change, Manifests, Version, load_version, prepare_change, reached_files
 from query.executors.executor import Executor, Source, from_source
 from query.file_index import FileIndex, LiveFile
 from query.file_planner import plan_files
@@ -40,8 +41,9 @@ from query.search_language import parse_search
 from query.search_sql import all_of, compile_search, within
 from query.table_view import TableView
 
+ROUNDS = 20
 ATTEMPTS = 40
-BACKOFF_S = 0.2
+BACKOFF_S = 0.05
 COMMIT_TIMEOUT_S = 30.0
 DELETIONS = "/firn/v1/deletions"
 QUEUED_AT_ONCE = 1_000
@@ -104,8 +106,10 @@ class TableErasure:
     positions: dict[str, list[int]] = field(default_factory=dict)
     written: dict[str, DataFile | None] = field(default_factory=dict)
     report: TableReport = field(init=False)
+    manifests: Manifests = field(init=False)
 
     def __post_init__(self) -> None:
+        self.manifests = Manifests(self.tools.storage)
         table = self.wanted.table
         self.report = TableReport(table.stream, f"{table.tenant.namespace}.{table.table}")
 
@@ -120,8 +124,7 @@ class TableErasure:
 
     def erase(self) -> TableReport:
         """Erases until the proof holds. Raises FirnError, BadQuestionError."""
-        for _ in range(ATTEMPTS):
-            self.run.check()
+        for _ in range(ROUNDS):
             version = self._load()
             if version is None or (found := self._search(version)) is None:
                 return self.report
@@ -129,12 +132,14 @@ class TableErasure:
             if not hits and not version.expirable:
                 held = f"the branch or tag {', '.join(version.other_refs)} reaches older files: drop it and erase again" if version.other_refs else None
                 return replace(self.report, rows_left=0, snapshot_id=None if version.state.head is None else str(version.state.head), problem=held)
-            if not self._commit(version, hits):
-                threading.Event().wait(BACKOFF_S)
+            written = {uri: self._written(version, uri, rows) for uri, rows in hits.items()}
+            self.tools.storage.sync([file.uri for file in written.values() if file is not None])
+            if not self._commit(written, {file.uri for file in version.deletes}):
+                break
         return replace(self.report, problem="the table changes faster than rows can be erased; erase again when less is written to it")
 
     def _load(self) -> Version | None:
-        version = load_version(self.tools.catalog, self.tools.storage, self.wanted.table)
+        version = load_version(self.tools.catalog, self.manifests, self.wanted.table)
         if version is None:
             self.report = replace(self.report, rows_left=0, problem="the table was dropped meanwhile: its files go with its purge")
         return version
@@ -168,24 +173,34 @@ class TableErasure:
             self.positions[file.uri] = sorted(int(row[0]) for row in self.tools.embedded.fetch(source, select, self.run).rows)
         return self.positions[file.uri]
 
-    def _commit(self, version: Version, hits: dict[str, list[int]]) -> bool:
-        """Steps 2 to 4; False where somebody was faster."""
-        tools = self.tools
-        replaced = {uri: self._written(version, uri, rows) for uri, rows in hits.items()}
-        tools.storage.sync([file.uri for file in replaced.values() if file is not None])
-        change = prepare_change(tools.storage, version, replaced, epoch_ms(tools.clock.now()))
-        tools.storage.write_all(list(change.files))
-        self.note(change.unreachable)
-        if not self._landed(version, change):
-            return False
+    def _commit(self, written: Mapping[str, DataFile | None], deletes: set[str]) -> bool:
+        """Steps 3 and 4, again and again until nobody was faster; only what has to lie between loading and commit is done there. False: in vain."""
+        for attempt in range(ATTEMPTS):
+            self.run.check()
+            version = self._load()
+            if version is None:
+                return True
+            if {file.uri for file in version.deletes} != deletes:  # rows that are hidden now must not come back: write the files again
+                self.written.clear()
+                return True
+            replaced = {uri: file for uri, file in written.items() if uri in version.data}
+            change = prepare_change(self.manifests, version, replaced, epoch_ms(self.tools.clock.now()))
+            self.tools.storage.write_all(list(change.files))
+            self.note(change.unreachable)
+            if self._landed(version, change):
+                self._count(replaced, change)
+                return True
+            threading.Event().wait(BACKOFF_S * attempt * random.random())  # noqa: S311 - spreads rivals, guards nothing
+        return False
+
+    def _count(self, replaced: Mapping[str, DataFile | None], change: Change) -> None:
         self.report = replace(
             self.report,
-            rows=self.report.rows + sum(map(len, hits.values())),
+            rows=self.report.rows + sum(len(self.positions[uri]) for uri in replaced),
             files_rewritten=self.report.files_rewritten + sum(file is not None for file in replaced.values()),
             files_removed=self.report.files_removed + sum(file is None for file in replaced.values()),
             snapshots_expired=self.report.snapshots_expired + len(change.expired),
         )
-        return True
 
     def _landed(self, version: Version, change: Change) -> bool:
         """Sends the commit. While nobody knows what became of it, the identical request again, as long as the head it was made for stands."""
@@ -199,7 +214,7 @@ class TableErasure:
                 return False
             self.run.check()
             threading.Event().wait(BACKOFF_S)
-            now = load_version(self.tools.catalog, self.tools.storage, self.wanted.table)
+            now = load_version(self.tools.catalog, self.manifests, self.wanted.table)
             if now is None:
                 return False
             if now.has_snapshot(change.snapshot_id) if change.snapshot_id is not None else not any(map(now.has_snapshot, change.expired)):
@@ -235,10 +250,11 @@ def queue_unreached(tools: Tools, table: TableId, noted: Sequence[str]) -> list[
 
     Beside a catalog without a queue they are left to the orphan remover.
     """
-    version = load_version(tools.catalog, tools.storage, table)
+    manifests = Manifests(tools.storage)
+    version = load_version(tools.catalog, manifests, table)
     if version is None:
         return []  # the purge takes all there is
-    reached = reached_files(tools.storage, version)
+    reached = reached_files(manifests, version)
     gone = [uri for uri in dict.fromkeys(noted) if uri not in reached]
     not_before_ms = epoch_ms(tools.clock.now()) + int(tools.grace_s * 1000)
     record = {"table": str(version.state.name), "table-uuid": version.state.uuid, "why": "erasure"}

@@ -1,6 +1,7 @@
 """One version of a table as erasure sees it: every live file and where it is listed, the change that takes files away, and what nobody reaches after it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,28 @@ from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest, re
 from lake.storage import AnyStorage
 from lake.tenant import TableId
 from query.table_view import TableView, view_of
+
+
+class Manifests:
+    """Reads manifests and manifest lists, each once: they never change, and between two attempts of a commit there must be little to read."""
+
+    def __init__(self, storage: AnyStorage) -> None:
+        self.storage = storage
+        self._live: dict[str, tuple[ManifestEntry, ...]] = {}
+        self._lists: dict[str, tuple[ManifestFile, ...]] = {}
+
+    def live(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+        """Entries of files that the manifest adds or keeps. Raises NotFoundError."""
+        if manifest.uri not in self._live:
+            entries = read_manifest(self.storage.read(manifest.uri), manifest)
+            self._live[manifest.uri] = tuple(entry for entry in entries if entry.status is not Status.DELETED)
+        return self._live[manifest.uri]
+
+    def listed(self, uri: str) -> tuple[ManifestFile, ...]:
+        """The lines of a manifest list. Raises NotFoundError."""
+        if uri not in self._lists:
+            self._lists[uri] = tuple(read_manifest_list(self.storage.read(uri)))
+        return self._lists[uri]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +78,15 @@ class Change:
     unreachable: tuple[str, ...]
 
 
-def load_version(catalog: CatalogClient, storage: AnyStorage, table: TableId) -> Version | None:
+def load_version(catalog: CatalogClient, manifests: Manifests, table: TableId) -> Version | None:
     """The table as it is now with all its manifests; None where there is none."""
     name = TableName(table.tenant.namespace, table.table)
     try:
         metadata = catalog.load_table(name)["metadata"]
     except NotFoundError:
         return None
-    state = state_of(metadata, name, storage.read)
-    entries = {manifest.uri: _live(storage, manifest) for manifest in state.manifests}
+    state = state_of(metadata, name, manifests.storage.read)
+    entries = {manifest.uri: manifests.live(manifest) for manifest in state.manifests}
     files = [entry for listed in entries.values() for entry in listed]
     return Version(
         view_of(table, name, metadata),
@@ -75,7 +98,7 @@ def load_version(catalog: CatalogClient, storage: AnyStorage, table: TableId) ->
     )
 
 
-def prepare_change(storage: AnyStorage, version: Version, replaced: Mapping[str, DataFile | None], now_ms: int) -> Change:
+def prepare_change(manifests: Manifests, version: Version, replaced: Mapping[str, DataFile | None], now_ms: int) -> Change:
     """One commit: the keys of `replaced` go, their values (what is left of them) come, and no other snapshot stays that may go."""
     expired = tuple(version.expirable)
     if not replaced:
@@ -97,21 +120,17 @@ def prepare_change(storage: AnyStorage, version: Version, replaced: Mapping[str,
         reached |= {uri for uri in version.data if uri not in replaced} | {file.uri for file in added}
     if gone:
         request["updates"] = [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(gone)}]
-    return Change(request, files, snapshot_id, gone, tuple(_unreachable(storage, version, gone, reached)))
+    return Change(request, files, snapshot_id, gone, tuple(_unreachable(manifests, version, gone, reached)))
 
 
-def reached_files(storage: AnyStorage, version: Version) -> set[str]:
+def reached_files(manifests: Manifests, version: Version) -> set[str]:
     """Everything that any snapshot of this version reaches."""
-    return {uri for snapshot in version.metadata.get("snapshots", ()) for uri in _files_of(storage, version, snapshot)}
+    return {uri for snapshot in version.metadata.get("snapshots", ()) for uri in _files_of(manifests, snapshot)}
 
 
 def _is_named(version: Version, snapshot_id: int) -> bool:
     """By a branch or tag other than main, which moves on."""
     return any(ref["snapshot-id"] == snapshot_id for name, ref in version.metadata.get("refs", {}).items() if name != MAIN)
-
-
-def _live(storage: AnyStorage, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-    return tuple(entry for entry in read_manifest(storage.read(manifest.uri), manifest) if entry.status is not Status.DELETED)
 
 
 def _rewritten(version: Version, replaced: Mapping[str, DataFile | None]) -> tuple[list[ManifestEntry], list[ManifestFile]]:
@@ -131,30 +150,26 @@ def _rewritten(version: Version, replaced: Mapping[str, DataFile | None]) -> tup
     return sorted(entries, key=lambda e: (e.file.hour or 0, e.status, e.file.uri)), kept
 
 
-def _unreachable(storage: AnyStorage, version: Version, gone: Sequence[int], reached: set[str]) -> Iterator[str]:
+def _unreachable(manifests: Manifests, version: Version, gone: Sequence[int], reached: set[str]) -> Iterator[str]:
     """Manifest lists, manifests, data and delete files of snapshots that go, unless something that stays reaches them."""
     snapshots = version.metadata.get("snapshots", ())
-    stays = reached | {uri for s in snapshots if s["snapshot-id"] not in gone for uri in _files_of(storage, version, s)}
-    seen: set[str] = set()
+    seen = reached | {uri for s in snapshots if s["snapshot-id"] not in gone for uri in _files_of(manifests, s)}
     for snapshot in snapshots:
         if snapshot["snapshot-id"] in gone:
-            for uri in _files_of(storage, version, snapshot):
-                if uri not in stays and uri not in seen:
+            for uri in _files_of(manifests, snapshot):
+                if uri not in seen:
                     seen.add(uri)
                     yield uri
 
 
-def _files_of(storage: AnyStorage, version: Version, snapshot: Mapping[str, Any]) -> Iterator[str]:
+def _files_of(manifests: Manifests, snapshot: Mapping[str, Any]) -> Iterator[str]:
     """Everything a snapshot reaches. What is gone already is left out."""
     yield snapshot["manifest-list"]
     try:
-        manifests = read_manifest_list(storage.read(snapshot["manifest-list"]))
+        listed = manifests.listed(snapshot["manifest-list"])
     except NotFoundError:
         return
-    for manifest in manifests:
+    for manifest in listed:
         yield manifest.uri
-        try:
-            listed = version.entries[manifest.uri] if manifest.uri in version.entries else _live(storage, manifest)
-        except NotFoundError:
-            continue
-        yield from (entry.file.uri for entry in listed)
+        with suppress(NotFoundError):
+            yield from (entry.file.uri for entry in manifests.live(manifest))

@@ -74,7 +74,7 @@ def histogram(searcher: Searcher, kept: FileCounts, question: Question, run: Run
         counts += _searched(searcher, prepared, left, run, progress, width, by_level=by_level)
         buckets = to_buckets(counts, width, by_level=by_level)
         rows = sum(bucket.rows for bucket in buckets)
-        return Histogram(buckets, width, rows, kept_rows, searcher.basis(prepared, progress, counted_rows=rows))
+        return Histogram(buckets, width, rows, kept_rows, searcher.basis(prepared, progress, counted_rows=rows if progress.stopped is None else None))
 
     return searcher.retried(count)
 

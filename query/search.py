@@ -26,8 +26,8 @@ from query.executors.executor import Executor, Fetched, Source, from_source
 from query.file_index import FileIndex, LiveFile, LiveFiles
 from query.file_planner import Effort, Plan, effort_of, plan_files, slices
 from query.instant import timestamp_literal
-from query.lag import LagSource
-from query.pin import Pin
+from query.lag import Lag, LagSource
+from query.pin import Pin, fingerprint
 from query.problem import Problem, refuse
 from query.results import ORDER, Cursor, cursor_of
 from query.search_language import Node, parse_search
@@ -88,6 +88,7 @@ class Prepared:
     warnings: tuple[Problem, ...]
     plan: Plan
     executor: Executor
+    lag: Lag | None
 
     def condition_in(self, start: datetime, end: datetime, *more: exp.Expression | None) -> exp.Expression | None:
         """The condition on rows of `[start, end)`, copied, because sqlglot's trees have one parent."""
@@ -139,7 +140,8 @@ class Searcher:
             if len(rows) > limit:
                 break
         following = cursor_of(rows[limit - 1]) if len(rows) > limit else None
-        return Page(rows[:limit], following, self.basis(prepared, progress))
+        whole = len(rows) if after is None and following is None and progress.stopped is None else None
+        return Page(rows[:limit], following, self.basis(prepared, progress, counted_rows=whole))
 
     def stream(self, question: Question, run: Run, *, newest_first: bool = True) -> Iterator[list[dict[str, Any]] | Basis]:
         """All matching rows in the wanted order, in batches, holding one at a time; at the end what they rest on. Raises as `page` does."""
@@ -175,13 +177,15 @@ class Searcher:
         if question.end <= question.start:
             raise refuse("the time range is empty: its end must lie after its start", suggestion="swap the two, or choose a longer range")
         node = parse_search(question.query)
+        # Asked before the table is loaded: a commit between the two must not make an answer look complete that does not hold its rows.
+        lag = self._lag.of(question.table)
         view = load_view(self.catalog, question.table)
         compiled = compile_search(node, view.schema)
         pinned = below_marks(question.pin.marks) if question.pin is not None else None
         live = self.index.files(view)
         plan = plan_files(live, question.start, question.end, node, view.schema)
         condition = all_of([compiled.condition, pinned])
-        return Prepared(question, view, live, node, condition, compiled.warnings, plan, self._choose(question.engine, plan))
+        return Prepared(question, view, live, node, condition, compiled.warnings, plan, self._choose(question.engine, plan), lag)
 
     def _choose(self, engine: Engine, plan: Plan) -> Executor:
         if engine == "duckdb" and plan.has_deletes:
@@ -216,11 +220,13 @@ class Searcher:
         return fetched
 
     def basis(self, prepared: Prepared, progress: Progress, *, counted_rows: int | None = None) -> Basis:
-        """Step 5."""
+        """Step 5. `counted_rows`: all rows that match, where they were counted."""
         question, view = prepared.question, prepared.view
-        freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, self._lag.of(view.id))
-        pin = question.pin or Pin(view.uuid, view.marks, counted_rows)
-        completeness = assess(question.end, self._clock.now(), freshness, stopped=progress.stopped, view=view, pin=question.pin, rows=counted_rows)
+        freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, prepared.lag)
+        asked = fingerprint(question.query, question.start, question.end)
+        pin = question.pin or Pin(view.uuid, view.marks, counted_rows, asked if counted_rows is not None else "")
+        rows = counted_rows if pin.asked == asked else None
+        completeness = assess(question.end, self._clock.now(), freshness, stopped=progress.stopped, view=view, pin=question.pin, rows=rows)
         return Basis(
             view, pin, prepared.plan.planned, prepared.plan.skipped, progress.scanned, prepared.executor.name, completeness, freshness, prepared.warnings
         )

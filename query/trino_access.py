@@ -24,7 +24,7 @@ from query.table_view import tenants
 
 RULES, PASSWORDS = "rules.json", "password.db"
 ITERATIONS = 210_000
-SALT_BYTES, HASH_BYTES = 16, 32
+SALT_BYTES, HASH_BYTES = 16, 20
 NOBODY = "(?!)"  # a pattern that no name matches
 
 
@@ -97,9 +97,9 @@ def rules(users: Sequence[str], catalog: str, service_user: str) -> dict[str, An
 
 
 def hashed(password: str) -> str:
-    """A line of the password file: PBKDF2 as iterations, salt and hash."""
+    """A line of the password file: PBKDF2, with the HMAC that Trino's plugin computes it by, as iterations, salt and hash."""
     salt = os.urandom(SALT_BYTES)
-    digest = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, ITERATIONS, HASH_BYTES)
+    digest = hashlib.pbkdf2_hmac("sha1", password.encode(), salt, ITERATIONS, HASH_BYTES)
     return f"{ITERATIONS}:{salt.hex()}:{digest.hex()}"
 
 

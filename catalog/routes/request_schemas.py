@@ -45,7 +45,12 @@ VIEW_VERSION = record(
 )  # fmt: skip
 _REF = {"ref_name": NAME, "type": {"enum": ["branch", "tag"]}, "snapshot_id": NUMBER}
 _AGES = {"min_snapshots_to_keep": NUMBER, "max_snapshot_age_ms": NUMBER, "max_ref_age_ms": NUMBER}
-_STATISTICS = record("snapshot_id", "statistics_path", snapshot_id=NUMBER, statistics_path=NAME, file_size_in_bytes=NUMBER)
+_FILE = {"snapshot_id": NUMBER, "statistics_path": NAME, "file_size_in_bytes": NUMBER}
+_BLOB_PARTS = {"type": {"type": "string", "examples": ["apache-datasketches-theta-v1"]}, "snapshot_id": NUMBER, "sequence_number": NUMBER, "fields": NUMBERS}
+_BLOB = record(*_BLOB_PARTS, **_BLOB_PARTS, properties=PROPERTIES)
+_STATISTICS_PARTS = {**_FILE, "file_footer_size_in_bytes": NUMBER, "blob_metadata": {"type": "array", "items": _BLOB}}
+_STATISTICS = record(*_STATISTICS_PARTS, **_STATISTICS_PARTS)
+_PARTITION_STATISTICS = record(*_FILE, **_FILE)
 _ENCRYPTION_KEY = record("key_id", "encrypted_key_metadata", key_id=NAME, encrypted_key_metadata=NAME)
 
 _COMMON_UPDATES: dict[str, Json] = {
@@ -68,7 +73,7 @@ TABLE_UPDATES: dict[str, Json] = _COMMON_UPDATES | {
     "remove-snapshot-ref": {"ref_name": NAME},
     "set-statistics": {"statistics": _STATISTICS},
     "remove-statistics": {"snapshot_id": NUMBER},
-    "set-partition-statistics": {"partition_statistics": _STATISTICS},
+    "set-partition-statistics": {"partition_statistics": _PARTITION_STATISTICS},
     "remove-partition-statistics": {"snapshot_id": NUMBER},
     "remove-partition-specs": {"spec_ids": NUMBERS},
     "remove-schemas": {"schema_ids": NUMBERS},

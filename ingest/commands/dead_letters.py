@@ -84,7 +84,23 @@ def show(
 def _whole(letter: DeadLetter, storage: Storage) -> RenderableType:
     told = letter.to_json_whole(storage)
     facts = Table(show_header=False, box=None)
-    for name in ("id", "died", "reason", "detail", "topic", "topic_id", "partition", "offset", "index", "timestamp", "table", "attempt", "bytes", "body"):
+    for name in (
+        "id",
+        "died",
+        "reason",
+        "detail",
+        "topic",
+        "topic_id",
+        "partition",
+        "offset",
+        "index",
+        "timestamp",
+        "tenant",
+        "table",
+        "attempt",
+        "bytes",
+        "body",
+    ):
         if told[name] is not None:
             facts.add_row(Text(name, style="bold"), Text(str(told[name])))
     facts.add_row(Text("key", style="bold"), _shown(letter.key))

@@ -12,6 +12,7 @@ from rich.text import Text
 from ingest.lease import control_of
 from ingest.parked_record import ACCEPT, REREAD, ParkedRecord, table_id
 from ingest.resolve import Resolver
+from ingest.witness import resolve_all
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import SystemClock
 from lake.errors import NotFoundError, SettingsError
@@ -47,15 +48,23 @@ def replay(table: Parked) -> None:
 
 
 def resolve(
-    table: Parked,
+    table: Annotated[str | None, typer.Argument(help="the table as the list shows it: namespace.name")] = None,
     reread: Annotated[bool, typer.Option("--reread", help="read again from the input topics what was taken away")] = False,
     accept: Annotated[bool, typer.Option("--accept", help="what was taken away stays away")] = False,
+    all_tables: Annotated[bool, typer.Option("--all", help="after the catalog's database was restored: all tables at once, while no node runs")] = False,
 ) -> None:
     """Says how a table that was moved back goes on: with the rows that were taken away read again, or without them."""
     if reread == accept:
         raise SettingsError("say how: --reread to read again what was taken away, or --accept to go on without it")
-    marks = _resolver().resolve(_table(table), REREAD if reread else ACCEPT)
-    Console().print(Text(f"done: {table} goes on from {marks.to_property()}; its parked records follow"))
+    if (table is None) != all_tables:
+        raise SettingsError("say which: a table as `python -m ingest parked list` shows it, or --all")
+    how, resolver = REREAD if reread else ACCEPT, _resolver()
+    if table is None:
+        partitions = resolve_all(resolver.settings, resolver.control, how)
+        Console().print(Text(f"done: {partitions} partitions are read {'from their starts' if reread else 'from where the group stands'} when a node starts"))
+    else:
+        marks = resolver.resolve(_table(table), how)
+        Console().print(Text(f"done: {table} goes on from {marks.to_property()}; its parked records follow"))
 
 
 def _resolver() -> Resolver:

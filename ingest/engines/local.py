@@ -30,6 +30,7 @@ from ingest.parked_record import ParkedRecords
 from ingest.parking import Parking
 from ingest.table_states import NewTables, TableStates
 from ingest.trouble import Troubles
+from ingest.witness import Witness, check_witnesses, parse_witness
 from ingest.worker import run_worker
 from lake import metrics
 from lake.catalog_client import CatalogClient
@@ -122,6 +123,7 @@ class LocalEngine:
         canary = Canary(self._catalog, self._storage, warehouse, self.settings.group)
         canary.settle()
         node = self._node = self._make_node(warehouse, lease, canary)
+        check_witnesses(_stored_witnesses(KafkaReader(self.settings), self.settings), self._catalog)
         parked = self._load_parked(node)  # before anything is routed
         self._seats = [self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)]
         self._role = "active"
@@ -140,7 +142,7 @@ class LocalEngine:
         control = control_of(s, self._catalog)
         records = None if control is None else ParkedRecords(control, timeout_s=s.commit_timeout_s)
         new_tables = NewTables(s.new_tables_per_minute, self._clock)
-        states = TableStates(self._catalog, self._storage, warehouse, records, self._pool, self._clock, LOAD_TIMEOUT_S, new_tables)
+        states = TableStates(self._catalog, self._storage, warehouse, records, self._pool, self._clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token)
         writer = f"{s.group}@{socket.gethostname()}:{os.getpid()}"
         committer = Committer(states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer)
         parking = None
@@ -259,6 +261,11 @@ class LocalEngine:
                 {"topic": p.topic, "partition": p.partition, "routed": p.routed, "stored": p.stored, "end": p.end} for r in reports for p in r.partitions
             ],
         }
+
+
+def _stored_witnesses(reader: KafkaReader, settings: IngestSettings) -> list[Witness]:
+    stored = reader.stored(reader.partitions(topic.name for topic in settings.topics))
+    return [witness for each in stored.values() if (witness := parse_witness(each.witness)) is not None]
 
 
 def _parking_topic_end(reader: KafkaReader, settings: IngestSettings) -> Callable[[], tuple[str, int]]:

@@ -64,7 +64,8 @@ class Services:
     def open(cls, settings: QuerySettings) -> "Services":
         storage, state, clock = open_storage(), Path(settings.state), SystemClock()
         cache = FileCache(storage, state / "files", settings.file_cache_bytes_max)
-        index, lag = FileIndex(storage), IngestLag(settings.ingest_uri) if settings.ingest_uri else UnknownLag()
+        token = settings.ingest_token.get_secret_value() if settings.ingest_token else None
+        index, lag = FileIndex(storage), IngestLag(settings.ingest_uri, token) if settings.ingest_uri else UnknownLag()
         embedded, trino = EmbeddedExecutor(settings, cache.local_paths), TrinoExecutor(settings)
         # Exports and erasures go on after a restart, when nobody's key is at hand: they use the room's own, after the asker's was checked.
         own = CatalogClient(settings.catalog_uri, token=settings.catalog_token.get_secret_value() if settings.catalog_token else None)

@@ -9,7 +9,7 @@ import requests
 from sqlglot import exp
 from trino.auth import BasicAuthentication
 from trino.dbapi import Connection
-from trino.exceptions import Error, TrinoConnectionError, TrinoQueryError, TrinoUserError
+from trino.exceptions import Error, HttpError, TrinoConnectionError, TrinoQueryError, TrinoUserError
 
 from lake.errors import NotFoundError, RefusedError, SettingsError, UnavailableError
 from lake.settings import QuerySettings
@@ -99,7 +99,7 @@ class TrinoExecutor:
 
     def _batches(self, cursor: Any, sql: str, run: Run, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
         def stop() -> None:
-            with suppress(Error, requests.RequestException):
+            with suppress(Error, HttpError, requests.RequestException):
                 cursor.cancel()
 
         try:
@@ -108,7 +108,7 @@ class TrinoExecutor:
                 while batch := cursor.fetchmany(rows_at_once):
                     yield [tuple(row) for row in batch]
                     run.check()
-        except (Error, requests.RequestException) as error:
+        except (Error, HttpError, requests.RequestException) as error:
             run.check()
             raise _translated(error, self._settings.trino_uri) from error
 
@@ -121,6 +121,8 @@ def _translated(error: Exception, uri: str) -> Exception:
         return RefusedError(said) if error.error_type == "USER_ERROR" else UnavailableError(said)
     if isinstance(error, TrinoConnectionError | requests.RequestException):
         return UnavailableError(f"Trino at {uri} does not answer ({type(error).__name__}); is it running?")
+    if isinstance(error, HttpError) and "error 401" in str(error):
+        return UnavailableError(f"Trino at {uri} does not let this room in; set FIRN_QUERY_TRINO_USER and FIRN_QUERY_TRINO_PASSWORD")
     return UnavailableError(f"Trino: {error}")
 
 

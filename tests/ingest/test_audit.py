@@ -1,6 +1,6 @@
 """The comparison behind the audit, against the same rules written plainly, on generated finds."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -33,6 +33,7 @@ class Finds(NamedTuple):
     dead: list[tuple[int, int | None, int]]
     parked: list[int]
     replayed: list[tuple[int, int | None, int, bool]]
+    dropped: Sequence[tuple[int, int]] = ()
 
 
 OFFSETS = st.one_of(st.integers(0, 6), st.sampled_from([BUCKET_OFFSETS // 2 + at for at in range(-2, 3)]), st.just(BUCKET_OFFSETS - 1))
@@ -47,6 +48,7 @@ FINDS = st.builds(
     st.lists(st.tuples(OFFSETS, PLACES, st.integers(0, 2)), max_size=6),
     st.lists(OFFSETS, max_size=3),
     st.lists(st.tuples(OFFSETS, PLACES, st.integers(1, 2), st.booleans()), max_size=5),
+    st.lists(st.tuples(OFFSETS, INDEXES), max_size=5),
 )
 
 
@@ -66,13 +68,15 @@ def _plainly(finds: Finds) -> dict[str, int]:
     left = keys - rows
     dead_lettered = {key for key in left if _is_covered(key, dead)}
     parked = {key for key in left - dead_lettered if key[0] in finds.parked}
-    lost = {key for key in taken_up if not _is_covered(key, rows) and key not in dead and not finds.start <= key[0] < finds.end}
+    dropped = (left - dead_lettered - parked) & set(finds.dropped)
+    lost = {key for key in taken_up if not _is_covered(key, rows | set(finds.dropped)) and key not in dead and not finds.start <= key[0] < finds.end}
     return {
         "consumed": len(keys),
         "written": len(keys & rows),
         "dead_lettered": len(dead_lettered),
         "parked": len(parked),
-        "missing": len(left - dead_lettered - parked) + len(lost),
+        "dropped": len(dropped),
+        "missing": len(left - dead_lettered - parked - dropped) + len(lost),
         "doubled": len(finds.rows) - len(rows),
         "in_two_places": sum(_is_covered(row, deaths) and not _is_covered(row, replays) for row in rows),
         "astray": sum(finds.start <= row[0] < finds.end and row not in keys for row in rows),
@@ -86,6 +90,8 @@ def _compared(finds: Finds, folder: Path) -> Verdict:
         spool.add(Place.ROWS, PARTITION, pa.array([BASE + offset for offset in offsets], pa.int64()), pa.array(indexes, pa.int32()), 7)
     for offset, index, attempt in finds.dead:
         spool.add_one(Place.DEAD, PARTITION, BASE + offset, index, attempt)
+    for offset, index in finds.dropped:
+        spool.add_one(Place.DROPPED, PARTITION, BASE + offset, index)
     for offset in finds.parked:
         spool.add_one(Place.PARKED, PARTITION, BASE + offset, None)
     for offset, index, attempt, read in finds.replayed:

@@ -35,6 +35,8 @@ def _bodies(path: Path) -> Iterator[bytes]:
 
 def _columns(result: Converted) -> dict[str, pa.ChunkedArray]:
     """Columns in the order of the records, those without any value left out."""
+    if not result.rows.num_rows:
+        return {}
     rows = result.rows.sort_by([(OFFSET, "ascending"), (INDEX, "ascending")])
     return {name: rows.column(name) for name in rows.column_names if rows.column(name).null_count < rows.num_rows}
 

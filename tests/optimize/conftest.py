@@ -26,7 +26,7 @@ TRINO_NODE_S = 60.0
 class Optimizer:
     """`python -m optimize` with settings of its own, on the tables of one test."""
 
-    def __init__(self, folder: Path, line: Line, **settings: object) -> None:
+    def __init__(self, folder: Path, stack: Stack, **settings: object) -> None:
         self.log_file = folder / "optimize.log"
         jdk = java.find(java.CLASSIC)
         assert jdk is not None, "Spark needs Java 17 or 21"
@@ -34,7 +34,7 @@ class Optimizer:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         java_home = {"FIRN_OPTIMIZE_JAVA_HOME": str(jdk.java.parents[1])}
         jars = {"FIRN_OPTIMIZE_SPARK_JARS": str(jvm_parts.folder("spark"))} if settings.get("spark_jars") is None else {}
-        self._environment = {**inherited, **line.stack.environment(), **java_home, **jars, **own, "FIRN_CONFIG": str(folder / "none.toml")}
+        self._environment = {**inherited, **stack.environment(), **java_home, **jars, **own, "FIRN_CONFIG": str(folder / "none.toml")}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -75,29 +75,34 @@ def line(line: Line) -> Line:
 
 
 @pytest.fixture(scope="session")
-def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder outside the warehouse where the catalog lets tables lie."""
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+@pytest.fixture(scope="session")
+def catalog_alone(tmp_path_factory: pytest.TempPathFactory, elsewhere: Path) -> Iterator[Stack]:
     """A catalog of its own over local files, all that maintenance needs beside Spark; what is dropped may be purged at once."""
+    variables = {"FIRN_CATALOG_UNDO_WINDOW_S": "0", "FIRN_CATALOG_ALLOWED_LOCATIONS": f'["file://{elsewhere}"]'}
     with Stack(tmp_path_factory.mktemp("catalog"), tied=True) as stack:
-        stack.start("catalog", environment={"FIRN_CATALOG_UNDO_WINDOW_S": "0"})
-        yield stack.address("catalog")
+        stack.start("catalog", environment=variables)
+        yield stack
 
 
 @pytest.fixture
-def catalog(catalog_uri: str) -> Iterator[CatalogClient]:
+def catalog(catalog_alone: Stack) -> Iterator[CatalogClient]:
     """A client of that catalog."""
-    with closing(CatalogClient(catalog_uri)) as client:
+    with closing(CatalogClient(catalog_alone.address("catalog"))) as client:
         yield client
 
 
-@pytest.fixture
-def optimizer(line: Line, tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
-    """`optimizer(setting=value, ...)` makes one with a folder of its own; all are killed after the test."""
+def _makes(stack: Stack, folder: Path) -> Iterator[Callable[..., Optimizer]]:
     made: list[Optimizer] = []
 
     def make(**settings: object) -> Optimizer:
-        folder = tmp_path / fresh("o-")
-        folder.mkdir()
-        made.append(Optimizer(folder, line, **settings))
+        own = folder / fresh("o-")
+        own.mkdir()
+        made.append(Optimizer(own, stack, **settings))
         return made[-1]
 
     try:
@@ -105,3 +110,15 @@ def optimizer(line: Line, tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
     finally:
         for one in made:
             one.kill()
+
+
+@pytest.fixture
+def optimizer(line: Line, tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
+    """`optimizer(setting=value, ...)` makes one with a folder of its own on the shared stack; all are killed after the test."""
+    yield from _makes(line.stack, tmp_path)
+
+
+@pytest.fixture
+def optimizer_alone(catalog_alone: Stack, tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
+    """The same on the catalog of its own."""
+    yield from _makes(catalog_alone, tmp_path)

@@ -19,6 +19,7 @@ from lake.storage import AnyStorage, local_path, open_storage
 from optimize.compaction import merge_bin, write_file
 from optimize.merge_job import Bin, FileLayout, JobResult, MergeGroup, MergeJob
 from optimize.merged_file import merged_at_ms
+from tests.optimize.damage import removed, truncated, with_a_changed_value, with_a_flipped_byte, with_a_row_twice, without_a_row
 from tests.optimize.small_files import rows_of
 
 HOUR = 490_000
@@ -128,38 +129,6 @@ class FaultyStorage(AnyStorage):
             self._damage(local_path(uri))
 
         return damaged()
-
-
-def without_a_row(path: Path) -> None:
-    table = pq.read_table(path)
-    pq.write_table(table.slice(1), path, store_schema=False)
-
-
-def with_a_changed_value(path: Path) -> None:
-    table = pq.read_table(path)
-    at = table.column_names.index("message")
-    messages = table.column(at).to_pylist()
-    messages[len(messages) // 2] = messages[len(messages) // 2][:-1] + "?"
-    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(messages, pa.string())), path, store_schema=False)
-
-
-def with_a_row_twice(path: Path) -> None:
-    table = pq.read_table(path)
-    pq.write_table(pa.concat_tables([table.slice(0, table.num_rows - 1), table.slice(0, 1)]), path, store_schema=False)
-
-
-def with_a_flipped_byte(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 4] ^= 0x10
-    path.write_bytes(data)
-
-
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def removed(path: Path) -> None:
-    path.unlink()
 
 
 @pytest.mark.parametrize("damage", [without_a_row, with_a_changed_value, with_a_row_twice, with_a_flipped_byte, truncated, removed])

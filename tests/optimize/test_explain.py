@@ -31,7 +31,7 @@ def plan(*standings: Standing, never: bool = False) -> TablePlan:
         (plan(Standing.DUE), None, Share(0.1, "ingestion lags by 5 records"), "lag: ingestion lags by 5 records"),
         (plan(Standing.DUE), Memory(State.PAUSED, 3, "the file is damaged", NOW_MS + 1), ALL, "paused after 3 failures"),
         (plan(Standing.DUE), Memory(State.PAUSED, 3, "the file is damaged", NOW_MS - 1), ALL, "due at the next round"),
-        (plan(Standing.DUE), Memory(State.FAILING, 1, "storage"), ALL, "failed 1 times in a row (storage)"),
+        (plan(Standing.DUE), Memory(State.FAILING, 1, "storage"), ALL, "failing: 1 failure in a row (storage)"),
         (plan(Standing.DUE), Memory(State.WAITING), ALL, "waiting its turn"),
         (plan(Standing.DUE), Memory(State.RUNNING), ALL, "in work"),
         (plan(Standing.DUE, Standing.EQUALITY_DELETES), None, ALL, "foreign writer with equality deletes"),

@@ -3,13 +3,13 @@
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from ingest.__main__ import app
-from lake.catalog_client import CatalogClient
 from tests.stack.ingester import Ingester
 from tests.stack.line import Line
 from tests.stack.parked import numbered, numbers, table_name, wait_parked, wait_released
@@ -18,9 +18,9 @@ from tests.stack.waiting import fresh, pause
 pytestmark = pytest.mark.stack
 
 
-def resolve(running: Ingester, tenant: str, how: str) -> None:
-    """`python -m ingest resolve TABLE --reread | --accept` with the settings of an ingester."""
-    result = CliRunner().invoke(app, ["resolve", str(table_name(tenant)), f"--{how}"], env=running.environment)
+def resolve(running: Ingester, *arguments: str) -> None:
+    """`python -m ingest resolve` with the settings of an ingester."""
+    result = CliRunner().invoke(app, ["resolve", *arguments], env=running.environment)
     assert result.exit_code == 0, (result.output, result.exception)
 
 
@@ -68,7 +68,7 @@ def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
     wait_parked(running, tenant, "rolled_back")
     flowing = threading.Thread(target=lambda: [(line.kafka.produce(topic, numbered(tenant, range(n, n + 5), 2)), pause(0.1)) for n in range(40, 80, 5)])
     flowing.start()
-    resolve(running, tenant, how)
+    resolve(running, f"--{how}", str(table_name(tenant)))
     wait_released(running, tenant)
     flowing.join()
     expected = list(range(80)) if how == "reread" else [*range(kept), *range(30, 80)]
@@ -91,23 +91,48 @@ def _restore(line: Line, backup: Path) -> None:
     line.stack.start("catalog")
 
 
+def _backup(line: Line, to: Path) -> Path:
+    with closing(sqlite3.connect(_database(line))) as source, closing(sqlite3.connect(to)) as target:
+        source.backup(target)
+    return to
+
+
 @pytest.mark.parametrize("how", ["reread", "accept"])
 def test_restored_database_under_a_running_node_is_noticed(line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str) -> None:
     """A catalog database that went back makes its tables' marks lie: the node parks such a table, and a person decides."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
-    backup = tmp_path / "backup.db"
-    with sqlite3.connect(_database(line)) as source, sqlite3.connect(backup) as target:
-        source.backup(target)
+    backup = _backup(line, tmp_path / "backup.db")
     line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
     line.wait_for_rows(running, tenant, 40)
     _restore(line, backup)
-    assert isinstance(line.catalog, CatalogClient)
     line.kafka.produce(topic, numbered(tenant, range(40, 50), 2))
     wait_parked(running, tenant, "rolled_back")
-    resolve(running, tenant, how)
+    resolve(running, f"--{how}", str(table_name(tenant)))
     wait_released(running, tenant)
+    expected = list(range(50)) if how == "reread" else [*range(30), *range(40, 50)]
+    line.wait_for_rows(running, tenant, len(expected))
+    assert numbers(line, tenant) == expected
+
+
+@pytest.mark.parametrize("how", ["reread", "accept"])
+def test_restored_database_is_noticed_by_a_node_that_starts(line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str) -> None:
+    """A node that starts after the restore stops with a sentence that says what to do; resolved, it goes on with or without the lost rows."""
+    topic = line.kafka.topic(2)
+    running = ingester(topic, flush_interval_s=0.3)
+    tenant = _three_flushes(line, running, topic)
+    backup = _backup(line, tmp_path / "backup.db")
+    line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
+    line.wait_for_rows(running, tenant, 40)
+    assert running.stop() == 0
+    _restore(line, backup)
+    line.kafka.produce(topic, numbered(tenant, range(40, 50), 2))
+    running.start(ready=False)
+    assert running.wait_ended() == 1
+    assert "python -m ingest resolve --all --reread" in " ".join(running.log().split())
+    resolve(running, f"--{how}", "--all")
+    running.start()
     expected = list(range(50)) if how == "reread" else [*range(30), *range(40, 50)]
     line.wait_for_rows(running, tenant, len(expected))
     assert numbers(line, tenant) == expected

@@ -14,6 +14,7 @@ import pytest
 
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
+from lake.tenant import to_identifier
 from tests.stack.kafka_topics import Record
 from tests.stack.line import Line
 from tests.stack.tool_line import ToolLine
@@ -51,8 +52,9 @@ def tools(line: Line) -> Iterator[Callable[..., ToolLine]]:
             one.ingester.kill()
 
 
-def test_lag_and_completeness_are_told_before_during_and_after(line: Line, tools: Callable[..., ToolLine]) -> None:
-    """With nobody ingesting everything lags and completeness ends at the oldest record; when all is committed nothing lags and it ends now."""
+def test_lag_and_completeness_are_told_and_searches_know_of_them(line: Line, tools: Callable[..., ToolLine]) -> None:
+    """With nobody ingesting everything lags and completeness ends at the oldest record; when all is committed nothing lags and it ends now. Searches say
+    whether they are complete."""
     tenant, topic = fresh("lag-"), line.kafka.topic(2)
     line.kafka.produce(topic, [*_records(tenant, 30), *_records(tenant, 20, 1, START + timedelta(seconds=5))])
     ours = tools(topic)
@@ -66,13 +68,16 @@ def test_lag_and_completeness_are_told_before_during_and_after(line: Line, tools
     assert after["lag_records"] == 0
     assert datetime.now(UTC) - _moment(after["complete_until"]) < timedelta(seconds=30)
     assert [(p["stored"], p["routed"]) for p in after["partitions"] if p["topic"] == topic] == [(30, 30), (20, 20)]
-    assert (after["role"], after["ready"], after["parked"], after["missing_topics"]) == ("active", True, {}, [])
+    assert (after["role"], after["ready"], after["missing_topics"]) == ("active", True, [])
+    assert f"{to_identifier(tenant)}.logs" not in after["parked"]
     assert after["buffered_bytes"] == 0
     with ours.serve() as client:
         (freshness,) = client.get("/v1/freshness", params={"tenant": tenant}).json()["tenants"]
         assert 0 <= freshness["age_s"] < 60
         assert f'firn_ingest_lag_records{{partition="1",topic="{topic}"}} 0.0' in client.get("/metrics").text
-    assert "lag" in ours.run("status")
+        assert "lag" in ours.run("status")
+        assert ours.ingester.stop() == 0
+        _check_search(line, ours, topic, tenant, client)
 
 
 @contextmanager
@@ -101,31 +106,23 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-def test_a_search_over_an_hour_not_fully_ingested_says_so(line: Line, tools: Callable[..., ToolLine]) -> None:
-    """`complete` is false with the number of records waiting, for a range they may lie in; for one that ended before them it is true."""
-    tenant, topic = fresh("partly-"), line.kafka.topic()
-    line.kafka.produce(topic, _records(tenant, 40))
-    ours = tools(topic)
-    ours.ingester.start()
-    line.wait_for_rows(ours.ingester, tenant, 40)
-    assert ours.ingester.stop() == 0
+def _check_search(line: Line, ours: ToolLine, topic: str, tenant: str, ingest: httpx.Client) -> None:
+    """A search over an hour that is not fully ingested says so, with the number of records waiting; one that ended before them is complete."""
     line.kafka.produce(topic, _records(tenant, 25, first=START + timedelta(seconds=60)))
+    wait_for(lambda: ingest.get("/v1/status").json()["lag_records"] == 25, 10, "the lag")
+    with _query(line, ours, ingest) as client:
 
-    def search(client: httpx.Client, end: datetime) -> dict[str, Any]:
-        body = {"tenant": tenant, "from": (START - timedelta(minutes=5)).isoformat(), "to": end.isoformat(), "query": ""}
-        answer = client.post("/v1/search", json=body)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
+        def search(end: datetime) -> dict[str, Any]:
+            body = {"tenant": tenant, "from": (START - timedelta(minutes=5)).isoformat(), "to": end.isoformat(), "query": ""}
+            answer = client.post("/v1/search", json=body)
+            assert answer.status_code == 200, answer.text
+            return dict(answer.json())
 
-    with ours.serve() as ingest, _query(line, ours, ingest) as client:
-        partly = search(client, START + timedelta(minutes=5))
-        assert len(partly["rows"]) == 40
+        partly = search(START + timedelta(minutes=5))
+        assert len(partly["rows"]) == 50
         assert partly["complete"] is False
         assert "ingestion is 25 records behind" in " ".join(partly["reasons"])
-        assert search(client, START + timedelta(seconds=60))["complete"] is True
-        ours.ingester.start()
-        line.wait_for_rows(ours.ingester, tenant, 65)
-        wait_for(lambda: search(client, START + timedelta(minutes=5))["complete"], 30, "a complete answer")
+        assert search(START + timedelta(seconds=60))["complete"] is True
 
 
 def test_serve_lets_nobody_in_without_its_token(line: Line, tools: Callable[..., ToolLine]) -> None:
