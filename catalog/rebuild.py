@@ -74,7 +74,6 @@ def rebuild(database: Database, store: MetadataStore, now_ms: int) -> Rebuilt:
         _insert_unknown(work, database)
         if names.namespaces:
             drop_empty(connection, names.namespaces.keys() | {RECOVERED_NAMESPACE})
-        _forget_partitions(connection)
     flush(database, store, now_ms)
     return work.result
 
@@ -187,13 +186,6 @@ def _park_where_marks_lie(work: _Work, one: Found, before: Found | None, ident: 
         seen = {"head-before": before.head if before is not None else None, "head-after": one.head, "by": "rebuild"}
         park_rolled_back(work.connection, [(ident, one.uuid, seen)], work.now_ms)
         work.result.parked.append(dotted(ident))
-
-
-def _forget_partitions(connection: Connection) -> None:
-    """Of rows that are there no more."""
-    gone = "table_id NOT IN (SELECT id FROM tables UNION ALL SELECT id FROM dropped_tables)"
-    for name in ("partitions", "uncounted_tables"):
-        connection.execute(text(f"DELETE FROM {name} WHERE {gone}"))  # noqa: S608
 
 
 def _note_uncounted(work: _Work, row_id: int) -> None:

@@ -20,7 +20,7 @@ _COLUMNS = "id, namespace, name, uuid, location, metadata_location, dropped_ms, 
 
 
 def list_dropped(connection: Connection, *, purgeable_before_ms: int | None, after_id: int, limit: int) -> list[Json]:
-    """Dropped tables in the order of their ids; only those dropped before a time and to be purged, where one is given."""
+    """Dropped tables in the order of their ids; only those whose purge is due where a time is given."""
     due = "" if purgeable_before_ms is None else " AND purge_requested = 1 AND dropped_ms <= :due"
     statement = text(f"SELECT {_COLUMNS} FROM dropped_tables WHERE id > :after{due} ORDER BY id LIMIT :limit")  # noqa: S608
     rows = connection.execute(statement, {"after": after_id, "limit": limit} | ({} if purgeable_before_ms is None else {"due": purgeable_before_ms}))

@@ -21,8 +21,7 @@ from ingest.engines.local import LocalEngine
 from ingest.explain import explain, now_ms, to_renderable, topic_settings
 from ingest.reset_topic import Reset, check_no_node, plan_reset, reset_topic
 from ingest.router import Envelope
-from ingest.serve.access import check_host
-from ingest.serve.app import create_app
+from ingest.serve.app import check_host, create_app
 from ingest.tools import Tools
 from lake.clock import epoch_ms
 from lake.errors import FirnError, NotFoundError, PrerequisiteError, SettingsError
@@ -53,9 +52,8 @@ def run(
     """Reads the input topics and commits their records, until SIGTERM."""
     configure_logs("ingest")
     settings = IngestSettings.load(bootstrap_servers=bootstrap_servers, catalog_uri=catalog_uri, port=port).with_replay_topic()
-    check_host(settings, settings.host)
     engine = LocalEngine(settings)
-    serve_in_thread(engine, settings)
+    serve_in_thread(engine, settings.host, settings.port)
     engine.run()
 
 
@@ -67,7 +65,7 @@ def serve(
     """Offers lag, freshness, dead letters and a live tail over HTTP, until SIGTERM. Runs beside the nodes, also while none of them does."""
     configure_logs("ingest")
     settings = IngestSettings.load(serve_host=host, serve_port=port)
-    check_host(settings, settings.serve_host)
+    check_host(settings)
     app_over_tools = create_app(Tools.open(settings))
     listener = _listen(settings)
     log.info("serve.listening", host=settings.serve_host, port=listener.getsockname()[1])

@@ -99,14 +99,12 @@ class Buffers:
     def __iter__(self) -> Iterator[TableBuffer]:
         return iter(self._tables.values())
 
-    def add(self, table: TableId, record: RawRecord, now_s: float) -> int:
-        """Appends a message; returns the bytes that wait for its table."""
+    def add(self, table: TableId, record: RawRecord, now_s: float) -> None:
         buffer = self._tables.get(table)
         if buffer is None:
             buffer = self._tables[table] = TableBuffer(table, now_s)
             self._started.append(table)
         self.size_bytes += buffer.add(record)
-        return buffer.size_bytes
 
     def take_started(self) -> list[TableId]:
         """Tables that got a new buffer since the last call."""

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ingest.fault_point import reach
 from ingest.trouble import Cause, Trouble, trouble_of
 from lake.catalog_client import CatalogClient, CommitResult, CommitStatus
 from lake.commit import Prepared
@@ -53,10 +52,8 @@ def send(catalog: CatalogClient, storage: AnyStorage, prepared: Sequence[Prepare
     began_s = time.monotonic()
     problems = _write_files(storage, prepared)
     sent = [at for at, problem in enumerate(problems) if problem is None]
-    reach("metadata_written")
     answers = [Answer(CommitResult(CommitStatus.FAILED, problem.sentence), problem) if problem else None for problem in problems]
     results = catalog.commit_all([prepared[at].request for at in sent], deadline_s=deadline_s) if sent else []
-    reach("commit_answered")
     for at, result in zip(sent, results, strict=True):
         answers[at] = Answer(result, _trouble(result))
     took_s = time.monotonic() - began_s

@@ -17,7 +17,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from ingest.buffer import RawRecord, TableBuffer
 from ingest.converter import Source
-from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, Flush, FlushWriter
 from ingest.kafka_reader import KafkaPartition, KafkaReader, reading_consumer
 from ingest.link import Drain as Order
@@ -223,7 +222,6 @@ class Drain:
         self._flushes += 1
         self._in_flight = flush if written.flushes else None
         self.submit(written.flushes)
-        reach("drain_handed_over")
 
 
 class DrainStuckError(FirnError):

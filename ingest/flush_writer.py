@@ -14,7 +14,6 @@ import structlog
 from ingest.buffer import RawRecord, TableBuffer
 from ingest.converter import Converted, ConverterLimits, Source, convert
 from ingest.dead_letter import DeadLetters
-from ingest.fault_point import reach
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.link import TableView, WrittenFlush, shared_schema
 from ingest.row import TimeLimits
@@ -86,9 +85,7 @@ class FlushWriter:
         files = self._each(
             [flush for flush, _ in full], lambda flush: self._write(flush, results[flush.table], views[flush.table], schemas.get(flush.table)), written
         )
-        reach("files_written")
         written.flushes = self._synced(files, written)  # 1
-        reach("files_synced")
         self._dead_letters.flush()  # 2
         return written
 

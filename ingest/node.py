@@ -19,7 +19,6 @@ import structlog
 
 from ingest.canary import Canary
 from ingest.committer import Committer
-from ingest.fault_point import reach
 from ingest.lease import NodeLease
 from ingest.link import (
     Confirmed,
@@ -155,7 +154,6 @@ class Node:
             self.tell(worker, Settled(entries))
         if outcomes:
             log.info("commit.done", tables=sum(map(len, outcomes.values())))
-            reach("settled")
 
     def _failed(self, table: TableId, where: Where, trouble: Trouble) -> None:
         if self.parking is not None and table in self.parking:
@@ -193,6 +191,5 @@ class Node:
     def _confirm(self) -> None:
         for worker, (number, heard_s) in list(self._durable.items()):
             if self.lease.held_after(heard_s):
-                reach("offsets_confirmed")
                 del self._durable[worker]
                 self.tell(worker, Confirmed(number, self.states.newest.text))

@@ -21,7 +21,6 @@ from zlib import crc32
 
 import structlog
 
-from ingest.fault_point import reach
 from ingest.link import Drain, Drained, Held, Hold, Park, Release, StopDraining, ToWorker, WrittenFlush
 from ingest.parked_record import REREAD, ParkedRecord, ParkedRecords
 from ingest.table_states import TableStates
@@ -273,10 +272,8 @@ class Parking:
             if version is None:
                 self._begin(entry, Errand.FIND)
             elif errand is Errand.REMOVE:
-                reach("parked_record_removed")
                 self._release(entry)
             else:
-                reach("parked_record_written")
                 self._rest(entry)
         elif result is not None:
             self._adopt(entry, result)
@@ -306,7 +303,6 @@ class Parking:
         record = entry.record
         if entry.told != record.id:
             self.tell(None, Park({record.table: record.id}))
-            reach("parking_told")
         entry.told = record.id
         entry.not_before_s = self.clock.monotonic_s() + (0.0 if now else entry.probe_after_s)
         self._enter(entry, Stage.PARKED)
@@ -359,7 +355,6 @@ class Parking:
         del self._tables[table]
         self._released[table] = self.clock.monotonic_s(), entry.probe_after_s
         self.tell(None, Release({table: self.states.view(table)}))
-        reach("released")
         self._measure()
 
     def _after_relapse(self, table: TableId) -> float:

@@ -25,7 +25,6 @@ from confluent_kafka import Message
 from ingest.buffer import Buffers, FlushRules, RawRecord
 from ingest.consumer import InputTopics
 from ingest.converter import Source
-from ingest.fault_point import ARMED, reach
 from ingest.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
 from ingest.link import Counts, Outcome, TableView, WrittenFlush
 from ingest.offsets import Offsets
@@ -96,7 +95,6 @@ class Pipeline:
     def take(self, messages: Iterable[Message]) -> None:
         """Routes delivered messages into their tables' buffers, to the parking topic or to the dead letters."""
         now_s, numbers, routed = self._clock.monotonic_s(), self._topics.assignment.numbers, self.offsets.routed
-        waiting_bytes = 0
         for message in messages:
             topic = message.topic()
             number, offset = numbers[topic, message.partition()], message.offset()
@@ -107,21 +105,10 @@ class Pipeline:
             elif target in self._parked and target not in self._held:
                 self._park_record(target, record)
             else:
-                waiting_bytes = self.buffers.add(target, record, now_s)
+                self.buffers.add(target, record, now_s)
             routed[number] = offset + 1
             self._delivered[topic] += 1
-            if waiting_bytes >= self._settings.flush_bytes:
-                waiting_bytes = 0
-                self._roll_over(target)
-            if ARMED:
-                reach("routed_in_batch")
         self._ask_for_new()
-
-    def _roll_over(self, table: TableId | Rejected) -> None:
-        """A full buffer does not wait for the end of the batch, which may be of large messages."""
-        if isinstance(table, TableId) and self._may_flush(table):
-            self._flush([table], [])
-            reach("rolled_over_in_batch")
 
     def _route(self, topic: str, record: RawRecord) -> TableId | Rejected:
         if not record.value:
@@ -234,14 +221,12 @@ class Pipeline:
                 self._later(flush)
             return
         written = self._writer.write(flushes, self._topics.assignment.sources, self._views)  # 1, 2
-        reach("dead_letters_acknowledged")
         for flush in written.empty:
             del self._in_flight[flush.table]  # all absorbed or dead letters: nothing to commit, least of all a new table
         for flush, trouble in written.stuck:
             self._link.stuck(flush.table, trouble)
             self._later(flush)
         self._link.submit(written.flushes)
-        reach("handed_over")
 
     def _later(self, flush: Flush) -> None:
         flush.tries += 1
@@ -267,7 +252,6 @@ class Pipeline:
             if table in self.buffers:
                 for record in self.buffers.take(table).records():
                     self._park_record(table, record)
-            reach("parked_in_flight")
 
     def _park_record(self, table: TableId, record: RawRecord) -> None:
         self._parked_topic.send(self._source(record), record, table, self._parked[table])
@@ -294,8 +278,6 @@ class Pipeline:
         if moved:
             self._writer.acknowledged()
             self._parked_topic.flush()
-            if self._parked:
-                reach("parked_acknowledged")
         return moved
 
     def store(self, moved: Mapping[int, int], witness: str) -> None:
@@ -305,7 +287,6 @@ class Pipeline:
         except UnavailableError as error:
             log.warning("offsets.not_stored", reason=str(error))
             return
-        reach("offsets_stored")
         self.offsets.note_stored(moved, self._clock.monotonic_s())
 
     def counts(self) -> Counts:

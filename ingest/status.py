@@ -17,7 +17,6 @@ from rich.text import Text
 from ingest.freshness import Freshness
 from ingest.group_lag import GroupLag, LagMeter, PartitionLag
 from ingest.kafka_reader import KafkaReader
-from ingest.serve.access import bearer
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock
 from lake.errors import FirnError
@@ -80,8 +79,7 @@ class StatusSource:
         self._clock = clock
         self._meter = LagMeter(settings, KafkaReader(settings), clock)
         self._freshness = Freshness(catalog, clock)
-        options: dict[str, Any] = {"timeout": NODE_TIMEOUT_S, "trust_env": False, "headers": bearer(settings)}
-        self._node = httpx.Client(base_url=settings.node_uri.rstrip("/"), **options) if settings.node_uri else None
+        self._node = httpx.Client(base_url=settings.node_uri.rstrip("/"), timeout=NODE_TIMEOUT_S, trust_env=False) if settings.node_uri else None
         self._lock = threading.Lock()
         self._kept: tuple[float, Status] | None = None
 

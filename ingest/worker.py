@@ -13,7 +13,6 @@ import structlog
 from ingest.consumer import InputTopics
 from ingest.dead_letter import DeadLetters
 from ingest.drain import Drain, drain_trouble
-from ingest.fault_point import reach
 from ingest.flush_writer import FlushWriter
 from ingest.link import (
     Budget,
@@ -194,7 +193,6 @@ class Worker:
             case Hold(table, number):
                 pipeline.hold(table)
                 self._link.send(Held(table, number))
-                reach("held")
             case Release(views):
                 pipeline.release(views)
             case DrainOrder(table):

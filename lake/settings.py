@@ -164,14 +164,14 @@ class IngestSettings(RoomSettings):
     ] = ""
     control_token: Annotated[SecretStr | None, Field(description="API key for the control service")] = None
     warehouse: Annotated[str, Field(description="where new tables get their locations; empty: where the catalog says")] = ""
-    host: Annotated[str, Field(description="address of a node's health and metrics endpoint; beyond loopback it needs serve_token")] = "127.0.0.1"
+    host: Annotated[str, Field(description="address of the health and metrics endpoint")] = "127.0.0.1"
     port: Annotated[int, Field(description="port of the health and metrics endpoint; 0: any free one", ge=0, le=65535)] = 8383
     node_uri: Annotated[str, Field(description="base URL of the running node's endpoint, for buffers and breakers; empty: they are left out")] = (
         "http://127.0.0.1:8383"
     )
     serve_host: Annotated[str, Field(description="address `ingest serve` listens on; beyond loopback it needs serve_token")] = "127.0.0.1"
     serve_port: Annotated[int, Field(description="port `ingest serve` listens on; 0: any free one", ge=0, le=65535)] = 8384
-    serve_token: Annotated[SecretStr | None, Field(description="who calls `ingest serve` or a node has to send this as `Authorization: Bearer`")] = None
+    serve_token: Annotated[SecretStr | None, Field(description="who calls `ingest serve` has to send this as `Authorization: Bearer`")] = None
     tails_max: Annotated[int, Field(description="live tails that run at once; each reads all input topics", ge=1)] = 8
     workers: Annotated[int, Field(description="processes that read and write; one is enough for some 100,000 records a second", ge=1, le=64)] = 1
     flush_interval_s: Annotated[float, Field(description="seconds after its first record until a table is flushed", gt=0)] = 300.0
@@ -294,9 +294,6 @@ class QuerySettings(RoomSettings):
     tails_per_tenant: Annotated[int, Field(description="live tails of one tenant that run at once", ge=1)] = 2
     queue_timeout_s: Annotated[float, Field(description="seconds a search waits for its turn before it is refused", ge=0)] = 10.0
     state: Annotated[str, Field(description="folder of exports and of files fetched from S3")] = "state/query"
-    export_part_rows: Annotated[
-        int, Field(description="rows of one part of an export, about; a part that was begun is written again after a restart", ge=1)
-    ] = 250_000
     exports_kept_s: Annotated[float, Field(description="seconds after its start until a finished export is removed", gt=0)] = 7 * 86_400.0
     erasure_grace_s: Annotated[float, Field(description="seconds that files which held erased rows stay for queries that still read them", ge=0)] = 3_600.0
     file_cache_bytes_max: Annotated[int, Field(description="bytes of files fetched from S3 that are kept on disk", ge=0)] = 8 * 1024 * MIB

@@ -171,7 +171,7 @@ def plan(table: Tables = None, catalog_uri: CatalogUri = None) -> None:
     with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri), table or ()) as maintenance:
         maintenance.states.load()
         report = RoundReport()
-        printing.print_plan(list(maintenance.plan(report)), report, maintenance.share())
+        printing.print_plan([planned.plan for planned in maintenance.plan(report)], report, maintenance.share())
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Packs merges onto Spark executors: pieces of work by table, bins by estimated cost."""
+"""Packs merges onto Spark executors: jobs by table, bins by estimated cost, tenants taking turns."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -66,14 +66,33 @@ def _parts(merge: Merge, cost_max_s: float) -> Iterator[Merge]:
 
 
 def _pieces(plan: TablePlan, merges: Iterable[Merge], cost_max_s: float) -> list[Work]:
-    pieces: list[Work] = []
+    pieces: list[list[Merge]] = []
+    left = 0.0
     for merge in sorted(merges, key=lambda m: (-m.saved_files, m.hour)):
-        larger = Work(plan, (*pieces[-1].merges, merge)) if pieces else None
-        if larger is not None and larger.cost_s <= cost_max_s:
-            pieces[-1] = larger
-        else:
-            pieces.append(Work(plan, (merge,)))
-    return pieces
+        cost = Work(plan, (merge,)).cost_s
+        if not pieces or cost > left:
+            pieces.append([])
+            left = cost_max_s
+        pieces[-1].append(merge)
+        left -= cost
+    return [Work(plan, tuple(piece)) for piece in pieces]
+
+
+def take_turns(work: Iterable[Work]) -> list[Work]:
+    """Orders work so that every tenant gets the same share: next is always who has cost least so far (start-time fair queueing).
+
+    Within a tenant, what saves most files per second goes first.
+    """
+    by_tenant: dict[str, list[Work]] = {}
+    for one in work:
+        by_tenant.setdefault(one.plan.tenant, []).append(one)
+    finish: list[tuple[float, str, int, Work]] = []
+    for tenant, own in by_tenant.items():
+        spent = 0.0
+        for at, one in enumerate(sorted(own, key=lambda w: -sum(m.saved_files for m in w.merges) / w.cost_s)):
+            finish.append((spent, tenant, at, one))
+            spent += one.cost_s
+    return [one for _, _, _, one in sorted(finish, key=lambda item: item[:3])]
 
 
 def within_budget(work: Sequence[Work], budget_s: float) -> tuple[list[Work], list[Work]]:

@@ -91,13 +91,6 @@ class CommitRound:
             wait_s = min(wait_s * 1.5, BACKOFF_MAX_S)
             for one in open_ones:
                 self._send([one] if self._is_ready(one) else [])
-        self._queue([one for one in pending if one.committed is not None])
-
-    def _queue(self, committed: Sequence[Pending]) -> None:
-        """After the commits, never before: a queued file must be one that nobody reaches. A crash in between leaves orphans, which are found."""
-        not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.reader_grace_s * 1000)
-        unreachable = [(uri, one.view.name, one.view.state.uuid) for one in committed if one.committed is not None for uri in one.committed.unreachable]
-        self.deletions.add(unreachable, not_before_ms)
 
     def _is_ready(self, one: Pending) -> bool:
         one.attempts += 1
@@ -193,6 +186,10 @@ class CommitRound:
     def _committed(self, one: Pending, change: Change) -> None:
         one.fate, one.committed = Fate.COMMITTED, change
         self._discard_outputs(one, one.dropped)
+        if change.unreachable:
+            # After the commit, never before: a queued file must be one that nobody reaches. A crash between leaves orphans, which are found.
+            not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.reader_grace_s * 1000)
+            self.deletions.add(change.unreachable, one.view.name, one.view.state.uuid, not_before_ms)
 
     def _fail(self, one: Pending, reason: str) -> None:
         self._settle_without_commit(one, Fate.FAILED, reason)

@@ -44,17 +44,15 @@ class DeletionQueue:
     throttle: Throttle = field(default_factory=lambda: Throttle(500.0))
     lease: str | None = None
 
-    def add(self, files: Sequence[tuple[str, TableName, str]], not_before_ms: int) -> None:
-        """Queues files, each with its table's name and uuid. What cannot be queued is only logged: the orphan remover finds it."""
+    def add(self, uris: Sequence[str], table: TableName, table_uuid: str, not_before_ms: int) -> None:
+        """Queues files of a table. What cannot be queued is only logged: the orphan remover finds it."""
+        record = {"table": str(table), "table-uuid": table_uuid}
         try:
-            for at in range(0, len(files), PAGE_FILES):
-                entries = [
-                    {"location": uri, "not-before-ms": not_before_ms, "record": {"table": str(table), "table-uuid": table_uuid}}
-                    for uri, table, table_uuid in files[at : at + PAGE_FILES]
-                ]
-                self.catalog.post(PATH, self._signed({"deletions": entries}))
+            for at in range(0, len(uris), PAGE_FILES):
+                files = [{"location": uri, "not-before-ms": not_before_ms, "record": record} for uri in uris[at : at + PAGE_FILES]]
+                self.catalog.post(PATH, self._signed({"deletions": files}))
         except FirnError as error:
-            log.warning("optimize.deletions_not_queued", files=len(files), error=str(error))
+            log.warning("optimize.deletions_not_queued", table=str(table), files=len(uris), error=str(error))
 
     def due(self) -> Iterator[list[dict[str, Any]]]:
         """Pages of files whose grace is over. Each page is to be acknowledged before the next is asked for."""

@@ -99,8 +99,6 @@ class Duties:
         """Purges dropped tables whose time is over; gives each with the number of files deleted."""
         m = self.maintenance
         for dropped in list(purgeable(m.catalog, epoch_ms(m.clock.now()) - int(m.settings.purge_after_s * 1000))):
-            if m.halted():
-                return
             files = 0 if dry_run else purge(m.catalog, m.storage, dropped, m.commits.deletions.throttle)
             if not dry_run and not dropped.refusal:
                 m.history.write([Entry(dropped.name, "purge", files_before=files)])

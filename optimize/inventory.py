@@ -15,15 +15,10 @@ PAGE_PARTITIONS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A table to look at, and its hours that may have something to merge (None: nobody knows, all of them).
-
-    `files`, `size_bytes`: what these hours hold, where it is known; only the order of work depends on them.
-    """
+    """A table to look at, and its hours that may have something to merge (None: nobody knows, all of them)."""
 
     table: TableName
     hours: frozenset[int] | None = None
-    files: int = 0
-    size_bytes: int = 0
 
 
 class Inventory(Protocol):
@@ -62,7 +57,6 @@ class PartitionRow:
     table: TableName
     path: str
     data_files: int
-    size_bytes: int
     changed_ms: int
 
 
@@ -74,7 +68,7 @@ def changed_partitions(catalog: CatalogClient, *, files_min: int, since_ms: int 
         page = catalog.get(PATH, **query, pageToken=token)
         for row in page["partitions"]:
             table = TableName(NAMESPACE_SEPARATOR.join(row["identifier"]["namespace"]), row["identifier"]["name"])
-            yield PartitionRow(table, row["partition"], row["data-files"], row["bytes"], row["changed-ms"])
+            yield PartitionRow(table, row["partition"], row["data-files"], row["changed-ms"])
         token = page.get("next-page-token")
         if not token:
             return
@@ -92,15 +86,14 @@ class DirtyPartitions:
     now_ms: Callable[[], int]
 
     def candidates(self) -> Iterator[Candidate]:
-        closed: dict[TableName, dict[int, PartitionRow]] = {}
+        closed: dict[TableName, set[int]] = {}
         open_from = (self.now_ms() - int(self.settings.closed_after_s * 1000)) // MS_PER_HOUR
         for row in changed_partitions(self.catalog, files_min=2):
             hour = parse_partition_path(row.path)
             if hour is not None and hour < open_from:
-                closed.setdefault(row.table, {})[hour] = row
-        for table, hours in sorted(closed.items()):
-            rows = hours.values()
-            yield Candidate(table, frozenset(hours), sum(row.data_files for row in rows), sum(row.size_bytes for row in rows))
+                closed.setdefault(row.table, set()).add(hour)
+        for table in sorted(closed):
+            yield Candidate(table, frozenset(closed[table]))
 
 
 def open_inventory(catalog: CatalogClient, settings: OptimizeSettings, now_ms: Callable[[], int], only: Sequence[TableName] = ()) -> Inventory:

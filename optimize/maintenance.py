@@ -19,7 +19,7 @@ from lake.errors import FirnError
 from lake.settings import OptimizeSettings, StorageSettings
 from lake.storage import AnyStorage
 from lake.table_layout import TENANT_PROPERTY
-from optimize.bins import Work, pack, split_work, to_job, within_budget
+from optimize.bins import Work, pack, split_work, take_turns, to_job, within_budget
 from optimize.commit_round import CommitRound, Fate, Pending
 from optimize.history import Entry, History
 from optimize.ingestion_lag import Share, ingestion_lag, share_of
@@ -32,12 +32,9 @@ from optimize.snapshots import due_to_expire
 from optimize.spark_executor import Executor
 from optimize.table_states import TableStates
 from optimize.table_view import TableView, load_view
-from optimize.turns import Turns
 
 log = structlog.get_logger()
 EXPIRY_TABLES = 50
-# Loaded at the same time: a table with its files takes some 200 kB.
-SLICE_TABLES = 1_000
 
 
 @dataclass(slots=True)
@@ -87,43 +84,20 @@ class Maintenance:
 
     def run(self) -> RoundReport:
         """One round: merges, rewrites, expiry, physical deletion, history."""
-        report, share = RoundReport(), self.share()
+        report, s = RoundReport(), self.settings
         self.states.load()
-        turns, left_s = Turns(self._candidates(report)), self.settings.round_cost_s_max * share.share
-        while turns and not self.halted():
-            left_s = self._slice(turns, left_s, report)
-            if left_s <= 0:
-                break
-        report.waiting |= {str(table) for table in turns.waiting()}
-        report.held_back = share.reason
-        report.files_deleted = self._delete()
-        self._remember(report)
-        return report
-
-    def _candidates(self, report: RoundReport) -> Iterator[Candidate]:
-        now_ms = epoch_ms(self.clock.now())
-        for candidate in self.inventory.candidates():
-            report.tables += 1
-            if self.states.paused(candidate.table, now_ms):
-                report.paused += 1
-            else:
-                yield candidate
-
-    def _slice(self, turns: Turns, left_s: float, report: RoundReport) -> float:
-        """Maintains the tables whose turn it is, as far as the budget goes; returns what is left of it, zero or less where it is used up."""
-        taken = turns.take(SLICE_TABLES)
-        planned = {p.plan.table: p for p in self._planned(taken, report) if p.plan.is_due}
-        pieces = [piece for p in planned.values() for piece in split_work(p.plan, self.settings.bin_cost_s_max)]
-        mine, rest = turns.in_order(pieces)
-        now, later = within_budget(mine, left_s)
-        report.in_pieces |= {name for name, count in Counter(str(piece.plan.table) for piece in pieces).items() if count > 1}
-        self.states.note_running({str(work.plan.table) for work in now} & report.in_pieces)
+        planned = {p.plan.table: p for p in self.plan(report) if p.plan.is_due}
+        share = self.share()
+        work = take_turns(piece for p in planned.values() for piece in split_work(p.plan, s.bin_cost_s_max))
+        now, later = within_budget(work, s.round_cost_s_max * share.share)
+        report.waiting, report.held_back = {str(w.plan.table) for w in later}, share.reason
+        self._begin(now, report)
         self._merge([w for w in now if w.engine is Engine.ARROW], planned, report)
         self._rewrite([w for w in now if w.engine is Engine.SPARK], planned, report)
         self._expire([p for p in planned.values() if str(p.plan.table) not in report.done], report)
-        report.waiting |= {str(w.plan.table) for w in later}
-        turns.put_back([(begins_s, work) for begins_s, work in rest if str(work.plan.table) not in report.failures])
-        return left_s - sum(work.cost_s for work in now) if not later else 0.0
+        report.files_deleted = self._delete()
+        self._remember(report)
+        return report
 
     def tidy(self, tables: Sequence[TableName]) -> RoundReport:
         """Brings snapshots and manifests of tables within their limits, and nothing else; tables that cannot be read are left to the next round."""
@@ -152,14 +126,17 @@ class Maintenance:
         """How much of a round's budget ingestion leaves."""
         return share_of(ingestion_lag(self.settings.ingest_uris, self.clock.now()), self.settings)
 
-    def plan(self, report: RoundReport) -> Iterator[TablePlan]:
-        """The plans of all tables that are not paused; a table that cannot be read is reported and left out."""
-        return (planned.plan for planned in self._planned(self._candidates(report), report))
-
-    def _planned(self, candidates: Iterable[Candidate], report: RoundReport) -> Iterator[Planned]:
+    def plan(self, report: RoundReport, only: TableName | None = None) -> Iterator[Planned]:
+        """Loads the candidates and plans each; a table that cannot be read is reported and left out, one that is paused as well."""
+        candidates: Iterable[Candidate] = self.inventory.candidates() if only is None else [Candidate(only)]
+        now_ms = epoch_ms(self.clock.now())
         for candidate in candidates:
             if self.halted():
                 return
+            report.tables += 1
+            if self.states.paused(candidate.table, now_ms):
+                report.paused += 1
+                continue
             try:
                 view = load_view(self.catalog, self.storage, candidate.table)
                 if view is not None and view.state.head is not None:
@@ -182,6 +159,11 @@ class Maintenance:
             properties=properties,
         )
         return plan_table(facts, view.partitions(hours).values(), s, now_ms)
+
+    def _begin(self, work: Sequence[Work], report: RoundReport) -> None:
+        pieces = Counter(str(one.plan.table) for one in work)
+        report.in_pieces = {name for name, count in pieces.items() if count > 1}
+        self.states.note_running(report.in_pieces)
 
     def _merge(self, work: Sequence[Work], planned: dict[TableName, Planned], report: RoundReport) -> None:
         if not work:
@@ -278,12 +260,10 @@ class Maintenance:
         report.entries.append(Entry(name, "failed", outcome=reason[:500]))
 
     def _remember(self, report: RoundReport) -> None:
-        report.waiting -= report.in_pieces  # in work, which says more
         lagging = report.waiting if report.held_back else set()
         now_ms = epoch_ms(self.clock.now())
-        # A round that ended early left pieces of such a table undone: the entry stays, and the next round, of whatever leader, goes on with it.
-        whole = report.in_pieces if not report.waiting and not self.halted() else set()
-        done = (report.done - report.in_pieces | whole) - set(report.failures) - report.waiting
+        # A round that ended early may have left pieces of such a table undone: the entry stays, and the next leader goes on with it.
+        done = (report.done - report.in_pieces if self.halted() else report.done | report.in_pieces) - set(report.failures) - report.waiting
         self.states.note_round(report.failures, report.refused, report.waiting - lagging, lagging, done, now_ms)
         self.history.write(report.entries)
         metrics.OPTIMIZE_FILES_MERGED.inc(report.files_before)

@@ -85,7 +85,7 @@ class TableStates:
     def unfinished(self, table: TableName) -> bool:
         """Whether a round, also that of a leader who is gone, left work on the table undone."""
         memory = self.of(table)
-        return memory is not None and memory.state in (State.RUNNING, State.FAILING)
+        return memory is not None and memory.state is not State.PAUSED
 
     def note_running(self, tables: Iterable[str]) -> None:
         """Remembers tables whose work takes several commits: should this process end in between, the next leader goes on with them."""

@@ -25,7 +25,6 @@ Pin = Annotated[str, typer.Option(help="of a link or an earlier answer: only the
 AsJson = Annotated[bool, typer.Option("--json", help="a JSON object per line")]
 COLOURS = {"fatal": "bold red", "error": "red", "warn": "yellow", "info": "blue", "debug": "bright_black", "other": "default"}
 PAGE_ROWS_MAX = 1_000
-NOT_COMPLETE = 3
 
 
 def search(
@@ -40,14 +39,14 @@ def search(
     pin: Pin = "",
     as_json: AsJson = False,
 ) -> None:
-    """Search rows, the newest first; exit code 3 where the answer is not complete."""
+    """Search rows, the newest first; exit code 1 where the answer is not complete."""
     body = {"tenant": tenant, "stream": stream, "from": since, "to": until, "query": query, "pin": pin, "order": "oldest" if oldest else "newest"}
     out = Console(highlight=False, soft_wrap=True)
     with open_remote() as remote:
         basis = _all(remote, body, out, as_json=as_json) if all_rows else _pages(remote, body, limit, out, as_json=as_json)
     _explain(basis)
     if not basis.get("complete", False):
-        raise typer.Exit(NOT_COMPLETE)
+        raise typer.Exit(1)
 
 
 def _all(remote: Remote, body: dict[str, Any], out: Console, *, as_json: bool) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def changed_fields(schema: Mapping[str, Any], last_column_id: int, name: str, ki
         return None
     if not isinstance(now["type"], str):
         raise refuse(f"the field {name!r} holds lists or structures; such a column has no declared type")
-    if (now["type"], kind) in _WIDER and stepped_aside(name, kind) not in places:
+    if (now["type"], kind) in _WIDER:
         fields[at] = {**now, "type": kind}
         return _Change(fields, last_column_id, None)
     older, earlier = stepped_aside(name, now["type"]), places.get(stepped_aside(name, kind))

@@ -141,7 +141,7 @@ class TableErasure:
     def _load(self) -> Version | None:
         version = load_version(self.tools.catalog, self.manifests, self.wanted.table)
         if version is None:
-            self.report = replace(self.report, rows_left=0, problem="there is no such stream now; of one that was dropped the files go with its purge")
+            self.report = replace(self.report, rows_left=0, problem="the table was dropped meanwhile: its files go with its purge")
         return version
 
     def _search(self, version: Version) -> dict[str, list[int]] | None:

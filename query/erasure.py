@@ -146,15 +146,9 @@ class Erasures:
         except CancelledError:
             raise
         except FirnError as error:
-            job = self._failed(job, str(error))
-        except Exception as error:
-            log.exception("erasure.failed", erasure=job.id)
-            job = self._failed(job, f"an unexpected fault ({type(error).__name__}), which the API's log tells more of")
+            job = replace(self.get(job.id), state="failed", message=f"{error}. What was erased until then is gone; ask again for the rest", finished=_now())
         self._save(job)
         log.info("erasure.ends", erasure=job.id, tenant=job.tenant, state=job.state, rows=job.rows)
-
-    def _failed(self, job: Erasure, sentence: str) -> Erasure:
-        return replace(self.get(job.id), state="failed", message=f"{sentence}. What was erased until then is gone; ask again for the rest", finished=_now())
 
     def _tables(self, job: Erasure) -> Iterator[TableId]:
         if job.streams:

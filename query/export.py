@@ -11,7 +11,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,11 +24,11 @@ from lake.log_schema import LogSchema
 from query.export_formats import WRITERS, Format
 
 log = structlog.get_logger()
+STRETCH_ROWS = 250_000
 ROWS_AT_ONCE = 5_000
 ATTEMPTS = 60
 RETRY_S = 5.0
 KEPT_S = 7 * 86_400.0
-NO_SUCH = "there is no such export: it was deleted, or the address is wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,6 @@ class Job:
     state: Literal["running", "done", "failed"] = "running"
     message: str = ""
     columns: tuple[str, ...] = ()
-    column_ids: tuple[int, ...] = ()
     stretches: tuple[tuple[str, str], ...] = ()
     parts: tuple[Part, ...] = ()
     sha256: str = ""
@@ -136,16 +134,13 @@ class ExportJobs:
 
     def jobs(self) -> list[Job]:
         """Every job, the newest first."""
-        found: list[Job] = []
-        for path in self._folder.glob("*/job.json"):
-            with suppress(NotFoundError):  # deleted meanwhile
-                found.append(self._load(path.parent.name))
-        return sorted(found, key=lambda job: job.created, reverse=True)
+        jobs = [self._load(path.parent.name) for path in self._folder.glob("*/job.json")]
+        return sorted(jobs, key=lambda job: job.created, reverse=True)
 
     def get(self, job_id: str) -> Job:
         """One job. Raises NotFoundError."""
-        if not job_id.isalnum():
-            raise NotFoundError(NO_SUCH)
+        if not job_id.isalnum() or not (self._path(job_id) / "job.json").exists():
+            raise NotFoundError("there is no such export: it was deleted, or the address is wrong")
         return self._load(job_id)
 
     def delete(self, job_id: str) -> None:
@@ -218,10 +213,6 @@ class ExportJobs:
             if self._path(job.id).exists():
                 self._save(replace(job, state="failed", message=f"the disk refuses ({error.strerror}): free space and resume the export"))
             return False
-        except Exception as error:
-            log.exception("export.failed", export=job.id)
-            self._save(replace(job, state="failed", message=f"an unexpected fault ({type(error).__name__}), which the API's log tells more of"))
-            return False
         return job.state == "running"
 
     def _try_again(self, job: Job, error: RetryableError) -> bool:
@@ -263,14 +254,10 @@ class ExportJobs:
         return self._folder / job_id
 
     def _load(self, job_id: str) -> Job:
-        try:
-            document = orjson.loads((self._path(job_id) / "job.json").read_bytes())
-        except FileNotFoundError as error:
-            raise NotFoundError(NO_SUCH) from error
+        document = orjson.loads((self._path(job_id) / "job.json").read_bytes())
         parts = tuple(Part(**part) for part in document.pop("parts"))
         stretches = tuple((start, end) for start, end in document.pop("stretches"))
-        lists = {name: tuple(document[name]) for name in ("columns", "column_ids")}
-        return Job(**{**document, **lists}, parts=parts, stretches=stretches)
+        return Job(**{**document, "columns": tuple(document["columns"])}, parts=parts, stretches=stretches)
 
     def _save(self, job: Job) -> None:
         path = self._path(job.id) / "job.json"

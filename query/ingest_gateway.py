@@ -67,15 +67,15 @@ class IngestGateway:
         return self._events(client, response)
 
     async def _events(self, client: httpx.AsyncClient, response: httpx.Response) -> AsyncIterator[bytes]:
-        try:
-            async for part in response.aiter_raw():
-                yield part
-        except httpx.HTTPError as error:
-            data = orjson.dumps({"message": str(self._silent(error))})
-            yield b"event: failed\ndata: " + data + b"\n\n"
-        finally:
-            await response.aclose()
-            await client.aclose()
+        async with client:
+            try:
+                async for part in response.aiter_raw():
+                    yield part
+            except httpx.HTTPError as error:
+                data = orjson.dumps({"message": str(self._silent(error))})
+                yield b"event: failed\ndata: " + data + b"\n\n"
+            finally:
+                await response.aclose()
 
     def _is_of(self, tenant: TenantId, letter_id: str, letter: dict[str, Any]) -> bool:
         """Ingest says whose a letter is only in a listing, and finds it there by the moment it died."""

@@ -44,11 +44,6 @@ class Turns:
                 else:
                     self._running[tenant] = (semaphore, users - 1)
 
-    def users(self, tenant: TenantId) -> int:
-        """How many searches of a tenant run or wait."""
-        with self._lock:
-            return self._running[tenant][1] if tenant in self._running else 0
-
     def _busy(self, tenant: TenantId) -> BusyError:
         return BusyError(f"{self._at_once} searches of tenant {tenant.name!r} run already; wait for one of them to end and ask again")
 

@@ -97,7 +97,7 @@ async def change_parked(request: Request) -> Response:
         results = []
         for identifier, version, reason, uuid, record in changes:
             try:
-                new = parking.change_parked(connection, identifier, version=version, reason=reason, uuid=uuid, record=record, now_ms=now_ms)
+                new = parking.change_parked(connection, services.database, identifier, version=version, reason=reason, uuid=uuid, record=record, now_ms=now_ms)
                 results.append({"identifier": identifier.json(), "version": new})
             except CatalogError as error:
                 results.append({"identifier": identifier.json(), "error": error.model()})

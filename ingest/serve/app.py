@@ -1,19 +1,23 @@
 """The application of `python -m ingest serve`."""
 
+import hmac
+import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 
-from fastapi import Depends, FastAPI, Response
+from fastapi import Depends, FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from ingest.serve import dead_letter_routes, status_routes, tail_routes
-from ingest.serve.access import access
-from ingest.serve.answers import add_error_handlers
+from ingest.serve.answers import UnauthorizedError, add_error_handlers
 from ingest.status import Status, StatusSource
 from ingest.tools import Tools
 from lake import metrics
-from lake.errors import FirnError
+from lake.errors import FirnError, SettingsError
+from lake.settings import IngestSettings
 
+OPEN_PATHS = ("/healthz", "/readyz")
 STALEST_LABELS = 20
 
 
@@ -29,7 +33,7 @@ class ServeState:
 
 def create_app(tools: Tools) -> FastAPI:
     """The application over opened tools."""
-    check = Depends(access(tools.settings))
+    check = Depends(_access(tools.settings))
     app = FastAPI(title="Firn ingest", version="1", description="Lag, freshness, dead letters, live tail.", dependencies=[check])
     app.state.serve = state = ServeState(tools, tools.status())
     for routes in (status_routes, dead_letter_routes, tail_routes):
@@ -37,6 +41,32 @@ def create_app(tools: Tools) -> FastAPI:
     _add_service_routes(app, state)
     add_error_handlers(app)
     return app
+
+
+def check_host(settings: IngestSettings) -> None:
+    """Beyond loopback nobody is let in without a token. Raises SettingsError."""
+    try:
+        is_loopback = ipaddress.ip_address(settings.serve_host).is_loopback
+    except ValueError:
+        is_loopback = settings.serve_host == "localhost"
+    if not is_loopback and settings.serve_token is None:
+        raise SettingsError(
+            f"ingest serve refuses to listen on {settings.serve_host} without a token: set FIRN_INGEST_SERVE_TOKEN, and put TLS in front; "
+            "or listen on 127.0.0.1"
+        )
+
+
+def _access(settings: IngestSettings) -> Callable[[Request], None]:
+    """Lets callers in who send the token; everybody where none is set."""
+    token = settings.serve_token
+    wanted = None if token is None else f"Bearer {token.get_secret_value()}".encode()
+
+    def check(request: Request) -> None:
+        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        if wanted is not None and request.url.path not in OPEN_PATHS and not hmac.compare_digest(given, wanted):
+            raise UnauthorizedError("this needs the token that ingest serve was started with (serve_token); send it as `Authorization: Bearer ...`")
+
+    return check
 
 
 def _add_service_routes(app: FastAPI, state: ServeState) -> None:

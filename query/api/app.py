@@ -1,13 +1,11 @@
 """The API as an ASGI application."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lake.errors import FirnError
 from lake.settings import QuerySettings
@@ -68,7 +66,7 @@ def create_app(settings: QuerySettings) -> FastAPI:
         app.include_router(routes.router)
     _add_service_routes(app)
     add_error_handlers(app)
-    app.add_middleware(_NoSniffing)
+    app.middleware("http")(_no_sniffing)
     return app
 
 
@@ -98,19 +96,7 @@ def _add_service_routes(app: FastAPI) -> None:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
-class _NoSniffing:
-    """Tells browsers to take every answer for what it says it is.
-
-    Plain ASGI: behind FastAPI's own kind of middleware a request cannot tell that its caller has gone.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_header(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).setdefault("X-Content-Type-Options", "nosniff")
-            await send(message)
-
-        await self._app(scope, receive, send_with_header if scope["type"] == "http" else send)
+async def _no_sniffing(request: Request, following: Callable[[Request], Awaitable[Response]]) -> Response:
+    response = await following(request)
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    return response

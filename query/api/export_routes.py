@@ -75,7 +75,7 @@ async def create_export(request: Request, body: ExportBody, services: ServicesOf
 
     def ask(_: Run) -> ExportAnswer:
         prepared = services.for_tenant(caller, question.table.tenant, lambda: services.searcher(caller).prepare(question))
-        return _answer(services.exports.create(new_job(prepared, body.format, services.settings.export_part_rows)))
+        return _answer(services.exports.create(new_job(prepared, body.format)))
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 

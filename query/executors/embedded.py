@@ -64,7 +64,7 @@ class EmbeddedExecutor:
         if not source.files:
             return
         paths = self._local_paths([file.uri for file in source.files])
-        sql = sql_over(paths, source.view.schema, select)
+        sql = with_source(select, exp.Table(this=exp.Var(this=_read_parquet(paths, source.view.schema)))).sql(dialect="duckdb")
         try:
             with closing(self._database.cursor()) as connection, run.stoppable(connection.interrupt):
                 connection.execute(sql)
@@ -81,11 +81,6 @@ def _of_nothing(select: exp.Select) -> list[tuple[Any, ...]]:
     if select.args.get("group") or not any(each.find(exp.AggFunc) for each in select.expressions):
         return []
     return [tuple(0 if isinstance(each.unalias(), exp.Count) else None for each in select.expressions)]
-
-
-def sql_over(paths: Sequence[str], schema: LogSchema, select: exp.Select) -> str:
-    """The SELECT as DuckDB's SQL over exactly these files."""
-    return with_source(select, exp.Table(this=exp.Var(this=_read_parquet(paths, schema)))).sql(dialect="duckdb")
 
 
 def _read_parquet(paths: Sequence[str], schema: LogSchema) -> str:

@@ -43,13 +43,13 @@ class TrinoExecutor:
     def fetch(self, source: Source, select: exp.Select, run: Run) -> Fetched:
         rows: list[tuple[Any, ...]] = []
         with self._cursor(run) as cursor:
-            for batch in self._batches(cursor, self.sql(source, select), run, 1_000):
+            for batch in self._batches(cursor, self._sql(source, select), run, 1_000):
                 rows += batch
             return Fetched(rows, _scanned_bytes(cursor))
 
     def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
         with self._cursor(run) as cursor:
-            yield from self._batches(cursor, self.sql(source, select), run, rows_at_once)
+            yield from self._batches(cursor, self._sql(source, select), run, rows_at_once)
 
     def statement(self, sql: str, run: Run, *, rows_max: int) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]], int | None]:
         """Runs checked SQL text: names and types of columns, at most `rows_max` + 1 rows, bytes read. Raises RefusedError with Trino's words."""
@@ -70,8 +70,7 @@ class TrinoExecutor:
         except (requests.RequestException, ValueError):
             return False
 
-    def sql(self, source: Source, select: exp.Select) -> str:
-        """The SELECT as Trino's SQL over the table as of its view."""
+    def _sql(self, source: Source, select: exp.Select) -> str:
         return with_source(select, self._table(source.view)).sql(dialect="trino")
 
     def _table(self, view: TableView) -> exp.Expression:

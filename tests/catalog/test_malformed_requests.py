@@ -24,14 +24,14 @@ from catalog.requirements import _TABLE_CHECKS, _VIEW_CHECKS
 from catalog.routes.request_schemas import TABLE_REQUIREMENTS, TABLE_UPDATES, VIEW_REQUIREMENTS, VIEW_UPDATES
 from catalog.updates import UPDATES
 from catalog.view_changes import _UPDATES as VIEW_ACTIONS
-from tests.catalog.conftest import Server
+from tests.catalog.conftest import Server, new_database_url
 from tests.catalog.table_requests import create_body
 
 pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
 REQUESTS = int(os.environ.get("FIRN_CATALOG_REQUESTS", "150"))
-PER_ROUND = max(1, REQUESTS // 250)  # more of one kind at once are cheaper
+PER_ROUND = max(2, REQUESTS // 250)  # more of one kind at once are cheaper
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 KNOWN = {"namespace": "a", "table": "t", "view": "v", "lease": "l", "task": "x", "dropped": "1", "key": "k"}
 REQUEST_BYTES_MAX = 8_000_000
@@ -89,11 +89,11 @@ def test_the_document_names_every_update_and_requirement() -> None:
 # ---- deep and huge
 
 
-@pytest.fixture(scope="module")
-def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture
+def small_server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
     """A live catalog that reads request bodies up to 8 MB."""
-    folder = tmp_path_factory.mktemp("small")
-    server = Server(folder, f"sqlite:///{folder}/catalog.db", environment={"FIRN_CATALOG_REQUEST_BYTES_MAX": str(REQUEST_BYTES_MAX)})
+    url = new_database_url("sqlite", tmp_path, request)
+    server = Server(tmp_path, url, environment={"FIRN_CATALOG_REQUEST_BYTES_MAX": str(REQUEST_BYTES_MAX)})
     try:
         yield server.start()
     finally:

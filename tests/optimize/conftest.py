@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,15 +96,13 @@ def catalog(catalog_alone: Stack) -> Iterator[CatalogClient]:
         yield client
 
 
-@pytest.fixture
-def optimizer_on(tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
-    """`optimizer_on(stack, setting=value, ...)` makes one with a folder of its own; all are killed after the test."""
+def _makes(stack: Stack, folder: Path) -> Iterator[Callable[..., Optimizer]]:
     made: list[Optimizer] = []
 
-    def make(stack: Stack, **settings: object) -> Optimizer:
-        folder = tmp_path / fresh("o-")
-        folder.mkdir()
-        made.append(Optimizer(folder, stack, **settings))
+    def make(**settings: object) -> Optimizer:
+        own = folder / fresh("o-")
+        own.mkdir()
+        made.append(Optimizer(own, stack, **settings))
         return made[-1]
 
     try:
@@ -116,12 +113,12 @@ def optimizer_on(tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
 
 
 @pytest.fixture
-def optimizer(line: Line, optimizer_on: Callable[..., Optimizer]) -> Callable[..., Optimizer]:
-    """`optimizer(setting=value, ...)` on the shared stack."""
-    return partial(optimizer_on, line.stack)
+def optimizer(line: Line, tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
+    """`optimizer(setting=value, ...)` makes one with a folder of its own on the shared stack; all are killed after the test."""
+    yield from _makes(line.stack, tmp_path)
 
 
 @pytest.fixture
-def optimizer_alone(catalog_alone: Stack, optimizer_on: Callable[..., Optimizer]) -> Callable[..., Optimizer]:
-    """`optimizer_alone(setting=value, ...)` on the catalog of its own."""
-    return partial(optimizer_on, catalog_alone)
+def optimizer_alone(catalog_alone: Stack, tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
+    """The same on the catalog of its own."""
+    yield from _makes(catalog_alone, tmp_path)

@@ -1,11 +1,11 @@
-"""Pieces and bins: every piece of work goes into exactly one bin, none costs more than it may."""
+"""Bins and turns: every tenant gets its share, every piece of work goes into exactly one bin."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lake.catalog_client import TableName
 from lake.data_file import DataFile
-from optimize.bins import REWRITE_COST_MAX_S, Work, cost_s, pack, split_work, within_budget
+from optimize.bins import REWRITE_COST_MAX_S, Work, cost_s, pack, split_work, take_turns, within_budget
 from optimize.planner import Engine, Merge, PartitionPlan, Standing, TablePlan
 
 MIB = 1024 * 1024
@@ -18,6 +18,28 @@ def merge(hour: int, files: int, size: int = MIB) -> Merge:
 def table(tenant: str, name: str, *merges: Merge) -> TablePlan:
     partitions = tuple(PartitionPlan(m.hour, Standing.DUE, len(m.files), m.size_bytes, m) for m in merges)
     return TablePlan(TableName(tenant, name), tenant, partitions)
+
+
+def test_small_tenant_does_not_wait_for_a_large_one() -> None:
+    """A tenant with one small table comes right after the first table of a tenant with a hundred."""
+    large = [Work(plan, plan.merges) for plan in (table("large", f"t{at}", merge(1, 20)) for at in range(100))]
+    small = table("small", "logs", merge(1, 2))
+    order = take_turns([*large, Work(small, small.merges)])
+    assert [work.plan.tenant for work in order].index("small") <= 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(2, 50)), min_size=1, max_size=60))
+def test_shares_of_waiting_tenants_differ_by_at_most_one_piece(load: list[tuple[int, int]]) -> None:
+    """Wherever the order is cut, tenants that still wait have cost nearly the same so far."""
+    work = [Work(plan, plan.merges) for plan in (table(f"tenant{t}", f"t{at}", merge(1, files)) for at, (t, files) in enumerate(load))]
+    order, spent = take_turns(work), dict[str, float]()
+    largest = max(one.cost_s for one in work)
+    assert sorted(map(id, order)) == sorted(map(id, work))
+    for at, one in enumerate(order):
+        waiting = {w.plan.tenant for w in order[at:]}
+        costs = [spent.get(tenant, 0.0) for tenant in waiting]
+        assert max(costs) - min(costs) <= largest + 1e-9
+        spent[one.plan.tenant] = spent.get(one.plan.tenant, 0.0) + one.cost_s
 
 
 @given(st.lists(st.integers(2, 400), min_size=1, max_size=80), st.integers(1, 8))
@@ -54,13 +76,16 @@ def test_hour_of_many_groups_is_shared_by_several_pieces() -> None:
     assert sorted(group[0].uri for piece in pieces for merge in piece.merges for group in merge.groups) == sorted(group[0].uri for group in groups)
 
 
-def test_rewrites_by_spark_go_into_calls_of_a_limited_cost() -> None:
-    """Hours for Spark go into one CALL up to its limit, each into one; they count against the budget like everything else."""
+def test_rewrites_by_spark_take_turns_and_count_against_the_budget_as_well() -> None:
+    """Hours for Spark go into one CALL up to its limit; beside other work they wait for their turn like everybody."""
     rewrites = tuple(Merge(hour, Engine.SPARK, ((DataFile(f"file:///{hour}", hour, 1, MIB),),), has_deletes=True) for hour in range(400))
-    pieces = split_work(table("large", "logs", *rewrites), 10.0)
+    large, small = table("large", "logs", *rewrites), table("small", "logs", merge(1, 2))
+    pieces = split_work(large, 10.0)
+    assert sum(len(piece.merges) for piece in pieces) == 400
     assert len(pieces) > 1
-    assert sorted(merge.hour for piece in pieces for merge in piece.merges) == list(range(400))
     assert all(piece.cost_s <= REWRITE_COST_MAX_S for piece in pieces)
-    now, later = within_budget(pieces, REWRITE_COST_MAX_S)
-    assert len(now) == 1
-    assert [*now, *later] == pieces
+    order = take_turns([*pieces, *split_work(small, 10.0)])
+    assert [work.plan.tenant for work in order].index("small") <= 1
+    now, later = within_budget(order, REWRITE_COST_MAX_S)
+    assert len(now) < len(order)
+    assert [*now, *later] == order

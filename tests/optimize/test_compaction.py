@@ -114,26 +114,6 @@ def test_sort_keys_go_before_time_and_bloom_filters_are_written(tmp_path: Path) 
     assert [name for name, has in filters if has] == ["host"]
 
 
-def test_columns_get_the_level_and_the_encoding_that_the_table_chose(tmp_path: Path) -> None:
-    """A column without a dictionary has none, the others keep theirs; a column with a higher zstd level is smaller for it, and no other changes."""
-    schema = schema_with(("host", 16, "string"), ("body", 17, "string"))
-    words = [f"{at * 7919 % 1_000} took {at % 97} ms, then {at * 31 % 613} more of {at % 89}" for at in range(4_000)]
-    columns = {"host": [f"host-{at % 5}" for at in range(4_000)], "body": words}
-    files = [small_file(tmp_path, at, schema, rows_of(HOUR, at * 4_000, 4_000, columns)) for at in range(2)]
-
-    def sizes(layout: FileLayout) -> dict[str, tuple[int, bool]]:
-        (merged,) = merge(tmp_path, schema, files, layout=layout).merged
-        group = pq.read_metadata(local_path(merged.outputs[0].uri)).row_group(0)
-        chunks = [group.column(at) for at in range(group.num_columns)]
-        return {chunk.path_in_schema: (chunk.total_compressed_size, "RLE_DICTIONARY" in chunk.encodings) for chunk in chunks}
-
-    usual = sizes(FileLayout(zstd_level=1))
-    chosen = sizes(FileLayout(zstd_level=1, plain=("body",), zstd_levels=(("message", 19),)))
-    assert (usual["body"][1], chosen["body"][1], chosen["host"][1]) == (True, False, True)
-    assert chosen["message"][0] < usual["message"][0]
-    assert chosen["host"] == usual["host"]
-
-
 class FaultyStorage(AnyStorage):
     """Damages every file after it was written."""
 

@@ -18,12 +18,11 @@ from optimize.duties import Duties
 from optimize.orphan_files import delete_orphans, find_orphans
 from optimize.purge import Dropped
 from optimize.table_view import load_view
-from tests.optimize.delete_files import add_delete_file
 from tests.optimize.live_files import live_files, missing_files
 from tests.optimize.maintained import maintenance
 from tests.optimize.small_files import SmallFiles, this_hour
 from tests.optimize.test_duties import SPELLINGS
-from tests.optimize.test_rounds import offsets_of
+from tests.optimize.test_rounds import add_delete_file, offsets_of
 from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
@@ -210,27 +209,6 @@ def test_table_that_lies_elsewhere_keeps_its_files(catalog: CatalogClient, elsew
     assert "not below the warehouse" in dropped.refusal
     assert files == 0
     assert set(before) < set(elsewhere.rglob("*"))
-
-
-def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient) -> None:
-    """A file that looked like an orphan and is committed before the deletion is looked up again, and stays; one beside it goes."""
-    table = SmallFiles(catalog, open_storage(), fresh("t"))
-    table.append(this_hour() - 3, 1)
-    late, orphan = (local_path(table.state.location) / f"data/{name}.parquet" for name in ("late", "orphan"))
-    for path in (late, orphan):
-        path.write_bytes(b"x")
-        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
-    found = find_orphans(catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC))
-    assert found is not None
-    assert len(found.files) == 2
-    state = table.reload()
-    prepared = prepare_append(state, [DataFile(f"file://{late}", this_hour() - 3, 1, 1)], state.schema, state.marks, state.updated_ms)
-    table.storage.write_all(prepared.files)
-    (result,) = catalog.commit_all([prepared.request])
-    assert result.status.value == "committed", result
-    assert delete_orphans(catalog, table.storage, found, Throttle(1_000)) == 1
-    assert late.exists()
-    assert not orphan.exists()
 
 
 def test_ten_thousand_files_in_all_spellings_no_live_one_goes_and_every_orphan_does(catalog: CatalogClient) -> None:

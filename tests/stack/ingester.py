@@ -38,16 +38,16 @@ class Ingester:
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
-    def start(self, *, ready: bool = True, environment: Mapping[str, str] | None = None) -> "Ingester":
-        """Starts the process, with more variables where given; with `ready` returns when it reads its topics."""
+    def start(self, *, ready: bool = True) -> "Ingester":
+        """Starts the process; with `ready` returns when it reads its topics."""
         assert not self.alive, "the ingester runs already"
         self.port = reserve_free()
         # Whatever ends the test run, also SIGKILL, ends its ingesters.
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
         command = (*tied, sys.executable, "-m", "ingest", "run")
         with self.log_file.open("ab") as log:
-            variables = {**self._environment, **(environment or {}), "FIRN_INGEST_PORT": str(self.port)}
-            self._process = subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdout=log, stderr=log)
+            environment = {**self._environment, "FIRN_INGEST_PORT": str(self.port)}
+            self._process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
         if ready:
             self.wait_until(self.is_ready, READY_S, "being ready")
         return self
@@ -112,11 +112,6 @@ class Ingester:
         """Waits until the process ends by itself and returns its exit code."""
         assert self._process is not None
         return self._process.wait(timeout_s)
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     def stop(self) -> int:
         """SIGTERM: it flushes, commits and leaves. Returns its exit code."""

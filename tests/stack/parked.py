@@ -1,6 +1,5 @@
 """Tables broken and mended by a test, and what became of their records, by identity."""
 
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ from lake.tenant import to_identifier
 from tests.stack.ingester import Ingester
 from tests.stack.kafka_topics import Record
 from tests.stack.line import Line
-from tests.stack.waiting import pause
 
 PARKED_S = 60.0
 
@@ -21,23 +19,6 @@ PARKED_S = 60.0
 def numbered(tenant: str, numbers: Iterable[int], partitions: int = 1) -> list[Record]:
     """Records that say their number, spread over the partitions."""
     return [Record(orjson.dumps({"n": n}), headers=(("tenant", tenant.encode()),), partition=n % partitions) for n in numbers]
-
-
-@contextmanager
-def flowing(line: Line, topic: str, tenant: str, numbers: range) -> Iterator[None]:
-    """Records keep coming, five at a time, until all have come and the body has ended."""
-
-    def produce() -> None:
-        for first in numbers[::5]:
-            line.kafka.produce(topic, numbered(tenant, range(first, min(first + 5, numbers.stop)), line.kafka.partitions(topic)))
-            pause(0.1)
-
-    thread = threading.Thread(target=produce, name="flowing")
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
 
 
 def numbers(line: Line, tenant: str) -> list[int]:

@@ -1,5 +1,6 @@
 """A table that keeps failing alone is parked: its neighbours notice nothing, and its records come back complete, once, and in order."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from lake.catalog_client import TableName
 from tests.stack.ingester import Ingester
 from tests.stack.line import Line
-from tests.stack.parked import flowing, location, numbered, numbers, table_name, unwritable, wait_parked, wait_released
+from tests.stack.parked import location, numbered, numbers, table_name, unwritable, wait_parked, wait_released
 from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
@@ -37,10 +38,18 @@ def test_parked_records_survive_a_restart_and_come_back_while_live_ones_flow(lin
         line.kafka.produce(topic, numbered(sick, range(40, 70), 2))
         running.start()
         wait_parked(running, sick, "storage")
-    with flowing(line, topic, sick, range(70, 200)):
-        wait_released(running, sick)
-    line.wait_for_rows(running, sick, 200)
-    assert numbers(line, sick) == list(range(200))
+
+    def flow() -> None:
+        for n in range(70, 300, 10):
+            line.kafka.produce(topic, numbered(sick, range(n, n + 10), 2))
+            pause(0.1)
+
+    flowing = threading.Thread(target=flow)
+    flowing.start()
+    wait_released(running, sick)
+    flowing.join()
+    line.wait_for_rows(running, sick, 300)
+    assert numbers(line, sick) == list(range(300))
     assert numbers(line, well) == list(range(40))
     assert line.catalog.get("/firn/v1/parked").get("parked") == []
     assert running.stop() == 0

@@ -1,6 +1,7 @@
 """A table that was moved back is noticed, named, and waits for a person, who may have the rows read again or go on without them."""
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,8 +12,8 @@ from typer.testing import CliRunner
 from ingest.__main__ import app
 from tests.stack.ingester import Ingester
 from tests.stack.line import Line
-from tests.stack.parked import flowing, numbered, numbers, table_name, wait_parked, wait_released
-from tests.stack.waiting import fresh
+from tests.stack.parked import numbered, numbers, table_name, wait_parked, wait_released
+from tests.stack.waiting import fresh, pause
 
 pytestmark = pytest.mark.stack
 
@@ -65,9 +66,17 @@ def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
     running.kill()
     running.start()
     wait_parked(running, tenant, "rolled_back")
-    with flowing(line, topic, tenant, range(40, 80)):
-        resolve(running, f"--{how}", str(table_name(tenant)))
-        wait_released(running, tenant)
+
+    def flow() -> None:
+        for n in range(40, 80, 5):
+            line.kafka.produce(topic, numbered(tenant, range(n, n + 5), 2))
+            pause(0.1)
+
+    flowing = threading.Thread(target=flow)
+    flowing.start()
+    resolve(running, f"--{how}", str(table_name(tenant)))
+    wait_released(running, tenant)
+    flowing.join()
     expected = list(range(80)) if how == "reread" else [*range(kept), *range(30, 80)]
     line.wait_for_rows(running, tenant, len(expected))
     assert numbers(line, tenant) == expected
