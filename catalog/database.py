@@ -313,16 +313,6 @@ def _version(connection: Connection) -> int:
     return int(connection.execute(text("SELECT COALESCE(MAX(version), 0) FROM schema_version")).scalar_one())
 
 
-def database_ms(connection: Connection) -> int:
-    """Milliseconds since the epoch by the database's clock, the only one that all processes share."""
-    statement = (
-        "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-        if connection.dialect.name == "sqlite"
-        else "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
-    )
-    return int(connection.execute(text(statement)).scalar_one())
-
-
 def is_passing(error: DBAPIError) -> bool:
     """Whether the same transaction may well succeed when it is run again: a deadlock, a serialization failure, a busy file, a unique key
     that another transaction took meanwhile."""

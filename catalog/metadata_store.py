@@ -17,10 +17,9 @@ from typing import Any, cast
 import orjson
 import structlog
 
-from catalog import metrics
 from catalog.error_response import bad_request, forbidden
 from lake.errors import FirnError, SettingsError
-from lake.storage import AnyStorage, StoredObject, canonical
+from lake.storage import AnyStorage, StoredObject, canonical, local_path
 
 log = structlog.get_logger()
 WRITES_AT_ONCE = 16
@@ -43,10 +42,9 @@ class MetadataStore:
     """Reads and writes metadata files below the allowed locations."""
 
     def __init__(self, storage: AnyStorage, warehouse: str, *, allowed_locations: Sequence[str] = (), cache_bytes_max: int) -> None:
-        # Without a warehouse (beside another catalog) there are no tables, and no location is allowed.
-        self.warehouse = canonical(warehouse).rstrip("/") if warehouse else ""
+        self.warehouse = canonical(warehouse).rstrip("/")
         self._storage = storage
-        self._allowed = tuple(canonical(prefix).rstrip("/") + "/" for prefix in (warehouse, *allowed_locations) if prefix)
+        self._allowed = tuple(canonical(prefix).rstrip("/") + "/" for prefix in (warehouse, *allowed_locations))
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._cache_bytes = 0
         self._cache_bytes_max = cache_bytes_max
@@ -71,7 +69,7 @@ class MetadataStore:
 
     def cached(self, location: str) -> bytes | None:
         """The file's JSON when it is in memory. A local file that was taken away counts as gone at once: asking costs two microseconds."""
-        if location.startswith(("file:", "/")) and not os.path.exists(canonical(location).removeprefix("file://")):
+        if location.startswith(("file:", "/")) and not os.path.exists(local_path(location)):
             self.forget([location])
             return None
         with self._lock:
@@ -104,7 +102,6 @@ class MetadataStore:
             self._cache_bytes += len(data) - (len(old) if old else 0)
             while self._cache_bytes > self._cache_bytes_max:
                 self._cache_bytes -= len(self._cache.popitem(last=False)[1])
-            metrics.metadata_cache_bytes.set(self._cache_bytes)
 
     def forget(self, locations: Sequence[str]) -> None:
         """Drops files from the cache that no table points at any more."""

@@ -13,8 +13,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from catalog import name_journal
 from catalog.access import PrincipalCache, forget_old_tokens
 from catalog.commit_queue import CommitQueue
-from catalog.commits import ATTEMPTS_MAX, Committer
-from catalog.database import Database, is_passing
+from catalog.commits import Committer
+from catalog.database import Database
 from catalog.idempotency import Reply, RequestKey, forget_old_replies, once
 from catalog.metadata_store import MetadataStore
 from catalog.partition_counts import count_what_is_uncounted
@@ -48,7 +48,7 @@ class Services:
     @classmethod
     def open(cls, settings: CatalogSettings, clock: Clock | None = None) -> "Services":
         """Opens the database (already migrated) and the store. Must run inside the event loop that serves. Raises SettingsError."""
-        if not settings.warehouse and not settings.control:
+        if not settings.warehouse:
             raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
         clock = clock or SystemClock()
         database = Database(settings.database_url)
@@ -83,13 +83,7 @@ class Services:
         return await self.run(self._change, key, work)
 
     def _change(self, key: RequestKey | None, work: Callable[[Connection], Reply]) -> Reply:
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                reply = once(self.database, key, self.now_ms(), work)
-                break
-            except DBAPIError as error:  # another process was at the same rows
-                if attempt + 1 == ATTEMPTS_MAX or not is_passing(error):
-                    raise
+        reply = once(self.database, key, self.now_ms(), work)
         self._flush_names()
         return reply
 
@@ -119,8 +113,6 @@ class Services:
 
     def _tidy(self) -> None:
         self._flush_names()
-        if self.store.warehouse:
-            name_journal.compact(self.store, self.now_ms())
         count_what_is_uncounted(self.database, self.store, self.now_ms())
         with self.database.write() as connection:
             forget_old_replies(connection, self.now_ms())

@@ -4,7 +4,7 @@ The catalog keeps the queue (`/firn/v1/deletions`). Another catalog keeps none; 
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,13 +65,11 @@ class DeletionQueue:
                 return
             yield page
 
-    def delete_due(self, storage: AnyStorage, halted: Callable[[], bool] = lambda: False) -> int:
-        """Deletes what is due until it is done or `halted`. A crash in between deletes some files again, which is no harm. Returns their number."""
+    def delete_due(self, storage: AnyStorage) -> int:
+        """Deletes what is due. A crash in between deletes some files again, which is no harm. Returns the number of files."""
         deleted = 0
         for page in self.due():
             for at in range(0, len(page), DELETE_FILES):
-                if halted():
-                    return deleted
                 part = page[at : at + DELETE_FILES]
                 self.throttle.take(len(part))
                 storage.delete([str(file["location"]) for file in part])

@@ -9,8 +9,7 @@ from lake.errors import NotFoundError
 from lake.log_schema import LogSchema
 from query.cancellation import Run
 from query.executors.executor import Source
-from query.export import ROWS_AT_ONCE, STRETCH_ROWS, Job
-from query.export_formats import Format
+from query.export import ROWS_AT_ONCE, STRETCH_ROWS, Format, Job
 from query.file_planner import slices
 from query.instant import rfc3339
 from query.pin import Pin, parse_pin

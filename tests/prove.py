@@ -36,8 +36,6 @@ PROOFS = (
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),
     Proof("cluster", ("tests/optimize/test_cluster.py",), {"FIRN_PROVE": "1"}),
-    Proof("optimize-crashes", ("tests/optimize/test_crashes.py",), {"FIRN_TEST_KILLS": "50"}),
-    Proof("full-speed", ("tests/optimize/test_full_speed.py",), {"FIRN_PROVE": "1", "FIRN_TEST_FULL_SPEED_S": "600"}),
 )
 
 

@@ -13,7 +13,8 @@ from catalog.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.identifier import Identifier, parse_identifier, parse_name
 from catalog.json_fields import boolean, mapping, objects, optional_integer, properties
 from catalog.leases import LeaseToken
-from catalog.routes.request_schemas import COMMIT, CREATE, IDENTIFIER, PROPERTIES
+from catalog.routes.namespaces import PROPERTIES
+from catalog.routes.tables import COMMIT, CREATE, IDENTIFIER
 from catalog.table_changes import TableChange
 from catalog.wire import RawRoute, describe, lease_of, parse_object, principal_of, read_body, services_of
 
@@ -32,8 +33,8 @@ BATCH: Json = {
                 "required": ["identifier"],
                 "properties": {
                     "identifier": IDENTIFIER,
-                    "requirements": COMMIT["properties"]["requirements"],
-                    "updates": COMMIT["properties"]["updates"],
+                    "requirements": COMMIT["properties"]["requirements"],  # type: ignore[index]
+                    "updates": COMMIT["properties"]["updates"],  # type: ignore[index]
                     "deadline-ms": {"type": "integer", "minimum": 0},
                     "create": CREATE,
                     "create-namespace-properties": PROPERTIES,

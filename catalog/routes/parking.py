@@ -11,8 +11,7 @@ from catalog.idempotency import Reply
 from catalog.identifier import identifier_from_path, parse_identifier
 from catalog.json_fields import integer, objects, optional_string, string
 from catalog.leases import check_lease, parse_lease
-from catalog.routes.request_schemas import IDENTIFIER
-from catalog.routes.tables import TABLE_PATH
+from catalog.routes.tables import IDENTIFIER, TABLE_PATH
 from catalog.wire import (
     PAGE_SIZE_DEFAULT,
     RawRoute,

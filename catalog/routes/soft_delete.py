@@ -10,7 +10,7 @@ from catalog.error_response import bad_request
 from catalog.idempotency import Reply
 from catalog.identifier import parse_identifier
 from catalog.json_fields import optional_integer
-from catalog.routes.request_schemas import IDENTIFIER
+from catalog.routes.tables import IDENTIFIER
 from catalog.services import Services
 from catalog.wire import (
     PAGE_SIZE_DEFAULT,
@@ -115,10 +115,10 @@ async def start_purge(request: Request) -> Response:
 @router.delete("/firn/v1/dropped-tables/{dropped}", **describe("Say that a purge is finished", path=("dropped",), status=204, needs=Need.SERVICE))
 async def finish_purge(request: Request) -> Response:
     """The name is free from here."""
-    services, dropped_id = services_of(request), _id(request)
+    dropped_id = _id(request)
 
     def work(connection: Any) -> Reply:
-        soft_delete.finish_purge(connection, services.database, dropped_id)
+        soft_delete.finish_purge(connection, dropped_id)
         return Reply(204)
 
-    return reply_response(await services.change(request_key(request, b""), work))
+    return reply_response(await services_of(request).change(request_key(request, b""), work))

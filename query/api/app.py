@@ -9,19 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from lake.errors import FirnError
 from lake.settings import QuerySettings
-from query.api import (
-    dead_letter_routes,
-    erasure_routes,
-    export_routes,
-    field_routes,
-    operations_routes,
-    saved_routes,
-    search_routes,
-    sql_routes,
-    stream_routes,
-    table_routes,
-    tail_routes,
-)
+from query.api import export_routes, field_routes, operations_routes, search_routes, sql_routes, table_routes
 from query.api.errors import add_error_handlers
 from query.api.services import Services
 from query.api.wire import ErrorAnswer
@@ -37,20 +25,6 @@ ERRORS: dict[int | str, dict[str, object]] = {
     504: {"model": ErrorAnswer, "description": "it took too long"},
 }
 
-ROUTES = (
-    search_routes,
-    field_routes,
-    sql_routes,
-    export_routes,
-    erasure_routes,
-    table_routes,
-    stream_routes,
-    dead_letter_routes,
-    tail_routes,
-    saved_routes,
-    operations_routes,
-)
-
 
 def create_app(settings: QuerySettings) -> FastAPI:
     """The application; it opens everything at startup and closes it at shutdown."""
@@ -62,7 +36,7 @@ def create_app(settings: QuerySettings) -> FastAPI:
         services.close()
 
     app = FastAPI(title="Firn search API", version="1", description="Search the logs of many tenants.", lifespan=lifespan, responses=ERRORS)
-    for routes in ROUTES:
+    for routes in (search_routes, field_routes, sql_routes, export_routes, table_routes, operations_routes):
         app.include_router(routes.router)
     _add_service_routes(app)
     add_error_handlers(app)

@@ -117,13 +117,6 @@ async def get_export_part(request: Request, export_id: str, name: str, services:
     return FileResponse(services.exports.part_path(job, name), media_type=MEDIA[job.format])
 
 
-@router.post("/{export_id}/resume")
-async def resume_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> ExportAnswer:
-    """Goes on with an export that failed, where it was."""
-    job = await _job(request, export_id, services, caller)
-    return _answer(services.exports.resume(job.id))
-
-
 @router.delete("/{export_id}", status_code=204)
 async def delete_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> Response:
     """Ends an export where it runs, and removes its files."""

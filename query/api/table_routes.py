@@ -71,7 +71,7 @@ async def get_tenants(
                 following = found[-1].namespace
                 break
             current.check()
-            found.append(_tenant(tenant, [stream_answer(services, view) for view in streams(caller.catalog, tenant)]))
+            found.append(_tenant(tenant, [_stream(services, view) for view in streams(caller.catalog, tenant)]))
         return TenantsAnswer(tenants=found, next=following)
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
@@ -84,13 +84,12 @@ async def get_streams(request: Request, services: ServicesOf, caller: CallerOf, 
 
     def ask(_: Run) -> StreamsAnswer:
         views = services.for_tenant(caller, wanted, lambda: list(streams(caller.catalog, wanted)))
-        return StreamsAnswer(streams=[stream_answer(services, view) for view in views])
+        return StreamsAnswer(streams=[_stream(services, view) for view in views])
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
 
-def stream_answer(services: Services, view: TableView) -> StreamAnswer:
-    """A stream's size and freshness, from its metadata and manifests."""
+def _stream(services: Services, view: TableView) -> StreamAnswer:
     live = services.index.files(view)
     return StreamAnswer(
         tenant=view.id.tenant.name,

@@ -9,7 +9,7 @@ import requests
 from sqlglot import exp
 from trino.auth import BasicAuthentication
 from trino.dbapi import Connection
-from trino.exceptions import Error, HttpError, TrinoConnectionError, TrinoQueryError, TrinoUserError
+from trino.exceptions import Error, TrinoConnectionError, TrinoQueryError, TrinoUserError
 
 from lake.errors import NotFoundError, RefusedError, SettingsError, UnavailableError
 from lake.settings import QuerySettings
@@ -38,7 +38,6 @@ class TrinoExecutor:
         self._parts = parts
         self._session = requests.Session()
         self._session.trust_env = False
-        self._session.verify = settings.trino_ca or True
 
     def fetch(self, source: Source, select: exp.Select, run: Run) -> Fetched:
         rows: list[tuple[Any, ...]] = []
@@ -91,7 +90,7 @@ class TrinoExecutor:
             auth=BasicAuthentication(self._settings.trino_user, password.get_secret_value()) if password else None,
             source="firn-query",
             catalog=self._settings.trino_catalog,
-            http_session=self._session,
+            http_session=self._session if password is None else None,
             request_timeout=REQUEST_TIMEOUT_S,
             session_properties={"query_max_run_time": f"{max(1, round(run.timeout_s))}s"},
         )
@@ -99,7 +98,7 @@ class TrinoExecutor:
 
     def _batches(self, cursor: Any, sql: str, run: Run, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
         def stop() -> None:
-            with suppress(Error, HttpError, requests.RequestException):
+            with suppress(Error, requests.RequestException):
                 cursor.cancel()
 
         try:
@@ -108,7 +107,7 @@ class TrinoExecutor:
                 while batch := cursor.fetchmany(rows_at_once):
                     yield [tuple(row) for row in batch]
                     run.check()
-        except (Error, HttpError, requests.RequestException) as error:
+        except (Error, requests.RequestException) as error:
             run.check()
             raise _translated(error, self._settings.trino_uri) from error
 
@@ -121,8 +120,6 @@ def _translated(error: Exception, uri: str) -> Exception:
         return RefusedError(said) if error.error_type == "USER_ERROR" else UnavailableError(said)
     if isinstance(error, TrinoConnectionError | requests.RequestException):
         return UnavailableError(f"Trino at {uri} does not answer ({type(error).__name__}); is it running?")
-    if isinstance(error, HttpError) and "error 401" in str(error):
-        return UnavailableError(f"Trino at {uri} does not let this room in; set FIRN_QUERY_TRINO_USER and FIRN_QUERY_TRINO_PASSWORD")
     return UnavailableError(f"Trino: {error}")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingest.buffer import RECORD_OVERHEAD_BYTES, Buffers, FlushRules, RawRecord
+from ingest.buffer import RECORD_OVERHEAD_BYTES, Buffers, RawRecord
 from lake.tenant import TableId, TenantId
 
 
@@ -34,17 +34,8 @@ def _table(name: str) -> TableId:
 def test_due_by_age_by_size_and_under_pressure_the_largest_first(excess: int, busy: str, due: set[str]) -> None:
     """Old and large buffers always; while bytes are in excess, the largest of the rest; a table with a flush in flight waits."""
     buffers = _buffers(old=(0.0, 100), huge=(9.0, 5_000), large=(9.0, 2_000), small=(9.0, 400), tiny=(9.0, 300))
-    rules = FlushRules(interval_s=10.0, cold_interval_s=10.0, flush_bytes=5_000)
-    found = buffers.due(10.0, rules, excess_bytes=excess, may_flush=lambda table: table != _table(busy))
+    found = buffers.due(10.0, interval_s=10.0, flush_bytes=5_000, excess_bytes=excess, busy={_table(busy)})
     assert {table.tenant.name for table in found} == due
-
-
-@pytest.mark.parametrize(("now_s", "due"), [(9.9, set()), (10.0, {"hot"}), (29.9, {"hot"}), (30.0, {"hot", "cold"})])
-def test_a_table_with_little_traffic_waits_longer(now_s: float, due: set[str]) -> None:
-    """Below `cold_bytes` a buffer is due at the age for cold tables, above it at the ordinary one."""
-    buffers = _buffers(hot=(0.0, 1_000), cold=(0.0, 999))
-    rules = FlushRules(interval_s=10.0, cold_interval_s=30.0, flush_bytes=5_000, cold_bytes=1_000)
-    assert {table.tenant.name for table in buffers.due(now_s, rules, excess_bytes=0, may_flush=lambda _: True)} == due
 
 
 def test_taking_a_buffer_gives_its_bytes_back() -> None:

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from lake.catalog_client import TableName
 from lake.data_file import DataFile
-from optimize.bins import REWRITE_COST_MAX_S, Work, cost_s, pack, split_work, take_turns, within_budget
+from lake.settings import OptimizeSettings
+from optimize.bins import Work, cost_s, layout_of, pack, split_work, take_turns, within_budget
 from optimize.planner import Engine, Merge, PartitionPlan, Standing, TablePlan
 
 MIB = 1024 * 1024
@@ -54,7 +55,7 @@ def test_every_piece_goes_into_one_bin(files: list[int], slots: int) -> None:
 def test_pieces_of_one_table_go_into_different_bins() -> None:
     """Two pieces of a table never meet in one bin, where they would be two commits to it in one request."""
     plan = table("a", "logs", *(merge(hour, 10) for hour in range(6)))
-    pieces = split_work(plan, cost_s(10, 10 * MIB) * 2.5)
+    pieces = split_work(plan, Engine.ARROW, cost_s(10, 10 * MIB) * 2.5)
     assert [len(piece.merges) for piece in pieces] == [2, 2, 2]
     assert all(len(group) == 1 for group in pack(pieces, 1, 1_000.0))
 
@@ -67,25 +68,8 @@ def test_budget_takes_at_least_one_piece() -> None:
     assert within_budget([], 1.0) == ([], [])
 
 
-def test_hour_of_many_groups_is_shared_by_several_pieces() -> None:
-    """One hour that becomes eight full files is eight pieces where each fills a task; no group is left out or doubled."""
-    groups = tuple(tuple(DataFile(f"file:///{at}/{part}", 1, 1, 64 * MIB) for part in range(2)) for at in range(8))
-    plan = table("a", "logs", Merge(1, Engine.ARROW, groups))
-    pieces = split_work(plan, cost_s(2, 128 * MIB) * 1.5)
-    assert [len(piece.merges) for piece in pieces] == [1] * 8
-    assert sorted(group[0].uri for piece in pieces for merge in piece.merges for group in merge.groups) == sorted(group[0].uri for group in groups)
-
-
-def test_rewrites_by_spark_take_turns_and_count_against_the_budget_as_well() -> None:
-    """Hours for Spark go into one CALL up to its limit; beside other work they wait for their turn like everybody."""
-    rewrites = tuple(Merge(hour, Engine.SPARK, ((DataFile(f"file:///{hour}", hour, 1, MIB),),), has_deletes=True) for hour in range(400))
-    large, small = table("large", "logs", *rewrites), table("small", "logs", merge(1, 2))
-    pieces = split_work(large, 10.0)
-    assert sum(len(piece.merges) for piece in pieces) == 400
-    assert len(pieces) > 1
-    assert all(piece.cost_s <= REWRITE_COST_MAX_S for piece in pieces)
-    order = take_turns([*pieces, *split_work(small, 10.0)])
-    assert [work.plan.tenant for work in order].index("small") <= 1
-    now, later = within_budget(order, REWRITE_COST_MAX_S)
-    assert len(now) < len(order)
-    assert [*now, *later] == order
+def test_layout_comes_from_table_properties_and_ignores_unknown_columns() -> None:
+    """`firn.sort` and `firn.bloom` name columns; the event time always orders last; a column that is gone is left out."""
+    layout = layout_of({"firn.sort": "host, gone", "firn.bloom": "trace_id"}, ["timestamp", "host", "trace_id"], OptimizeSettings())
+    assert layout.sort_by == ("host", "timestamp")
+    assert layout.bloom == ("trace_id",)

@@ -29,7 +29,6 @@ class Ingester:
         self.log_file = folder / "ingest.log"
         self.group = settings["group"]
         self.dead_letter_topic = settings["dead_letter_topic"]
-        self.parked_topic = settings["parked_topic"]
         own = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         # A settings file that happens to lie in the working directory must not change what is tested.
@@ -58,11 +57,6 @@ class Ingester:
         return self.start()
 
     @property
-    def environment(self) -> dict[str, str]:
-        """The variables of the process, for the verbs of the same settings."""
-        return dict(self._environment)
-
-    @property
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -82,13 +76,6 @@ class Ingester:
 
     def status(self) -> dict[str, Any]:
         return dict(httpx.get(f"{self.address}/v1/status", timeout=10.0, trust_env=False).json())
-
-    def parked(self) -> dict[str, str]:
-        """Tables the node has parked, each with the reason; empty too while the node does not answer."""
-        try:
-            return {entry["table"]: entry["reason"] for entry in self.status().get("parked", ())}
-        except httpx.HTTPError:
-            return {}
 
     def metrics(self) -> str:
         return httpx.get(f"{self.address}/metrics", timeout=10.0, trust_env=False).text

@@ -1,1 +1,0 @@
-"""The verbs of `python -m ingest` that have verbs of their own."""
