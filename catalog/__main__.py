@@ -15,13 +15,14 @@ import uvicorn
 from catalog import access, name_journal, namespaces
 from catalog.access import Scope, any_key
 from catalog.app import create_app
+from catalog.check import check
 from catalog.database import Database, migrate
 from catalog.identifier import Identifier, parse_name, parse_namespace
 from catalog.metadata_store import MetadataStore
-from catalog.rebuild import check, rebuild
+from catalog.rebuild import rebuild
 from catalog.routes.tenants import tenants_page
 from catalog.soft_delete import undo_drop
-from catalog.workers import run_workers
+from catalog.workers import count_together, run_workers
 from lake.clock import SystemClock, epoch_ms
 from lake.errors import FirnError, PrerequisiteError, SettingsError
 from lake.logs import configure_logs
@@ -43,12 +44,15 @@ def serve(
     port: Annotated[int | None, typer.Option(help="port to listen on; 0: any free one")] = None,
     anonymous: Annotated[bool | None, typer.Option("--anonymous", help="let callers in without a key; loopback only")] = None,
     workers: Annotated[int | None, typer.Option(help="processes that serve; more than one needs PostgreSQL")] = None,
+    control: Annotated[bool | None, typer.Option("--control", help="serve only leases and parked records, beside another catalog")] = None,
     port_file: Annotated[Path | None, typer.Option(help="file that gets the port once the server listens")] = None,
 ) -> None:
     """Serve the catalog until it is stopped; the schema is migrated first."""
-    settings = CatalogSettings.load(database_url=database_url, warehouse=warehouse, host=host, port=port, anonymous=anonymous, workers=workers)
-    if not settings.warehouse:
+    settings = CatalogSettings.load(database_url=database_url, warehouse=warehouse, host=host, port=port, anonymous=anonymous, workers=workers, control=control)
+    if not settings.warehouse and not settings.control:
         raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
+    if settings.workers > 1:
+        count_together()
     database = Database(settings.database_url)
     if database.is_sqlite and settings.workers > 1:
         raise SettingsError("SQLite is for one process; use --workers 1 or PostgreSQL")
@@ -74,6 +78,7 @@ def _serve(settings: CatalogSettings, listener: socket.socket) -> None:
         loop="uvloop",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=30,
         ssl_certfile=settings.tls_certificate,
@@ -240,10 +245,7 @@ def rebuild_command(
     if not from_warehouse:
         raise SettingsError("rebuild changes the database to what the warehouse holds; stop the servers, then run it with --from-warehouse")
     database, settings = _open(database_url, warehouse)
-    store = _store(settings)
-    result = rebuild(database, store, _now_ms())
-    name_journal.flush(database, store, _now_ms())
-    typer.echo(orjson.dumps(result).decode())
+    typer.echo(orjson.dumps(rebuild(database, _store(settings), _now_ms())).decode())
 
 
 def main() -> None:

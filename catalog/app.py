@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from catalog.error_response import CatalogError
 from catalog.routes import (
     batch_commits,
+    configuration,
     dirty_partitions,
     keys,
     leases,
@@ -27,6 +28,26 @@ from catalog.services import Services
 from catalog.wire import RawPath, error_response
 from lake.settings import CatalogSettings
 
+# The busiest first: routes are tried in this order.
+EVERYTHING = (
+    tables,
+    batch_commits,
+    namespaces,
+    views,
+    leases,
+    parking,
+    dirty_partitions,
+    work_lists,
+    soft_delete,
+    tenants,
+    keys,
+    table_metrics,
+    configuration,
+    service,
+)
+# What ingestion needs beside another catalog.
+CONTROL = (leases, parking, keys, service)
+
 
 def create_app(settings: CatalogSettings) -> FastAPI:
     """The application for a migrated database; it opens everything at startup and closes it at shutdown."""
@@ -41,22 +62,9 @@ def create_app(settings: CatalogSettings) -> FastAPI:
             await upkeep
         await services.close()
 
-    app = FastAPI(title="Firn catalog", version="1", description="An Iceberg REST catalog for many tables.", lifespan=lifespan, redirect_slashes=False)
-    for routes in (
-        tables,
-        batch_commits,
-        namespaces,
-        views,
-        leases,
-        parking,
-        dirty_partitions,
-        work_lists,
-        soft_delete,
-        tenants,
-        keys,
-        table_metrics,
-        service,
-    ):  # the busiest first: routes are tried in this order
+    description = "Leases and parked records." if settings.control else "An Iceberg REST catalog for many tables."
+    app = FastAPI(title="Firn catalog", version="1", description=description, lifespan=lifespan, redirect_slashes=False)
+    for routes in CONTROL if settings.control else EVERYTHING:
         app.include_router(routes.router)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(RawPath)

@@ -9,13 +9,15 @@ The order is what makes a commit safe:
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 from sqlalchemy import Connection, bindparam
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 
+from catalog import metrics
 from catalog.database import Database, is_passing, tables
 from catalog.dirty_partitions import record_movements
 from catalog.error_response import CatalogError, bad_request, invalid, no_such_namespace, outcome_unknown, unavailable
@@ -23,7 +25,7 @@ from catalog.idempotency import Reply, RequestKey, find_replies, keep_replies
 from catalog.identifier import Identifier, dotted
 from catalog.leases import LeaseToken, check_lease
 from catalog.metadata_store import MetadataStore, WriteTimedOut
-from catalog.name_journal import flush, note, table_event
+from catalog.name_journal import flush, note, note_dropped, table_event
 from catalog.namespaces import create_missing, existing_namespaces
 from catalog.table_changes import NextVersion, TableChange, next_version
 from catalog.tables import VIEW, Head, find_many, reserved_names, uuids_in_use
@@ -56,6 +58,7 @@ class CommitUnit:
     error: CatalogError | None = None
     lost: bool = False
     unknown: bool = False
+    alone: bool = False
 
     def writes(self) -> bool:
         """Whether it passed so far and has something to swap."""
@@ -66,6 +69,11 @@ class CommitUnit:
         """The keys of all its tables."""
         return [change.identifier.key for change in self.changes]
 
+    @property
+    def result(self) -> str:
+        """Its outcome in one word, to count by."""
+        return self.error.kind if self.error is not None else "committed" if self.versions else "repeated"
+
     def outcome(self) -> Outcome:
         """What became of it."""
         return self.error if self.error is not None else self.versions
@@ -74,11 +82,10 @@ class CommitUnit:
 class Committer:
     """Runs rounds of commits against one database and one store."""
 
-    def __init__(self, database: Database, store: MetadataStore, clock: Clock, delete_later: Callable[[list[str]], None], *, undo_window_s: float) -> None:
+    def __init__(self, database: Database, store: MetadataStore, clock: Clock, *, undo_window_s: float) -> None:
         self._database = database
         self._store = store
         self._clock = clock
-        self._delete_later = delete_later
         self._undo_window_s = undo_window_s
 
     def commit(self, units: Sequence[CommitUnit]) -> None:
@@ -86,7 +93,10 @@ class Committer:
         pending = list(units)
         while pending:
             now, later = _without_overlap(pending)
+            metrics.round_tables.observe(sum(len(unit.changes) for unit in now))
             pending = self._round(now) + later
+        for result, count in Counter(unit.result for unit in units).items():
+            metrics.commits.labels(result).inc(count)
 
     def _round(self, units: list[CommitUnit]) -> list[CommitUnit]:
         """One pass over units that share no table; returns those that lost a race and try again."""
@@ -133,6 +143,9 @@ class Committer:
             unit.error = error
         except FirnError as error:
             unit.error = unavailable(f"{error}; nothing was changed")
+        except Exception as error:  # metadata that no check foresaw; the other tables of the round are not to suffer
+            log.exception("catalog.change_failed", tables=[str(change.identifier) for change in unit.changes])
+            unit.error = unavailable(f"the catalog cannot make this change ({error!r}); nothing was changed")
 
     def _write(self, units: list[CommitUnit]) -> None:
         """Step 3."""
@@ -202,6 +215,7 @@ class Committer:
             note(connection, [table_event(str(row["ident"]), str(row["kind"]), str(row["uuid"]), str(row["location"])) for row in inserts])
         if updates:
             connection.execute(_SWAP, updates)
+            _note_replaced(connection, versions, now_ms)
         record_movements(connection, self._database, versions, now_ms)
 
     def _check_leases(self, connection: Connection, units: list[CommitUnit]) -> None:
@@ -258,7 +272,7 @@ class Committer:
                 else:
                     unneeded.append(version.location)
         if unneeded:
-            self._delete_later(unneeded)
+            self._store.delete_later(unneeded)
 
     def _find_out(self, units: list[CommitUnit], error: Exception) -> None:
         """After a lost answer of the database: what is found swapped is done, of the rest nobody can tell."""
@@ -279,13 +293,14 @@ class Committer:
             unit.reply = unit.render(unit.outcome())
 
     def _not_done(self, units: list[CommitUnit], error: Exception) -> None:
-        """The transaction did not happen; it is tried again where that may help."""
+        """The transaction did not happen; it is tried again where that may help, each unit alone where a value of one was refused."""
         passing = isinstance(error, DBAPIError) and is_passing(error)
-        log.warning("catalog.round_not_done", error=str(error), units=len(units), again=passing)
+        split = isinstance(error, DataError) and len(units) > 1
+        log.warning("catalog.round_not_done", error=str(error), units=len(units), again=passing or split)
         for unit in units:
             unit.attempts += 1
-            unit.lost = True
-            if not passing or unit.attempts >= ATTEMPTS_MAX:
+            unit.lost, unit.alone = True, unit.alone or split
+            if not (passing or split) or unit.attempts >= ATTEMPTS_MAX:
                 cause = error.orig if isinstance(error, DBAPIError) else error
                 unit.error = unit.error or unavailable(f"the database refused the transaction: {cause}; nothing was changed, try again")
                 unit.reply = unit.render(unit.outcome())
@@ -298,6 +313,15 @@ _SWAP = (
 )
 
 
+def _note_replaced(connection: Connection, versions: Sequence[NextVersion], now_ms: int) -> None:
+    """A registration may put another table in the place of one: the name goes from the old uuid to the new one."""
+    for version in versions:
+        head, ident = version.head, version.change.identifier.key
+        if head is not None and head.uuid != version.uuid:
+            note_dropped(connection, ident, head.uuid, purge=False, dropped_ms=now_ms)
+            note(connection, [table_event(ident, version.change.kind, version.uuid, version.table_location)])
+
+
 def _step(change: TableChange, head: Head | None, store: MetadataStore, now_ms: int) -> NextVersion:
     return (next_view_version if change.kind == VIEW else next_version)(change, head, store, now_ms)
 
@@ -308,6 +332,8 @@ class OutcomeLost(FirnError):
 
 def _without_overlap(units: list[CommitUnit]) -> tuple[list[CommitUnit], list[CommitUnit]]:
     """Splits units into those that share no table and those that have to wait for them, both in their order."""
+    if units[0].alone:
+        return units[:1], units[1:]
     seen: set[str] = set()
     now: list[CommitUnit] = []
     later: list[CommitUnit] = []

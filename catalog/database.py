@@ -19,6 +19,8 @@ from sqlalchemy.pool import NullPool
 from lake.errors import PrerequisiteError, SettingsError
 
 SQLITE_BUSY_TIMEOUT_MS = 30_000
+# Per connection, of which every thread has two; what does not fit is a few microseconds away, in the system's own cache.
+SQLITE_CACHE_KIB = 4_096
 # SQLite counts ids itself only for a column that is exactly INTEGER PRIMARY KEY.
 _ID = BigInteger().with_variant(Integer, "sqlite")
 
@@ -278,7 +280,7 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
         "synchronous=FULL",
         f"busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
         "foreign_keys=ON",
-        "cache_size=-32768",
+        f"cache_size=-{SQLITE_CACHE_KIB}",
         "temp_store=MEMORY",
     ):
         connection.execute(f"PRAGMA {pragma}")
@@ -311,6 +313,16 @@ def _version(connection: Connection) -> int:
         schema_version.create(connection)
         return 0
     return int(connection.execute(text("SELECT COALESCE(MAX(version), 0) FROM schema_version")).scalar_one())
+
+
+def database_ms(connection: Connection) -> int:
+    """Milliseconds since the epoch by the database's clock, the only one that all processes share."""
+    statement = (
+        "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+        if connection.dialect.name == "sqlite"
+        else "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+    )
+    return int(connection.execute(text(statement)).scalar_one())
 
 
 def is_passing(error: DBAPIError) -> bool:

@@ -22,6 +22,7 @@ from catalog.tables import TABLE
 
 Json = dict[str, Any]
 PREFIX = "partitions."
+_COUNT_MAX = 10**15  # more files, bytes or rows than one commit ever adds; what claims more is counted from its manifests
 _PLAIN = re.compile(r"[A-Za-z0-9_.=/-]*")
 
 
@@ -42,7 +43,7 @@ def deltas_of(chain: Iterable[Json], *, unpartitioned: bool) -> dict[str, Counts
     """What the snapshots change in each partition; None where a summary does not tell."""
     deltas: dict[str, Counts] = {}
     for snapshot in chain:
-        summary = snapshot.get("summary") or {}
+        summary = {key: value for key, value in (snapshot.get("summary") or {}).items() if isinstance(value, str)}
         entries = {normal_path(key[len(PREFIX) :]): _parse_entry(value) for key, value in summary.items() if key.startswith(PREFIX)}
         if not entries and unpartitioned:
             entries = {"": dict(summary)}
@@ -81,7 +82,10 @@ def _changes_files(summary: Mapping[str, str]) -> bool:
 
 def _counts(fields: Mapping[str, str]) -> Counts | None:
     def number(key: str) -> int:
-        return int(fields.get(key, "0"))
+        value = int(fields.get(key, "0"))
+        if not 0 <= value <= _COUNT_MAX:
+            raise ValueError(f"{key} cannot be {value}")
+        return value
 
     try:
         added, removed = number("added-data-files") + number("added-delete-files"), number("deleted-data-files") + number("removed-delete-files")

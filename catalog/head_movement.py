@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
-MARKS_PROPERTY = "firn.offsets"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from hashlib import blake2b
 
 import orjson
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
 
-from catalog.database import Database, idempotency
-from catalog.error_response import CatalogError, bad_request
+from catalog.database import Database, idempotency, is_passing
+from catalog.error_response import CatalogError, bad_request, outcome_unknown
 
 LIFETIME_S = 1_800
 LIFETIME_TEXT = "PT30M"
@@ -94,22 +95,36 @@ def forget_old_replies(connection: Connection, now_ms: int) -> int:
 
 
 def once(database: Database, key: RequestKey | None, now_ms: int, work: Callable[[Connection], Reply]) -> Reply:
-    """Runs a change of the database in one transaction, or answers as the first time. Raises CatalogError (then nothing was changed)."""
-    with database.write() as connection:
-        if key is None:
-            return work(connection)
-        known = find_replies(connection, database, [key]).get((key.key, key.item))
-        if known is not None:
-            return known
-        savepoint = connection.begin_nested()
-        try:
-            reply = work(connection)
-            savepoint.commit()
-        except CatalogError as error:
-            savepoint.rollback()
-            reply = refused(error)
-        keep_replies(connection, [(key, reply)], now_ms)
-        return reply
+    """Runs a change of the database in one transaction, or answers as the first time.
+
+    Raises CatalogError: nothing was changed, except with status 500, when the database's answer to COMMIT is missing.
+    """
+    reply = None
+    try:
+        with database.write() as connection:
+            reply = _once(connection, database, key, now_ms, work)
+    except DBAPIError as error:
+        if reply is None or is_passing(error):
+            raise
+        raise outcome_unknown(f"the database did not answer the end of a transaction ({error.orig}); look, or repeat it under its Idempotency-Key") from error
+    return reply
+
+
+def _once(connection: Connection, database: Database, key: RequestKey | None, now_ms: int, work: Callable[[Connection], Reply]) -> Reply:
+    if key is None:
+        return work(connection)
+    known = find_replies(connection, database, [key]).get((key.key, key.item))
+    if known is not None:
+        return known
+    savepoint = connection.begin_nested()
+    try:
+        reply = work(connection)
+        savepoint.commit()
+    except CatalogError as error:
+        savepoint.rollback()
+        reply = refused(error)
+    keep_replies(connection, [(key, reply)], now_ms)
+    return reply
 
 
 def refused(error: CatalogError) -> Reply:

@@ -49,11 +49,13 @@ def dotted(namespace: str) -> str:
 
 
 def parse_name(name: object, what: str) -> str:
-    """Checks one name: text, not empty, at most 255 bytes of UTF-8, no control characters. Raises CatalogError 400."""
+    """Checks one name: text, not empty, at most 255 bytes of UTF-8, no control characters, nothing a path drops. Raises CatalogError 400."""
     if not isinstance(name, str) or not name:
         raise bad_request(f"{what} must be a text that is not empty")
     if _CONTROL.search(name):
         raise bad_request(f"{what} contains control characters; use a name without them")
+    if name in (".", ".."):  # clients take them out of a path before they send it
+        raise bad_request(f"{what} must not be {name!r}; use another name")
     if len(name.encode()) > NAME_BYTES_MAX:
         raise bad_request(f"{what} is longer than {NAME_BYTES_MAX} bytes of UTF-8; use a shorter name")
     return name

@@ -1,10 +1,12 @@
 """Reading fields out of JSON that a stranger wrote: the right type or a sentence that says what is missing."""
 
 from typing import Any
+from uuid import UUID
 
 from catalog.error_response import bad_request
 
 LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
 
 
 def integer(source: dict[str, Any], key: str) -> int:
@@ -15,6 +17,19 @@ def integer(source: dict[str, Any], key: str) -> int:
     return value
 
 
+def small_integer(source: dict[str, Any], key: str) -> int:
+    """A whole number that fits 32 bits, as Iceberg's readers hold the ids of fields. Raises CatalogError 400."""
+    value = integer(source, key)
+    if not -INT_MAX - 1 <= value <= INT_MAX:
+        raise bad_request(f"{key!r} must be a whole number of 32 bits")
+    return value
+
+
+def optional_small_integer(source: dict[str, Any], key: str) -> int | None:
+    """A whole number of 32 bits, or None where it is absent or null. Raises CatalogError 400."""
+    return None if source.get(key) is None else small_integer(source, key)
+
+
 def optional_integer(source: dict[str, Any], key: str) -> int | None:
     """A whole number, or None where it is absent or null. Raises CatalogError 400."""
     return None if source.get(key) is None else integer(source, key)
@@ -23,14 +38,23 @@ def optional_integer(source: dict[str, Any], key: str) -> int | None:
 def string(source: dict[str, Any], key: str) -> str:
     """A text that is not empty. Raises CatalogError 400."""
     value = source.get(key)
-    if not isinstance(value, str) or not value:
-        raise bad_request(f"{key!r} must be a text that is not empty")
+    if not isinstance(value, str) or not value or "\x00" in value:
+        raise bad_request(f"{key!r} must be a text that is not empty and has no NUL")
     return value
 
 
 def optional_string(source: dict[str, Any], key: str) -> str | None:
     """A text, or None where it is absent or null. Raises CatalogError 400."""
     return None if source.get(key) is None else string(source, key)
+
+
+def check_uuid(value: object) -> str:
+    """A UUID's text as it came. Raises CatalogError 400."""
+    try:
+        UUID(str(value))
+    except ValueError as error:
+        raise bad_request(f"{value!r} is not a UUID") from error
+    return str(value)
 
 
 def boolean(source: dict[str, Any], key: str) -> bool:
@@ -62,10 +86,10 @@ def objects(source: dict[str, Any], key: str, *, optional: bool = False) -> list
 
 
 def integers(source: dict[str, Any], key: str) -> list[int]:
-    """A list of whole numbers. Raises CatalogError 400."""
+    """A list of whole numbers that fit 64 bits. Raises CatalogError 400."""
     value = source.get(key)
-    if not isinstance(value, list) or not all(type(item) is int for item in value):
-        raise bad_request(f"{key!r} must be a list of whole numbers")
+    if not isinstance(value, list) or not all(type(item) is int and -LONG_MAX - 1 <= item <= LONG_MAX for item in value):
+        raise bad_request(f"{key!r} must be a list of whole numbers of 64 bits")
     return value
 
 

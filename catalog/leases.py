@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from catalog.database import Database
+from catalog.database import Database, database_ms
 from catalog.error_response import CatalogError, bad_request
 
 TTL_MS_MIN = 1_000
@@ -37,20 +37,13 @@ def parse_lease(header: str | None) -> LeaseToken | None:
     return LeaseToken(name, int(number))
 
 
-def database_ms(connection: Connection, database: Database) -> int:
-    """Milliseconds since the epoch by the database's clock, the only one that all nodes share."""
-    statement = (
-        "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-        if database.is_sqlite
-        else "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
-    )
-    return int(connection.execute(text(statement)).scalar_one())
-
-
 def acquire(connection: Connection, database: Database, name: str, holder: str, ttl_ms: int) -> dict[str, Any]:
-    """Takes a free or expired lease, or one's own again; the token is always a new one. Raises CatalogError 409 while another holds it."""
+    """Takes a free or expired lease, or one's own again; the token is always a new one. Raises CatalogError 409 while another holds it.
+
+    Tokens follow the clock, so that they go on rising when the database is lost or goes back to an old dump.
+    """
     _check_ttl(ttl_ms)
-    now_ms = database_ms(connection, database)
+    now_ms = database_ms(connection)
     insert = "INSERT INTO leases (name, token, holder, expires_ms) VALUES (:name, 0, '', 0) ON CONFLICT (name) DO NOTHING"
     connection.execute(text(insert), {"name": name})
     token, current, expires_ms = connection.execute(
@@ -59,16 +52,17 @@ def acquire(connection: Connection, database: Database, name: str, holder: str, 
     ).one()
     if expires_ms > now_ms and current != holder:
         raise CatalogError(409, "LeaseHeldException", f"lease {name} is held by {current} for {expires_ms - now_ms} ms more; try again then")
-    values = {"name": name, "token": token + 1, "holder": holder, "expires": now_ms + ttl_ms}
+    token = max(token + 1, now_ms)
+    values = {"name": name, "token": token, "holder": holder, "expires": now_ms + ttl_ms}
     connection.execute(text("UPDATE leases SET token = :token, holder = :holder, expires_ms = :expires WHERE name = :name"), values)
-    return {"name": name, "token": token + 1, "holder": holder, "expires-ms": now_ms + ttl_ms, "ttl-ms": ttl_ms}
+    return {"name": name, "token": token, "holder": holder, "expires-ms": now_ms + ttl_ms, "ttl-ms": ttl_ms}
 
 
 def renew(connection: Connection, database: Database, lease: LeaseToken, ttl_ms: int) -> dict[str, Any]:
     """Holds on to a lease that has not run out. Raises CatalogError 403 where the token is stale."""
     _check_ttl(ttl_ms)
     check_lease(connection, database, lease, lock=True)
-    expires_ms = database_ms(connection, database) + ttl_ms
+    expires_ms = database_ms(connection) + ttl_ms
     connection.execute(text("UPDATE leases SET expires_ms = :expires WHERE name = :name"), {"expires": expires_ms, "name": lease.name})
     return {"name": lease.name, "token": lease.token, "expires-ms": expires_ms, "ttl-ms": ttl_ms}
 
@@ -86,7 +80,7 @@ def check_lease(connection: Connection, database: Database, lease: LeaseToken, *
     if row is None or row[0] != lease.token:
         newest = "no such lease" if row is None else f"the newest is {row[0]}, held by {row[1]}"
         raise stale(lease, newest)
-    if row[2] <= database_ms(connection, database):
+    if row[2] <= database_ms(connection):
         raise stale(lease, "it ran out")
 
 
@@ -95,9 +89,9 @@ def stale(lease: LeaseToken, why: str) -> CatalogError:
     return CatalogError(403, "StaleLeaseException", f"lease {lease} is not in force: {why}; acquire it again and plan the work anew")
 
 
-def list_leases(connection: Connection, database: Database) -> list[dict[str, Any]]:
+def list_leases(connection: Connection) -> list[dict[str, Any]]:
     """Every lease, running or not."""
-    now_ms = database_ms(connection, database)
+    now_ms = database_ms(connection)
     rows = connection.execute(text("SELECT name, token, holder, expires_ms FROM leases ORDER BY name"))
     return [{"name": r[0], "token": r[1], "holder": r[2], "expires-ms": r[3], "in-force": r[3] > now_ms} for r in rows]
 

@@ -17,9 +17,10 @@ from typing import Any, cast
 import orjson
 import structlog
 
+from catalog import metrics
 from catalog.error_response import bad_request, forbidden
 from lake.errors import FirnError, SettingsError
-from lake.storage import AnyStorage, StoredObject, canonical, local_path
+from lake.storage import AnyStorage, StoredObject, canonical
 
 log = structlog.get_logger()
 WRITES_AT_ONCE = 16
@@ -42,14 +43,16 @@ class MetadataStore:
     """Reads and writes metadata files below the allowed locations."""
 
     def __init__(self, storage: AnyStorage, warehouse: str, *, allowed_locations: Sequence[str] = (), cache_bytes_max: int) -> None:
-        self.warehouse = canonical(warehouse).rstrip("/")
+        # Without a warehouse (beside another catalog) there are no tables, and no location is allowed.
+        self.warehouse = canonical(warehouse).rstrip("/") if warehouse else ""
         self._storage = storage
-        self._allowed = tuple(canonical(prefix).rstrip("/") + "/" for prefix in (warehouse, *allowed_locations))
+        self._allowed = tuple(canonical(prefix).rstrip("/") + "/" for prefix in (warehouse, *allowed_locations) if prefix)
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._cache_bytes = 0
         self._cache_bytes_max = cache_bytes_max
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="metadata")
+        self._deletions = ThreadPoolExecutor(1, thread_name_prefix="deletions")
 
     def check_location(self, location: object, what: str = "location") -> str:
         """Lets a location below the warehouse or an allowed prefix pass, as spelled. Raises CatalogError 400 or 403."""
@@ -69,7 +72,7 @@ class MetadataStore:
 
     def cached(self, location: str) -> bytes | None:
         """The file's JSON when it is in memory. A local file that was taken away counts as gone at once: asking costs two microseconds."""
-        if location.startswith(("file:", "/")) and not os.path.exists(local_path(location)):
+        if location.startswith(("file:", "/")) and not os.path.exists(canonical(location).removeprefix("file://")):
             self.forget([location])
             return None
         with self._lock:
@@ -102,6 +105,7 @@ class MetadataStore:
             self._cache_bytes += len(data) - (len(old) if old else 0)
             while self._cache_bytes > self._cache_bytes_max:
                 self._cache_bytes -= len(self._cache.popitem(last=False)[1])
+            metrics.metadata_cache_bytes.set(self._cache_bytes)
 
     def forget(self, locations: Sequence[str]) -> None:
         """Drops files from the cache that no table points at any more."""
@@ -166,6 +170,10 @@ class MetadataStore:
             except (FirnError, OSError) as error:
                 log.warning("catalog.metadata_not_deleted", location=location, error=str(error))
 
+    def delete_later(self, locations: Sequence[str]) -> None:
+        """Deletes metadata files when there is time; those that are left at the end of the process are left to the orphan remover."""
+        self._deletions.submit(self.delete, locations)
+
     @property
     def prefixes(self) -> list[str]:
         """The warehouse and the other prefixes where tables may lie, without those that lie inside another."""
@@ -181,8 +189,9 @@ class MetadataStore:
         return self._storage.size(location) is not None
 
     def close(self) -> None:
-        """Ends the writing threads; pending writes are given up."""
+        """Ends the threads; pending writes are given up."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._deletions.shutdown(wait=True)
 
 
 def parse_metadata(data: bytes) -> dict[str, Any]:

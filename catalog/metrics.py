@@ -1,9 +1,24 @@
 """What the catalog counts, in Prometheus' terms. No label holds a tenant's name: there may be a hundred thousand."""
 
-from prometheus_client import Counter, Gauge, Histogram
+import os
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+# The library counts in files of this folder where the variable is set when it is imported; several processes then add up.
+SHARED_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 requests = Counter("firn_catalog_requests_total", "Requests answered", ["operation", "status"])
 request_seconds = Histogram("firn_catalog_request_seconds", "Time from the first byte of a request to its answer", ["operation"])
-commits = Counter("firn_catalog_table_commits_total", "Table changes by their result", ["result"])
+commits = Counter("firn_catalog_commits_total", "Commits by their result: committed, repeated, or the type of the refusal", ["result"])
 round_tables = Histogram("firn_catalog_round_tables", "Tables that shared one SQL transaction", buckets=(1, 2, 5, 10, 50, 100, 500, 1_000, 5_000))
-metadata_cache_bytes = Gauge("firn_catalog_metadata_cache_bytes", "Bytes of metadata files held in memory")
+metadata_cache_bytes = Gauge("firn_catalog_metadata_cache_bytes", "Bytes of metadata files held in memory", multiprocess_mode="livesum")
+
+
+def exposition() -> bytes:
+    """Everything counted, of all workers where there are several, in the text format."""
+    if SHARED_FOLDER_VARIABLE not in os.environ:
+        return generate_latest()
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)

@@ -1,6 +1,6 @@
 """Rows of namespaces: nested levels, properties, and the rule that a namespace with anything in it cannot be dropped."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
@@ -79,11 +79,23 @@ def children(connection: Connection, parent: str, *, after: str, limit: int | No
 def drop(connection: Connection, path: str, *, locking: str) -> None:
     """Drops an empty namespace. Raises CatalogError 404, or 409 where it holds anything."""
     load_properties(connection, path, locking=locking)
-    inside = text("SELECT 1 FROM tables WHERE namespace = :path UNION ALL SELECT 1 FROM namespaces WHERE parent = :path LIMIT 1")
-    if connection.execute(inside, {"path": path}).scalar() is not None:
+    if _holds_anything(connection, path):
         raise CatalogError(409, "NamespaceNotEmptyException", f"Namespace {dotted(path)} is not empty; drop its tables, views and namespaces first")
     connection.execute(namespaces.delete().where(namespaces.c.path == path))
     name_journal.note_namespace_dropped(connection, path)
+
+
+def _holds_anything(connection: Connection, path: str) -> bool:
+    inside = text("SELECT 1 FROM tables WHERE namespace = :path UNION ALL SELECT 1 FROM namespaces WHERE parent = :path LIMIT 1")
+    return connection.execute(inside, {"path": path}).scalar() is not None
+
+
+def drop_empty(connection: Connection, keep: Collection[str]) -> None:
+    """Drops the namespaces that are not to be kept and hold nothing, the deepest first."""
+    paths = [str(row[0]) for row in connection.execute(text("SELECT path FROM namespaces"))]
+    for path in sorted((path for path in paths if path not in keep), key=lambda path: -path.count(SEPARATOR)):
+        if not _holds_anything(connection, path):
+            connection.execute(namespaces.delete().where(namespaces.c.path == path))
 
 
 def update_properties(connection: Connection, path: str, removals: Sequence[str], updates: dict[str, str], *, locking: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, text
 
-from catalog.database import Database, parked
-from catalog.error_response import CatalogError
+from catalog.compare_and_set import change_row
+from catalog.database import parked
 from catalog.identifier import Identifier, levels
 
 ROLLED_BACK = "rolled_back"
@@ -37,25 +37,11 @@ def _json(row: tuple[Any, ...]) -> dict[str, Any]:
     return {"identifier": identifier, "table-uuid": row[1], "version": row[2], "reason": row[3], "record": orjson.loads(row[4]), "changed-ms": row[5]}
 
 
-def change_parked(
-    connection: Connection, database: Database, identifier: Identifier, *, version: int, reason: str, uuid: str | None, record: Any, now_ms: int
-) -> int:
+def change_parked(connection: Connection, identifier: Identifier, *, version: int, reason: str, uuid: str | None, record: Any, now_ms: int) -> int:
     """Writes a record over the version last read, or removes it where `record` is None; returns its new version (0: none). Raises CatalogError 409."""
-    found = connection.execute(
-        text(f"SELECT version FROM parked WHERE ident = :ident{database.locking()}"),  # noqa: S608
-        {"ident": identifier.key},
-    ).scalar()
-    if (found or 0) != version:
-        raise CatalogError(409, "ParkedVersionException", f"the parked record of {identifier} has version {found or 0}, not {version}; read it again")
-    if record is None:
-        connection.execute(parked.delete().where(parked.c.ident == identifier.key))
-        return 0
-    values = {"uuid": uuid, "version": version + 1, "reason": reason, "record": orjson.dumps(record).decode(), "changed_ms": now_ms}
-    if found is None:
-        connection.execute(parked.insert(), {"ident": identifier.key, **values})
-    else:
-        connection.execute(parked.update().where(parked.c.ident == identifier.key).values(values))
-    return version + 1
+    values = None if record is None else {"uuid": uuid, "reason": reason, "record": orjson.dumps(record).decode(), "changed_ms": now_ms}
+    title = f"the parked record of {identifier}"
+    return change_row(connection, parked, identifier.key, version=version, values=values, refusal="ParkedVersionException", title=title)
 
 
 def park_rolled_back(connection: Connection, tables: Sequence[tuple[str, str, dict[str, Any]]], now_ms: int) -> None:

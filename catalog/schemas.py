@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.error_response import bad_request, invalid
-from catalog.json_fields import integer, integers, mapping, objects, string
+from catalog.json_fields import integers, mapping, objects, small_integer, string
 
 Json = dict[str, Any]
 COLUMNS_MAX = 20_000
@@ -62,7 +62,7 @@ def _walk_struct(struct: Json, prefix: str, add: Callable[[int, str, Any], None]
         name = prefix + string(field, "name")
         if not isinstance(field.get("required", False), bool):
             raise bad_request(f"'required' of field {name} must be true or false")
-        add(integer(field, "id"), name, field.get("type"))
+        add(small_integer(field, "id"), name, field.get("type"))
         _walk_type(field.get("type"), name, add, format_version, depth)
 
 
@@ -76,11 +76,11 @@ def _walk_type(kind: Any, name: str, add: Callable[[int, str, Any], None], forma
         case "struct":
             _walk_struct(kind, f"{name}.", add, format_version, depth + 1)
         case "list":
-            add(integer(kind, "element-id"), f"{name}.element", kind.get("element"))
+            add(small_integer(kind, "element-id"), f"{name}.element", kind.get("element"))
             _walk_type(kind.get("element"), f"{name}.element", add, format_version, depth + 1)
         case "map":
-            add(integer(kind, "key-id"), f"{name}.key", kind.get("key"))
-            add(integer(kind, "value-id"), f"{name}.value", kind.get("value"))
+            add(small_integer(kind, "key-id"), f"{name}.key", kind.get("key"))
+            add(small_integer(kind, "value-id"), f"{name}.value", kind.get("value"))
             _walk_type(kind.get("key"), f"{name}.key", add, format_version, depth + 1)
             _walk_type(kind.get("value"), f"{name}.value", add, format_version, depth + 1)
         case other:
@@ -102,7 +102,7 @@ def check_spec(fields: list[Json], schema: dict[int, Field], *, dropped_sources_
     by_name = {field.name: field_id for field_id, field in schema.items()}
     names: set[str] = set()
     for field in fields:
-        name, transform, source_id = string(field, "name"), string(field, "transform"), integer(field, "source-id")
+        name, transform, source_id = string(field, "name"), string(field, "transform"), small_integer(field, "source-id")
         if not _TRANSFORM.fullmatch(transform):
             raise bad_request(f"partition field {name} has the unknown transform {transform!r}")
         if name in names:
@@ -124,7 +124,7 @@ def check_spec(fields: list[Json], schema: dict[int, Field], *, dropped_sources_
 def check_order(fields: list[Json], schema: dict[int, Field]) -> None:
     """Checks a sort order's fields against a schema's fields by id. Raises CatalogError 400."""
     for field in fields:
-        transform, source_id = string(field, "transform"), integer(field, "source-id")
+        transform, source_id = string(field, "transform"), small_integer(field, "source-id")
         if not _TRANSFORM.fullmatch(transform):
             raise bad_request(f"a sort field has the unknown transform {transform!r}")
         source = schema.get(source_id)

@@ -13,8 +13,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from catalog import name_journal
 from catalog.access import PrincipalCache, forget_old_tokens
 from catalog.commit_queue import CommitQueue
-from catalog.commits import Committer
-from catalog.database import Database
+from catalog.commits import ATTEMPTS_MAX, Committer
+from catalog.database import Database, is_passing
 from catalog.idempotency import Reply, RequestKey, forget_old_replies, once
 from catalog.metadata_store import MetadataStore
 from catalog.partition_counts import count_what_is_uncounted
@@ -27,6 +27,7 @@ from lake.storage import open_storage
 log = structlog.get_logger()
 T = TypeVar("T")
 UPKEEP_INTERVAL_S = 60.0
+THREADS = 8
 
 
 @dataclass(slots=True)
@@ -34,7 +35,8 @@ class Services:
     """One process's database, store and queue.
 
     SQLite is read on the event loop itself: a lookup takes some 50 microseconds, half of what a change of threads costs. PostgreSQL is
-    read from threads, because there a lookup waits for the network.
+    read from threads, because there a lookup waits for the network. What waits for the storage has threads of its own: a storage that
+    hangs must not keep anybody from renewing a lease.
     """
 
     settings: CatalogSettings
@@ -42,26 +44,23 @@ class Services:
     database: Database
     store: MetadataStore
     queue: CommitQueue
-    pool: ThreadPoolExecutor
+    database_pool: ThreadPoolExecutor
+    storage_pool: ThreadPoolExecutor
     principals: PrincipalCache
 
     @classmethod
     def open(cls, settings: CatalogSettings, clock: Clock | None = None) -> "Services":
         """Opens the database (already migrated) and the store. Must run inside the event loop that serves. Raises SettingsError."""
-        if not settings.warehouse:
+        if not settings.warehouse and not settings.control:
             raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
         clock = clock or SystemClock()
         database = Database(settings.database_url)
         store = MetadataStore(
             open_storage(), settings.warehouse, allowed_locations=settings.allowed_locations, cache_bytes_max=settings.metadata_cache_bytes_max
         )
-        pool = ThreadPoolExecutor(8, thread_name_prefix="catalog")
-
-        def delete_later(locations: list[str]) -> None:
-            pool.submit(store.delete, locations)
-
-        committer = Committer(database, store, clock, delete_later, undo_window_s=settings.undo_window_s)
-        return cls(settings, clock, database, store, CommitQueue(committer, rounds_at_once=settings.commit_rounds_at_once), pool, PrincipalCache())
+        queue = CommitQueue(Committer(database, store, clock, undo_window_s=settings.undo_window_s), rounds_at_once=settings.commit_rounds_at_once)
+        pools = ThreadPoolExecutor(THREADS, thread_name_prefix="database"), ThreadPoolExecutor(THREADS, thread_name_prefix="storage")
+        return cls(settings, clock, database, store, queue, *pools, PrincipalCache())
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch by this machine's clock."""
@@ -70,21 +69,31 @@ class Services:
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Runs a lookup."""
         if self.database.is_sqlite:
-            with self.database.read() as connection:
-                return work(connection)
-        return await asyncio.get_running_loop().run_in_executor(self.pool, self._read, work)
+            return self._read(work)
+        return await asyncio.get_running_loop().run_in_executor(self.database_pool, self._read, work)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with self.database.read() as connection:
             return work(connection)
 
     async def change(self, key: RequestKey | None, work: Callable[[Connection], Reply]) -> Reply:
-        """Runs a small change of the database alone, once per key; what it says of names is in the warehouse when it returns."""
-        return await self.run(self._change, key, work)
+        """Runs a small change of the database alone, once per key."""
+        return await asyncio.get_running_loop().run_in_executor(self.database_pool, self._change, key, work)
 
     def _change(self, key: RequestKey | None, work: Callable[[Connection], Reply]) -> Reply:
-        reply = once(self.database, key, self.now_ms(), work)
-        self._flush_names()
+        attempts = 1
+        while True:
+            try:
+                return once(self.database, key, self.now_ms(), work)
+            except DBAPIError as error:  # another process was at the same rows
+                if attempts == ATTEMPTS_MAX or not is_passing(error):
+                    raise
+            attempts += 1
+
+    async def change_names(self, key: RequestKey | None, work: Callable[[Connection], Reply]) -> Reply:
+        """Runs a change of names; what it says of them is in the warehouse when it returns."""
+        reply = await self.change(key, work)
+        await self.run(self._flush_names)
         return reply
 
     def _flush_names(self) -> None:
@@ -94,26 +103,32 @@ class Services:
             log.warning("catalog.names_not_written", error=str(error))
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Runs slow work in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, work, *arguments)
+        """Runs work that waits for the storage."""
+        return await asyncio.get_running_loop().run_in_executor(self.storage_pool, work, *arguments)
 
     async def metadata(self, location: str) -> bytes:
-        """A metadata file's bytes, from memory or from the storage in a thread."""
+        """A metadata file's bytes, from memory or from the storage."""
         data = self.store.cached(location)
-        return data if data is not None else await asyncio.get_running_loop().run_in_executor(self.pool, read_metadata, self.store, location)
+        return data if data is not None else await self.run(read_metadata, self.store, location)
 
     async def upkeep(self) -> None:
-        """Forgets old answers, for as long as the process runs."""
+        """What has to be done now and then, for as long as the process runs; one duty that fails does not keep the others from their turn."""
         while True:
             await asyncio.sleep(UPKEEP_INTERVAL_S)
-            try:
-                await asyncio.get_running_loop().run_in_executor(self.pool, self._tidy)
-            except (SQLAlchemyError, FirnError) as error:
-                log.warning("catalog.upkeep_failed", error=str(error.orig if isinstance(error, DBAPIError) else error))
+            for duty in (self._flush_names, self._compact_names, self._count_partitions, self._forget):
+                try:
+                    await self.run(duty)
+                except Exception:
+                    log.exception("catalog.upkeep_failed", duty=duty.__name__)
 
-    def _tidy(self) -> None:
-        self._flush_names()
+    def _compact_names(self) -> None:
+        if self.store.warehouse:
+            name_journal.compact(self.store, self.now_ms())
+
+    def _count_partitions(self) -> None:
         count_what_is_uncounted(self.database, self.store, self.now_ms())
+
+    def _forget(self) -> None:
         with self.database.write() as connection:
             forget_old_replies(connection, self.now_ms())
             forget_old_tokens(connection, self.now_ms())
@@ -121,6 +136,7 @@ class Services:
     async def close(self) -> None:
         """Finishes what runs and closes everything."""
         await self.queue.close()
-        self.pool.shutdown(wait=True)
+        self.database_pool.shutdown(wait=True)
+        self.storage_pool.shutdown(wait=True)
         self.store.close()
         self.database.close()

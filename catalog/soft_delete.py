@@ -11,15 +11,16 @@ from sqlalchemy import Connection, text
 from catalog.database import Database, dropped_tables, partitions, tables
 from catalog.error_response import CatalogError, no_such_namespace
 from catalog.identifier import Identifier, dotted, levels
+from catalog.name_journal import note_dropped, note_purged
 from catalog.namespaces import namespace_exists
-from catalog.tables import find, taken
+from catalog.tables import find, taken, uuids_in_use
 
 Json = dict[str, Any]
 _COLUMNS = "id, namespace, name, uuid, location, metadata_location, dropped_ms, purge_requested, purge_started_ms"
 
 
 def list_dropped(connection: Connection, *, purgeable_before_ms: int | None, after_id: int, limit: int) -> list[Json]:
-    """Dropped tables in the order of their ids; only those whose purge is due where a time is given."""
+    """Dropped tables in the order of their ids; only those dropped before a time and to be purged, where one is given."""
     due = "" if purgeable_before_ms is None else " AND purge_requested = 1 AND dropped_ms <= :due"
     statement = text(f"SELECT {_COLUMNS} FROM dropped_tables WHERE id > :after{due} ORDER BY id LIMIT :limit")  # noqa: S608
     rows = connection.execute(statement, {"after": after_id, "limit": limit} | ({} if purgeable_before_ms is None else {"due": purgeable_before_ms}))
@@ -89,19 +90,29 @@ def start_purge(connection: Connection, database: Database, dropped_id: int, *, 
     connection.execute(
         dropped_tables.update().where(dropped_tables.c.id == dropped_id).where(dropped_tables.c.purge_started_ms.is_(None)).values(purge_started_ms=now_ms)
     )
+    _note(connection, dropped_id)
     return entry
 
 
-def finish_purge(connection: Connection, dropped_id: int) -> None:
+def _note(connection: Connection, dropped_id: int) -> None:
+    """Tells the journal of names how a dropped table stands."""
+    statement = text("SELECT ident, uuid, purge_requested, dropped_ms, purge_started_ms FROM dropped_tables WHERE id = :id")
+    ident, uuid, purge, dropped_ms, purge_started_ms = connection.execute(statement, {"id": dropped_id}).one()
+    note_dropped(connection, ident, uuid, purge=bool(purge), dropped_ms=dropped_ms, purge_started_ms=purge_started_ms)
+
+
+def finish_purge(connection: Connection, database: Database, dropped_id: int) -> None:
     """Forgets a dropped table whose files are gone; its name is free. Raises CatalogError 409 where the purge was never begun."""
-    found = connection.execute(text("SELECT purge_started_ms FROM dropped_tables WHERE id = :id"), {"id": dropped_id}).one_or_none()
+    found = connection.execute(text("SELECT uuid, purge_started_ms FROM dropped_tables WHERE id = :id"), {"id": dropped_id}).one_or_none()
     if found is None:
         return
-    if found[0] is None:
+    if found[1] is None:
         raise CatalogError(409, "NotPurgeableException", f"the purge of dropped table {dropped_id} was not begun; begin it first")
     connection.execute(dropped_tables.delete().where(dropped_tables.c.id == dropped_id))
     connection.execute(partitions.delete().where(partitions.c.table_id == dropped_id))
     connection.execute(text("DELETE FROM uncounted_tables WHERE table_id = :id"), {"id": dropped_id})
+    if not uuids_in_use(connection, database, [found[0]]):  # registered again meanwhile, it lives
+        note_purged(connection, found[0])
 
 
 def request_purge(connection: Connection, dropped_id: int) -> None:
@@ -109,3 +120,4 @@ def request_purge(connection: Connection, dropped_id: int) -> None:
     done = connection.execute(dropped_tables.update().where(dropped_tables.c.id == dropped_id).values(purge_requested=1)).rowcount
     if not done:
         raise CatalogError(404, "NoSuchTableException", f"no dropped table has id {dropped_id}; it came back or is purged")
+    _note(connection, dropped_id)

@@ -8,15 +8,16 @@ from typing import Any
 import orjson
 
 from catalog.error_response import CatalogError, bad_request, invalid
-from catalog.head_movement import MARKS_PROPERTY, Movement, movement_between
+from catalog.head_movement import Movement, movement_between
 from catalog.identifier import Identifier
-from catalog.json_fields import optional_string
+from catalog.json_fields import check_uuid, optional_string
 from catalog.metadata_store import MetadataFile, MetadataStore, parse_metadata
 from catalog.requirements import check_requirements, is_creation
 from catalog.table_metadata import empty_metadata, finish, metadata_file, new_metadata, normalised, requested_version, version_of
 from catalog.tables import TABLE, Head, missing, taken
 from catalog.updates import Draft, apply_updates
 from lake.errors import NotFoundError
+from lake.marks import MARKS_PROPERTY
 
 Json = dict[str, Any]
 # Updates that may leave everything as it was; any other makes a new version for certain.
@@ -137,7 +138,16 @@ def _registered(change: TableChange, head: Head | None, store: MetadataStore) ->
     own_uuid = metadata.get("table-uuid" if change.kind == TABLE else "view-uuid")
     if not isinstance(own_uuid, str) or not isinstance(metadata.get("location"), str):
         raise bad_request(f"{location} holds no metadata of a {change.kind}: uuid or location is missing")
-    return NextVersion(change, head, None, data, location, own_uuid, metadata["location"])
+    check_uuid(own_uuid)
+    place = store.check_location(metadata["location"])
+    movement = None if head is None or head.uuid != own_uuid or change.kind != TABLE else _registered_movement(head, store, metadata)
+    return NextVersion(change, head, None, data, location, own_uuid, place, movement=movement)
+
+
+def _registered_movement(head: Head, store: MetadataStore, metadata: Json) -> Movement | None:
+    """How the head moves when other metadata of the same table is registered in its place."""
+    before = normalised(parse_metadata(read_metadata(store, head.metadata_location)))
+    return movement_between(before.get("current-snapshot-id"), before["snapshots"], MARKS_PROPERTY in before["properties"], metadata)
 
 
 def _default_parts(metadata: Json) -> None:

@@ -6,7 +6,7 @@ Iceberg table specification, "Table Metadata". The order of keys follows the spe
 from typing import Any
 
 from catalog.error_response import bad_request, invalid
-from catalog.json_fields import boolean, mapping, optional_integer, properties, string
+from catalog.json_fields import boolean, mapping, optional_integer, properties
 from catalog.schemas import PARTITION_FIELD_START, assign_fresh_ids, by_id, check_order, check_schema, check_spec, spec_fields, without_nulls
 from catalog.updates import CLOCK_SKEW_MS, FORMAT_VERSION_MAX, Draft
 
@@ -209,8 +209,3 @@ def requested_version(updates: list[Json]) -> int:
                 raise invalid(f"Unsupported format version: v{version} (supported: v{FORMAT_VERSION_MAX})")
             return version
     return FORMAT_VERSION_DEFAULT
-
-
-def table_name(request: Json) -> str:
-    """The name in the body of createTable. Raises CatalogError 400."""
-    return string(request, "name")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catalog.error_response import bad_request, commit_failed, invalid
-from catalog.json_fields import integer, integers, mapping, objects, optional_integer, properties, string, strings
+from catalog.json_fields import LONG_MAX, check_uuid, integer, integers, mapping, objects, optional_integer, optional_small_integer, properties, string, strings
 from catalog.schemas import PARTITION_FIELD_START, by_id, check_order, check_schema, check_spec, field_ids, same_schema, without_nulls
 
 Json = dict[str, Any]
@@ -48,7 +48,7 @@ def apply_updates(draft: Draft, updates: Sequence[Json]) -> None:
 
 
 def _assign_uuid(draft: Draft, update: Json) -> None:
-    uuid = string(update, "uuid")
+    uuid = check_uuid(string(update, "uuid"))
     known = draft.metadata.get("table-uuid")
     if known is not None and known.lower() != uuid.lower():
         raise invalid(f"Cannot reassign uuid: table has {known}, update says {uuid}")
@@ -114,7 +114,7 @@ def _add_spec(draft: Draft, update: Json) -> None:
     last_id = max(metadata.get("last-partition-id", 0), PARTITION_FIELD_START - 1)
     bound = []
     for item in fields:
-        given = optional_integer(item, "field-id")
+        given = optional_small_integer(item, "field-id")
         last_id = max(last_id, given) if given is not None else last_id + 1
         bound.append(
             {"source-id": item["source-id"], "field-id": given if given is not None else last_id, "name": item["name"], "transform": item["transform"]}
@@ -163,6 +163,8 @@ def _add_snapshot(draft: Draft, update: Json) -> None:
     metadata = draft.metadata
     snapshot = without_nulls(mapping(update, "snapshot"))
     snapshot_id, timestamp_ms = integer(snapshot, "snapshot-id"), integer(snapshot, "timestamp-ms")
+    parent_id = optional_integer(snapshot, "parent-snapshot-id")
+    optional_small_integer(snapshot, "schema-id")
     if "manifest-list" not in snapshot and "manifests" not in snapshot:
         raise bad_request("a snapshot needs 'manifest-list'")
     if not metadata["schemas"] or not metadata["partition-specs"] or not metadata["sort-orders"]:
@@ -174,7 +176,7 @@ def _add_snapshot(draft: Draft, update: Json) -> None:
     _check_time(draft, timestamp_ms)
     if metadata["format-version"] > 1:
         sequence_number, last = integer(snapshot, "sequence-number"), metadata["last-sequence-number"]
-        if sequence_number <= last and snapshot.get("parent-snapshot-id") is not None:
+        if sequence_number <= last and parent_id is not None:
             raise commit_failed(
                 f"Validation failed, please retry: Cannot add snapshot with sequence number {sequence_number} older than last sequence number {last}"
             )
@@ -200,7 +202,13 @@ def _add_rows(metadata: Json, snapshot: Json) -> None:
     first, next_row_id = integer(snapshot, "first-row-id"), metadata["next-row-id"]
     if first < next_row_id:
         raise commit_failed(f"Validation failed, please retry: Cannot add a snapshot, first-row-id is behind table next-row-id: {first} < {next_row_id}")
-    metadata["next-row-id"] = next_row_id + integer(snapshot, "added-rows")
+    added = integer(snapshot, "added-rows")
+    if added < 0 or next_row_id + added > LONG_MAX:
+        raise invalid(f"Cannot add a snapshot with {added} added rows to a table whose next row id is {next_row_id}")
+    metadata["next-row-id"] = next_row_id + added
+
+
+_REF_AGES = {"min-snapshots-to-keep": optional_small_integer, "max-snapshot-age-ms": optional_integer, "max-ref-age-ms": optional_integer}
 
 
 def _set_snapshot_ref(draft: Draft, update: Json) -> None:
@@ -214,9 +222,11 @@ def _set_snapshot_ref(draft: Draft, update: Json) -> None:
     if name == MAIN and kind != "branch":
         raise invalid("Cannot set main to a tag, it must be a branch")
     ref: Json = {"snapshot-id": snapshot_id, "type": kind}
-    for key in ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms"):
-        value = optional_integer(update, key)
+    for key, read in _REF_AGES.items():
+        value = read(update, key)
         if value is not None:
+            if kind == "tag" and key != "max-ref-age-ms":
+                raise invalid(f"Tags do not support setting {key}")
             if value <= 0:
                 raise invalid(f"{key} must be greater than 0")
             ref[key] = value
@@ -276,10 +286,18 @@ def _remove_properties(draft: Draft, update: Json) -> None:
         draft.metadata["properties"].pop(key, None)
 
 
-def _set_entry(key: str, payload: str) -> Callable[[Draft, Json], None]:
+def _set_entry(key: str, payload: str, *numbers: str) -> Callable[[Draft, Json], None]:
     def apply(draft: Draft, update: Json) -> None:
         entry = mapping(update, payload)
         snapshot_id = integer(entry, "snapshot-id")
+        string(entry, "statistics-path")
+        for name in ("file-size-in-bytes", *numbers):
+            integer(entry, name)
+        for blob in objects(entry, "blob-metadata", optional=key == "partition-statistics"):
+            string(blob, "type")
+            integers(blob, "fields")
+            for name in ("snapshot-id", "sequence-number"):
+                integer(blob, name)
         kept = [known for known in draft.metadata.get(key, []) if known["snapshot-id"] != snapshot_id]
         draft.metadata[key] = [*kept, entry]
 
@@ -336,7 +354,7 @@ UPDATES: dict[str, Callable[[Draft, Json], None]] = {
     "set-location": _set_location,
     "set-properties": _set_properties,
     "remove-properties": _remove_properties,
-    "set-statistics": _set_entry("statistics", "statistics"),
+    "set-statistics": _set_entry("statistics", "statistics", "file-footer-size-in-bytes"),
     "remove-statistics": _remove_entry("statistics"),
     "set-partition-statistics": _set_entry("partition-statistics", "partition-statistics"),
     "remove-partition-statistics": _remove_entry("partition-statistics"),

@@ -13,12 +13,12 @@ import orjson
 import structlog
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from catalog import metrics
 from catalog.access import EVERYBODY, Need, Principal, find_by_bearer
-from catalog.error_response import CatalogError, bad_request, unavailable
+from catalog.error_response import CatalogError, bad_request, outcome_unknown, unavailable
 from catalog.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.identifier import namespace_from_path
 from catalog.leases import LeaseToken, parse_lease
@@ -29,6 +29,8 @@ log = structlog.get_logger()
 JSON_TYPE = "application/json"
 PAGE_SIZE_DEFAULT = 1_000
 PAGE_SIZE_MAX = 10_000
+# A value takes some sixty bytes of memory however short its text is: a body of commas would grow thirtyfold.
+VALUES_MAX = 4_000_000
 Json = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -48,10 +50,15 @@ class RawRoute(APIRoute):
                 response = await endpoint(request)
             except CatalogError as error:
                 response = error_response(error)
+            except DataError as error:
+                response = error_response(bad_request(f"the database cannot keep such a value ({error.orig}); leave out control characters"))
             except (SQLAlchemyError, FirnError) as error:
                 cause = error.orig if isinstance(error, DBAPIError) else error
                 log.warning("catalog.request_failed", operation=operation, error=str(cause))
                 response = error_response(unavailable(f"{cause}; try again"))
+            except Exception as error:  # a defect of ours: the caller must not take it for a refusal
+                log.exception("catalog.defect", operation=operation)
+                response = error_response(outcome_unknown(f"the catalog failed ({error!r}); load what you changed to see whether it happened"))
             metrics.requests.labels(operation, response.status_code).inc()
             metrics.request_seconds.labels(operation).observe(time.perf_counter() - started)
             return response
@@ -132,11 +139,17 @@ def _too_large(limit: int) -> CatalogError:
 
 
 def parse_object(body: bytes) -> Json:
-    """The body as a JSON object. Raises CatalogError 400."""
+    """The body as a JSON object. Raises CatalogError 400 or 413."""
+    if body.count(b",") > VALUES_MAX:
+        raise CatalogError(413, "BadRequestException", f"the request holds more than {VALUES_MAX:,} values; send fewer tables at once")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise bad_request(f"the body is not valid JSON: {error}") from error
+    try:
+        orjson.dumps(value)  # what cannot be written again could not be kept
+    except TypeError as error:
+        raise bad_request("the body is nested deeper than 254 levels; put deep structures into a text") from error
     if not isinstance(value, dict):
         raise bad_request("the body must be a JSON object")
     return value

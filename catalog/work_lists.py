@@ -6,29 +6,16 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, text
 
-from catalog.database import Database, tasks
-from catalog.error_response import CatalogError
+from catalog.compare_and_set import change_row
+from catalog.database import tasks
 
 Json = dict[str, Any]
 
 
-def save_task(connection: Connection, database: Database, task: Json, now_ms: int) -> int:
+def save_task(connection: Connection, task: Json, now_ms: int) -> int:
     """Writes a task's state over the version last read (0: new); returns the new version. Raises CatalogError 409."""
-    found = connection.execute(text(f"SELECT version FROM tasks WHERE id = :id{database.locking()}"), {"id": task["id"]}).scalar()  # noqa: S608
-    if (found or 0) != task["version"]:
-        raise CatalogError(409, "TaskVersionException", f"task {task['id']} has version {found or 0}, not {task['version']}; read it again")
-    values = {
-        "kind": task["kind"],
-        "state": task["state"],
-        "version": task["version"] + 1,
-        "record": orjson.dumps(task["record"]).decode(),
-        "changed_ms": now_ms,
-    }
-    if found is None:
-        connection.execute(tasks.insert(), {"id": task["id"], **values})
-    else:
-        connection.execute(tasks.update().where(tasks.c.id == task["id"]).values(values))
-    return int(task["version"]) + 1
+    values = {"kind": task["kind"], "state": task["state"], "record": orjson.dumps(task["record"]).decode(), "changed_ms": now_ms}
+    return change_row(connection, tasks, task["id"], version=task["version"], values=values, refusal="TaskVersionException", title=f"task {task['id']}")
 
 
 def remove_task(connection: Connection, task_id: str) -> None:

@@ -1,24 +1,42 @@
-"""`python -m ingest`: run the fan-out."""
+"""`python -m ingest`: run the fan-out, and look after it."""
 
 import json
+import socket
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
+import uvicorn
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from ingest import audit_report, status
 from ingest.api import serve_in_thread
+from ingest.commands import dead_letters, parked
 from ingest.engines.local import LocalEngine
 from ingest.explain import explain, now_ms, to_renderable, topic_settings
+from ingest.reset_topic import Reset, check_no_node, plan_reset, reset_topic
 from ingest.router import Envelope
-from lake.errors import FirnError, NotFoundError, SettingsError
+from ingest.serve.access import check_host
+from ingest.serve.app import create_app
+from ingest.tools import Tools
+from lake.clock import epoch_ms
+from lake.errors import FirnError, NotFoundError, PrerequisiteError, SettingsError
 from lake.logs import configure_logs
 from lake.settings import IngestSettings
 
+log = structlog.get_logger()
 app = typer.Typer(
     help="Kafka -> Iceberg: one table per tenant and stream, exactly once.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
+app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(parked.app, name="parked")
+app.command("resolve")(parked.resolve)
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 
 
 @app.callback()
@@ -34,10 +52,91 @@ def run(
 ) -> None:
     """Reads the input topics and commits their records, until SIGTERM."""
     configure_logs("ingest")
-    settings = IngestSettings.load(bootstrap_servers=bootstrap_servers, catalog_uri=catalog_uri, port=port)
+    settings = IngestSettings.load(bootstrap_servers=bootstrap_servers, catalog_uri=catalog_uri, port=port).with_replay_topic()
+    check_host(settings, settings.host)
     engine = LocalEngine(settings)
-    serve_in_thread(engine, settings.host, settings.port)
+    serve_in_thread(engine, settings)
     engine.run()
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="address to listen on; beyond loopback it needs serve_token")] = None,
+    port: Annotated[int | None, typer.Option(help="port to listen on; 0: any free one")] = None,
+) -> None:
+    """Offers lag, freshness, dead letters and a live tail over HTTP, until SIGTERM. Runs beside the nodes, also while none of them does."""
+    configure_logs("ingest")
+    settings = IngestSettings.load(serve_host=host, serve_port=port)
+    check_host(settings, settings.serve_host)
+    app_over_tools = create_app(Tools.open(settings))
+    listener = _listen(settings)
+    log.info("serve.listening", host=settings.serve_host, port=listener.getsockname()[1])
+    config = uvicorn.Config(app_over_tools, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(settings: IngestSettings) -> socket.socket:
+    try:
+        return socket.create_server((settings.serve_host, settings.serve_port))
+    except OSError as error:
+        raise PrerequisiteError(f"cannot listen on {settings.serve_host}:{settings.serve_port} ({error.strerror}); free the port or give another") from error
+
+
+@app.command("status")
+def show_status(as_json: AsJson = False) -> None:
+    """Lag, freshness per tenant, parked tables, and the running node's buffers and breakers."""
+    found = Tools.open(IngestSettings.load()).status().read()
+    if as_json:
+        sys.stdout.write(json.dumps(found.to_json(), indent=2) + "\n")
+    else:
+        Console().print(status.to_renderable(found))
+
+
+@app.command()
+def audit(
+    since: Annotated[
+        datetime | None, typer.Option(help="only records that reached Kafka at or after this time, UTC; without it all that Kafka still has")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Proves per partition that consumed = written + dead-lettered + parked, no gap and no duplicate; ends with 1 where that does not hold."""
+    configure_logs("ingest")
+    found = Tools.open(IngestSettings.load()).auditor().audit(None if since is None else epoch_ms(since.replace(tzinfo=UTC)))
+    if as_json:
+        sys.stdout.write(json.dumps(audit_report.to_json(found)) + "\n")
+    else:
+        Console().print(audit_report.to_renderable(found))
+    if not found.is_clean:
+        raise typer.Exit(1)
+
+
+@app.command("reset-topic")
+def reset(
+    topic: Annotated[str, typer.Argument(help="input topic that was re-created")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """After a topic was re-created: lets the group read the new one from its start. No node may run meanwhile."""
+    configure_logs("ingest")
+    tools = Tools.open(IngestSettings.load())
+    check_no_node(tools.settings, tools.control)
+    plan = plan_reset(tools.settings, topic, tools.reader())
+    console = Console()
+    if not any(each.is_needed for each in plan):
+        console.print(Text(f"nothing to do: what group {tools.settings.group} has stored for {topic} is of this very topic"))
+        return
+    console.print(_reset_table(plan, tools.settings.group))
+    if not yes and not typer.confirm(f"read topic {topic} from its start?"):
+        raise typer.Exit(1)
+    reset_topic(tools.settings, plan, tools.control)
+    console.print(Text(f"done: the next ingester of group {tools.settings.group} reads {topic} from its start"))
+
+
+def _reset_table(plan: list[Reset], group: str) -> Table:
+    table = Table("partition", "stored offset", "of topic id", "read from", "to its end", title=f"what group {group} would read", title_justify="left")
+    for each in plan:
+        stored = "-" if each.stored is None else str(each.stored)
+        table.add_row(str(each.partition.partition), stored, Text(each.stored_topic_id or "-"), str(each.start), str(each.end))
+    return table
 
 
 @app.command("explain-message")
@@ -47,7 +146,7 @@ def explain_message(
     key: Annotated[str | None, typer.Option(help="key of the message")] = None,
     file: Annotated[Path | None, typer.Option(help="file with the message; without it, standard input")] = None,
     timestamp_ms: Annotated[int | None, typer.Option(help="Kafka timestamp, ms since 1970; without it, now")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Shows what becomes of one message, and why: tenant, table, time, every column, errors."""
     settings = IngestSettings.load()

@@ -3,15 +3,19 @@
 import threading
 
 import uvicorn
-from fastapi import FastAPI, Response
+from fastapi import Depends, FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from ingest.engines.local import LocalEngine
+from ingest.serve.access import access
+from ingest.serve.answers import add_error_handlers
+from lake.settings import IngestSettings
 
 
-def make_app(engine: LocalEngine) -> FastAPI:
+def make_app(engine: LocalEngine, settings: IngestSettings) -> FastAPI:
     """The HTTP application over a running engine."""
-    app = FastAPI(title="Firn ingest", docs_url=None, redoc_url=None)
+    app = FastAPI(title="Firn ingest", docs_url=None, redoc_url=None, dependencies=[Depends(access(settings))])
+    add_error_handlers(app)
 
     @app.get("/healthz")
     def healthz() -> dict[str, str]:
@@ -33,7 +37,7 @@ def make_app(engine: LocalEngine) -> FastAPI:
     return app
 
 
-def serve_in_thread(engine: LocalEngine, host: str, port: int) -> None:
+def serve_in_thread(engine: LocalEngine, settings: IngestSettings) -> None:
     """Serves in a daemon thread beside the engine, which keeps the main thread and its signals."""
-    config = uvicorn.Config(make_app(engine), host=host, port=port, log_level="warning", access_log=False)
+    config = uvicorn.Config(make_app(engine, settings), host=settings.host, port=settings.port, log_level="warning", access_log=False)
     threading.Thread(target=uvicorn.Server(config).run, name="api", daemon=True).start()

@@ -5,15 +5,20 @@ Coordinates lie in arrays, so that a waiting message costs its bytes and little 
 
 from __future__ import annotations  # array has no subscripts at run time
 
+import pickle
 from array import array
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from lake.tenant import TableId
 
 # A `bytes` object, its place in the list, its coordinates.
 RECORD_OVERHEAD_BYTES = 33 + 8 + 4 + 8 + 8
+# What key and headers take beside their bytes: a place in the table of extras, a pair, and per header a pair, a name and a value.
+EXTRA_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 200, 150
 
 
 class RawRecord(NamedTuple):
@@ -27,9 +32,24 @@ class RawRecord(NamedTuple):
     value: bytes | None  # None is a tombstone, which is not an empty value; neither is ever buffered
 
 
+_CODEC = pa.Codec("zstd", compression_level=1)
+
+
+class PackedPart(NamedTuple):
+    """Messages that are in a file already, compressed, for the case that they have to be converted or parked once more."""
+
+    data: bytes
+    length: int  # of the data before it was compressed
+    buried: frozenset[int]
+
+
 @dataclass(slots=True)
 class TableBuffer:
-    """The waiting messages of one table, in the order in which they were routed."""
+    """The waiting messages of one table, in the order in which they were routed.
+
+    Those of a hot table are `packed` from time to time, all but the last ones; lengths, places and `record` are of these. `buried`: places of
+    those that became dead letters, of the first `looked_at` ones. `raw_bytes`: what all of them would take unpacked.
+    """
 
     table: TableId
     since_s: float  # monotonic time of the first message
@@ -38,20 +58,29 @@ class TableBuffer:
     timestamps_ms: array[int] = field(default_factory=lambda: array("q"))
     values: list[bytes] = field(default_factory=list)
     extras: dict[int, tuple[bytes | None, Sequence[tuple[str, bytes | None]]]] = field(default_factory=dict)
+    first_offsets: dict[int, int] = field(default_factory=dict)  # the lowest per source: offsets of one ascend
     size_bytes: int = 0
+    raw_bytes: int = 0
+    packed: list[PackedPart] = field(default_factory=list)
+    buried: frozenset[int] = frozenset()
+    looked_at: int = 0
 
     def add(self, record: RawRecord) -> int:
         """Appends a message; returns the bytes it costs."""
+        value = record.value or b""
+        cost = len(value) + RECORD_OVERHEAD_BYTES
         if record.key is not None or record.headers:
-            # Only a dead letter needs them again, but nobody knows yet whether this becomes one.
+            # Only a dead letter or a parked message needs them again, but nobody knows yet whether this becomes one.
             self.extras[len(self.values)] = (record.key, record.headers)
+            cost += EXTRA_OVERHEAD_BYTES + len(record.key or b"") + sum(HEADER_OVERHEAD_BYTES + len(text or b"") for _, text in record.headers)
+        if record.source not in self.first_offsets:
+            self.first_offsets[record.source] = record.offset
         self.sources.append(record.source)
         self.offsets.append(record.offset)
         self.timestamps_ms.append(record.timestamp_ms)
-        value = record.value or b""
         self.values.append(value)
-        cost = len(value) + RECORD_OVERHEAD_BYTES
         self.size_bytes += cost
+        self.raw_bytes += cost
         return cost
 
     def __len__(self) -> int:
@@ -61,13 +90,47 @@ class TableBuffer:
         key, headers = self.extras.get(at, (None, ()))
         return RawRecord(self.sources[at], self.offsets[at], self.timestamps_ms[at], key, headers, self.values[at])
 
-    def first_offsets(self) -> dict[int, int]:
-        """The lowest waiting offset per source."""
-        first: dict[int, int] = {}
-        for source, offset in zip(self.sources, self.offsets, strict=True):
-            if offset < first.get(source, offset + 1):
-                first[source] = offset
-        return first
+    @property
+    def open_bytes(self) -> int:
+        """What the messages take that are not packed."""
+        return self.size_bytes - sum(len(part.data) for part in self.packed)
+
+    def pack(self) -> int:
+        """Packs the messages that are not packed yet; returns the bytes that this gives back."""
+        content = pickle.dumps((self.sources, self.offsets, self.timestamps_ms, self.values, self.extras), pickle.HIGHEST_PROTOCOL)
+        freed = self.open_bytes
+        self.packed.append(PackedPart(_CODEC.compress(content, asbytes=True), len(content), self.buried))
+        self.sources, self.offsets, self.timestamps_ms = array("i"), array("q"), array("q")
+        self.values, self.extras, self.buried, self.looked_at = [], {}, frozenset(), 0
+        freed -= len(self.packed[-1].data)
+        self.size_bytes -= freed
+        return freed
+
+    def parts(self) -> Iterator[TableBuffer]:
+        """All messages, in parts of which none is packed."""
+        for part in self.packed:
+            content = _CODEC.decompress(part.data, part.length, asbytes=True)
+            plain = TableBuffer(self.table, self.since_s, first_offsets=self.first_offsets, buried=part.buried)
+            plain.sources, plain.offsets, plain.timestamps_ms, plain.values, plain.extras = pickle.loads(content)  # noqa: S301 - made by `pack`
+            plain.looked_at = len(plain)
+            yield plain
+        if self.values:
+            yield self
+
+    def alive(self) -> Iterator[RawRecord]:
+        """All messages that are not dead letters, in the order in which they were routed."""
+        for part in self.parts():
+            yield from (part.record(at) for at in range(len(part)) if at not in part.buried)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushRules:
+    """When a buffer is due. `cold_bytes`: below it a table has little traffic, and may wait up to `cold_interval_s`."""
+
+    interval_s: float
+    cold_interval_s: float
+    flush_bytes: int
+    cold_bytes: int = 64 * 1024
 
 
 class Buffers:
@@ -75,7 +138,11 @@ class Buffers:
 
     def __init__(self) -> None:
         self._tables: dict[TableId, TableBuffer] = {}
+        self._started: list[TableId] = []
         self.size_bytes = 0
+
+    def __contains__(self, table: TableId) -> bool:
+        return table in self._tables
 
     def __len__(self) -> int:
         return len(self._tables)
@@ -83,11 +150,23 @@ class Buffers:
     def __iter__(self) -> Iterator[TableBuffer]:
         return iter(self._tables.values())
 
-    def add(self, table: TableId, record: RawRecord, now_s: float) -> None:
+    def add(self, table: TableId, record: RawRecord, now_s: float) -> int:
+        """Appends a message; returns the bytes that wait for its table."""
         buffer = self._tables.get(table)
         if buffer is None:
             buffer = self._tables[table] = TableBuffer(table, now_s)
+            self._started.append(table)
         self.size_bytes += buffer.add(record)
+        return buffer.raw_bytes
+
+    def pack(self, table: TableId) -> None:
+        """Packs what waits for a table."""
+        self.size_bytes -= self._tables[table].pack()
+
+    def take_started(self) -> list[TableId]:
+        """Tables that got a new buffer since the last call."""
+        started, self._started = self._started, []
+        return started
 
     def take(self, table: TableId) -> TableBuffer:
         """Removes a table's buffer: what comes next starts a new one."""
@@ -95,15 +174,24 @@ class Buffers:
         self.size_bytes -= buffer.size_bytes
         return buffer
 
-    def due(self, now_s: float, *, interval_s: float, flush_bytes: int, excess_bytes: int, busy: Container[TableId]) -> list[TableId]:
-        """Tables to flush: by age, by size, and, where `excess_bytes` have to go, the largest first. A busy one waits for its flush in flight."""
-        idle = [buffer for buffer in self._tables.values() if buffer.table not in busy]
-        due = {b.table for b in idle if now_s - b.since_s >= interval_s or b.size_bytes >= flush_bytes}
-        excess_bytes -= sum(self._tables[table].size_bytes for table in due)
-        for buffer in sorted(idle, key=lambda b: -b.size_bytes) if excess_bytes > 0 else ():
+    def due(self, now_s: float, rules: FlushRules, *, excess_bytes: int, may_flush: Callable[[TableId], bool]) -> list[TableId]:
+        """Tables to flush: by age, by size, and, where `excess_bytes` have to go, the largest first."""
+        due = {b.table: b.size_bytes for b in self._tables.values() if _is_due(b, now_s, rules) and may_flush(b.table)}
+        excess_bytes -= sum(due.values())
+        for buffer in sorted(self._tables.values(), key=lambda b: -b.size_bytes) if excess_bytes > 0 else ():
             if excess_bytes <= 0:
                 break
-            if buffer.table not in due:
-                due.add(buffer.table)
+            if buffer.table not in due and may_flush(buffer.table):
+                due[buffer.table] = buffer.size_bytes
                 excess_bytes -= buffer.size_bytes
         return list(due)
+
+    def oldest(self, source: int) -> TableBuffer | None:
+        """The buffer with the lowest offset of a source."""
+        holding = [buffer for buffer in self._tables.values() if source in buffer.first_offsets]
+        return min(holding, key=lambda buffer: buffer.first_offsets[source], default=None)
+
+
+def _is_due(buffer: TableBuffer, now_s: float, rules: FlushRules) -> bool:
+    age_s = now_s - buffer.since_s
+    return age_s >= (rules.interval_s if buffer.size_bytes >= rules.cold_bytes else rules.cold_interval_s) or buffer.raw_bytes >= rules.flush_bytes

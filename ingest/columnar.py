@@ -71,8 +71,10 @@ def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, te
         return Decoded({}, [], odd)
     raw = values if len(fit) == len(values) else [values[at] for at in fit]
     grid, present = _grid(shape, rows, raw, terms.depth_max)
-    grid.odd |= _with_spread_keys(raw)
-    if sum([value.count(b'":') for value in raw]) != present:
+    spread = _with_spread_keys(raw)
+    grid.odd |= spread
+    # A spread key is not counted: it could make up for a duplicate elsewhere.
+    if spread or sum([value.count(b'":') for value in raw]) != present:
         grid.odd |= _with_duplicates(shape, raw)
     found = {leaf.column: (leaf, text) for leaf, text in zip(shape.leaves, grid.texts, strict=True)}
     kafka_us = pc.multiply(kafka_ms if len(fit) == len(values) else kafka_ms.take(pa.array(fit)), 1000)

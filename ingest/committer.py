@@ -1,39 +1,44 @@
 """The one committer of a node: flushes of many tables at once, compared with the marks before every attempt, outcomes never guessed.
 
-For each table of a round, until its flushes are settled:
+For each table, until its flushes are settled:
 
-    state known?       load the table (none: the commit creates it)
+    state known?       else it is loaded, in a thread (none: the commit creates it)
     marks vs ranges    absorbed: done - ahead: back to the worker, to be written without the rows below the marks -
-                       behind: the table was moved back - equal: go on
+                       behind: the table was moved back, and is parked - equal: go on
     new columns        their ids were handed out by this committer and still stand; else back to the worker
     prepare            manifest and manifest list, durable before the request
-    send               one request for all tables
+    send               one request for all tables that are due, in a thread; a table whose last attempt failed goes alone
     committed          done
     conflict           somebody else changed the table: load, and compare again
     unknown            load; snapshot or marks found: done - head as asserted: send the identical request again - else: compare again
-    failed, timeout    certainly not applied: try again
+    refused, deleted   a fault of this table, told to whoever decides about parking
+    failed, timeout    certainly not applied: the same, and try again
+
+Nothing here blocks, so a table that fails or is slow holds up its own commits and no others.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
-import orjson
 import structlog
 
+from ingest.commit_sending import BATCH_TABLES, Answer, Apart, Patience, Sending, send
+from ingest.dropped_table import DEAD_LETTER, PARK, RECREATE, on_deleted
 from ingest.link import Outcome, TableView, WrittenFlush
+from ingest.second_writer import SecondWriters
+from ingest.table_states import TableStates, moved_back, table_name
+from ingest.trouble import Cause, Trouble
 from lake import metrics
-from lake.catalog_client import CatalogClient, CommitResult, CommitStatus, TableName
+from lake.catalog_client import CommitStatus
 from lake.clock import Clock, epoch_ms
-from lake.commit import Prepared, TableState, creation_request, load_state, new_table_state, prepare_append
-from lake.errors import ConflictError, FatalError, RetryableError, UnavailableError
-from lake.log_schema import LogSchema
-from lake.marks import Range, TopicPartition, Verdict
-from lake.storage import AnyStorage
+from lake.commit import Prepared, TableState, prepare_append
+from lake.errors import FirnError
+from lake.marks import Marks, Range, TopicPartition, Verdict
 from lake.tenant import TableId
 
-BATCH_TABLES = 500
+APART_AT_ONCE = 8
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 log = structlog.get_logger()
@@ -55,6 +60,7 @@ class Job:
     flushes: list[Flushed]
     sent: Prepared | None = None
     sent_on: TableState | None = None
+    in_air: bool = False
     not_before_s: float = 0.0
     tries: int = 0
 
@@ -66,93 +72,96 @@ class Job:
 Settlement = tuple[int, TableId, Outcome, TableView]  # worker, table, outcome, view
 
 
+@dataclass(frozen=True, slots=True)
+class InAir:
+    """Jobs whose commits were sent together. `batch`: as one of all tables that are due, not because they gave trouble."""
+
+    jobs: Sequence[Job]
+    batch: bool
+
+
+@dataclass(slots=True)
+class Step:
+    """What one step has brought."""
+
+    settled: list[Settlement] = field(default_factory=list)
+    committed: list[TableId] = field(default_factory=list)
+    failed: list[tuple[TableId, Trouble]] = field(default_factory=list)
+
+
 @dataclass
 class Committer:
-    """Owns the states of all tables and the ids of their new columns. One thread."""
+    """Owns the flushes between a worker's `submit` and their settlement. One thread; only `send` runs in others."""
 
-    catalog: CatalogClient
-    storage: AnyStorage
-    warehouse: str
+    states: TableStates
+    pool: Executor
     clock: Clock
     timeout_s: float
-    _states: dict[TableId, TableState] = field(default_factory=dict)
-    # Columns handed out and not yet committed: name -> (id, original path). Void as soon as somebody else takes an id.
-    _promised: dict[TableId, dict[str, tuple[int, str]]] = field(default_factory=lambda: defaultdict(dict))
+    on_deleted: str
+    writer: str
     _waiting: dict[TableId, list[Flushed]] = field(default_factory=lambda: defaultdict(list))
     _jobs: dict[TableId, Job] = field(default_factory=dict)
-
-    # ---- what workers ask
-
-    def view(self, table: TableId) -> TableView:
-        """What a worker has to know of a table; one that does not exist gets its uuid and location here."""
-        state = self._state(table)
-        return TableView(state.uuid, state.location, orjson.dumps(state.schema.json), state.marks)
-
-    def grow(self, table: TableId, names: Mapping[str, str]) -> bytes:
-        """The table's schema (JSON) with columns for these names (name -> original path); ids are promised until somebody else takes them."""
-        state, promised = self._state(table), self._promised[table]
-        last = max([state.last_column_id, *(column_id for column_id, _ in promised.values())])
-        for name in names:
-            if name not in state.schema.by_name and name not in promised:
-                last += 1
-                promised[name] = (last, names[name])
-        return orjson.dumps(self._promised_schema(state, promised).json)
+    _air: dict[Future[Sending], InAir] = field(default_factory=dict)
+    _patience: Patience = field(default_factory=Patience)
+    _apart: Apart = field(default_factory=Apart)
+    _dropped: dict[TableId, Future[str]] = field(default_factory=dict)  # what becomes of records for tables that were dropped
+    second_writers: SecondWriters = field(default_factory=SecondWriters)
 
     def submit(self, worker: int, flushes: Iterable[WrittenFlush]) -> None:
-        """Takes written flushes over; `round` commits them."""
+        """Takes written flushes over; `step` commits them."""
         for flush in flushes:
             self._waiting[flush.table].append(Flushed(worker, flush))
+
+    def drop(self, table: TableId) -> None:
+        """Forgets the table's flushes: their records go another way. What is in the air may still land; the marks will tell."""
+        self._waiting.pop(table, None)
+        self._jobs.pop(table, None)
 
     @property
     def is_idle(self) -> bool:
         return not self._jobs and not self._waiting
 
-    # ---- rounds
-
-    def round(self) -> list[Settlement]:
-        """One attempt for every table that is due; returns what is settled. Raises FatalError for what a person has to decide."""
+    def step(self) -> Step:
+        """Takes in answers and sends what is due. Never blocks."""
+        step = Step()
+        for future in [future for future in self._air if future.done()]:
+            self._take_answers(self._air.pop(future), future.result(), step)
         for table in [table for table in self._waiting if table not in self._jobs]:
             self._jobs[table] = Job(table, self._waiting.pop(table))
+        self._send([job for job in self._due() if self._is_ready(job, step)])
+        return step
+
+    # ---- before an attempt
+
+    def _due(self) -> list[Job]:
         now_s = self.clock.monotonic_s()
-        due = [job for job in self._jobs.values() if job.not_before_s <= now_s][:BATCH_TABLES]
-        settled: list[Settlement] = []
-        try:
-            self._attempt([job for job in due if self._is_ready(job, settled)], settled)
-        except RetryableError as error:
-            log.warning("commit.waits", tables=len(due), reason=str(error))
-            for job in due:
-                self._later(job)
-        return settled
+        due = [job for job in self._jobs.values() if not job.in_air and job.not_before_s <= now_s]
+        self.states.want(job.table for job in due if self.states.get(job.table) is None)
+        return [job for job in due if self.states.get(job.table) is not None]
 
-    def _attempt(self, jobs: Sequence[Job], settled: list[Settlement]) -> None:
-        prepared = [self._prepare(job) for job in jobs]
-        if prepared:
-            self.storage.write_all([file for sent in prepared for file in sent.files])
-            results = self.catalog.commit_all([sent.request for sent in prepared], timeout_s=self.timeout_s)
-            for job, sent, result in zip(jobs, prepared, results, strict=True):
-                self._note(job, sent, result, settled)
-
-    def _is_ready(self, job: Job, settled: list[Settlement]) -> bool:
-        """Loads and compares; what is absorbed or has to be written again leaves the job. True where something is left to commit."""
-        try:
-            state = self._state(job.table)
-        except RetryableError as error:
-            log.warning("table.not_loaded", table=str(job.table), reason=str(error))
-            self._later(job)
-            return False
+    def _is_ready(self, job: Job, step: Step) -> bool:
+        """Compares; what is absorbed or has to be written again leaves the job. True where something is left to commit."""
+        state = self.states.get(job.table)
+        assert state is not None
         if job.sent is not None:
             if job.sent.after.uuid == state.uuid and state.marks.compare(job.ranges) is Verdict.ABSORBED:
-                self._settle(job, job.flushes, Outcome.DONE, settled)
+                self._settle(job, job.flushes, Outcome.DONE, step)
+                step.committed.append(job.table)
                 return False
             if job.sent_on is not None and (job.sent_on.head, job.sent_on.exists) == (state.head, state.exists):
                 return True  # the identical request again
             job.sent = None
         for flushed in list(job.flushes):
-            if (outcome := self._verdict(flushed.flush, state)) is not None:
-                self._settle(job, [flushed], outcome, settled)
+            verdict = self._verdict(flushed.flush, state)
+            if isinstance(verdict, Trouble):
+                step.failed.append((job.table, verdict))
+                self._later(job)
+                return False
+            if verdict is not None:
+                self._settle(job, [flushed], verdict, step)
         return bool(job.flushes)
 
-    def _verdict(self, flush: WrittenFlush, state: TableState) -> Outcome | None:
+    def _verdict(self, flush: WrittenFlush, state: TableState) -> Outcome | Trouble | None:
         """None: commit it as it is."""
         if flush.uuid != state.uuid:
             return Outcome.REDO  # dropped and created again meanwhile
@@ -160,52 +169,102 @@ class Committer:
         if verdict is Verdict.ABSORBED:
             return Outcome.DONE
         if verdict is Verdict.BEHIND:
-            raise FatalError(
-                f"table {flush.table} was moved back: its marks {state.marks.to_property()} are before the flush {dict(flush.ranges)}. "
-                "Roll it forward again, or drop it so that it is written anew from the group's offsets"
-            )
-        if verdict is Verdict.AHEAD or not self._ids_stand(flush, state):
+            lost = Marks({partition: start for partition, (start, _) in flush.ranges.items()})
+            return Trouble(Cause.ROLLED_BACK, f"{moved_back(state).sentence}; this node had written up to {lost.to_property()}", lost)
+        if verdict is Verdict.AHEAD:
+            self.second_writers.note(flush.table, state.writer, self.writer, self.clock.monotonic_s())
             return Outcome.REDO
-        return None
+        return None if self.states.ids_stand(flush.table, flush.new) else Outcome.REDO
 
-    def _ids_stand(self, flush: WrittenFlush, state: TableState) -> bool:
-        promised = self._promised.get(flush.table, {})
-        for name, column_id in flush.new.items():
-            column = state.schema.by_name.get(name)
-            if (column.id if column is not None else promised.get(name, (None, ""))[0]) != column_id:
-                return False
-        return True
+    # ---- an attempt
+
+    def _send(self, ready: Sequence[Job]) -> None:
+        """One batch is in the air at a time; what comes up meanwhile makes up the next one. Tables that gave trouble go apart, beside it."""
+        now_s = self.clock.monotonic_s()
+        by_size: dict[int, list[Job]] = defaultdict(list)
+        for job in ready:
+            by_size[self._apart.size(job.table, now_s)].append(job)
+        batch = by_size.pop(BATCH_TABLES, [])
+        apart = [jobs[at : at + size] for size, jobs in sorted(by_size.items()) for at in range(0, len(jobs), size)]
+        if batch and not any(sent.batch for sent in self._air.values()):
+            self._send_out(InAir(batch[:BATCH_TABLES], batch=True), self._patience.s)
+        for jobs in apart[: APART_AT_ONCE - sum(not sent.batch for sent in self._air.values())]:
+            self._send_out(InAir(jobs, batch=False), self._patience.s * 2 ** min(10, max(job.tries for job in jobs)))
+
+    def _send_out(self, sent: InAir, deadline_s: float) -> None:
+        prepared = [self._prepare(job) for job in sent.jobs]
+        for job in sent.jobs:
+            job.in_air = True
+        self._air[self.pool.submit(send, self.states.catalog, self.states.storage, prepared, min(deadline_s, self.timeout_s))] = sent
 
     def _prepare(self, job: Job) -> Prepared:
         if job.sent is None:
-            state = self._states[job.table]
+            state = self.states.get(job.table)
+            assert state is not None
             files = [file for flushed in job.flushes for file in flushed.flush.files]
             new = {name for flushed in job.flushes for name in flushed.flush.new if name not in state.schema.by_name}
-            schema = self._promised_schema(state, self._promised[job.table]) if new else state.schema
-            job.sent = prepare_append(state, files, schema, state.marks.advanced(job.ranges), epoch_ms(self.clock.now()))
+            schema = self.states.promised_schema(job.table) if new else state.schema
+            marks, now_ms = state.marks.advanced(job.ranges), epoch_ms(self.clock.now())
+            recreate = job.table in self._dropped and self._policy(job.table) == RECREATE
+            job.sent = prepare_append(state, files, schema, marks, now_ms, writer=self.writer, recreate=recreate)
             job.sent_on = state
         return job.sent
 
-    def _note(self, job: Job, sent: Prepared, result: CommitResult, settled: list[Settlement]) -> None:
-        metrics.COMMITS.labels(result.status.value).inc()
-        if result.status is CommitStatus.COMMITTED:
-            self._states[job.table] = sent.after
-            self._promised[job.table] = {n: p for n, p in self._promised[job.table].items() if n not in sent.after.schema.by_name}
-            metrics.RECORDS_WRITTEN.inc(sum(flushed.flush.rows for flushed in job.flushes))
-            self._settle(job, job.flushes, Outcome.DONE, settled)
-            return
-        log.warning("commit.not_applied", table=str(job.table), status=result.status.value, message=result.message, tries=job.tries)
-        if result.status in (CommitStatus.INVALID, CommitStatus.DELETED):
-            raise FatalError(f"the catalog refuses the commit to {job.table} ({result.status.value}): {result.message}")
-        self._forget(job.table)
-        if result.status is not CommitStatus.UNKNOWN:
-            job.sent = None
-        if result.status is not CommitStatus.CONFLICT:
-            self._later(job)
+    # ---- after an attempt
 
-    def _settle(self, job: Job, flushes: Sequence[Flushed], outcome: Outcome, settled: list[Settlement]) -> None:
-        view = self.view(job.table)
-        settled += [(flushed.worker, job.table, outcome, view) for flushed in flushes]
+    def _take_answers(self, sent: InAir, sending: Sending, step: Step) -> None:
+        self._apart.note([job.table for job in sent.jobs], sending, self.clock.monotonic_s())
+        if sent.batch:
+            self._patience.note(sending)
+        for job, answer in zip(sent.jobs, sending.answers, strict=True):
+            job.in_air = False
+            metrics.COMMITS.labels(answer.result.status.value).inc()
+            if self._jobs.get(job.table) is job:  # else it was dropped meanwhile
+                self._note(job, answer, step)
+
+    def _note(self, job: Job, answer: Answer, step: Step) -> None:
+        status = answer.result.status
+        if status is CommitStatus.COMMITTED:
+            self._note_committed(job, step)
+            return
+        log.warning("commit.not_applied", table=str(job.table), status=status.value, message=answer.result.message, tries=job.tries)
+        policy = self._policy(job.table) if status is CommitStatus.DELETED else PARK
+        if policy == DEAD_LETTER:
+            self._settle(job, job.flushes, Outcome.BURY, step)
+            return
+        self.states.outdate(job.table)
+        if status is not CommitStatus.UNKNOWN:
+            job.sent = None
+        if status is not CommitStatus.CONFLICT:
+            self._later(job)
+            if answer.trouble is not None and policy == PARK:
+                step.failed.append((job.table, answer.trouble))
+
+    def _note_committed(self, job: Job, step: Step) -> None:
+        assert job.sent is not None
+        self.states.put(job.table, job.sent.after)
+        self._dropped.pop(job.table, None)
+        metrics.RECORDS_WRITTEN.inc(sum(flushed.flush.rows for flushed in job.flushes))
+        step.committed.append(job.table)
+        self._settle(job, job.flushes, Outcome.DONE, step)
+
+    def _policy(self, table: TableId) -> str | None:
+        """Where records go whose table was dropped; None while that is being looked up."""
+        if table not in self._dropped:
+            self._dropped[table] = self.pool.submit(on_deleted, self.states.catalog, self.states.storage, table_name(table), self.on_deleted)
+        found = self._dropped[table]
+        if not found.done():
+            return None
+        try:
+            return found.result()
+        except FirnError as error:
+            log.warning("table.policy_unknown", table=str(table), reason=str(error))
+            del self._dropped[table]
+            return None
+
+    def _settle(self, job: Job, flushes: Sequence[Flushed], outcome: Outcome, step: Step) -> None:
+        view = self.states.view(job.table)
+        step.settled += [(flushed.worker, job.table, outcome, view) for flushed in flushes]
         job.flushes = [flushed for flushed in job.flushes if flushed not in flushes]
         if not job.flushes:
             self._jobs.pop(job.table, None)
@@ -213,42 +272,3 @@ class Committer:
     def _later(self, job: Job) -> None:
         job.tries += 1
         job.not_before_s = self.clock.monotonic_s() + min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(job.tries, 10))
-
-    # ---- states
-
-    def _state(self, table: TableId) -> TableState:
-        state = self._states.get(table)
-        if state is None:
-            name = TableName(table.tenant.namespace, table.table)
-            state = load_state(self.catalog, self.storage, name) or self._new_state(name, table)
-            self._states[table] = state
-            promised = self._promised.get(table, {})
-            if any(column_id <= state.last_column_id and name not in state.schema.by_name for name, (column_id, _) in promised.items()):
-                promised.clear()  # somebody else took an id that was handed out
-        return state
-
-    def _forget(self, table: TableId) -> None:
-        """Load it anew next time; a table that no commit has created yet keeps the uuid and location its files were written for."""
-        state = self._states.get(table)
-        if state is None or state.exists:
-            self._states.pop(table, None)
-            return
-        name = TableName(table.tenant.namespace, table.table)
-        with suppress(RetryableError):
-            self._states[table] = load_state(self.catalog, self.storage, name) or state
-
-    def _new_state(self, name: TableName, table: TableId) -> TableState:
-        new = new_table_state(name, table.tenant.name, table.stream, self.warehouse)
-        if self.catalog.has_extras:
-            return new  # created together with its first rows
-        self.catalog.create_namespace(name.namespace, {})
-        with suppress(ConflictError):  # somebody else created it: the same
-            self.catalog.create_table(name, creation_request(new))
-        state = load_state(self.catalog, self.storage, name)
-        if state is None:
-            raise UnavailableError(f"table {name} was created and is not there; it is tried again")
-        return state
-
-    def _promised_schema(self, state: TableState, promised: Mapping[str, tuple[int, str]]) -> LogSchema:
-        new = {name: promise for name, promise in promised.items() if name not in state.schema.by_name}
-        return state.schema.with_strings(new, state.schema_id_max + 1) if new else state.schema

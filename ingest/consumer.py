@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
+import stamina
 import structlog
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -20,7 +21,14 @@ from lake.settings import IngestSettings
 
 CONSUME_MESSAGES = 500
 REQUEST_TIMEOUT_S = 30.0
+# A group that is new, or whose coordinator moves to another broker, has no coordinator for some seconds.
+COORDINATOR_WAIT_S = 30.0
+_COORDINATOR_MOVES = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
 log = structlog.get_logger()
+
+
+def _coordinator_moves(error: Exception) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in _COORDINATOR_MOVES
 
 
 @dataclass
@@ -44,6 +52,7 @@ class InputTopics:
         self._index, self._workers = index, workers
         self._expired: Counter[str] = Counter()
         self.positions: dict[int, int] = {}
+        self._witnesses: dict[Source, str] = {}  # as stored with the group's offsets
         self.assignment = Assignment()
         self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
         self._consumer = Consumer(
@@ -123,17 +132,27 @@ class InputTopics:
         try:
             for topic in {source.topic for source in sources}:
                 self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S)  # its own picture of the topic may lack new partitions for minutes
-            committed = self._consumer.committed([KafkaTopicPartition(s.topic, s.partition) for s in sources], timeout=REQUEST_TIMEOUT_S)
+            committed = self._committed([KafkaTopicPartition(s.topic, s.partition) for s in sources])
             return {source: self._start(source, stored) for source, stored in zip(sources, committed, strict=True)}
         except KafkaException as error:
             raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group {self._settings.group}: {error}") from error
+
+    @stamina.retry(on=_coordinator_moves, attempts=None, timeout=COORDINATOR_WAIT_S, wait_max=2.0)
+    def _committed(self, partitions: Sequence[Any]) -> list[Any]:
+        """The group's offsets. Raises KafkaException, also where the answer for a single partition is an error."""
+        answers = self._consumer.committed(list(partitions), timeout=REQUEST_TIMEOUT_S)
+        for answer in answers:
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+        return list(answers)
 
     def _start(self, source: Source, stored: Any) -> int:
         low, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), timeout=REQUEST_TIMEOUT_S)
         if stored.offset == OFFSET_INVALID or stored.offset < 0:
             return int(low)
-        if (stored.metadata and stored.metadata != source.topic_id) or stored.offset > high:
-            raise self._recreated(source, stored.metadata or "unknown")
+        topic_id, _, self._witnesses[source] = (stored.metadata or "").partition(" ")
+        if (topic_id and topic_id != source.topic_id) or stored.offset > high:
+            raise self._recreated(source, topic_id or "unknown")
         if stored.offset < low:
             self._expired[source.topic] += low - stored.offset
             log.error("records.expired", topic=source.topic, partition=source.partition, first=stored.offset, next=low, advice="lengthen the topic's retention")
@@ -155,10 +174,16 @@ class InputTopics:
             raise FatalError(f"Kafka: {error.str()}")
         log.warning("kafka.trouble", code=error.name(), text=error.str(), topic=message.topic(), partition=message.partition())
 
-    def commit_group(self, offsets: Mapping[int, int]) -> None:
-        """Stores the group's offsets (number of the source -> next offset), each with its topic's id. Raises UnavailableError."""
+    def commit_group(self, offsets: Mapping[int, int], witness: str) -> None:
+        """Stores the group's offsets (number of the source -> next offset), each with its topic's id and a witness (witness.py; empty: the one
+        that is there). Raises UnavailableError."""
         sources = self.assignment.sources
-        entries = [KafkaTopicPartition(sources[n].topic, sources[n].partition, offset, sources[n].topic_id) for n, offset in offsets.items()]
+        if witness:
+            self._witnesses = dict.fromkeys(sources, witness)
+        entries = [
+            KafkaTopicPartition(sources[n].topic, sources[n].partition, offset, f"{sources[n].topic_id} {self._witnesses.get(sources[n], '')}".rstrip())
+            for n, offset in offsets.items()
+        ]
         try:
             self._consumer.commit(offsets=entries, asynchronous=False)
         except KafkaException as error:

@@ -5,9 +5,10 @@ that carry several records are taken apart, and these go the same way; what is l
 teaches the shape.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,8 +19,10 @@ from ingest.decoder import Form, Pairs, decode, may_be_batch, take_apart
 from ingest.event_time import zone
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.line_columns import decode_lines
+from ingest.replay import FORM, Origin, origin_of
 from ingest.row import Columns, Row, TimeLimits, entries, lay_out
 from ingest.shape import Shapes
+from ingest.skeleton import decode_alike
 from lake.errors import Reason, Rejected
 from lake.log_schema import ERRORS, INDEX, OBSERVED_TIMESTAMP, OFFSET, OVERFLOW, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, LogSchema, arrow_type
 
@@ -88,6 +91,7 @@ class _Work:
     terms: Terms
     shapes: Shapes
     timestamps_ms: pa.Array
+    origins: dict[int, Origin] = field(default_factory=dict)  # by place, of messages from the replay topic
     chunks: list[pa.Table] = field(default_factory=list)
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
     rows_with_errors: int = 0
@@ -98,10 +102,13 @@ def convert(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, m
     terms = Terms(Columns(schema, limits.columns_max), limits.time, limits.depth_max)
     work = _Work(buffer, sources, terms, shapes, _int64(buffer.timestamps_ms))
     absorbed = 0
+    some_absorbed = any(first < marks[source] for source, first in buffer.first_offsets.items())
     for first in range(0, len(buffer), CHUNK_ROWS):
-        chunk = range(first, min(first + CHUNK_ROWS, len(buffer)))
-        places = [at for at in chunk if buffer.offsets[at] >= marks[buffer.sources[at]]]
-        absorbed += len(chunk) - len(places)
+        places: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
+        if some_absorbed:
+            fresh = [at for at in places if buffer.offsets[at] >= marks[buffer.sources[at]]]
+            absorbed += len(places) - len(fresh)
+            places = fresh
         _convert_chunk(work, places)
     rows = pa.concat_tables(work.chunks, promote_options="default") if work.chunks else pa.table({})
     return Converted(rows, terms.columns.new, work.rejected, absorbed, work.rows_with_errors)
@@ -109,22 +116,31 @@ def convert(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, m
 
 def _convert_chunk(work: _Work, places: Sequence[int]) -> None:
     """Converts messages: first by columns what can be, then what is left over."""
+    if any(source.form == FORM for source in work.sources):
+        places = _convert_replayed(work, places)
     values = work.buffer.values
     for reading, objects, lines, others in _sorted(work, places):
         terms = replace(work.terms, local=reading.local)
         if lines:
-            pieces = _Pieces([values[at] for at in lines], lines)
+            pieces = _Pieces(_at(values, lines), lines)
             others += [lines[at] for at in _convert_lines(work, pieces, terms)]
         if objects:
-            pieces = _Pieces([values[at] for at in objects], objects)
+            pieces = _Pieces(_at(values, objects), objects)
             others += [objects[at] for at in _convert_objects(work, pieces, terms)]
         if others:
             _convert_others(work, sorted(others), reading, terms)
 
 
-def _sorted(work: _Work, places: Sequence[int]) -> Iterator[tuple[_Reading, list[int], list[int], list[int]]]:
+def _at(values: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
+    """The values at these places, which ascend."""
+    return values[places[0] : places[-1] + 1] if places and len(places) == places[-1] - places[0] + 1 else [values[at] for at in places]
+
+
+def _sorted(work: _Work, places: Sequence[int]) -> Iterator[tuple[_Reading, Sequence[int], list[int], list[int]]]:
     """Messages by how they are read: those that look like one object, those that look like a line, all others."""
     readings = [_Reading(source.form, zone(source.time_zone)) for source in work.sources]
+    if len(set(readings)) == 1 and readings[0].form in ("auto", "json") and {value[:1] for value in _at(work.buffer.values, places)} == {b"{"}:
+        return iter([(readings[0], places, [], [])])
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
     of_source = [(reading.form, *bins[reading]) for reading in readings]
     values, numbers = work.buffer.values, work.buffer.sources
@@ -140,6 +156,28 @@ def _sorted(work: _Work, places: Sequence[int]) -> Iterator[tuple[_Reading, list
     return ((reading, *lists) for reading, lists in bins.items())
 
 
+def _convert_replayed(work: _Work, places: Sequence[int]) -> list[int]:
+    """Converts what came from the replay topic, each message as its headers say; returns the places of all others."""
+    rest = list[int]()
+    whole, single = defaultdict[_Reading, list[int]](list), defaultdict[_Reading, list[int]](list)
+    for at in places:
+        if work.sources[work.buffer.sources[at]].form != FORM:
+            rest.append(at)
+            continue
+        found = origin_of(work.buffer.record(at).headers)
+        if found is None:  # not from the tool that replays: a message like any other
+            whole[_Reading("auto", UTC)].append(at)
+            continue
+        origin = work.origins[at] = found[0]
+        (whole if origin.index is None else single)[_Reading(origin.form, zone(origin.time_zone))].append(at)
+    for reading, listed in whole.items():
+        _convert_others(work, listed, reading, replace(work.terms, local=reading.local))
+    for reading, listed in single.items():
+        pieces = _Pieces([work.buffer.values[at] for at in listed], listed, [work.origins[at].index or 0 for at in listed])
+        _convert_exactly(work, pieces, range(len(listed)), reading.form, replace(work.terms, local=reading.local))
+    return rest
+
+
 def _convert_lines(work: _Work, pieces: _Pieces, terms: Terms) -> list[int]:
     """Converts lines by their formats; returns the positions of those left."""
     left = list[int]()
@@ -151,11 +189,16 @@ def _convert_lines(work: _Work, pieces: _Pieces, terms: Terms) -> list[int]:
 
 def _convert_objects(work: _Work, pieces: _Pieces, terms: Terms) -> list[int]:
     """Converts what fits the table's shape, again while that teaches something; returns the positions of what is left."""
-    table, left = work.buffer.table, range(len(pieces.values))
-    shape = work.shapes.of(table, pieces.values[0])
+    table, left = work.buffer.table, list[int]()
+    kafka_ms = _taken(work.timestamps_ms, pieces.places, distinct=pieces.indexes is None)
+    for decoded in decode_alike(pieces.values, kafka_ms, terms):
+        _keep(work, decoded.columns, pieces, decoded.places)
+        left += decoded.odd
+    if not left:
+        return []
+    shape = work.shapes.of(table, pieces.values[left[0]])
     if shape is None:
         shape = work.shapes.learn(table, _parsed(pieces, left[:: max(1, len(left) // SAMPLE_ROWS)], terms))
-    kafka_ms = _taken(work.timestamps_ms, pieces.places, distinct=pieces.indexes is None)
     odd: Sequence[int] = left
     for _ in range(LESSONS_MAX):
         values = pieces.values if len(odd) == len(pieces.values) else [pieces.values[at] for at in odd]
@@ -271,7 +314,19 @@ def _keep(work: _Work, arrays: Mapping[str, pa.Array], pieces: _Pieces, position
     system[OBSERVED_TIMESTAMP] = pa.compute.multiply(_taken(work.timestamps_ms, places, distinct=distinct), 1000).cast(_UTC)
     system[OFFSET] = _taken(_int64(work.buffer.offsets), places, distinct=distinct)
     system[INDEX] = pa.repeat(_ZERO, len(positions)) if pieces.indexes is None else pa.array([pieces.indexes[at] for at in positions], pa.int32())
+    if work.origins:
+        _restore(system, [work.origins.get(at) for at in places])
     work.chunks.append(pa.table({**arrays, **system}))
+
+
+def _restore(system: dict[str, Any], origins: Sequence[Origin | None]) -> None:
+    """Gives replayed rows the coordinates under which their messages were first read."""
+    if not any(origins):
+        return
+    for name, attribute in ((TOPIC, "topic"), (TOPIC_ID, "topic_id"), (TOPIC_PARTITION, "partition"), (OFFSET, "offset")):
+        own = system[name]
+        first = [value if origin is None else getattr(origin, attribute) for origin, value in zip(origins, own.to_pylist(), strict=True)]
+        system[name] = pa.array(first, own.type)
 
 
 def _taken(array: pa.Array, places: Sequence[int], *, distinct: bool = True) -> pa.Array:

@@ -5,24 +5,20 @@ take is put into the warehouse and the header `firn.body` says where.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import stamina
-import structlog
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import Producer
 
 from ingest.converter import Source
-from lake.errors import FatalError, PrerequisiteError, Rejected, UnavailableError
-from lake.settings import MIB, IngestSettings
+from ingest.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX, ensure_topic
+from ingest.replay import ATTEMPT, FORM, origin_of
+from lake.errors import FatalError, Rejected, UnavailableError
+from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 
-MESSAGE_BYTES_MAX = 16 * MIB
-# What key, headers and framing may need beside the body.
-ENVELOPE_BYTES = MIB
+REASON = "firn.reason"  # the first header behind the message's own
+BODY = "firn.body"
 FLUSH_TIMEOUT_S = 60.0
-log = structlog.get_logger()
 
 
 class DeadLetters:
@@ -30,6 +26,7 @@ class DeadLetters:
 
     def __init__(self, settings: IngestSettings, storage: AnyStorage, warehouse: str) -> None:
         self._topic = settings.dead_letter_topic
+        self._replay_topic = settings.replay_topic
         self._servers = settings.bootstrap_servers
         self._storage = storage
         self._bodies = f"{warehouse.rstrip('/')}/dead-letters"
@@ -49,32 +46,9 @@ class DeadLetters:
         )
 
     def ensure_topic(self) -> None:
-        """Creates the topic, or makes sure that one which exists keeps its messages for ever and takes large ones."""
-        admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 2})
-        config = {"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": str(MESSAGE_BYTES_MAX), "cleanup.policy": "delete"}
-        try:
-            if self._topic not in admin.list_topics(timeout=30).topics:
-                admin.create_topics([NewTopic(self._topic, num_partitions=1, replication_factor=-1, config=config)])[self._topic].result()
-                log.info("topic.created", topic=self._topic)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UnavailableError(f"Kafka at {self._servers} neither has nor creates topic {self._topic}: {error}") from error
-        found = self._configuration(admin)
-        wrong = {key: found[key].value for key, value in config.items() if found[key].value != value}
-        if wrong:
-            wanted = ",".join(f"{key}={value}" for key, value in config.items() if key in wrong)
-            raise PrerequisiteError(
-                f"topic {self._topic} could lose dead letters ({wrong}); run kafka-configs.sh --alter --topic {self._topic} --add-config {wanted}"
-            )
-
-    # A topic just created is not known to every part of the broker at once.
-    @stamina.retry(on=UnavailableError, attempts=8, timeout=30.0)
-    def _configuration(self, admin: AdminClient) -> Mapping[str, Any]:
-        resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        try:
-            return dict(admin.describe_configs([resource])[resource].result())
-        except KafkaException as error:
-            raise UnavailableError(f"Kafka at {self._servers} does not describe topic {self._topic}: {error}") from error
+        """Creates the topic, and the one that its letters are replayed to, or verifies them. Raises PrerequisiteError, UnavailableError."""
+        for name in (self._topic, self._replay_topic):
+            ensure_topic(self._servers, name)
 
     def send(
         self,
@@ -88,22 +62,24 @@ class DeadLetters:
         table: str | None,
         index: int | None = None,
     ) -> None:
-        """Queues one letter; `flush` makes sure of it. `index`: of the one bad record of a message that carries several."""
-        facts = {
-            "firn.reason": rejected.reason.value,
-            "firn.detail": rejected.detail,
-            "firn.topic": source.topic,
-            "firn.topic_id": source.topic_id,
-            "firn.partition": str(source.partition),
-            "firn.offset": str(offset),
-            "firn.timestamp_ms": str(timestamp_ms),
-        }
+        """Queues one letter; `flush` makes sure of it. `index`: of the one bad record of a message that carries several.
+
+        A message that came from the replay topic dies again under the coordinates it was first read at.
+        """
+        facts = {REASON: rejected.reason.value, "firn.detail": rejected.detail, "firn.timestamp_ms": str(timestamp_ms)}
+        replayed = origin_of(headers) if source.form == FORM else None
+        if replayed is not None:
+            origin, headers = replayed
+            index = index if origin.index is None else origin.index
+            facts[ATTEMPT] = str(origin.attempt)
+        topic, topic_id, partition, offset = (source.topic, source.topic_id, source.partition, offset) if replayed is None else replayed[0].coordinates
+        facts |= {"firn.topic": topic, "firn.topic_id": topic_id, "firn.partition": str(partition), "firn.offset": str(offset)}
         if table is not None:
             facts["firn.table"] = table
         if index is not None:
             facts["firn.index"] = str(index)
         if value is not None and len(value) + ENVELOPE_BYTES > MESSAGE_BYTES_MAX:
-            facts["firn.body"] = self._put_aside(value)
+            facts[BODY] = self._put_aside(value)
             value = None
         all_headers = [*headers, *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items())]
         while not self._queued(key, all_headers, value):

@@ -17,7 +17,7 @@ from lake.errors import Reason, Rejected
 __all__ = ["Batch", "Fields", "Form", "Json", "Pairs", "decode", "is_text", "json_text", "may_be_batch", "take_apart"]
 
 Fields = Pairs | str  # a JSON object, or a line of text
-Form = Literal["auto", "json", "text", "otlp_proto"]
+Form = Literal["auto", "json", "text", "otlp_proto", "replay"]  # replay: each message's headers name one of the others
 _EDGE = "\ufeff \t\r\n"
 _EDGE_BYTES = _EDGE.encode()
 _ROOTS = tuple(root.encode() for root in ROOTS)

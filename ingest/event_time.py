@@ -6,7 +6,7 @@ seconds, milliseconds, microseconds or nanoseconds since the epoch, told apart b
 """
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,10 +14,12 @@ from zoneinfo import ZoneInfo
 
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d(?::\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))? ?(Z|z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
 _EPOCH = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_SYSLOG = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)", re.ASCII)
-_CLF = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d:\d\d:\d\d) ([+-]\d{4})", re.ASCII)
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+_SYSLOG = re.compile(rf"([A-Z][a-z]{{2}} [ \d]\d) ({_CLOCK})", re.ASCII)
+_CLF = re.compile(rf"(\d\d/[A-Z][a-z]{{2}}/\d{{4}}):({_CLOCK}) ([+-](?:[01]\d|2[0-3]))([0-5]\d)", re.ASCII)
 _MONTHS = {name: at for at, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1)}
 _START = datetime(1970, 1, 1, tzinfo=UTC)
+_START_DAY = _START.toordinal()
 _MICROSECOND = timedelta(microseconds=1)
 _DAY_US = 86_400_000_000
 # Exponent of a second's unit by the number's size: the year 5138 in one unit is 1973 in the next.
@@ -82,24 +84,55 @@ def _from_epoch(text: str) -> Instant | None:
 def clf_to_iso(text: str) -> str | None:
     """The time of an access log (Common Log Format) as RFC 3339; None where the text is none, or no calendar has it."""
     match = _CLF.fullmatch(text)
-    if match is None or match[2] not in _MONTHS:
+    date = None if match is None else _clf_date(match[1])
+    if match is None or date is None:
         return None
-    iso = f"{match[3]}-{_MONTHS[match[2]]:02}-{match[1]}T{match[4]}{match[5][:3]}:{match[5][3:]}"
-    return iso if parse_instant(iso) else None
+    iso = f"{date}T{match[2]}{match[3]}:{match[4]}"
+    # Only in the first and the last year can a zone lead out of the calendar.
+    return iso if date[:4] not in ("0001", "9999") or parse_instant(iso) else None
+
+
+@lru_cache(maxsize=4_096)
+def _clf_date(text: str) -> str | None:
+    """`17/May/2015` as `2015-05-17`; None where no calendar has it."""
+    try:
+        return date(int(text[7:]), _MONTHS[text[3:6]], int(text[:2])).isoformat()
+    except (KeyError, ValueError):
+        return None
 
 
 def syslog_to_iso(text: str, near_us: int, local: tzinfo) -> str | None:
     """A time of RFC 3164 as RFC 3339 in UTC, in the year that brings it nearest to `near_us`; None where the text is none, or no year near has it."""
-    day = near_us // _DAY_US
-    at_dawn, at_night = _on_day(text, day, local)
+    at_dawn, at_night = _on_day(text, near_us // _DAY_US, local)
     return at_dawn if at_dawn is at_night else _nearest(text, near_us, local)
 
 
 @lru_cache(maxsize=65_536)
 def _on_day(text: str, day: int, local: tzinfo) -> tuple[str | None, str | None]:
     """What a text means to a day's first and last microsecond, which is nearly always the same."""
+    if local is UTC and (match := _SYSLOG.fullmatch(text)) and (known := _utc_date(match[1], day)) is not None:
+        iso = f"{known}T{match[2]}+00:00"
+        return iso, iso
     first, last = (_nearest(text, near_us, local) for near_us in (day * _DAY_US, (day + 1) * _DAY_US - 1))
     return first, first if first == last else last
+
+
+@lru_cache(maxsize=4_096)
+def _utc_date(text: str, day: int) -> str | None:
+    """The date of `Nov 20` in the year that is nearest to a day, whatever the time; None where the time would matter, or nothing near has it."""
+    try:
+        year = (_START + timedelta(days=day)).year
+    except OverflowError:
+        return None
+    distances = []
+    for near in (year - 1, year, year + 1):
+        try:
+            found = date(near, _MONTHS[text[:3]], int(text[4:]))
+        except (KeyError, ValueError):
+            continue
+        distances.append((abs(found.toordinal() - _START_DAY - day), found.isoformat()))
+    distances.sort()
+    return distances[0][1] if distances and (len(distances) == 1 or distances[1][0] - distances[0][0] > 2) else None
 
 
 def _nearest(text: str, near_us: int, local: tzinfo) -> str | None:
@@ -114,12 +147,13 @@ def _nearest(text: str, near_us: int, local: tzinfo) -> str | None:
 def _in_years(text: str, year: int, local: tzinfo) -> tuple[tuple[int, str], ...]:
     """The moments that a text without a year means in the years around one, as microseconds and as RFC 3339."""
     match = _SYSLOG.fullmatch(text)
-    if match is None or match[1] not in _MONTHS:
+    if match is None or match[1][:3] not in _MONTHS:
         return ()
     found = []
     for near in (year - 1, year, year + 1):
         try:
-            moment = datetime.fromisoformat(f"{near:04}-{_MONTHS[match[1]]:02}-{int(match[2]):02}T{match[3]}").replace(tzinfo=local).astimezone(UTC)
+            day = f"{near:04}-{_MONTHS[match[1][:3]]:02}-{int(match[1][4:]):02}"
+            moment = datetime.fromisoformat(f"{day}T{match[2]}").replace(tzinfo=local).astimezone(UTC)
         except (ValueError, OverflowError):
             continue
         found.append(((moment - _START) // _MICROSECOND, moment.isoformat()))

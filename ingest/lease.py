@@ -1,10 +1,11 @@
-"""The node's lease: one node ingests, others stand by. On the catalog's database clock; beside a foreign catalog there is none."""
+"""The node's lease: one node ingests, others stand by. On the clock of the catalog's database, or of the control service beside a foreign catalog."""
 
 import threading
 
 import structlog
 
 from lake.catalog_client import CatalogClient
+from lake.clock import Clock
 from lake.errors import ConflictError, RefusedError, RetryableError, UnavailableError
 from lake.settings import IngestSettings
 
@@ -14,17 +15,39 @@ TRY_EVERY_S = 0.5
 log = structlog.get_logger()
 
 
-class NodeLease:
-    """The lease `ingest/<group>`. A thread renews it; `check` tells the node when it is lost."""
+def lease_name(settings: IngestSettings) -> str:
+    """The lease of the group's active node."""
+    return f"ingest.{settings.group}"
 
-    def __init__(self, catalog: CatalogClient, settings: IngestSettings, holder: str) -> None:
-        self._catalog = catalog
-        self._path = f"/firn/v1/leases/ingest.{settings.group}"
+
+def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClient | None:
+    """Who holds leases and parked records: the catalog itself, the control service beside a foreign one, or nobody."""
+    if catalog.has_extras:
+        return catalog
+    token = settings.control_token
+    return CatalogClient(settings.control_uri, token=token.get_secret_value() if token else None, control=True) if settings.control_uri else None
+
+
+class NodeLease:
+    """A thread renews it; `check` tells the node when it is lost. `control` None: there is nobody to hold a lease with."""
+
+    def __init__(self, control: CatalogClient | None, settings: IngestSettings, clock: Clock, holder: str) -> None:
+        self._control = control
+        self._clock = clock
+        self._name = lease_name(settings)
+        self._path = f"/firn/v1/leases/{self._name}"
         self._holder = holder
         self._lost: str | None = None
         self._released = threading.Event()
+        self._hurry = threading.Event()
         self._renewer: threading.Thread | None = None
+        self._confirmed_s = 0.0
         self.token: int | None = None
+
+    @property
+    def name_and_token(self) -> str:
+        """As requests name it that count only while it is in force."""
+        return f"{self._name}:{self.token}"
 
     def acquire(self, stopping: threading.Event) -> bool:
         """Waits until the lease is this node's; False where the node is stopped first."""
@@ -38,41 +61,58 @@ class NodeLease:
         return False
 
     def _take(self) -> bool:
-        if not self._catalog.has_extras:
-            log.warning("lease.none", advice="this catalog has no leases: never start a second node on the same group")
+        if self._control is None:
+            log.warning("lease.none", advice="this catalog has no leases and control_uri names none: never start a second node on the same group")
             return True
+        sent_s = self._clock.monotonic_s()
         try:
-            self.token = self._catalog.post(f"{self._path}/acquire", {"holder": self._holder, "ttl-ms": int(TTL_S * 1000)})["token"]
+            answer = self._control.post(f"{self._path}/acquire", {"holder": self._holder, "ttl-ms": int(TTL_S * 1000)})
         except ConflictError as error:
             log.info("lease.standby", reason=str(error))
             return False
-        self._lost = None
+        self.token, self._confirmed_s, self._lost = int(answer["token"]), sent_s, None
         self._released = threading.Event()
-        self._renewer = threading.Thread(target=self._renew, args=(self._released,), name="lease", daemon=True)
+        self._renewer = threading.Thread(target=self._renew, args=(self._control, self._released), name="lease", daemon=True)
         self._renewer.start()
         return True
 
-    def _renew(self, released: threading.Event) -> None:
-        while not released.wait(RENEW_EVERY_S):
+    def _renew(self, control: CatalogClient, released: threading.Event) -> None:
+        while not released.is_set():
+            if self._hurry.wait(RENEW_EVERY_S):
+                self._hurry.clear()
+            if released.is_set():
+                return
+            sent_s = self._clock.monotonic_s()
             try:
-                self._catalog.post(f"{self._path}/renew", {"token": self.token, "ttl-ms": int(TTL_S * 1000)}, timeout_s=RENEW_EVERY_S)
+                control.post(f"{self._path}/renew", {"token": self.token, "ttl-ms": int(TTL_S * 1000)}, timeout_s=RENEW_EVERY_S)
             except RefusedError as error:
                 self._lost = str(error)
                 return
             except RetryableError as error:
                 log.warning("lease.not_renewed", reason=str(error))
+            else:
+                self._confirmed_s = sent_s
 
     def check(self) -> None:
         """Raises UnavailableError where another node may have taken over."""
         if self._lost is not None:
             raise UnavailableError(f"the node's lease is lost ({self._lost})")
 
+    def held_after(self, moment_s: float) -> bool:
+        """Whether the lease was certainly this node's at some time after a monotonic moment."""
+        return self._control is None or self._confirmed_s > moment_s
+
+    def confirm_soon(self) -> None:
+        """Somebody waits for `held_after`."""
+        self._hurry.set()
+
     def release(self) -> None:
         """Lets a standby take over at once."""
         self._released.set()
-        if self.token is not None and self._lost is None:
+        self._hurry.set()
+        if self._control is not None and self.token is not None and self._lost is None:
             try:
-                self._catalog.post(f"{self._path}/release", {"token": self.token}, timeout_s=RENEW_EVERY_S)
+                self._control.post(f"{self._path}/release", {"token": self.token}, timeout_s=RENEW_EVERY_S)
             except (RetryableError, RefusedError) as error:
                 log.info("lease.not_released", reason=str(error))
         self.token = None

@@ -44,10 +44,14 @@ def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> I
             plain[0].append(line)
             plain[1].append(at)
     lines, places = plain
-    arrays = {TIMESTAMP: pc.multiply(kafka_ms.take(pa.array(places, pa.int64())), 1000).cast(_UTC), MESSAGE: pa.array(lines, pa.string())}
-    yield Decoded(arrays if lines else {}, places, odd)
+    arrays = {TIMESTAMP: _kafka_us(kafka_ms, places).cast(_UTC), MESSAGE: pa.array(lines, pa.string())} if lines else {}
+    yield Decoded(arrays, places, odd)
     for line_format, rows, places in known.values():
-        yield _of_format(line_format, rows, places, pc.multiply(kafka_ms.take(pa.array(places, pa.int64())), 1000), terms)
+        yield _of_format(line_format, rows, places, _kafka_us(kafka_ms, places), terms)
+
+
+def _kafka_us(kafka_ms: pa.Array, places: list[int]) -> pa.Array:
+    return pc.multiply(kafka_ms if len(places) == len(kafka_ms) else kafka_ms.take(pa.array(places, pa.int64())), 1000)
 
 
 def _of_format(line_format: LineFormat, rows: Sequence[Values], places: list[int], kafka_us: pa.Array, terms: Terms) -> Decoded:

@@ -1,7 +1,8 @@
-"""What the worker processes and the committer of a node say to each other.
+"""What the worker processes and the main process of a node say to each other.
 
-A worker asks (`OpenTables`, `GrowTables`) and waits for the answer; it hands over written flushes (`Submit`) and goes on, until
-`Settled` says of each what became of it. Everything is picklable and goes through one pipe per worker, in order.
+A worker asks for tables (`OpenTables`) and goes on until `Opened` tells of them; it asks for columns (`GrowTables`) and waits for the answer;
+it hands over written flushes (`Submit`) and goes on until `Settled` says of each what became of it. The main process says which tables are
+parked, held and released, and which of them a worker is to drain. Everything is picklable and goes through one pipe per worker, in order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from functools import lru_cache
 
 import orjson
 
+from ingest.trouble import Trouble
 from lake.data_file import DataFile
 from lake.log_schema import LogSchema
 from lake.marks import Marks, Range, TopicPartition
@@ -39,7 +41,10 @@ def shared_schema(json: bytes) -> LogSchema:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFlush:
-    """A flush whose files are synced and whose dead letters are acknowledged. `new`: columns its files have that the table did not, with their ids."""
+    """A flush whose files are synced and whose dead letters are acknowledged. `new`: columns its files have that the table did not, with their ids.
+
+    `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
+    """
 
     table: TableId
     uuid: str
@@ -47,6 +52,7 @@ class WrittenFlush:
     files: Sequence[DataFile]
     rows: int
     new: Mapping[str, int]
+    drain: int = 0
 
 
 class Outcome(Enum):
@@ -54,6 +60,7 @@ class Outcome(Enum):
 
     DONE = "done"  # committed, or found to be committed already
     REDO = "redo"  # the table has changed: write it again for the view that comes with this
+    BURY = "bury"  # the table was dropped, and its owner wants dead letters: every record of the flush becomes one
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class Counts:
 
     delivered: Mapping[str, int] = field(default_factory=dict)  # by topic
     dead: Mapping[str, int] = field(default_factory=dict)  # by reason
+    parked: int = 0
     absorbed: int = 0
     rows_with_errors: int = 0
     expired: Mapping[str, int] = field(default_factory=dict)  # by topic
@@ -72,7 +80,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class OpenTables:
-    """Answered by `Opened`."""
+    """Tables met for the first time; `Opened` tells of each when it is known."""
 
     tables: Sequence[TableId]
 
@@ -89,6 +97,38 @@ class Submit:
     """Flushes to commit."""
 
     flushes: Sequence[WrittenFlush]
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A flush that could not be written; the worker tries again until it works or the table is parked."""
+
+    table: TableId
+    trouble: Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """All that the worker ever parked of the table is acknowledged; what comes now waits in its buffer. `number`: of the `Hold`."""
+
+    table: TableId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Everything that was parked of the table when `Drain` came is in it; or, with `trouble`, is not. `number`: of the `Drain`."""
+
+    table: TableId
+    number: int
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """Group offsets could be stored: all they stand on is acknowledged. Answered by `Confirmed` with the same number."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +166,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The views asked for."""
+    """Views of tables that were asked for. `postponed`: new ones that may not be created yet."""
 
     views: Mapping[TableId, TableView]
+    postponed: Sequence[TableId] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +187,70 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Park:
+    """From here on the tables' records go to the parking topic, those buffered or in flight first. Table -> id of its parking."""
+
+    parkings: Mapping[TableId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Have everything of the table acknowledged that was parked, and let what comes wait. Answered by `Held` with the same number."""
+
+    table: TableId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The tables take rows again; what waited is theirs."""
+
+    views: Mapping[TableId, TableView]
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Write what is parked of a table, up to what the topics hold now. Answered by `Drained` with the same number.
+
+    `start`: offset of the parking topic from where on its messages lie. `reread`: what its marks lack and was not parked is read from the
+    input topics.
+    """
+
+    table: TableId
+    number: int
+    view: TableView
+    parking: str
+    topic_id: str
+    start: int
+    reread: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopDraining:
+    """The table is not to be drained any further for now."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """This node held its lease after the `Durable` of this number was said. `witness`: the newest commit (witness.py)."""
+
+    number: int
+    witness: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many bytes of raw records the worker may hold from now on."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Flush everything and leave."""
 
 
-FromWorker = OpenTables | GrowTables | Submit | Report | Failed
-ToWorker = Opened | Grown | Settled | Stop
+FromWorker = OpenTables | GrowTables | Submit | Stuck | Held | Drained | Durable | Report | Failed
+ToWorker = Opened | Grown | Settled | Park | Hold | Release | Drain | StopDraining | Confirmed | Budget | Stop

@@ -16,14 +16,20 @@ class Offsets:
     routed: dict[int, int] = field(default_factory=dict)  # the offset after the last message fully routed
     stored: dict[int, int] = field(default_factory=dict)
     stored_at_s: float = 0.0
+    low: dict[int, int] = field(default_factory=dict)  # as `lowest` last found it
 
     def lowest(self, waiting: Iterable[TableBuffer]) -> dict[int, int]:
         """Per source the lowest offset still waiting in a buffer; with none of that the routed position, never the consumer's."""
         low = dict(self.routed)
         for buffer in waiting:
-            for source, offset in buffer.first_offsets().items():
+            for source, offset in buffer.first_offsets.items():
                 low[source] = min(low[source], offset)
+        self.low = low
         return low
+
+    def behind(self, records_max: int) -> list[int]:
+        """Sources that are routed further than this beyond their oldest waiting record."""
+        return [source for source, offset in self.low.items() if self.routed[source] - offset > records_max]
 
     def to_store(self, low: Mapping[int, int], now_s: float) -> dict[int, int]:
         """Those that have moved; once an hour all of them."""

@@ -5,90 +5,88 @@
 The order of durability of a flush; each step is complete before the next begins:
 
     1  data files are synced
-    2  dead letters are acknowledged by the broker (acks=all)
+    2  dead letters and parked messages are acknowledged by the broker (acks=all)
     3  tables are committed, each with its marks (committer.py)
     4  the group's offsets are stored
 
 A crash before 3 leaves files nobody refers to. A crash between 2 and 3 repeats dead letters with the same coordinates.
 A crash between 3 and 4 reads messages again, which the marks then skip.
+
+A table is live, parked (its messages go to the parking topic) or held (they wait in its buffer until the node knows whether it is live again).
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+import structlog
 from confluent_kafka import Message
 
-from ingest.buffer import Buffers, RawRecord, TableBuffer
+from ingest.buffer import Buffers, FlushRules, RawRecord
 from ingest.consumer import InputTopics
-from ingest.converter import Converted, ConverterLimits, convert
-from ingest.dead_letter import DeadLetters
-from ingest.formats.rejected_record import RejectedRecord
-from ingest.link import Counts, Outcome, TableView, WrittenFlush, shared_schema
+from ingest.converter import Source
+from ingest.fault_point import ARMED, reach
+from ingest.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
+from ingest.link import Counts, Outcome, TableView, WrittenFlush
 from ingest.offsets import Offsets
+from ingest.parked_topic import ParkedTopic
 from ingest.router import Envelope, Router
-from ingest.row import TimeLimits
-from ingest.shape import Shapes
-from ingest.writer import write_files
+from ingest.trouble import Trouble
 from lake.clock import Clock
-from lake.errors import Reason, Rejected
-from lake.marks import Range, TopicPartition
+from lake.errors import Reason, Rejected, UnavailableError
+from lake.marks import TopicPartition
 from lake.settings import IngestSettings
-from lake.storage import AnyStorage
 from lake.tenant import TableId
 
 # Tables written together: their files are synced by one call and their new columns asked for in one question.
 GROUP_TABLES = 256
 GROUP_BYTES = 64 * 1024 * 1024
+AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
+# A table for which so much waits is hot: it is converted while more comes.
+HOT_PART_BYTES = 32 * 1024 * 1024
+POSTPONED = Rejected(Reason.UNSTORABLE, "the node's memory is full of records for new tables, more than new_tables_per_minute allows")
+log = structlog.get_logger()
 
 
-class CommitLink(Protocol):
-    """The committer as a worker sees it."""
+class CommitLink(ColumnLink, Protocol):
+    """The node's main process as a worker sees it."""
 
-    def open(self, tables: Sequence[TableId]) -> Mapping[TableId, TableView]:
-        """Views of tables; those that do not exist yet get their uuid and location."""
-
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
-        """Schemas with columns for new names (name -> original path)."""
+    def open(self, tables: Sequence[TableId]) -> None:
+        """Asks for tables met for the first time; `Pipeline.opened` gets the answer."""
 
     def submit(self, flushes: Sequence[WrittenFlush]) -> None:
         """Hands flushes over; what becomes of them comes by `Pipeline.settle`."""
 
-
-@dataclass(slots=True)
-class Flush:
-    """Messages cut from one table's buffer. `ends`: per topic-partition the offset after the last message fully routed at the cut."""
-
-    table: TableId
-    buffer: TableBuffer
-    ends: Mapping[TopicPartition, int]
-    dead_lettered: bool = False
+    def stuck(self, table: TableId, trouble: Trouble) -> None:
+        """Tells of a flush that could not be written."""
 
 
 class Pipeline:
     """The stages of one worker. Not thread-safe: one thread calls everything."""
 
     def __init__(
-        self, settings: IngestSettings, topics: InputTopics, link: CommitLink, dead_letters: DeadLetters, storage: AnyStorage, clock: Clock, bytes_max: int
+        self, settings: IngestSettings, topics: InputTopics, link: CommitLink, writer: FlushWriter, parked_topic: ParkedTopic, clock: Clock, bytes_max: int
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._link = link
-        self._dead_letters = dead_letters
-        self._storage = storage
+        self._writer = writer
+        self._parked_topic = parked_topic
         self._clock = clock
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
-        self._limits = _limits(settings)
-        self._shapes = Shapes()
+        self._rules = FlushRules(settings.flush_interval_s, settings.visibility_max_s or settings.flush_interval_s, settings.flush_bytes)
+        self._asked: set[TableId] = set()
+        self._postponed: set[TableId] = set()
         self._views: dict[TableId, TableView] = {}
         self._in_flight: dict[TableId, Flush] = {}
+        self._again: dict[TableId, float] = {}  # flushes to be written once more, and when
+        self._parked: dict[TableId, str] = {}  # id of the parking
+        self._held: set[TableId] = set()
         self.buffers = Buffers()
         self.offsets = Offsets()
         self._delivered: Counter[str] = Counter()
-        self._dead: Counter[str] = Counter()
-        self._absorbed = self._rows_with_errors = 0
+        self._records_parked = 0
 
     # ---- in
 
@@ -98,19 +96,34 @@ class Pipeline:
             self.offsets.routed[number] = self._topics.positions[number]
 
     def take(self, messages: Iterable[Message]) -> None:
-        """Routes delivered messages into their tables' buffers or to the dead letters."""
+        """Routes delivered messages into their tables' buffers, to the parking topic or to the dead letters."""
         now_s, numbers, routed = self._clock.monotonic_s(), self._topics.assignment.numbers, self.offsets.routed
+        waiting_bytes = 0
         for message in messages:
             topic = message.topic()
             number, offset = numbers[topic, message.partition()], message.offset()
             record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value())
             target = self._route(topic, record)
             if isinstance(target, Rejected):
-                self._bury(record, target, None)
+                self._writer.bury(record, self._source(record), target, None)
+            elif target in self._parked and target not in self._held:
+                self._park_record(target, record)
             else:
-                self.buffers.add(target, record, now_s)
+                waiting_bytes = self.buffers.add(target, record, now_s)
             routed[number] = offset + 1
             self._delivered[topic] += 1
+            if waiting_bytes >= self._settings.flush_bytes:
+                waiting_bytes = 0
+                self._roll_over(target)
+            if ARMED:
+                reach("routed_in_batch")
+        self._ask_for_new()
+
+    def _roll_over(self, table: TableId | Rejected) -> None:
+        """A full buffer does not wait for the end of the batch, which may be of large messages."""
+        if isinstance(table, TableId) and self._may_flush(table):
+            self._flush([table], [])
+            reach("rolled_over_in_batch")
 
     def _route(self, topic: str, record: RawRecord) -> TableId | Rejected:
         if not record.value:
@@ -118,6 +131,23 @@ class Pipeline:
         if len(record.value) > self._settings.record_bytes_max:
             return Rejected(Reason.TOO_LARGE, f"{len(record.value)} bytes, record_bytes_max is {self._settings.record_bytes_max}")
         return self._routers[topic].route(Envelope(topic, record.key, record.headers, record.value))
+
+    def _source(self, record: RawRecord) -> Source:
+        return self._topics.assignment.sources[record.source]
+
+    def _ask_for_new(self) -> None:
+        """Asks at a table's first message, so that the answer is there when its buffer is due."""
+        new = [table for table in self.buffers.take_started() if table not in self._views and table not in self._asked and table not in self._parked]
+        if new:
+            self._asked.update(new)
+            self._link.open(new)
+
+    def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
+        """Takes note of tables that were asked for."""
+        self._postponed.update(postponed)
+        self._postponed.difference_update(views)
+        self._asked.difference_update(views)
+        self._views.update((table, view) for table, view in views.items() if table not in self._parked)
 
     # ---- out
 
@@ -128,45 +158,69 @@ class Pipeline:
     @property
     def is_full(self) -> bool:
         """Whether the memory budget is used up: nothing more is taken until a flush is settled."""
-        return self.buffers.size_bytes + self.in_flight_bytes >= self._bytes_max
+        return self.buffers.size_bytes + self.in_flight_bytes >= self.bytes_max
 
     @property
     def is_idle(self) -> bool:
         return not self._in_flight
 
     def flush_due(self) -> None:
-        """Hands over what is due by age, size or memory."""
-        s = self._settings
-        excess = self.buffers.size_bytes - self._bytes_max // 2
-        due = self.buffers.due(self._clock.monotonic_s(), interval_s=s.flush_interval_s, flush_bytes=s.flush_bytes, excess_bytes=excess, busy=self._in_flight)
-        self._flush(due)
+        """Hands over what is due by age, size, memory, or because it holds back the group offset of a partition for too long."""
+        now_s = self._clock.monotonic_s()
+        excess = self.buffers.size_bytes - self.bytes_max // 2
+        due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
+        due += [table for table in (*self._holding_back(), *self._spool_hot()) if table not in due]
+        again = [table for table, at_s in self._again.items() if at_s <= now_s]
+        self._flush(due, [self._in_flight[table] for table in again])
+        if self.is_full:
+            self._bury_postponed()
 
     def flush_all(self) -> None:
         """Hands over everything that waits and is not behind a flush in flight."""
-        self._flush([buffer.table for buffer in self.buffers if buffer.table not in self._in_flight])
+        self._flush([buffer.table for buffer in self.buffers if self._may_flush(buffer.table)], [self._in_flight[table] for table in self._again])
+
+    def _may_flush(self, table: TableId) -> bool:
+        return table in self._views and table not in self._in_flight and table not in self._held
+
+    def _holding_back(self) -> list[TableId]:
+        behind = self.offsets.behind(self._settings.replay_records_max)
+        oldest = [self.buffers.oldest(number) for number in behind]
+        return list({buffer.table: None for buffer in oldest if buffer is not None and self._may_flush(buffer.table)})
+
+    def _spool_hot(self) -> list[TableId]:
+        """Adds what waits for hot tables to their open files; returns those whose files are large enough."""
+        full = []
+        part_bytes = min(HOT_PART_BYTES, self.bytes_max // 8)
+        for buffer in [b for b in self.buffers if b.open_bytes >= part_bytes and b.table in self._views and b.table not in self._held]:
+            self._writer.spool(buffer, self._topics.assignment.sources, self._views[buffer.table])
+            self.buffers.pack(buffer.table)
+            if self._writer.hot_bytes(buffer.table) >= self._settings.file_bytes and self._may_flush(buffer.table):
+                full.append(buffer.table)
+        return full
+
+    def _bury_postponed(self) -> None:
+        """New tables beyond the limit must not stop those that are there."""
+        for table in [table for table in self._postponed if table in self.buffers]:
+            log.error("records.not_taken", table=str(table), reason=POSTPONED.detail)
+            self._writer.bury_all(self.buffers.take(table), self._topics.assignment.sources, POSTPONED)
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
         """Takes note of what became of flushes; those to be redone are written again for the table as it is now."""
         again = []
         for table, outcome, view in outcomes:
             self._views[table] = view
-            if outcome is Outcome.DONE:
-                del self._in_flight[table]
-            else:
+            if outcome is Outcome.REDO:
                 again.append(self._in_flight[table])
-        self._hand_over(again)
+                continue
+            flush = self._in_flight.pop(table)
+            if outcome is Outcome.BURY:
+                self._writer.bury_all(flush.buffer, self._topics.assignment.sources, TABLE_DELETED)
+        self._flush([], again)
 
-    def store_offsets(self) -> None:
-        """Stores the group's offsets, once all dead letters sent so far are acknowledged."""
-        now_s = self._clock.monotonic_s()
-        waiting = [*self.buffers, *(flush.buffer for flush in self._in_flight.values())]
-        if moved := self.offsets.to_store(self.offsets.lowest(waiting), now_s):
-            self._dead_letters.flush()
-            self._topics.commit_group(moved)  # 4
-            self.offsets.note_stored(moved, now_s)
-
-    def _flush(self, tables: Sequence[TableId]) -> None:
-        group: list[Flush] = []
+    def _flush(self, tables: Sequence[TableId], again: Sequence[Flush]) -> None:
+        for flush in again:
+            self._again.pop(flush.table, None)
+        group = list(again)
         for table in tables:
             flush = self._in_flight[table] = self._cut(table)
             group.append(flush)
@@ -178,71 +232,99 @@ class Pipeline:
     def _cut(self, table: TableId) -> Flush:
         buffer = self.buffers.take(table)
         sources = self._topics.assignment.sources
-        ends = {TopicPartition(sources[n].topic_id, sources[n].partition): self.offsets.routed[n] for n in set(buffer.sources)}
-        return Flush(table, buffer, ends)
+        ends = {TopicPartition(sources[n].topic_id, sources[n].partition): self.offsets.routed[n] for n in buffer.first_offsets}
+        return Flush(table, buffer, ends, hot=self._writer.take_hot(table))
 
     def _hand_over(self, flushes: Sequence[Flush]) -> None:
         """Writes flushes, makes files and dead letters durable, gives them to the committer."""
         if not flushes:
             return
-        self._topics.check_identity()
-        views = self._open(flushes)
-        converted = [self._convert(flush, views[flush.table]) for flush in flushes]
-        new = {flush.table: result.new for flush, result in zip(flushes, converted, strict=True) if result.new}
-        schemas = self._link.grow(new) if new else {}
-        written = [
-            self._write(flush, result, views[flush.table], schemas.get(flush.table))
-            for flush, result in zip(flushes, converted, strict=True)
-            if result.rows.num_rows
-        ]
-        for flush, result in zip(flushes, converted, strict=True):
-            if not result.rows.num_rows:
-                del self._in_flight[flush.table]  # all absorbed or dead letters: nothing to commit, least of all a new table
-        self._storage.sync([file.uri for flush in written for file in flush.files])  # 1
-        self._dead_letters.flush()  # 2
-        self._link.submit(written)
+        try:
+            self._topics.check_identity()
+        except UnavailableError as error:
+            log.warning("flush.waits", reason=str(error), tables=len(flushes))
+            for flush in flushes:
+                self._later(flush)
+            return
+        written = self._writer.write(flushes, self._topics.assignment.sources, self._views)  # 1, 2
+        reach("dead_letters_acknowledged")
+        for flush in written.empty:
+            del self._in_flight[flush.table]  # all absorbed or dead letters: nothing to commit, least of all a new table
+        for flush, trouble in written.stuck:
+            self._link.stuck(flush.table, trouble)
+            self._later(flush)
+        self._link.submit(written.flushes)
+        reach("handed_over")
 
-    def _open(self, flushes: Sequence[Flush]) -> Mapping[TableId, TableView]:
-        if unknown := [flush.table for flush in flushes if flush.table not in self._views]:
-            self._views.update(self._link.open(unknown))
-        return self._views
+    def _later(self, flush: Flush) -> None:
+        flush.tries += 1
+        self._again[flush.table] = self._clock.monotonic_s() + min(AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(flush.tries, 10))
 
-    def _convert(self, flush: Flush, view: TableView) -> Converted:
-        """Converts a flush for the table as it is and buries what cannot be stored (once, however often it is written)."""
-        sources = self._topics.assignment.sources
-        marks = [view.marks.of(TopicPartition(source.topic_id, source.partition)) for source in sources]
-        converted = convert(flush.buffer, sources, view.log_schema, marks, self._limits, self._shapes)
-        if not flush.dead_lettered:
-            for at, rejected in converted.rejected:
-                self._bury(flush.buffer.record(at), rejected, flush.table)
-            flush.dead_lettered = True
-            self._absorbed += converted.absorbed
-            self._rows_with_errors += converted.rows_with_errors
-        return converted
+    # ---- parking
 
-    def _write(self, flush: Flush, converted: Converted, view: TableView, schema_json: bytes | None) -> WrittenFlush:
-        schema = view.log_schema if schema_json is None else shared_schema(schema_json)
-        files = write_files(self._storage, view.location, converted.rows, schema)
-        ranges = {p: Range(min(view.marks.of(p), end), end) for p, end in flush.ends.items()}
-        new = {name: schema.by_name[name].id for name in converted.new}
-        return WrittenFlush(flush.table, view.uuid, ranges, files, converted.rows.num_rows, new)
+    def park(self, parkings: Mapping[TableId, str]) -> None:
+        """Sends the tables' messages to the parking topic from here on: those in flight and buffered first, in the order of their offsets."""
+        for table, parking in parkings.items():
+            self._parked[table] = parking
+            self._held.discard(table)
+            self._views.pop(table, None)
+            self._again.pop(table, None)
+            self._asked.discard(table)
+            self._postponed.discard(table)
+            flush = self._in_flight.pop(table, None)
+            unfinished = [flush.buffer] if flush is not None else []
+            self._writer.cool(table)
+            if flush is not None and flush.hot is not None:
+                flush.hot.discard()
+            if table in self.buffers:
+                unfinished.append(self.buffers.take(table))
+            for record in (record for buffer in unfinished for record in buffer.alive()):
+                self._park_record(table, record)
+            reach("parked_in_flight")
 
-    def _bury(self, record: RawRecord, rejected: Rejected, table: TableId | None) -> None:
-        source = self._topics.assignment.sources[record.source]
-        name = None if table is None else str(table)
-        self._dead[rejected.reason.value] += 1
-        value, index = (rejected.value, rejected.index) if isinstance(rejected, RejectedRecord) else (record.value, None)
-        self._dead_letters.send(source, record.offset, record.timestamp_ms, record.key, record.headers, value, rejected, name, index)
+    def _park_record(self, table: TableId, record: RawRecord) -> None:
+        self._parked_topic.send(self._source(record), record, table, self._parked[table])
+        self._records_parked += 1
+
+    def hold(self, table: TableId) -> None:
+        """Returns when all that was parked of the table is acknowledged; what comes now waits in its buffer."""
+        self._held.add(table)
+        self._parked_topic.flush()
+
+    def release(self, views: Mapping[TableId, TableView]) -> None:
+        """The tables take rows again."""
+        for table, view in views.items():
+            self._parked.pop(table, None)
+            self._held.discard(table)
+            self._views[table] = view
+
+    # ---- offsets
+
+    def durable_offsets(self) -> dict[int, int]:
+        """Group offsets that have moved, all they stand on being durable; they may be stored once the node is known to hold its lease still."""
+        waiting = [*self.buffers, *(flush.buffer for flush in self._in_flight.values())]
+        moved = self.offsets.to_store(self.offsets.lowest(waiting), self._clock.monotonic_s())
+        if moved:
+            self._writer.acknowledged()
+            self._parked_topic.flush()
+            if self._parked:
+                reach("parked_acknowledged")
+        return moved
+
+    def store(self, moved: Mapping[int, int], witness: str) -> None:
+        """Stores group offsets; where Kafka does not take them now, later ones will do."""
+        try:
+            self._topics.commit_group(moved, witness)  # 4
+        except UnavailableError as error:
+            log.warning("offsets.not_stored", reason=str(error))
+            return
+        reach("offsets_stored")
+        self.offsets.note_stored(moved, self._clock.monotonic_s())
 
     def counts(self) -> Counts:
         """What was counted since the last call."""
-        counts = Counts(dict(self._delivered), dict(self._dead), self._absorbed, self._rows_with_errors, self._topics.take_expired())
-        self._delivered, self._dead = Counter(), Counter()
-        self._absorbed = self._rows_with_errors = 0
+        writer = self._writer
+        counts = Counts(dict(self._delivered), dict(writer.dead), self._records_parked, writer.absorbed, writer.rows_with_errors, self._topics.take_expired())
+        self._delivered, writer.dead = Counter(), Counter()
+        self._records_parked = writer.absorbed = writer.rows_with_errors = 0
         return counts
-
-
-def _limits(settings: IngestSettings) -> ConverterLimits:
-    late_us = None if isinstance(settings.late_limit, str) else int(settings.late_limit * 1_000_000)
-    ahead_us = None if isinstance(settings.late_limit, str) else int(settings.ahead_limit_s * 1_000_000)
-    return ConverterLimits(settings.depth_max, settings.columns_max, TimeLimits(late_us, ahead_us))

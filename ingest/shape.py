@@ -48,12 +48,15 @@ class Shape:
 
 def build(tree: Tree) -> Shape:
     """The shape of a tree. Two paths that would share a column: the first stays, records with the other take the exact path."""
-    leaves: list[Leaf] = []
-    branches: list[tuple[tuple[int, ...], int]] = []
     pruned = _pruned(tree, "", "", set())
-    _place(pruned, "", "", (), leaves, branches)
+    leaves, branches = _places(pruned)
     loose, strict = _struct(pruned, None), _struct(pruned, msgspec.UNSET)
-    return Shape(_signature(pruned), tuple(leaves), tuple(branches), msgspec.json.Decoder(loose).decode, msgspec.json.Decoder(strict).decode)
+    return Shape(_signature(pruned), leaves, branches, msgspec.json.Decoder(loose).decode, msgspec.json.Decoder(strict).decode)
+
+
+def leaves_of(tree: Tree) -> Sequence[Leaf]:
+    """The leaves of a tree, in its order; without those no shape can have."""
+    return _places(_pruned(tree, "", "", set()))[0]
 
 
 def learn(tree: Tree, pairs: Pairs) -> Tree:
@@ -94,6 +97,13 @@ def _pruned(tree: Tree, prefix: str, path: str, taken: set[str]) -> Tree:
             taken.add(name)
             kept[key] = node
     return kept
+
+
+def _places(pruned: Tree) -> tuple[Sequence[Leaf], Sequence[tuple[tuple[int, ...], int]]]:
+    leaves: list[Leaf] = []
+    branches: list[tuple[tuple[int, ...], int]] = []
+    _place(pruned, "", "", (), leaves, branches)
+    return tuple(leaves), tuple(branches)
 
 
 def _place(tree: Tree, prefix: str, path: str, route: tuple[int, ...], leaves: list[Leaf], branches: list[tuple[tuple[int, ...], int]]) -> None:

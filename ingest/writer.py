@@ -1,6 +1,7 @@
 """Arrow rows to Parquet files, one per hour partition, with the field ids of the table's schema."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,16 +21,26 @@ def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSche
 
     Columns absent from `rows` are absent from the files (Iceberg reads them as NULL), but for the system columns.
     """
-    fields = [f for f in schema.json["fields"] if f["name"] in rows.column_names or f["name"] in SYSTEM_COLUMNS]
+    fields = fields_of(schema, rows.column_names)
+    leaves = leaf_ids(fields)
+    return [_write(storage, data_file_uri(location, hour), hour, part, leaves) for hour, part in by_hour(laid_out(rows, fields))]
+
+
+def fields_of(schema: LogSchema, names: Container[str]) -> list[Mapping[str, Any]]:
+    """The fields of a file that has these columns beside the system ones, as the schema's JSON spells them."""
+    return [field for field in schema.json["fields"] if field["name"] in names or field["name"] in SYSTEM_COLUMNS]
+
+
+def laid_out(rows: pa.Table, fields: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows with exactly these fields, those that they lack being NULL."""
     arrow = LogSchema({"fields": fields}).arrow
     missing = {name: pa.nulls(rows.num_rows, arrow.field(name).type) for name in arrow.names if name not in rows.column_names}
     columns = [missing[name] if name in missing else rows.column(name) for name in arrow.names]
-    table = pa.table([column.cast(field.type) for column, field in zip(columns, arrow, strict=True)], schema=arrow)
-    leaves = leaf_ids(fields)
-    return [_write(storage, data_file_uri(location, hour), hour, part, leaves) for hour, part in _by_hour(table)]
+    return pa.table([column.cast(field.type) for column, field in zip(columns, arrow, strict=True)], schema=arrow)
 
 
-def _by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Rows by the hour of their time (hours since 1970), in order."""
     starts = pc.floor_temporal(table.column(TIMESTAMP), unit="hour").cast(pa.int64())
     hours = sorted(start // US_PER_HOUR for start in pc.unique(starts).to_pylist())
     if len(hours) == 1:

@@ -4,6 +4,7 @@ Reads are repeated on passing faults. A commit is sent once: whoever called deci
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -20,6 +21,11 @@ EXTRAS_PROPERTY = "firn.extras"
 WAREHOUSE_PROPERTY = "firn.warehouse"
 NAMESPACE_SEPARATOR = "\x1f"
 LEASE_HEADER = "X-Firn-Lease"
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+# A catalog without batch commits gets its commits one by one, so many at a time that a slow one does not hold up the others.
+COMMITS_AT_ONCE = 8
+# The catalog answers at the deadline of the commits; an answer on its way then is still waited for.
+DEADLINE_GRACE_S = 2.0
 
 
 class TableName(NamedTuple):
@@ -33,6 +39,14 @@ class TableName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"
+
+
+class NoAnswerError(UnavailableError):
+    """The catalog did not answer in time; it may yet do what it was asked for."""
+
+
+class MetadataMissingError(NotFoundError):
+    """The catalog knows the table, but a metadata file of it is gone."""
 
 
 class CommitStatus(StrEnum):
@@ -57,15 +71,19 @@ class CommitResult:
 
 
 class CatalogClient:
-    """Talks to one catalog; thread-safe. `token`: an API key or OAuth2 token; `lease`: fencing of maintenance commits, `name:token`."""
+    """Talks to one catalog; thread-safe. `token`: an API key or OAuth2 token; `lease`: fencing of maintenance commits, `name:token`.
 
-    def __init__(self, uri: str, *, token: str | None = None, lease: str | None = None, timeout_s: float = 60.0) -> None:
+    `control`: it is no catalog but the service beside one, which has the extras and nothing else.
+    """
+
+    def __init__(self, uri: str, *, token: str | None = None, lease: str | None = None, timeout_s: float = 60.0, control: bool = False) -> None:
         headers = {"Accept": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         if lease:
             headers[LEASE_HEADER] = lease
         self.uri = uri.rstrip("/")
+        self._control = control
         limits = httpx.Limits(max_connections=32, max_keepalive_connections=32)
         self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=httpx.Timeout(timeout_s, connect=10.0), limits=limits, trust_env=False)
 
@@ -80,8 +98,8 @@ class CatalogClient:
 
     @cached_property
     def has_extras(self) -> bool:
-        """Whether this is Firn's own catalog."""
-        return EXTRAS_PROPERTY in self.config
+        """Whether this is Firn's own catalog, or its control service."""
+        return self._control or EXTRAS_PROPERTY in self.config
 
     @property
     def warehouse(self) -> str | None:
@@ -92,6 +110,10 @@ class CatalogClient:
     def _v1(self) -> str:
         prefix = self.config.get("prefix")
         return f"/v1/{quote(prefix, safe='')}" if prefix else "/v1"
+
+    def ping(self, *, timeout_s: float) -> None:
+        """Asks for the configuration once. Raises UnavailableError, NoAnswerError where the catalog does not answer as it should."""
+        self._send("GET", "/v1/config", None, timeout_s=timeout_s)
 
     # ---- namespaces and tables
 
@@ -116,9 +138,13 @@ class CatalogClient:
         for page in self._pages(f"{self._v1}/namespaces/{quote(namespace, safe='')}/tables"):
             yield from (TableName(NAMESPACE_SEPARATOR.join(i["namespace"]), i["name"]) for i in page["identifiers"])
 
-    def load_table(self, table: TableName) -> dict[str, Any]:
-        """The table as `{"metadata-location", "metadata", "config"}`. Raises NotFoundError."""
-        return self._get(self._table_path(table))
+    def load_table(self, table: TableName, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """The table as `{"metadata-location", "metadata", "config"}`. Raises NotFoundError, MetadataMissingError.
+
+        With `timeout_s` it is asked once, for a caller that has its own idea of when to ask again.
+        """
+        path = self._table_path(table)
+        return self._get(path) if timeout_s is None else self._send("GET", path, None, timeout_s=timeout_s)
 
     def create_table(self, table: TableName, request: Mapping[str, Any]) -> dict[str, Any]:
         """Creates a table from a CreateTableRequest. Raises ConflictError where it exists."""
@@ -134,25 +160,35 @@ class CatalogClient:
 
     # ---- commits
 
-    def commit_all(self, requests: Sequence[Mapping[str, Any]], *, timeout_s: float | None = None) -> list[CommitResult]:
+    def commit_all(self, requests: Sequence[Mapping[str, Any]], *, timeout_s: float | None = None, deadline_s: float | None = None) -> list[CommitResult]:
         """Commits many tables independently; one result per request, in order. Never raises for a commit's fate.
 
-        With Firn's catalog this is one request and one SQL transaction; with any other, one commit after the other.
+        With Firn's catalog this is one request and one SQL transaction; with any other, single commits. `deadline_s`: how long the catalog
+        may take for each table before it leaves it as it is (default: `timeout_s`), so that one slow table does not delay the answer for all.
         """
         if not self.has_extras:
-            return [self._commit_one(request, timeout_s) for request in requests]
-        deadline_ms = int(timeout_s * 1000) if timeout_s else None  # from the arrival of the request
-        commits = [request if deadline_ms is None else {**request, "deadline-ms": deadline_ms} for request in requests]
+            return self._commit_singly(requests, timeout_s if deadline_s is None else deadline_s)
+        deadline_s = timeout_s if deadline_s is None else deadline_s
+        timeout_s = timeout_s if deadline_s is None else deadline_s + DEADLINE_GRACE_S
+        commits = [request if deadline_s is None else {**request, "deadline-ms": int(deadline_s * 1000)} for request in requests]
         try:
             answer = self._send("POST", "/firn/v1/commits", {"commits": commits}, timeout_s=timeout_s)
             results = answer["results"]
         except UnavailableError as error:
             return [CommitResult(CommitStatus.UNKNOWN, str(error))] * len(requests)
         except (RefusedError, NotFoundError, ConflictError) as error:
-            return [CommitResult(CommitStatus.INVALID, str(error))] * len(requests)
+            # The request as a whole is refused, which says nothing about any of several tables.
+            status = CommitStatus.INVALID if len(requests) == 1 else CommitStatus.FAILED
+            return [CommitResult(status, str(error))] * len(requests)
         if len(results) != len(requests):
             raise ProtocolError(f"the catalog at {self.uri} answered {len(requests)} commits with {len(results)} results")
         return [CommitResult(CommitStatus(r["status"]), (r.get("error") or {}).get("message", "")) for r in results]
+
+    def _commit_singly(self, requests: Sequence[Mapping[str, Any]], timeout_s: float | None) -> list[CommitResult]:
+        if len(requests) <= 1:
+            return [self._commit_one(request, timeout_s) for request in requests]
+        with ThreadPoolExecutor(min(COMMITS_AT_ONCE, len(requests)), thread_name_prefix="commit") as pool:
+            return list(pool.map(lambda request: self._commit_one(request, timeout_s), requests))
 
     def _commit_one(self, request: Mapping[str, Any], timeout_s: float | None) -> CommitResult:
         identifier = request["identifier"]
@@ -162,6 +198,8 @@ class CatalogClient:
             self._send("POST", self._table_path(table), body, timeout_s=timeout_s)
         except ConflictError as error:
             return CommitResult(CommitStatus.CONFLICT, str(error))
+        except MetadataMissingError as error:
+            return CommitResult(CommitStatus.FAILED, str(error))
         except NotFoundError as error:
             return CommitResult(CommitStatus.NOT_FOUND, str(error))
         except RefusedError as error:
@@ -176,9 +214,12 @@ class CatalogClient:
         """GET of any path of the catalog, for the extras under /firn/v1."""
         return self._get(path, {key: value for key, value in query.items() if value is not None})
 
-    def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
-        """POST to any path of the catalog, sent once. Raises the errors of `lake.errors` by status."""
-        return self._send("POST", path, body, timeout_s=timeout_s)
+    def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None, idempotency_key: str | None = None) -> dict[str, Any]:
+        """POST to any path of the catalog, sent once. Raises the errors of `lake.errors` by status.
+
+        With an idempotency key (a UUID) the same request may be sent again after an unknown outcome: it gets the answer of the first.
+        """
+        return self._send("POST", path, body, timeout_s=timeout_s, idempotency_key=idempotency_key)
 
     def delete(self, path: str) -> dict[str, Any]:
         return self._send("DELETE", path, None)
@@ -200,15 +241,25 @@ class CatalogClient:
         return self._send("GET", path, None, query=query)
 
     def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None, *, query: Mapping[str, Any] | None = None, timeout_s: float | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
     ) -> dict[str, Any]:
         content = None if body is None else orjson.dumps(body)
-        headers = {"Content-Type": "application/json"} if content is not None else None
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        if idempotency_key is not None:
+            headers[IDEMPOTENCY_HEADER] = idempotency_key
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s
         try:
             response = self._http.request(method, path, content=content, headers=headers, params=query, timeout=timeout)
         except httpx.HTTPError as error:
-            raise UnavailableError(f"catalog {self.uri} did not answer {method} {path.split('?')[0]}: {error or type(error).__name__}") from error
+            kind = NoAnswerError if isinstance(error, httpx.TimeoutException) else UnavailableError
+            raise kind(f"catalog {self.uri} did not answer {method} {path.split('?')[0]}: {error or type(error).__name__}") from error
         if response.is_success:
             return dict(orjson.loads(response.content)) if response.content else {}
         raise _error(self.uri, method, path, response)
@@ -216,12 +267,14 @@ class CatalogClient:
 
 def _error(uri: str, method: str, path: str, response: httpx.Response) -> Exception:
     try:
-        message = orjson.loads(response.content)["error"]["message"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        message = response.text[:300]
+        model = orjson.loads(response.content)["error"]
+        message, kind = model["message"], model.get("type")
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        message, kind = response.text[:300], None
     sentence = f"catalog {uri}, {method} {path.split('?')[0]}: {response.status_code} {message}"
     if response.status_code == 404:
-        return NotFoundError(sentence)
+        # Iceberg's NotFoundException is a missing file; a missing table or namespace has a name of its own.
+        return MetadataMissingError(sentence) if kind == "NotFoundException" else NotFoundError(sentence)
     if response.status_code == 409:
         return ConflictError(sentence)
     if response.status_code in (408, 429) or response.status_code >= 500:

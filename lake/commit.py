@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lake.catalog_client import CatalogClient, TableName
+from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.data_file import DataFile
 from lake.errors import NotFoundError
 from lake.log_schema import LogSchema, new_log_schema
@@ -19,13 +19,19 @@ from lake.storage import Storage
 from lake.table_layout import PARTITION_SPEC, find_hour_spec, metadata_uri, new_location, table_properties
 
 MAIN = "main"
+# Who made a snapshot: a table that gets rows from two ingesters of the same topic names both of them.
+WRITER_SUMMARY = "firn.writer"
 # A manifest is read as a whole, by every reader that needs one of its files.
 MANIFEST_ENTRIES_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What a committer has to know of a table. `head` None: no snapshot yet; `exists` False: the next commit creates it."""
+    """What a committer has to know of a table. `head` None: no snapshot yet; `exists` False: the next commit creates it.
+
+    `marks` are the table property, `head_marks` those that the summary of the head, or of its nearest ancestor with marks, repeats (None:
+    no snapshot that is kept says). `writer`: who made that snapshot. `head_ms`: when the head was made.
+    """
 
     name: TableName
     exists: bool
@@ -42,6 +48,14 @@ class TableState:
     marks: Marks
     manifests: tuple[ManifestFile, ...]
     properties: Mapping[str, str]
+    head_marks: Marks | None = None
+    writer: str = ""
+    head_ms: int = 0
+
+    @property
+    def moved_back(self) -> bool:
+        """Whether the head is older than the marks: somebody set the table back to an earlier snapshot, and properties do not go back with it."""
+        return self.head_marks is not None and self.marks.exceeds(self.head_marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +68,27 @@ class Prepared:
     after: TableState
 
 
-def load_state(catalog: CatalogClient, storage: Storage, name: TableName) -> TableState | None:
-    """Loads a table; None where there is none. Reads its manifest list, no manifests."""
+def load_state(catalog: CatalogClient, storage: Storage, name: TableName, *, timeout_s: float | None = None) -> TableState | None:
+    """Loads a table; None where there is none. Reads its manifest list, no manifests. Raises MetadataMissingError where a file of it is gone.
+
+    `timeout_s`: the catalog is asked once and given so long.
+    """
     try:
-        metadata = catalog.load_table(name)["metadata"]
+        metadata = catalog.load_table(name, timeout_s=timeout_s)["metadata"]
+    except MetadataMissingError:
+        raise
     except NotFoundError:
         return None
     return state_of(metadata, name, storage.read)
 
 
 def state_of(metadata: Mapping[str, Any], name: TableName, read: Callable[[str], bytes]) -> TableState:
-    """The state a table's metadata describes. Raises FatalError where it is not a log table."""
-    head_id = metadata.get("current-snapshot-id")
-    head = next((s for s in metadata.get("snapshots", ()) if s["snapshot-id"] == head_id), None)
+    """The state a table's metadata describes. Raises FatalError where it is not a log table, MetadataMissingError where its manifest list is gone."""
+    snapshots = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
+    head = snapshots.get(metadata.get("current-snapshot-id"))
     schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
     spec_id = find_hour_spec(metadata)
+    marked = _nearest_with_marks(head, snapshots)
     return TableState(
         name=name,
         exists=True,
@@ -83,9 +103,37 @@ def state_of(metadata: Mapping[str, Any], name: TableName, read: Callable[[str],
         updated_ms=max([metadata["last-updated-ms"], *(e["timestamp-ms"] for e in metadata.get("snapshot-log", ())[-1:])]),
         totals=totals_of(head["summary"]) if head else Totals(),
         marks=parse_marks(metadata.get("properties", {}).get(MARKS_PROPERTY)),
-        manifests=tuple(read_manifest_list(read(head["manifest-list"]))) if head else (),
+        manifests=_manifests(head, name, read),
         properties=metadata.get("properties", {}),
+        head_marks=None if marked is None else parse_marks(marked.get(MARKS_PROPERTY)),
+        writer=(marked or {}).get(WRITER_SUMMARY, ""),
+        head_ms=head["timestamp-ms"] if head else 0,
     )
+
+
+def _manifests(head: Mapping[str, Any] | None, name: TableName, read: Callable[[str], bytes]) -> tuple[ManifestFile, ...]:
+    if head is None:
+        return ()
+    try:
+        return tuple(read_manifest_list(read(head["manifest-list"])))
+    except NotFoundError as error:
+        raise MetadataMissingError(
+            f"table {name}: its manifest list is gone ({error}); restore the file, or roll the table back to a snapshot that is whole"
+        ) from error
+
+
+def _nearest_with_marks(head: Mapping[str, Any] | None, snapshots: Mapping[int, Mapping[str, Any]]) -> Mapping[str, str] | None:
+    """The summary of the head or its nearest ancestor that repeats the marks (other engines do not write them); empty where the table's first
+    snapshot has none either, None where an ancestor that may have had them is not kept any more."""
+    if head is None:
+        return {}
+    at: Mapping[str, Any] | None = head
+    while at is not None and MARKS_PROPERTY not in at.get("summary", {}):
+        parent = at.get("parent-snapshot-id")
+        if parent is None:
+            return {}
+        at = snapshots.get(parent)
+    return at["summary"] if at is not None else None
 
 
 def new_table_state(name: TableName, tenant: str, stream: str, warehouse: str) -> TableState:
@@ -111,13 +159,17 @@ def new_table_state(name: TableName, tenant: str, stream: str, warehouse: str) -
     )
 
 
-def prepare_append(state: TableState, files: Sequence[DataFile], schema: LogSchema, marks: Marks, now_ms: int) -> Prepared:
-    """A commit that appends files, moves the marks and, where `schema` is not the state's, adds it: all or nothing.
+def prepare_append(
+    state: TableState, files: Sequence[DataFile], schema: LogSchema, marks: Marks, now_ms: int, *, writer: str = "", recreate: bool = False
+) -> Prepared:
+    """A commit that appends files, sets the marks and, where `schema` is not the state's, adds it: all or nothing.
 
-    The marks also stand in the snapshot's summary, so that a rollback shows behind any catalog.
+    The marks also stand in the snapshot's summary, so that a rollback shows behind any catalog. `writer` names the process that commits;
+    `recreate`: a new table may take the name of a dropped one.
     """
     entries = [ManifestEntry(Status.ADDED, file) for file in files]
-    return _prepare(state, "append", entries, files, (), state.manifests, schema, marks, now_ms)
+    prepared = _prepare(state, "append", entries, files, (), state.manifests, schema, marks, marks, now_ms, writer)
+    return replace(prepared, request={**prepared.request, "allow-recreate": True}) if recreate and not state.exists else prepared
 
 
 def prepare_replace(
@@ -128,13 +180,28 @@ def prepare_replace(
     kept: Sequence[ManifestFile],
     now_ms: int,
 ) -> Prepared:
-    """A commit that changes files but no rows: `entries`, ordered by hour, go into new manifests beside the `kept` ones; marks stay as they are."""
-    return _prepare(state, "replace", entries, added, removed, kept, state.schema, state.marks, now_ms)
+    """A commit that changes files but no rows: `entries`, ordered by hour, go into new manifests beside the `kept` ones; marks stay as they are.
+
+    Its summary says of the marks what its parent's said, or nothing, so that maintenance never hides that a table was moved back.
+    """
+    return _prepare(state, "replace", entries, added, removed, kept, state.schema, state.marks, state.head_marks, now_ms, state.writer)
 
 
 def prepare_delete(state: TableState, entries: Sequence[ManifestEntry], removed: Sequence[DataFile], kept: Sequence[ManifestFile], now_ms: int) -> Prepared:
     """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in `prepare_replace`."""
-    return _prepare(state, "delete", entries, (), removed, kept, state.schema, state.marks, now_ms)
+    return _prepare(state, "delete", entries, (), removed, kept, state.schema, state.marks, state.head_marks, now_ms, state.writer)
+
+
+def prepare_overwrite(
+    state: TableState,
+    entries: Sequence[ManifestEntry],
+    added: Sequence[DataFile],
+    removed: Sequence[DataFile],
+    kept: Sequence[ManifestFile],
+    now_ms: int,
+) -> Prepared:
+    """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones; the rest as in `prepare_replace`."""
+    return _prepare(state, "overwrite", entries, added, removed, kept, state.schema, state.marks, state.head_marks, now_ms, state.writer)
 
 
 def _prepare(
@@ -146,7 +213,9 @@ def _prepare(
     kept: Sequence[ManifestFile],
     schema: LogSchema,
     marks: Marks,
+    summary_marks: Marks | None,
     now_ms: int,
+    writer: str,
 ) -> Prepared:
     snapshot_id, sequence = new_snapshot_id(), state.sequence_number + 1
     files, manifests = list[tuple[str, bytes]](), list(kept)
@@ -157,7 +226,12 @@ def _prepare(
         manifests.insert(at, line)
     list_uri = metadata_uri(state.location, f"snap-{snapshot_id}-1-{state.uuid}.avro")
     files.append((list_uri, write_manifest_list(manifests, snapshot_id=snapshot_id, parent_id=state.head, sequence_number=sequence)))
-    summary, totals = summarise(operation, added, removed, state.totals, {MARKS_PROPERTY: marks.to_property(), "engine-name": "firn"})
+    extra = {"engine-name": "firn"}
+    if summary_marks is not None:
+        extra[MARKS_PROPERTY] = summary_marks.to_property()
+    if writer:
+        extra[WRITER_SUMMARY] = writer
+    summary, totals = summarise(operation, added, removed, state.totals, extra)
     timestamp_ms = max(now_ms, state.updated_ms)
     snapshot = snapshot_json(
         snapshot_id=snapshot_id,
@@ -180,6 +254,9 @@ def _prepare(
         totals=totals,
         marks=marks,
         manifests=tuple(manifests),
+        head_marks=summary_marks,
+        writer=writer,
+        head_ms=timestamp_ms,
     )
     return Prepared(_request(state, schema, snapshot, marks), files, snapshot_id, after)
 

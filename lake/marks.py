@@ -69,6 +69,14 @@ class Marks:
         """Marks after a commit of these ranges; no mark goes back."""
         return Marks({**self.offsets, **{partition: max(self.of(partition), r.end) for partition, r in ranges.items()}})
 
+    def exceeds(self, other: "Marks") -> bool:
+        """Whether some partition's mark is beyond that of `other`."""
+        return any(offset > other.of(partition) for partition, offset in self.offsets.items())
+
+    def joined(self, other: "Marks") -> "Marks":
+        """The higher mark of each partition."""
+        return Marks({partition: max(self.of(partition), other.of(partition)) for partition in {**self.offsets, **other.offsets}})
+
     def to_property(self) -> str:
         """The value of the table property: `{"v":1,"offsets":{topic id:{partition:offset}}}`."""
         topics: dict[str, dict[str, int]] = {}

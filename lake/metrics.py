@@ -10,12 +10,24 @@ RECORDS_WRITTEN = Counter("firn_ingest_records_written_total", "Rows committed t
 RECORDS_ABSORBED = Counter("firn_ingest_records_absorbed_total", "Messages skipped because their table had absorbed them before a restart")
 RECORDS_DEAD = Counter("firn_ingest_records_dead_lettered_total", "Messages sent to the dead-letter topic", ["reason"])
 RECORDS_EXPIRED = Counter("firn_ingest_records_expired_total", "Offsets that Kafka's retention removed before they were read", ["topic"])
+RECORDS_PARKED = Counter("firn_ingest_records_parked_total", "Messages sent to the parking topic")
+TABLES_PARKED = Gauge("firn_ingest_tables_parked", "Tables that take no rows for now, by why", ["reason"])
+TABLES_FAILING = Gauge("firn_ingest_tables_failing", "Tables whose last attempt failed and that are not parked")
+TABLES_POSTPONED = Gauge("firn_ingest_tables_postponed", "New tables that wait because of new_tables_per_minute")
+SECOND_WRITERS = Gauge("firn_ingest_second_writers", "Other ingesters that were seen to write the same topics into the same tables")
 ROWS_WITH_ERRORS = Counter("firn_ingest_rows_with_errors_total", "Rows with an entry in _errors")
 COMMITS = Counter("firn_ingest_table_commits_total", "Table commits by outcome", ["status"])
 ROUND_SECONDS = Histogram("firn_ingest_commit_round_seconds", "Wall seconds of one round of commits", buckets=_SECONDS)
 BUFFERED_BYTES = Gauge("firn_ingest_buffered_bytes", "Bytes of raw messages waiting")
 BUFFERED_TABLES = Gauge("firn_ingest_buffered_tables", "Tables with waiting messages")
 LAG_RECORDS = Gauge("firn_ingest_lag_records", "Offsets between the group offset and the end of the partition", ["topic", "partition"])
+
+# ---- ingest serve
+COMPLETE_UNTIL = Gauge("firn_ingest_complete_until_seconds", "Time (epoch) before which every record of the input topics is durable")
+STALEST_COMMIT = Gauge("firn_ingest_stalest_commit_seconds", "Seconds since the last commit of the tenants that have waited longest", ["tenant"])
+LETTERS_REPLAYED = Counter("firn_ingest_dead_letters_replayed_total", "Dead letters sent again")
+TAILS = Gauge("firn_ingest_live_tails", "Live tails that run")
+TAIL_DROPPED = Counter("firn_ingest_live_tail_dropped_total", "Records a live tail passed over because its reader was too slow")
 
 # ---- optimize
 OPTIMIZE_FILES_MERGED = Counter("firn_optimize_files_merged_total", "Small files that went into merged ones")

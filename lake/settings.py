@@ -19,6 +19,8 @@ from lake.errors import SettingsError
 CONFIG_VARIABLE = "FIRN_CONFIG"
 CONFIG_DEFAULT = "firn.toml"
 MIB = 1024 * 1024
+# A dead letter sent again has its table in its headers: it was routed when it was sent, by the rules of the topic it first came from.
+REPLAY_TENANT, REPLAY_STREAM = "firn.tenant", "firn.stream"
 
 
 def config_file() -> Path:
@@ -110,6 +112,7 @@ class CatalogSettings(RoomSettings):
     request_bytes_max: Annotated[int, Field(description="bytes of the largest request body that is read", ge=100_000)] = 64 * 1024 * 1024
     undo_window_s: Annotated[float, Field(description="seconds for which a dropped table can be brought back before its purge is due", ge=0)] = 3 * 86_400.0
     workers: Annotated[int, Field(description="processes that serve; more than one needs PostgreSQL", ge=1, le=64)] = 1
+    control: Annotated[bool, Field(description="serve only leases and parked records, for ingestion into another catalog; needs no warehouse")] = False
     tls_certificate: Annotated[str | None, Field(description="file with the TLS certificate chain; empty: plain HTTP")] = None
     tls_key: Annotated[str | None, Field(description="file with the certificate's private key")] = None
     commit_rounds_at_once: Annotated[int, Field(description="rounds of commits that run beside each other; one table is in one of them", ge=1, le=64)] = 4
@@ -131,7 +134,8 @@ class TopicSettings(BaseModel):
 
     name: Annotated[str, Field(description="name of the topic")]
     format: Annotated[
-        Literal["auto", "json", "text", "otlp_proto"], Field(description="auto: JSON, NDJSON, OTLP and known kinds of lines are told from the message")
+        Literal["auto", "json", "text", "otlp_proto", "replay"],
+        Field(description="auto: JSON, NDJSON, OTLP and known kinds of lines are told from the message; replay: Firn's own topic of dead letters sent again"),
     ] = "auto"
     time_zone: Annotated[str, AfterValidator(_time_zone), Field(description="zone of times that name none, as in syslog: an IANA name")] = "UTC"
     tenant: Annotated[tuple[str, ...], Field(description="rules for the tenant: header:NAME, field:NAME, key, topic:REGEX (its first group), const:NAME")] = (
@@ -151,14 +155,41 @@ class IngestSettings(RoomSettings):
     group: Annotated[str, Field(description="Kafka consumer group that holds the offsets")] = "firn"
     topics: Annotated[tuple[TopicSettings, ...], Field(description="the input topics, in TOML as [[ingest.topics]]")] = ()
     dead_letter_topic: Annotated[str, Field(description="where messages go that cannot be stored")] = "firn.dead-letters"
+    replay_topic: Annotated[str, Field(description="where dead letters go to be read again; beside `topics` an input topic too")] = "firn.replay"
+    parked_topic: Annotated[str, Field(description="where the records of tables wait that take none for now")] = "firn.parked"
     catalog_uri: Annotated[str, Field(description="base URL of the REST catalog")] = "http://127.0.0.1:8181"
     catalog_token: Annotated[SecretStr | None, Field(description="API key for the catalog")] = None
+    control_uri: Annotated[
+        str, Field(description="base URL of `catalog serve --control`, which holds the node's lease and the parked records beside another REST catalog")
+    ] = ""
+    control_token: Annotated[SecretStr | None, Field(description="API key for the control service")] = None
     warehouse: Annotated[str, Field(description="where new tables get their locations; empty: where the catalog says")] = ""
-    host: Annotated[str, Field(description="address of the health and metrics endpoint")] = "127.0.0.1"
+    host: Annotated[str, Field(description="address of a node's health and metrics endpoint; beyond loopback it needs serve_token")] = "127.0.0.1"
     port: Annotated[int, Field(description="port of the health and metrics endpoint; 0: any free one", ge=0, le=65535)] = 8383
+    node_uri: Annotated[str, Field(description="base URL of the running node's endpoint, for buffers and breakers; empty: they are left out")] = (
+        "http://127.0.0.1:8383"
+    )
+    serve_host: Annotated[str, Field(description="address `ingest serve` listens on; beyond loopback it needs serve_token")] = "127.0.0.1"
+    serve_port: Annotated[int, Field(description="port `ingest serve` listens on; 0: any free one", ge=0, le=65535)] = 8384
+    serve_token: Annotated[SecretStr | None, Field(description="who calls `ingest serve` or a node has to send this as `Authorization: Bearer`")] = None
+    tails_max: Annotated[int, Field(description="live tails that run at once; each reads all input topics", ge=1)] = 8
     workers: Annotated[int, Field(description="processes that read and write; one is enough for some 100,000 records a second", ge=1, le=64)] = 1
     flush_interval_s: Annotated[float, Field(description="seconds after its first record until a table is flushed", gt=0)] = 300.0
-    flush_bytes: Annotated[int, Field(description="bytes of raw records after which a table is flushed", gt=0)] = 256 * MIB
+    visibility_max_s: Annotated[
+        float | None, Field(description="seconds after which a table with little traffic is flushed at the latest; empty: flush_interval_s", gt=0)
+    ] = None
+    flush_bytes: Annotated[int, Field(description="bytes of raw records after which a table is flushed", gt=0)] = 4 * 1024 * MIB
+    file_bytes: Annotated[int, Field(description="bytes of a data file of a hot table at which it is closed and the table flushed", gt=0)] = 128 * MIB
+    replay_records_max: Annotated[
+        int, Field(description="offsets a partition may be routed beyond its oldest unwritten record; then that one's table is flushed", ge=1)
+    ] = 5_000_000
+    hours_per_flush_max: Annotated[int, Field(description="hour partitions one flush may touch; one that touches more is written in parts", ge=1)] = 200
+    new_tables_per_minute: Annotated[int, Field(description="tables the node creates per minute; records of further ones wait", ge=1)] = 10_000
+    park_after_s: Annotated[float, Field(description="seconds for which a table has to fail alone until its records are parked", gt=0)] = 10.0
+    on_deleted: Annotated[
+        Literal["park", "dead-letter", "recreate"],
+        Field(description="what becomes of records for a dropped table while it may still come back; the table property firn.on-deleted goes before it"),
+    ] = "park"
     buffer_bytes_max: Annotated[int, Field(description="bytes of raw records all tables together may hold", gt=0)] = 512 * MIB
     record_bytes_max: Annotated[int, Field(description="bytes of one message; larger ones become dead letters", gt=0)] = 4 * MIB
     depth_max: Annotated[int, Field(description="levels of nesting of one record; deeper ones become dead letters", gt=0, le=200)] = 100
@@ -167,6 +198,13 @@ class IngestSettings(RoomSettings):
     ahead_limit_s: Annotated[float, Field(description="seconds after its Kafka timestamp a record may be", gt=0)] = 86_400.0
     commit_timeout_s: Annotated[float, Field(description="seconds until the outcome of a commit counts as unknown", gt=0)] = 30.0
     shutdown_s: Annotated[float, Field(description="seconds SIGTERM leaves for the last flush", gt=0)] = 40.0
+
+    def with_replay_topic(self) -> "IngestSettings":
+        """These settings with the replay topic among the input topics; where there is no other, there is nothing to replay."""
+        if not self.topics or any(topic.name == self.replay_topic for topic in self.topics):
+            return self
+        replay = TopicSettings(name=self.replay_topic, format="replay", tenant=(f"header:{REPLAY_TENANT}",), stream=(f"header:{REPLAY_STREAM}",))
+        return self.model_copy(update={"topics": (*self.topics, replay)})
 
 
 class OptimizeSettings(RoomSettings):
@@ -186,12 +224,15 @@ class OptimizeSettings(RoomSettings):
         128 * MIB
     )
     small_file_ratio: Annotated[float, Field(description="files below this share of the target size are merged", gt=0, le=1)] = 0.75
-    rewrite_bytes_min: Annotated[int, Field(description="bytes of small files in one hour from which Spark's rewrite_data_files takes over", gt=0)] = (
-        1_024 * MIB
-    )
+    rewrite_bytes_min: Annotated[
+        int, Field(description="bytes that would become one file from which Spark's rewrite_data_files merges them: a task holds its rows in memory", gt=0)
+    ] = 512 * MIB
     zstd_level: Annotated[int, Field(description="zstd level of merged files", ge=1, le=22)] = 3
     row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = 131_072
-    snapshots_max: Annotated[int, Field(description="snapshots a table keeps at most, beside those that branches and tags name", ge=1)] = 10
+    snapshots_max: Annotated[
+        int, Field(description="snapshots a table has at most, those that branches and tags name aside; a commit of maintenance leaves half of them", ge=1)
+    ] = 10
+    expiry_interval_s: Annotated[float, Field(description="seconds between two looks, between rounds, for tables with many snapshots", gt=0)] = 300.0
     snapshot_age_max_s: Annotated[float, Field(description="seconds after which snapshots expire, but for the newest", gt=0)] = 86_400.0
     manifests_max: Annotated[int, Field(description="manifests of data files from which a table's manifests are merged", ge=2)] = 50
     reader_grace_s: Annotated[float, Field(description="seconds that files stay after nothing refers to them: Trino's longest query", ge=0)] = 6 * 3_600.0
@@ -210,9 +251,12 @@ class OptimizeSettings(RoomSettings):
     java_home: Annotated[Path | None, Field(description="Java 17 or 21 for Spark; without it JAVA_HOME, then PATH")] = None
     ingest_uris: Annotated[tuple[str, ...], Field(description="base URLs of the ingesters; maintenance stands back while they lag")] = ()
     lag_records_max: Annotated[int, Field(description="records ingestion may lag before maintenance stands back", ge=0)] = 100_000
+    lag_age_max_s: Annotated[float, Field(description="seconds a record may wait for its table before maintenance stands back", gt=0)] = 1_800.0
     lag_share_floor: Annotated[float, Field(description="share of a round's work that is done however far ingestion lags", gt=0, le=1)] = 0.1
     retention_interval_s: Annotated[float, Field(description="seconds between two runs of retention and purge", gt=0)] = 86_400.0
-    purge_after_s: Annotated[float, Field(description="seconds after its drop until a table's files are deleted", ge=0)] = 3 * 86_400.0
+    purge_after_s: Annotated[
+        float, Field(description="seconds after its drop until a table's files are deleted, and never before the catalog's undo_window_s", ge=0)
+    ] = 3 * 86_400.0
     orphan_interval_s: Annotated[float, Field(description="seconds between two searches for orphan files", gt=0)] = 7 * 86_400.0
     orphan_age_min_s: Annotated[float, Field(description="seconds since its last change before a file can count as orphan", ge=3_600)] = 7 * 86_400.0
     lease_s: Annotated[float, Field(description="seconds the leader's lease lasts without renewal", ge=1)] = 30.0
@@ -229,10 +273,14 @@ class QuerySettings(RoomSettings):
     trino_uri: Annotated[str, Field(description="base URL of the Trino coordinator")] = "http://127.0.0.1:8080"
     host: Annotated[str, Field(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(description="port to listen on; 0: any free one", ge=0, le=65535)] = 8282
-    ingest_uri: Annotated[str, Field(description="base URL of ingest's HTTP endpoint, for lag and live tail; empty: answers cannot tell the lag")] = ""
+    ingest_uri: Annotated[str, Field(description="base URL of `ingest serve`, for lag, dead letters and live tail; empty: answers cannot tell the lag")] = ""
+    ingest_token: Annotated[SecretStr | None, Field(description="serve_token of `ingest serve`, where it has one")] = None
+    api: Annotated[str, Field(description="base URL of the API that the command line speaks to")] = "http://127.0.0.1:8282"
+    api_key: Annotated[SecretStr | None, Field(description="API key of the command line")] = None
     trino_catalog: Annotated[str, Field(description="name of Trino's catalog that holds the log tables")] = "lake"
     trino_user: Annotated[str, Field(description="user the room's queries run as in Trino")] = "firn"
     trino_password: Annotated[SecretStr | None, Field(description="password of that user, where Trino asks for one")] = None
+    trino_ca: Annotated[str | None, Field(description="file with the certificates that Trino's TLS is trusted by; empty: the machine's")] = None
     search_timeout_s: Annotated[float, Field(description="seconds a search may take; then it answers with what it has", gt=0)] = 30.0
     sql_timeout_s: Annotated[float, Field(description="seconds a statement of the SQL endpoint may take", gt=0)] = 300.0
     page_rows_max: Annotated[int, Field(description="rows of one page of a search", ge=1, le=100_000)] = 10_000
@@ -243,9 +291,15 @@ class QuerySettings(RoomSettings):
     )
     embedded_memory_bytes: Annotated[int, Field(description="memory of the in-process engine", ge=64 * MIB)] = 1024 * MIB
     embedded_threads: Annotated[int, Field(description="threads of the in-process engine; 0: one per processor", ge=0)] = 0
-    concurrent_per_tenant: Annotated[int, Field(description="searches of one tenant that run at once; more wait, then are refused", ge=1)] = 8
+    concurrent_per_tenant: Annotated[int, Field(description="searches of one tenant that run at once; as many again wait, more are refused", ge=1)] = 8
+    tails_per_tenant: Annotated[int, Field(description="live tails of one tenant that run at once", ge=1)] = 2
     queue_timeout_s: Annotated[float, Field(description="seconds a search waits for its turn before it is refused", ge=0)] = 10.0
     state: Annotated[str, Field(description="folder of exports and of files fetched from S3")] = "state/query"
+    export_part_rows: Annotated[
+        int, Field(description="rows of one part of an export, about; a part that was begun is written again after a restart", ge=1)
+    ] = 250_000
+    exports_kept_s: Annotated[float, Field(description="seconds after its start until a finished export is removed", gt=0)] = 7 * 86_400.0
+    erasure_grace_s: Annotated[float, Field(description="seconds that files which held erased rows stay for queries that still read them", ge=0)] = 3_600.0
     file_cache_bytes_max: Annotated[int, Field(description="bytes of files fetched from S3 that are kept on disk", ge=0)] = 8 * 1024 * MIB
 
 
@@ -259,6 +313,9 @@ class InfraSettings(RoomSettings):
     cache: Annotated[Path, Field(description="folder of downloaded JVM parts (FIRN_CACHE goes before it); relative to the repository root")] = Path(".cache")
     kafka_heap_mb: Annotated[int, Field(description="Java heap of Kafka, MiB", ge=192)] = 512
     trino_heap_mb: Annotated[int, Field(description="Java heap of Trino, MiB", ge=768)] = 1024
+    trino_access: Annotated[
+        Path | None, Field(description="folder that `python -m query trino-access` wrote: Trino then asks for passwords, over TLS; empty: open on loopback")
+    ] = None
     quick_java: Annotated[
         bool, Field(description="compile Java code quickly instead of well: halves start times; turn off to measure throughput of Kafka or Trino")
     ] = True

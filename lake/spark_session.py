@@ -32,6 +32,11 @@ class SparkOptions:
     packages: Sequence[str] = ("lake",)
     more: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether driver and executors are one JVM on this machine."""
+        return self.master.startswith("local")
+
 
 def open_context(options: SparkOptions) -> Any:
     """Starts (or finds) the SparkContext of this process: enough for RDDs, in half the time of a session.
@@ -41,9 +46,13 @@ def open_context(options: SparkOptions) -> Any:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
 
+    if SparkContext._active_spark_context is not None:
+        return SparkContext._active_spark_context
     os.environ["JAVA_HOME"] = str(_java_home(options.java_home))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    # What executors run: PySpark asks the environment alone, whatever spark.pyspark.python says.
+    os.environ["PYSPARK_PYTHON"] = options.more.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    if options.is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     conf = SparkConf().setAppName(options.app).setMaster(options.master).setAll(list((_defaults(options) | options.more).items()))
     try:
         context = SparkContext.getOrCreate(conf)
@@ -64,8 +73,6 @@ def open_session(options: SparkOptions) -> Any:
 def _defaults(options: SparkOptions) -> dict[str, str]:
     settings = {
         "spark.driver.memory": f"{options.driver_memory_mb}m",
-        "spark.driver.host": _LOOPBACK,
-        "spark.driver.bindAddress": _LOOPBACK,
         # What Firn has Spark do happens in Python or in long jobs: compiling Java well would cost a small machine more than it brings.
         "spark.driver.extraJavaOptions": options.java_options,
         "spark.ui.enabled": "false",
@@ -74,21 +81,22 @@ def _defaults(options: SparkOptions) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.adaptive.enabled": "false",
-        "spark.pyspark.python": sys.executable,
         "spark.log.level": "ERROR",
     }
-    if not options.master.startswith("local"):
-        # The driver may be elsewhere than the executors, then loopback is no address of it: the cluster's own settings decide.
-        del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
+    if options.is_local:
+        # On a cluster the executors are elsewhere and must reach the driver: there its own settings decide.
+        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     if options.jars is not None:
         jars = sorted(str(path) for path in options.jars.glob("*.jar"))
         if not jars:
             raise PrerequisiteError(f"{options.jars} holds no jars; `python -m infra fetch` brings Iceberg's, or leave the setting spark_jars out")
-        if options.master.startswith("local"):
+        if options.is_local:
             # One JVM on this machine: it reads the jars where they lie; `spark.jars` would copy half a gigabyte at every start.
             settings["spark.driver.extraClassPath"] = f"{options.jars}/*"
         else:
             settings["spark.jars"] = ",".join(jars)
+        # A sort order in a procedure's arguments is read by Iceberg's own parser.
+        settings["spark.sql.extensions"] = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
     return settings
 
 

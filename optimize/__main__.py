@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -13,8 +14,8 @@ from prometheus_client import start_http_server
 from rich.console import Console
 
 from lake.catalog_client import CatalogClient, TableName
-from lake.clock import SystemClock, epoch_ms
-from lake.errors import FirnError, NotFoundError, PrerequisiteError, RetryableError
+from lake.clock import Clock, SystemClock, epoch_ms
+from lake.errors import FirnError, NotFoundError, PrerequisiteError
 from lake.logs import configure_logs
 from lake.settings import OptimizeSettings
 from lake.storage import open_storage
@@ -27,6 +28,7 @@ from optimize.history import History
 from optimize.inventory import open_inventory
 from optimize.leader import Leader
 from optimize.maintenance import Maintenance, RoundReport
+from optimize.snapshot_watch import SnapshotWatch
 from optimize.spark_executor import SparkExecutor
 from optimize.table_states import TableStates
 from optimize.table_view import load_view
@@ -127,24 +129,40 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
     with Leader(catalog, settings.lease_s) as leader:
         while leader.acquire(stop, float("inf")):
             with _maintenance(settings, tables, leader.token, lambda: stop.is_set() or leader.lost) as maintenance:
-                _lead(maintenance, leader, stop)
+                _lead(maintenance, stop)
     catalog.close()
     log.info("optimize.stopped")
 
 
-def _lead(maintenance: Maintenance, leader: Leader, stop: threading.Event) -> None:
-    """Rounds until told to stop, or until the lease is lost."""
-    while not maintenance.halted():
-        started_s = maintenance.clock.monotonic_s()
+def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
+    """Rounds until told to stop, or until the lease is lost; beside them looks for tables that get snapshots fast, because a round may take hours."""
+    watch, s = SnapshotWatch(maintenance.catalog, maintenance.settings), maintenance.settings
+
+    def look() -> None:
+        if crowded := watch.crowded(epoch_ms(maintenance.clock.now())):
+            maintenance.tidy(crowded)
+
+    def round_() -> None:
+        maintenance.run()
+        if not maintenance.halted():
+            Duties(maintenance).run_due()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="looks") as pool:
+        looks = pool.submit(_every, s.expiry_interval_s, look, maintenance.clock, maintenance.halted, stop)
+        _every(s.interval_s, round_, maintenance.clock, lambda: maintenance.halted() or looks.done(), stop)
+        looks.result()
+
+
+def _every(interval_s: float, work: Callable[[], None], clock: Clock, ended: Callable[[], bool], stop: threading.Event) -> None:
+    """Does work from interval to interval until it is `ended`. What fails once may pass the next time; a lost lease ends it."""
+    while not ended():
+        again_at_s = clock.monotonic_s() + interval_s
         try:
-            maintenance.run()
-            if not maintenance.halted():
-                Duties(maintenance).run_due()
-        except RetryableError as error:
-            log.warning("optimize.round_failed", error=str(error))
-        left_s = maintenance.settings.interval_s - (maintenance.clock.monotonic_s() - started_s)
-        while left_s > 0 and not leader.lost and not stop.wait(min(left_s, 1.0)):
-            left_s -= 1.0
+            work()
+        except FirnError as error:
+            log.warning("optimize.failed", error=str(error))
+        while (left_s := again_at_s - clock.monotonic_s()) > 0 and not ended():
+            stop.wait(min(left_s, 1.0))
 
 
 @app.command()
@@ -153,7 +171,7 @@ def plan(table: Tables = None, catalog_uri: CatalogUri = None) -> None:
     with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri), table or ()) as maintenance:
         maintenance.states.load()
         report = RoundReport()
-        printing.print_plan([planned.plan for planned in maintenance.plan(report)], report, maintenance.share())
+        printing.print_plan(list(maintenance.plan(report)), report, maintenance.share())
 
 
 @app.command()

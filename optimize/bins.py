@@ -1,9 +1,9 @@
-"""Packs merges onto Spark executors: jobs by table, bins by estimated cost, tenants taking turns."""
+"""Packs merges onto Spark executors: pieces of work by table, bins by estimated cost."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lake.settings import OptimizeSettings
+from lake.data_file import DataFile
 from optimize.merge_job import FileLayout, MergeGroup, MergeJob
 from optimize.planner import Engine, Merge, TablePlan
 from optimize.table_view import TableView
@@ -12,6 +12,11 @@ from optimize.table_view import TableView
 COST_TABLE_S = 0.010
 COST_FILE_S = 0.004
 COST_BYTE_S = 60e-9
+# Likewise of a CALL of rewrite_data_files, each hour in it, each byte; and what one CALL may cost, because it is not stopped half-way.
+REWRITE_CALL_S = 2.0
+REWRITE_HOUR_S = 0.3
+REWRITE_BYTE_S = 100e-9
+REWRITE_COST_MAX_S = 60.0
 
 
 def cost_s(files: int, size_bytes: int) -> float:
@@ -21,45 +26,54 @@ def cost_s(files: int, size_bytes: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Merges of one table that go into one commit."""
+    """Merges of one table by one engine that go into one commit."""
 
     plan: TablePlan
     merges: tuple[Merge, ...]
 
     @property
+    def engine(self) -> Engine:
+        return self.merges[0].engine
+
+    @property
     def cost_s(self) -> float:
+        if self.engine is Engine.SPARK:
+            return REWRITE_CALL_S + sum(REWRITE_HOUR_S + REWRITE_BYTE_S * merge.size_bytes for merge in self.merges)
         return sum(cost_s(len(merge.files), merge.size_bytes) for merge in self.merges)
 
 
-def split_work(plan: TablePlan, engine: Engine, cost_max_s: float) -> list[Work]:
-    """The merges of a table, in pieces of at most `cost_max_s` (a piece has at least one merge), those that save most files first."""
-    pieces: list[list[Merge]] = []
-    left = 0.0
-    for merge in sorted((m for m in plan.merges if m.engine is engine), key=lambda m: (-m.saved_files, m.hour)):
-        cost = cost_s(len(merge.files), merge.size_bytes)
-        if not pieces or cost > left:
-            pieces.append([])
-            left = cost_max_s
-        pieces[-1].append(merge)
-        left -= cost
-    return [Work(plan, tuple(piece)) for piece in pieces]
+def split_work(plan: TablePlan, cost_max_s: float) -> list[Work]:
+    """The merges of a table, in pieces of at most `cost_max_s` (a piece has at least one group of files), those that save most files first.
 
-
-def take_turns(work: Iterable[Work]) -> list[Work]:
-    """Orders work so that every tenant gets the same share: next is always who has cost least so far (start-time fair queueing).
-
-    Within a tenant, what saves most files per second goes first.
+    An hour of many groups may be in several pieces, so that several executors share it; a rewrite by Spark shares itself out.
     """
-    by_tenant: dict[str, list[Work]] = {}
-    for one in work:
-        by_tenant.setdefault(one.plan.tenant, []).append(one)
-    finish: list[tuple[float, str, int, Work]] = []
-    for tenant, own in by_tenant.items():
-        spent = 0.0
-        for at, one in enumerate(sorted(own, key=lambda w: -sum(m.saved_files for m in w.merges) / w.cost_s)):
-            finish.append((spent, tenant, at, one))
-            spent += one.cost_s
-    return [one for _, _, _, one in sorted(finish, key=lambda item: item[:3])]
+    by_arrow = [part for merge in plan.merges if merge.engine is Engine.ARROW for part in _parts(merge, cost_max_s)]
+    by_spark = [merge for merge in plan.merges if merge.engine is Engine.SPARK]
+    return [*_pieces(plan, by_arrow, cost_max_s), *_pieces(plan, by_spark, REWRITE_COST_MAX_S)]
+
+
+def _parts(merge: Merge, cost_max_s: float) -> Iterator[Merge]:
+    groups: list[tuple[DataFile, ...]] = []
+    left = cost_max_s
+    for group in merge.groups:
+        cost = cost_s(len(group), sum(file.size_bytes for file in group))
+        if groups and cost > left:
+            yield replace(merge, groups=tuple(groups))
+            groups, left = [], cost_max_s
+        groups.append(group)
+        left -= cost
+    yield replace(merge, groups=tuple(groups))
+
+
+def _pieces(plan: TablePlan, merges: Iterable[Merge], cost_max_s: float) -> list[Work]:
+    pieces: list[Work] = []
+    for merge in sorted(merges, key=lambda m: (-m.saved_files, m.hour)):
+        larger = Work(plan, (*pieces[-1].merges, merge)) if pieces else None
+        if larger is not None and larger.cost_s <= cost_max_s:
+            pieces[-1] = larger
+        else:
+            pieces.append(Work(plan, (merge,)))
+    return pieces
 
 
 def within_budget(work: Sequence[Work], budget_s: float) -> tuple[list[Work], list[Work]]:
@@ -94,14 +108,4 @@ def pack(work: Sequence[Work], slots: int, cost_max_s: float) -> list[list[Work]
 def to_job(work: Work, view: TableView, layout: FileLayout) -> MergeJob:
     """What an executor has to know of a piece of work."""
     groups = tuple(MergeGroup(merge.hour, group) for merge in work.merges for group in merge.groups)
-    return MergeJob(view.name, view.state.location, view.state.schema.json, groups, layout, work.cost_s)
-
-
-def layout_of(properties: Mapping[str, str], columns: Sequence[str], settings: OptimizeSettings) -> FileLayout:
-    """How a table's merged files are written: its properties `firn.sort`, `firn.bloom` and `firn.plain` name columns, separated by commas."""
-
-    def named(key: str) -> tuple[str, ...]:
-        return tuple(name for part in properties.get(key, "").split(",") if (name := part.strip()) in columns)
-
-    base = FileLayout(settings.zstd_level, settings.row_group_rows)
-    return replace(base, sort_by=tuple(dict.fromkeys((*named("firn.sort"), *base.sort_by))), bloom=named("firn.bloom"), plain=named("firn.plain"))
+    return MergeJob(view.name, view.state.location, view.state.schema.json, groups, layout)

@@ -26,7 +26,8 @@ from lake.settings import OptimizeSettings
 from lake.storage import AnyStorage
 from optimize.deletions import DeletionQueue
 from optimize.merge_job import Merged
-from optimize.replacement import Change, prepare_change, still_valid
+from optimize.replacement import Change, prepare_change, still_live, still_valid
+from optimize.snapshots import to_expire
 from optimize.table_view import TableView, load_view
 from optimize.verify import ProofFailed, check_whole
 
@@ -46,15 +47,21 @@ class Fate(StrEnum):
 
 @dataclass(slots=True)
 class Pending:
-    """A table's change on its way. `view` is the version it was planned for."""
+    """A table's change on its way. `view` is the version it was planned for; `stale`: that is old for certain, `is_fresh`: it was just loaded.
+
+    `owns_outputs`: nobody else refers to the merged files, so that they are deleted where the merge is not committed.
+    """
 
     view: TableView
     merged: tuple[Merged, ...] = ()
     remove: tuple[DataFile, ...] = ()
+    stale: bool = False
+    is_fresh: bool = False
+    owns_outputs: bool = True
     change: Change | None = None
     outcome_unknown: bool = False
     ever_unknown: bool = False
-    stale: bool = False
+    is_refused: bool = False  # the last proof failed
     attempts: int = 0
     fate: Fate | None = None
     reason: str = ""
@@ -84,6 +91,13 @@ class CommitRound:
             wait_s = min(wait_s * 1.5, BACKOFF_MAX_S)
             for one in open_ones:
                 self._send([one] if self._is_ready(one) else [])
+        self._queue([one for one in pending if one.committed is not None])
+
+    def _queue(self, committed: Sequence[Pending]) -> None:
+        """After the commits, never before: a queued file must be one that nobody reaches. A crash in between leaves orphans, which are found."""
+        not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.reader_grace_s * 1000)
+        unreachable = [(uri, one.view.name, one.view.state.uuid) for one in committed if one.committed is not None for uri in one.committed.unreachable]
+        self.deletions.add(unreachable, not_before_ms)
 
     def _is_ready(self, one: Pending) -> bool:
         one.attempts += 1
@@ -95,25 +109,32 @@ class CommitRound:
         except RetryableError as error:
             one.reason, one.stale = str(error), True
         except (FirnError, ProofFailed, ValueError) as error:
+            one.is_refused = isinstance(error, ProofFailed)
             self._fail(one, f"{type(error).__name__}: {error}")
         return False
 
     def _prepared(self, one: Pending) -> bool:
         """Loads where the known version is old, checks and prepares; False where it got its fate instead."""
-        if one.stale and not self._reload(one):
+        if (one.stale or self._look_again(one)) and not self._reload(one):
             return False
         if one.change is None:
             valid = still_valid(one.view, one.merged)
             one.dropped += [merged for merged in one.merged if merged not in valid]
             one.merged = valid
             for merged in valid:
-                check_whole(self.storage, merged.output)
-            live = {file.uri for p in one.view.partitions({f.hour for f in one.remove if f.hour is not None}).values() for file in p.files}
-            remove = [file for file in one.remove if file.uri in live]
+                for output, checksum in zip(merged.outputs, merged.checksums, strict=True):
+                    check_whole(self.storage, output, checksum)
+            remove = still_live(one.view, one.remove)
             one.change = prepare_change(one.view, valid, self.settings, epoch_ms(self.clock.now()), remove=remove)
             if one.change is None:
                 self._settle_without_commit(one, Fate.NOTHING, "others changed the table first")
         return one.change is not None
+
+    def _look_again(self, one: Pending) -> bool:
+        """Whether snapshots are to go that somebody may have named since the table was loaded: a tag on one of them would be no conflict."""
+        if one.attempts > 1 or one.is_fresh:
+            return False
+        return bool(to_expire(one.view.metadata, self.settings, epoch_ms(self.clock.now()), adding=1))
 
     def _reload(self, one: Pending) -> bool:
         view = load_view(self.catalog, self.storage, one.view.name, one.view)
@@ -171,11 +192,7 @@ class CommitRound:
 
     def _committed(self, one: Pending, change: Change) -> None:
         one.fate, one.committed = Fate.COMMITTED, change
-        self._discard([merged.output.uri for merged in one.dropped])
-        if change.unreachable:
-            # After the commit, never before: a queued file must be one that nobody reaches. A crash between leaves orphans, which are found.
-            not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.reader_grace_s * 1000)
-            self.deletions.add(change.unreachable, one.view.name, one.view.state.uuid, not_before_ms)
+        self._discard_outputs(one, one.dropped)
 
     def _fail(self, one: Pending, reason: str) -> None:
         self._settle_without_commit(one, Fate.FAILED, reason)
@@ -184,7 +201,11 @@ class CommitRound:
     def _settle_without_commit(self, one: Pending, fate: Fate, reason: str) -> None:
         one.fate, one.reason = fate, reason
         if not one.ever_unknown:
-            self._discard([merged.output.uri for merged in (*one.merged, *one.dropped)])
+            self._discard_outputs(one, (*one.merged, *one.dropped))
+
+    def _discard_outputs(self, one: Pending, merged: Sequence[Merged]) -> None:
+        if one.owns_outputs:
+            self._discard([file.uri for m in merged for file in m.outputs])
 
     def _discard(self, uris: Sequence[str]) -> None:
         """Deletes what was written for nothing; certainly nobody refers to it. Where the storage is away, the orphan remover finds it."""

@@ -37,7 +37,7 @@ def merge_bins(bins: Iterable[Bin]) -> Iterator[JobResult]:
 def merge_bin(one: Bin, storage: AnyStorage) -> list[JobResult]:
     """Merges every job of a bin; a job that fails leaves no files behind and does not touch the others. All outputs are durable at the end."""
     results = [_merge_job(job, storage, one.now_ms) for job in one.jobs]
-    storage.sync([merged.output.uri for result in results for merged in result.merged])
+    storage.sync([file.uri for result in results for merged in result.merged for file in merged.outputs])
     return results
 
 
@@ -51,7 +51,7 @@ def _merge_job(job: MergeJob, storage: Storage, now_ms: int) -> JobResult:
         # Nobody refers to these files and nobody will; where the storage is away, the orphan remover finds them.
         with suppress(UnavailableError):
             storage.delete(written)
-        return JobResult(job, (), f"{type(error).__name__}: {error}", time.process_time() - started_s)
+        return JobResult(job, (), f"{type(error).__name__}: {error}", time.process_time() - started_s, isinstance(error, ProofFailed))
     return JobResult(job, tuple(merged), "", time.process_time() - started_s)
 
 
@@ -71,9 +71,9 @@ def merge_group(group: MergeGroup, job: MergeJob, storage: Storage, now_ms: int,
     uri = merged_file_uri(job.location, group.hour, now_ms)
     written.append(uri)
     output = write_file(storage, uri, group.hour, rows, fields, job.layout)
-    check_inputs([(source.file, source.described) for source in sources], output, dict(zip(leaf_ids(fields), _leaf_kinds(fields), strict=True)))
-    check_written(storage, output, rows, leaf_ids(fields))
-    return Merged(group, output)
+    check_inputs([(source.file, source.described) for source in sources], [output], dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True)))
+    checksum = check_written(storage, output, rows, leaf_ids(fields))
+    return Merged(group, (output,), (checksum,))
 
 
 class _Source:
@@ -86,9 +86,8 @@ class _Source:
         known = {column.id for column in schema.columns}
         self._places = {i: at for at, field in enumerate(self._arrow) if (i := field_id(field)) in known}
         if field_id(self._arrow.field(0)) is None:
-            raise ValueError(f"{file.uri} has no field ids; Spark's rewrite_data_files can merge it")
-        leaves = [leaf for field in self._arrow for leaf in arrow_leaf_ids(field)]
-        self.described = describe_parquet(file.uri, file.hour or 0, file.size_bytes, self._parquet.metadata, leaves)
+            raise ValueError(f"{file.uri} has no field ids; set schema.name-mapping.default and run Spark's rewrite_data_files on it")
+        self.described = describe_parquet(file.uri, file.hour or 0, file.size_bytes, self._parquet.metadata, arrow_leaves(self._arrow))
 
     @property
     def ids(self) -> Iterable[int]:
@@ -112,6 +111,11 @@ def field_id(field: pa.Field) -> int | None:
     """The Iceberg field id that a Parquet file carries for a column."""
     raw = (field.metadata or {}).get(FIELD_ID)
     return None if raw is None else int(raw)
+
+
+def arrow_leaves(schema: pa.Schema) -> list[int]:
+    """Field ids of all leaves of a file, in Parquet's order; -1 where it has none."""
+    return [leaf for field in schema for leaf in arrow_leaf_ids(field)]
 
 
 def arrow_leaf_ids(field: pa.Field) -> list[int]:
@@ -144,13 +148,13 @@ def write_file(storage: Storage, uri: str, hour: int, rows: pa.Table, fields: Se
     footers: list[pq.FileMetaData] = []
     delta = [f["name"] for f in fields if f["type"] in _DELTA_TYPES]
     plain = {*delta, *layout.plain}
-    dictionary = [name for name in _leaf_paths(fields) if name.split(".")[0] not in plain]
+    dictionary = [name for name in leaf_paths(fields) if name.split(".")[0] not in plain]
     with storage.create(uri) as file:
         pq.write_table(
             rows,
             file,
             compression="zstd",
-            compression_level=layout.zstd_level,
+            compression_level=_levels(fields, layout),
             row_group_size=layout.row_group_rows,
             use_dictionary=dictionary or False,
             column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
@@ -163,25 +167,33 @@ def write_file(storage: Storage, uri: str, hour: int, rows: pa.Table, fields: Se
     return describe_parquet(uri, hour, size, footers[0], leaf_ids(fields))
 
 
+def _levels(fields: Sequence[Mapping[str, Any]], layout: FileLayout) -> int | dict[str, int]:
+    """One level for all columns, or a level for each leaf where some column has its own."""
+    if not layout.zstd_levels:
+        return layout.zstd_level
+    own = dict(layout.zstd_levels)
+    return {path: own.get(path.split(".")[0], layout.zstd_level) for path in leaf_paths(fields)}
+
+
 def _bloom(layout: FileLayout, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     return {name: {"ndv": layout.row_group_rows, "fpp": 0.01} for name in names if name in layout.bloom}
 
 
-def _leaf_kinds(fields: Sequence[Mapping[str, Any]]) -> list[str]:
+def leaf_kinds(fields: Sequence[Mapping[str, Any]]) -> list[str]:
     """Primitive types of the leaves, in the order of `leaf_ids`; those inside lists have another count of values and are left out as ''."""
     return [kind for f in fields for kind in ([f["type"]] if isinstance(f["type"], str) else [""] * len(leaf_ids([f])))]
 
 
-def _leaf_paths(fields: Sequence[Mapping[str, Any]], prefix: str = "") -> list[str]:
+def leaf_paths(fields: Sequence[Mapping[str, Any]], prefix: str = "") -> list[str]:
     paths = []
     for f in fields:
         kind, path = f["type"], prefix + f["name"]
         if isinstance(kind, str):
             paths.append(path)
         elif kind["type"] == "struct":
-            paths += _leaf_paths(kind["fields"], f"{path}.")
+            paths += leaf_paths(kind["fields"], f"{path}.")
         elif kind["type"] == "list":
-            paths += _leaf_paths([{"name": "element", "type": kind["element"]}], f"{path}.list.")
+            paths += leaf_paths([{"name": "element", "type": kind["element"]}], f"{path}.list.")
         else:
-            paths += _leaf_paths([{"name": "key", "type": kind["key"]}, {"name": "value", "type": kind["value"]}], f"{path}.key_value.")
+            paths += leaf_paths([{"name": "key", "type": kind["key"]}, {"name": "value", "type": kind["value"]}], f"{path}.key_value.")
     return paths

@@ -4,7 +4,7 @@ The catalog keeps the queue (`/firn/v1/deletions`). Another catalog keeps none; 
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,15 +44,17 @@ class DeletionQueue:
     throttle: Throttle = field(default_factory=lambda: Throttle(500.0))
     lease: str | None = None
 
-    def add(self, uris: Sequence[str], table: TableName, table_uuid: str, not_before_ms: int) -> None:
-        """Queues files of a table. What cannot be queued is only logged: the orphan remover finds it."""
-        record = {"table": str(table), "table-uuid": table_uuid}
+    def add(self, files: Sequence[tuple[str, TableName, str]], not_before_ms: int) -> None:
+        """Queues files, each with its table's name and uuid. What cannot be queued is only logged: the orphan remover finds it."""
         try:
-            for at in range(0, len(uris), PAGE_FILES):
-                files = [{"location": uri, "not-before-ms": not_before_ms, "record": record} for uri in uris[at : at + PAGE_FILES]]
-                self.catalog.post(PATH, self._signed({"deletions": files}))
+            for at in range(0, len(files), PAGE_FILES):
+                entries = [
+                    {"location": uri, "not-before-ms": not_before_ms, "record": {"table": str(table), "table-uuid": table_uuid}}
+                    for uri, table, table_uuid in files[at : at + PAGE_FILES]
+                ]
+                self.catalog.post(PATH, self._signed({"deletions": entries}))
         except FirnError as error:
-            log.warning("optimize.deletions_not_queued", table=str(table), files=len(uris), error=str(error))
+            log.warning("optimize.deletions_not_queued", files=len(files), error=str(error))
 
     def due(self) -> Iterator[list[dict[str, Any]]]:
         """Pages of files whose grace is over. Each page is to be acknowledged before the next is asked for."""
@@ -65,11 +67,13 @@ class DeletionQueue:
                 return
             yield page
 
-    def delete_due(self, storage: AnyStorage) -> int:
-        """Deletes what is due. A crash in between deletes some files again, which is no harm. Returns the number of files."""
+    def delete_due(self, storage: AnyStorage, halted: Callable[[], bool] = lambda: False) -> int:
+        """Deletes what is due until it is done or `halted`. A crash in between deletes some files again, which is no harm. Returns their number."""
         deleted = 0
         for page in self.due():
             for at in range(0, len(page), DELETE_FILES):
+                if halted():
+                    return deleted
                 part = page[at : at + DELETE_FILES]
                 self.throttle.take(len(part))
                 storage.delete([str(file["location"]) for file in part])

@@ -1,8 +1,8 @@
 """What is done daily or weekly: retention, purge of dropped tables, orphan files. When each was done last is kept in the catalog."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -14,14 +14,15 @@ from optimize.history import Entry
 from optimize.inventory import AllTables, NamedTables
 from optimize.maintenance import Maintenance
 from optimize.orphan_files import Orphans, delete_orphans, find_orphans
-from optimize.planner import MS_PER_HOUR
+from optimize.planner import timestamp_id
 from optimize.purge import Dropped, purge, purgeable
 from optimize.retention import PROPERTY, Expired, expired_files, parse_retention
-from optimize.table_view import load_view
+from optimize.table_view import TableView, load_view
 
 KIND = "optimize.duty"
 PATH = "/firn/v1/tasks"
 log = structlog.get_logger()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Duties:
         """Runs every duty whose interval is over; one that fails does not stop the others, and is tried again at the next round."""
         s = self.maintenance.settings
         works: dict[str, tuple[float, Callable[[], object]]] = {
-            "retention": (s.retention_interval_s, lambda: list(self.retention())),
+            "retention": (s.retention_interval_s, lambda: list(self.retention(tidy=True))),
             "purge": (s.retention_interval_s, lambda: list(self.purge())),
             "orphans": (s.orphan_interval_s, lambda: list(self.orphans(delete=True))),
         }
@@ -49,37 +50,57 @@ class Duties:
             except FirnError as error:
                 log.warning("optimize.duty_failed", duty=name, error=str(error))
 
-    def retention(self, *, dry_run: bool = False) -> Iterator[tuple[Expired, str]]:
-        """Takes hours past their retention from every table that has one; gives what went (or would go), and why not where it failed."""
+    def retention(self, *, dry_run: bool = False, tidy: bool = False) -> Iterator[Expired]:
+        """Takes hours past their retention from every table that has one; gives what went (or would go), and why not where it failed.
+
+        `tidy`: snapshots and manifests of all tables are brought within their limits on the way, also of those without retention that no
+        merge ever touches.
+        """
         m = self.maintenance
         for table in self._tables():
+            if m.halted():
+                return
             try:
                 view = load_view(m.catalog, m.storage, table)
-                if view is None or view.state.head is None or (hours := parse_retention(view.property(PROPERTY))) is None:
+                if view is None or view.state.head is None:
                     continue
-                expired = expired_files(table, view.partitions().values(), hours, epoch_ms(m.clock.now()))
+                expired = self._expired(view)
+                if not dry_run and (expired.files or tidy):
+                    expired = self._commit(view, expired)
             except (FirnError, ValueError) as error:
-                log.warning("optimize.retention_failed", table=str(table), error=str(error))
-                yield Expired(table, (), 0, None), str(error)
-                continue
-            if not expired.files:
-                continue
-            reason = ""
-            if not dry_run:
-                one = Pending(view, remove=expired.files)
-                m.commits.commit([one])
-                reason = "" if one.fate is Fate.COMMITTED else one.reason
-                m.history.write([self._entry(expired, reason)])
-                log.info("optimize.retention", table=str(table), files=len(expired.files), rows=expired.rows, outcome=reason or "done")
-            yield expired, reason
+                expired = Expired(table, reason=str(error))
+            if expired.reason:
+                log.warning("optimize.retention_failed", table=str(table), error=expired.reason)
+            if expired.files or expired.reason:
+                yield expired
 
-    def _entry(self, expired: Expired, reason: str) -> Entry:
-        return Entry(str(expired.table), "retention", reason or "done", len(expired.files), 0, expired.size_bytes, expired.rows)
+    def _expired(self, view: TableView) -> Expired:
+        try:
+            hours = parse_retention(view.property(PROPERTY))
+        except ValueError as error:
+            return Expired(view.name, reason=str(error))
+        if hours is None:
+            return Expired(view.name)
+        deletes = [file for hour, files in view.delete_files().items() if hour is not None for file in files]
+        now_ms = epoch_ms(self.maintenance.clock.now())
+        return expired_files(view.name, view.partitions().values(), deletes, hours, now_ms, time_id=timestamp_id(view.state.schema))
+
+    def _commit(self, view: TableView, expired: Expired) -> Expired:
+        m, one = self.maintenance, Pending(view, remove=expired.files)
+        m.commits.commit([one])
+        reason = one.reason if one.fate is Fate.FAILED or (expired.files and one.fate is not Fate.COMMITTED) else ""
+        if expired.files:
+            entry = Entry(str(view.name), "retention", reason or "done", len(expired.files), 0, expired.size_bytes, expired.rows)
+            m.history.write([entry])
+            log.info("optimize.retention", table=str(view.name), files=len(expired.files), rows=expired.rows, outcome=reason or "done")
+        return replace(expired, reason=reason or expired.reason)
 
     def purge(self, *, dry_run: bool = False) -> Iterator[tuple[Dropped, int]]:
         """Purges dropped tables whose time is over; gives each with the number of files deleted."""
         m = self.maintenance
-        for dropped in list(purgeable(m.catalog)):
+        for dropped in list(purgeable(m.catalog, epoch_ms(m.clock.now()) - int(m.settings.purge_after_s * 1000))):
+            if m.halted():
+                return
             files = 0 if dry_run else purge(m.catalog, m.storage, dropped, m.commits.deletions.throttle)
             if not dry_run and not dropped.refusal:
                 m.history.write([Entry(dropped.name, "purge", files_before=files)])
@@ -92,7 +113,7 @@ class Duties:
             if m.halted():
                 return
             try:
-                found = find_orphans(m.catalog, m.storage, table, age_min_s=m.settings.orphan_age_min_s, now=m.clock.now())
+                found = find_orphans(m.catalog, m.storage, table, m.commits.deletions.throttle, age_min_s=m.settings.orphan_age_min_s, now=m.clock.now())
                 if found is None or not found.files:
                     continue
                 if delete:
@@ -126,6 +147,6 @@ class Duties:
             self.maintenance.catalog.post(PATH, {"tasks": [task]})
 
 
-def moment(hour: int) -> str:
-    """An hour since 1970 as a person reads it."""
-    return f"{datetime.fromtimestamp(hour * MS_PER_HOUR / 1000, UTC):%Y-%m-%d %H:00} UTC"
+def moment(at_us: int) -> str:
+    """A time, µs since 1970, as a person reads it."""
+    return f"{_EPOCH + timedelta(microseconds=at_us):%Y-%m-%d %H:%M:%S} UTC"

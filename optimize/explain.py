@@ -34,14 +34,16 @@ def explain(view: TableView, plan: TablePlan, memory: Memory | None, share: Shar
 def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -> str:
     """One reason, the one that matters most."""
     if memory is not None and memory.state is State.PAUSED and now_ms < memory.until_ms:
-        return f"paused after {memory.failures} failures until {_time(memory.until_ms)}; the last: {memory.reason}. `python -m optimize resume` ends the pause"
+        return f"paused after {_times(memory.failures)} until {_time(memory.until_ms)}; the last: {memory.reason}. `python -m optimize resume` ends the pause"
     standings = [partition.standing for partition in plan.partitions]
     if Standing.EQUALITY_DELETES in standings:
         return "foreign writer with equality deletes: the hours they touch are left alone until that writer compacts them"
     if memory is not None and memory.state is State.FAILING:
-        return f"failed {memory.failures} times in a row ({memory.reason}); it is tried again at the next round"
+        return f"failing: {_times(memory.failures)} in a row ({memory.reason}); it is tried again at the next round"
     if plan.merges and share.reason:
         return f"lag: {share.reason}, {share.share:.0%} of a round's work is done until it has caught up"
+    if plan.merges and memory is not None and memory.state is State.RUNNING:
+        return "in work: part of its merges is done, a round does the rest"
     if plan.merges and memory is not None and memory.state in (State.WAITING, State.LAG):
         return "waiting its turn: other tenants' tables filled the last round"
     if plan.merges and plan.never_optimized:
@@ -55,6 +57,10 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
         ends = min(p.due_at_ms for p in plan.partitions if p.due_at_ms is not None)
         return f"open hour: its data is of hours that still fill; the first closes at {_time(ends)}"
     return "up to date"
+
+
+def _times(failures: int) -> str:
+    return "1 failure" if failures == 1 else f"{failures} failures"
 
 
 def _done(view: TableView) -> Iterator[str]:

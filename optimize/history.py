@@ -19,9 +19,12 @@ from lake.table_layout import STREAM_PROPERTY, TENANT_PROPERTY, data_file_uri
 from lake.tenant import SYSTEM_NAMESPACE
 from optimize.compaction import write_file
 from optimize.merge_job import FileLayout
+from optimize.retention import PROPERTY as RETENTION
 
 TABLE = TableName(SYSTEM_NAMESPACE, "maintenance")
 ATTEMPTS = 10
+# A table like any other: it is merged, and its old hours go. Who wants to know for longer sets the property.
+KEPT = "90d"
 _FIELDS: tuple[tuple[str, str, bool, str], ...] = (
     ("timestamp", "timestamptz", True, "when it was done"),
     ("tenant_table", "string", True, "namespace and table"),
@@ -114,7 +117,7 @@ class History:
             return found
         new = new_table_state(TABLE, "", "maintenance", warehouse)
         schema = history_schema()
-        own = {key: value for key, value in new.properties.items() if key not in (TENANT_PROPERTY, STREAM_PROPERTY)}
+        own = {key: value for key, value in new.properties.items() if key not in (TENANT_PROPERTY, STREAM_PROPERTY)} | {RETENTION: KEPT}
         return replace(new, schema=schema, last_column_id=len(_FIELDS), properties=own)
 
 

@@ -1,7 +1,9 @@
 """How far ingestion is behind, asked of the ingesters over HTTP: maintenance stands back while it lags, but never wholly."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 import httpx
 import structlog
@@ -20,25 +22,49 @@ class Share:
     reason: str = ""
 
 
-def lag_records(uris: Sequence[str]) -> int | None:
-    """Records in Kafka that no ingester has read yet; None where none of them answers."""
-    lag, answered = 0, False
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """`records`: not yet read from Kafka. `age_s`: how long the oldest record that no table has yet waits; None where nobody says."""
+
+    records: int = 0
+    age_s: float | None = None
+
+
+def ingestion_lag(uris: Sequence[str], now: datetime) -> Lag | None:
+    """The lag over all ingesters; None where none of them answers."""
+    found: list[Lag] = []
     for uri in uris:
         try:
             response = httpx.get(f"{uri.rstrip('/')}/v1/status", timeout=ANSWER_S, trust_env=False)
             response.raise_for_status()
-            partitions = response.json().get("partitions", [])
-        except (httpx.HTTPError, ValueError) as error:
+            found.append(lag_of(response.json(), now))
+        except (httpx.HTTPError, ValueError, TypeError, KeyError, AttributeError) as error:
             log.info("optimize.ingester_does_not_answer", uri=uri, error=str(error))
-            continue
-        answered = True
-        lag += sum(max(0, (p.get("end") or 0) - (p.get("routed") or 0)) for p in partitions if p.get("end") is not None)
-    return lag if answered else None
+    ages = [lag.age_s for lag in found if lag.age_s is not None]
+    return Lag(sum(lag.records for lag in found), max(ages, default=None)) if found else None
 
 
-def share_of(lag: int | None, settings: OptimizeSettings) -> Share:
-    """The whole budget while ingestion keeps up (or cannot be asked); beyond `lag_records_max` ever less, never below the floor."""
-    if lag is None or lag <= settings.lag_records_max:
+def lag_of(status: Mapping[str, Any], now: datetime) -> Lag:
+    """Reads a body of `/v1/status`. Raises ValueError, TypeError, KeyError where it is none.
+
+    Records that are read and wait in the buffers for their flush are no lag: where the partitions tell how far reading is, that counts;
+    `lag_records` counts from what is durable.
+    """
+    known = [p for p in status.get("partitions") or () if p.get("end") is not None and p.get("routed") is not None]
+    records = sum(max(0, int(p["end"]) - int(p["routed"])) for p in known) if known else int(status.get("lag_records") or 0)
+    until = status.get("complete_until")
+    return Lag(records, None if until is None else max(0.0, (now - datetime.fromisoformat(until)).total_seconds()))
+
+
+def share_of(lag: Lag | None, settings: OptimizeSettings) -> Share:
+    """The whole budget while ingestion keeps up (or cannot be asked); beyond its limits ever less, never below the floor."""
+    if lag is None:
         return Share(1.0)
-    share = max(settings.lag_share_floor, settings.lag_records_max / lag)
-    return Share(share, f"ingestion lags by {lag:,} records (limit {settings.lag_records_max:,})")
+    shares = [Share(1.0)]
+    if lag.records > settings.lag_records_max:
+        shares.append(Share(settings.lag_records_max / lag.records, f"ingestion lags by {lag.records:,} records (limit {settings.lag_records_max:,})"))
+    if lag.age_s is not None and lag.age_s > settings.lag_age_max_s:
+        reason = f"the oldest record that is in no table yet waits for {lag.age_s:,.0f} s (limit {settings.lag_age_max_s:,.0f})"
+        shares.append(Share(settings.lag_age_max_s / lag.age_s, reason))
+    least = min(shares, key=lambda share: share.share)
+    return Share(max(settings.lag_share_floor, least.share), least.reason)

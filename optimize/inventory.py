@@ -15,10 +15,15 @@ PAGE_PARTITIONS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A table to look at, and its hours that may have something to merge (None: nobody knows, all of them)."""
+    """A table to look at, and its hours that may have something to merge (None: nobody knows, all of them).
+
+    `files`, `size_bytes`: what these hours hold, where it is known; only the order of work depends on them.
+    """
 
     table: TableName
     hours: frozenset[int] | None = None
+    files: int = 0
+    size_bytes: int = 0
 
 
 class Inventory(Protocol):
@@ -51,10 +56,35 @@ class NamedTables:
 
 
 @dataclass(frozen=True, slots=True)
-class DirtyPartitions:
-    """The tables that Firn's catalog knows to have partitions of two files or more.
+class PartitionRow:
+    """A partition as the catalog's index has it. `path`: its name, `changed_ms`: its last change, ms since 1970."""
 
-    A table whose only such partitions are open hours is looked at for its snapshots alone, and only when it can have too many.
+    table: TableName
+    path: str
+    data_files: int
+    size_bytes: int
+    changed_ms: int
+
+
+def changed_partitions(catalog: CatalogClient, *, files_min: int, since_ms: int = 0) -> Iterator[PartitionRow]:
+    """Partitions of at least so many files, data and delete files together, changed since then; the oldest change first."""
+    query = {"min-files": str(files_min), "changed-since-ms": str(max(0, since_ms)), "pageSize": str(PAGE_PARTITIONS)}
+    token: str | None = None
+    while True:
+        page = catalog.get(PATH, **query, pageToken=token)
+        for row in page["partitions"]:
+            table = TableName(NAMESPACE_SEPARATOR.join(row["identifier"]["namespace"]), row["identifier"]["name"])
+            yield PartitionRow(table, row["partition"], row["data-files"], row["bytes"], row["changed-ms"])
+        token = page.get("next-page-token")
+        if not token:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class DirtyPartitions:
+    """The tables that Firn's catalog knows to have closed hours of two files or more.
+
+    Tables that only have got many snapshots are found by `snapshot_watch`, and all others once a day.
     """
 
     catalog: CatalogClient
@@ -62,24 +92,15 @@ class DirtyPartitions:
     now_ms: Callable[[], int]
 
     def candidates(self) -> Iterator[Candidate]:
-        closed: dict[TableName, set[int]] = {}
-        growing: set[TableName] = set()
+        closed: dict[TableName, dict[int, PartitionRow]] = {}
         open_from = (self.now_ms() - int(self.settings.closed_after_s * 1000)) // MS_PER_HOUR
-        token: str | None = None
-        while True:
-            page = self.catalog.get(PATH, **{"min-files": "2", "pageSize": str(PAGE_PARTITIONS), "pageToken": token})
-            for row in page["partitions"]:
-                table = TableName(NAMESPACE_SEPARATOR.join(row["identifier"]["namespace"]), row["identifier"]["name"])
-                hour = parse_partition_path(row["partition"])
-                if hour is not None and hour < open_from:
-                    closed.setdefault(table, set()).add(hour)
-                elif row["data-files"] > self.settings.snapshots_max:
-                    growing.add(table)
-            token = page.get("next-page-token")
-            if not token:
-                break
-        for table in sorted({*closed, *growing}):
-            yield Candidate(table, frozenset(closed.get(table, ())))
+        for row in changed_partitions(self.catalog, files_min=2):
+            hour = parse_partition_path(row.path)
+            if hour is not None and hour < open_from:
+                closed.setdefault(row.table, {})[hour] = row
+        for table, hours in sorted(closed.items()):
+            rows = hours.values()
+            yield Candidate(table, frozenset(hours), sum(row.data_files for row in rows), sum(row.size_bytes for row in rows))
 
 
 def open_inventory(catalog: CatalogClient, settings: OptimizeSettings, now_ms: Callable[[], int], only: Sequence[TableName] = ()) -> Inventory:

@@ -6,6 +6,7 @@ Nothing of a round is kept but what is committed: one that is killed leaves file
 plans the same work again from the tables themselves.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -18,20 +19,25 @@ from lake.errors import FirnError
 from lake.settings import OptimizeSettings, StorageSettings
 from lake.storage import AnyStorage
 from lake.table_layout import TENANT_PROPERTY
-from optimize.bins import Work, layout_of, pack, split_work, take_turns, to_job, within_budget
+from optimize.bins import Work, pack, split_work, to_job, within_budget
 from optimize.commit_round import CommitRound, Fate, Pending
 from optimize.history import Entry, History
-from optimize.ingestion_lag import Share, lag_records, share_of
+from optimize.ingestion_lag import Share, ingestion_lag, share_of
 from optimize.inventory import Candidate, Inventory
-from optimize.merge_job import Bin, JobResult, MergeJob
+from optimize.layout import layout_of
+from optimize.merge_job import Bin, FileLayout, JobResult
 from optimize.planner import Engine, TableFacts, TablePlan, plan_table, timestamp_id
-from optimize.snapshots import expirable
+from optimize.rewrite_branch import RewriteBranch
+from optimize.snapshots import due_to_expire
 from optimize.spark_executor import Executor
 from optimize.table_states import TableStates
 from optimize.table_view import TableView, load_view
+from optimize.turns import Turns
 
 log = structlog.get_logger()
-EXPIRY_TABLES = 200
+EXPIRY_TABLES = 50
+# Loaded at the same time: a table with its files takes some 200 kB.
+SLICE_TABLES = 1_000
 
 
 @dataclass(slots=True)
@@ -48,7 +54,6 @@ class RoundReport:
 
     tables: int = 0
     merged_tables: int = 0
-    rewritten_hours: int = 0
     files_before: int = 0
     files_after: int = 0
     bytes_merged: int = 0
@@ -59,7 +64,9 @@ class RoundReport:
     waiting: set[str] = field(default_factory=set)
     held_back: str = ""
     failures: dict[str, str] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
+    in_pieces: set[str] = field(default_factory=set)
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -80,38 +87,79 @@ class Maintenance:
 
     def run(self) -> RoundReport:
         """One round: merges, rewrites, expiry, physical deletion, history."""
-        report, s = RoundReport(), self.settings
+        report, share = RoundReport(), self.share()
         self.states.load()
-        planned = {p.plan.table: p for p in self.plan(report) if p.plan.is_due}
-        share = self.share()
-        work = take_turns(w for p in planned.values() for w in split_work(p.plan, Engine.ARROW, s.bin_cost_s_max))
-        now, later = within_budget(work, s.round_cost_s_max * share.share)
-        report.waiting, report.held_back = {str(w.plan.table) for w in later}, share.reason
-        if now:
-            self._merge(now, planned, report)
-        self._rewrite(planned.values(), report)
-        merging = {w.plan.table for w in now}
-        self._expire([p for p in planned.values() if p.plan.table not in merging], report)
-        if not self.halted():
-            report.files_deleted = self.commits.deletions.delete_due(self.storage)
+        turns, left_s = Turns(self._candidates(report)), self.settings.round_cost_s_max * share.share
+        while turns and not self.halted():
+            left_s = self._slice(turns, left_s, report)
+            if left_s <= 0:
+                break
+        report.waiting |= {str(table) for table in turns.waiting()}
+        report.held_back = share.reason
+        report.files_deleted = self._delete()
         self._remember(report)
+        return report
+
+    def _candidates(self, report: RoundReport) -> Iterator[Candidate]:
+        now_ms = epoch_ms(self.clock.now())
+        for candidate in self.inventory.candidates():
+            report.tables += 1
+            if self.states.paused(candidate.table, now_ms):
+                report.paused += 1
+            else:
+                yield candidate
+
+    def _slice(self, turns: Turns, left_s: float, report: RoundReport) -> float:
+        """Maintains the tables whose turn it is, as far as the budget goes; returns what is left of it, zero or less where it is used up."""
+        taken = turns.take(SLICE_TABLES)
+        planned = {p.plan.table: p for p in self._planned(taken, report) if p.plan.is_due}
+        pieces = [piece for p in planned.values() for piece in split_work(p.plan, self.settings.bin_cost_s_max)]
+        mine, rest = turns.in_order(pieces)
+        now, later = within_budget(mine, left_s)
+        report.in_pieces |= {name for name, count in Counter(str(piece.plan.table) for piece in pieces).items() if count > 1}
+        self.states.note_running({str(work.plan.table) for work in now} & report.in_pieces)
+        self._merge([w for w in now if w.engine is Engine.ARROW], planned, report)
+        self._rewrite([w for w in now if w.engine is Engine.SPARK], planned, report)
+        self._expire([p for p in planned.values() if str(p.plan.table) not in report.done], report)
+        report.waiting |= {str(w.plan.table) for w in later}
+        turns.put_back([(begins_s, work) for begins_s, work in rest if str(work.plan.table) not in report.failures])
+        return left_s - sum(work.cost_s for work in now) if not later else 0.0
+
+    def tidy(self, tables: Sequence[TableName]) -> RoundReport:
+        """Brings snapshots and manifests of tables within their limits, and nothing else; tables that cannot be read are left to the next round."""
+        report = RoundReport()
+        for at in range(0, len(tables), EXPIRY_TABLES):
+            if self.halted():
+                break
+            views = []
+            for table in tables[at : at + EXPIRY_TABLES]:
+                try:
+                    view = load_view(self.catalog, self.storage, table)
+                except (FirnError, ValueError, KeyError) as error:
+                    log.info("optimize.table_not_tidied", table=str(table), error=str(error))
+                    continue
+                if view is not None and due_to_expire(view.metadata, self.settings, epoch_ms(self.clock.now())):
+                    views.append(view)
+            pending = [Pending(view, is_fresh=True) for view in views]
+            self.commits.commit(pending)
+            for one in pending:
+                self._note(one, report, 0.0)
+        self.history.write(report.entries)
+        metrics.OPTIMIZE_SNAPSHOTS_EXPIRED.inc(report.snapshots_expired)
         return report
 
     def share(self) -> Share:
         """How much of a round's budget ingestion leaves."""
-        return share_of(lag_records(self.settings.ingest_uris), self.settings)
+        return share_of(ingestion_lag(self.settings.ingest_uris, self.clock.now()), self.settings)
 
-    def plan(self, report: RoundReport, only: TableName | None = None) -> Iterator[Planned]:
-        """Loads the candidates and plans each; a table that cannot be read is reported and left out, one that is paused as well."""
-        candidates: Iterable[Candidate] = self.inventory.candidates() if only is None else [Candidate(only)]
-        now_ms = epoch_ms(self.clock.now())
+    def plan(self, report: RoundReport) -> Iterator[TablePlan]:
+        """The plans of all tables that are not paused; a table that cannot be read is reported and left out."""
+        return (planned.plan for planned in self._planned(self._candidates(report), report))
+
+    def _planned(self, candidates: Iterable[Candidate], report: RoundReport) -> Iterator[Planned]:
         for candidate in candidates:
             if self.halted():
                 return
-            report.tables += 1
-            if self.states.paused(candidate.table, now_ms):
-                report.paused += 1
-                continue
             try:
                 view = load_view(self.catalog, self.storage, candidate.table)
                 if view is not None and view.state.head is not None:
@@ -128,55 +176,62 @@ class Maintenance:
             tenant=properties.get(TENANT_PROPERTY, view.name.namespace),
             timestamp_id=timestamp_id(view.state.schema),
             data_manifests=len(view.data_manifests()),
-            expirable=expirable(view.metadata, keep=s.snapshots_max, age_max_ms=int(s.snapshot_age_max_s * 1000), now_ms=now_ms),
+            expirable=due_to_expire(view.metadata, s, now_ms),
             has_been_replaced=any(snapshot.get("summary", {}).get("operation") == "replace" for snapshot in view.snapshots),
+            resumes=self.states.unfinished(view.name),
             properties=properties,
         )
         return plan_table(facts, view.partitions(hours).values(), s, now_ms)
 
     def _merge(self, work: Sequence[Work], planned: dict[TableName, Planned], report: RoundReport) -> None:
+        if not work:
+            return  # no Spark is started for nothing
         storage_settings, now_ms = StorageSettings.load(), epoch_ms(self.clock.now())
         bins = [
-            Bin([self._job(one, planned[one.plan.table].view) for one in group], storage_settings, now_ms)
+            Bin([to_job(one, planned[one.plan.table].view, self._layout(planned[one.plan.table].view)) for one in group], storage_settings, now_ms)
             for group in pack(work, self.executor.slots(), self.settings.bin_cost_s_max)
         ]
         for results in self.executor.run(bins, self.halted):
             self._commit(results, planned, report)
 
-    def _job(self, work: Work, view: TableView) -> MergeJob:
-        layout = layout_of(view.state.properties, [column.name for column in view.state.schema.columns], self.settings)
-        return to_job(work, view, layout)
+    def _layout(self, view: TableView) -> FileLayout:
+        return layout_of(view.metadata, view.state.schema, self.settings)
 
     def _commit(self, results: Sequence[JobResult], planned: dict[TableName, Planned], report: RoundReport) -> None:
         cpu_s = {result.job.table: result.cpu_s for result in results}
         report.executor_cpu_s += sum(cpu_s.values())
+        pending = []
         for result in results:
             if result.failure:
-                self._note_failure(report, str(result.job.table), result.failure)
-        pending = [Pending(planned[result.job.table].view, result.merged) for result in results if not result.failure]
+                self._note_failure(report, str(result.job.table), result.failure, is_refused=result.is_refused)
+            else:
+                pending.append(Pending(planned[result.job.table].view, result.merged))
         self.commits.commit(pending)
         for one in pending:
             self._note(one, report, cpu_s.get(one.view.name, 0.0))
             planned[one.view.name].view = one.view  # what the next piece of the same table starts from
 
-    def _rewrite(self, planned: Iterable[Planned], report: RoundReport) -> None:
-        for p in planned:
-            for merge in p.plan.merges:
-                if merge.engine is not Engine.SPARK or self.halted():
-                    continue
-                name = str(p.plan.table)
-                if self.settings.spark_jars is None:
-                    self._note_failure(report, name, "its large or partly deleted hours need rewrite_data_files: set FIRN_OPTIMIZE_SPARK_JARS")
-                    break
-                try:
-                    counts = self.executor.rewrite(p.plan.table, merge, p.plan.target_bytes)
-                except FirnError as error:
-                    self._note_failure(report, name, str(error))
-                    break
-                report.rewritten_hours += 1
-                report.done.add(name)
-                before, after = int(counts.get("rewritten_data_files_count", 0)), int(counts.get("added_data_files_count", 0))
-                report.entries.append(Entry(name, "rewrite", files_before=before, files_after=after, size_bytes=merge.size_bytes))
+    def _rewrite(self, work: Sequence[Work], planned: dict[TableName, Planned], report: RoundReport) -> None:
+        branch = RewriteBranch(self.catalog, self.storage, self.executor)
+        for one in work:
+            table, name = planned[one.plan.table], str(one.plan.table)
+            if self.halted():
+                return
+            try:
+                rewritten = branch.rewrite(one, table.view, self._layout(table.view))
+            except FirnError as error:
+                self._note_failure(report, name, str(error))
+                continue
+            if rewritten is None:
+                continue
+            if rewritten.result.failure:
+                self._note_failure(report, name, rewritten.result.failure, is_refused=rewritten.result.is_refused)
+                continue
+            # The branch refers to the new files as well, and main may have moved on while Spark worked.
+            pending = Pending(rewritten.view, rewritten.result.merged, stale=True, owns_outputs=False)
+            self.commits.commit([pending])
+            self._note(pending, report, 0.0, "rewrite")
+            table.view = pending.view
 
     def _expire(self, planned: Sequence[Planned], report: RoundReport) -> None:
         for at in range(0, len(planned), EXPIRY_TABLES):
@@ -188,10 +243,17 @@ class Maintenance:
             for one in pending:
                 self._note(one, report, 0.0)
 
-    def _note(self, one: Pending, report: RoundReport, cpu_s: float) -> None:
+    def _delete(self) -> int:
+        try:
+            return self.commits.deletions.delete_due(self.storage, self.halted)
+        except FirnError as error:  # what is not acknowledged stays in the queue
+            log.warning("optimize.deletion_failed", error=str(error))
+            return 0
+
+    def _note(self, one: Pending, report: RoundReport, cpu_s: float, action: str = "merge") -> None:
         change, name = one.committed, str(one.view.name)
         if one.fate is Fate.FAILED:
-            self._note_failure(report, name, one.reason)
+            self._note_failure(report, name, one.reason, is_refused=one.is_refused)
         if change is None:
             return
         report.done.add(name)
@@ -201,22 +263,28 @@ class Maintenance:
             size, rows = sum(file.size_bytes for file in change.removed), sum(file.rows for file in change.removed)
             report.merged_tables += 1
             report.files_before += len(change.removed)
-            report.files_after += len(change.merged)
+            before, after = len(change.removed), sum(len(merged.outputs) for merged in change.merged)
+            report.files_after += after
             report.bytes_merged += size
-            before, after = len(change.removed), len(change.merged)
-            entry = Entry(name, "merge", "done", before, after, size, rows, len(change.expired), one.attempts, cpu_s)
-            log.info("optimize.merged", table=name, files=len(change.removed), into=len(change.merged), attempts=one.attempts)
+            entry = Entry(name, action, "done", before, after, size, rows, len(change.expired), one.attempts, cpu_s)
+            log.info("optimize.merged", table=name, files=before, into=after, attempts=one.attempts, action=action)
         report.entries.append(entry)
 
-    def _note_failure(self, report: RoundReport, name: str, reason: str) -> None:
+    def _note_failure(self, report: RoundReport, name: str, reason: str, *, is_refused: bool = False) -> None:
         log.warning("optimize.table_failed", table=name, reason=reason)
         report.failures[name] = reason
+        if is_refused:
+            report.refused.add(name)
         report.entries.append(Entry(name, "failed", outcome=reason[:500]))
 
     def _remember(self, report: RoundReport) -> None:
+        report.waiting -= report.in_pieces  # in work, which says more
         lagging = report.waiting if report.held_back else set()
         now_ms = epoch_ms(self.clock.now())
-        self.states.note_round(report.failures, report.waiting - lagging, lagging, report.done - set(report.failures) - report.waiting, now_ms)
+        # A round that ended early left pieces of such a table undone: the entry stays, and the next round, of whatever leader, goes on with it.
+        whole = report.in_pieces if not report.waiting and not self.halted() else set()
+        done = (report.done - report.in_pieces | whole) - set(report.failures) - report.waiting
+        self.states.note_round(report.failures, report.refused, report.waiting - lagging, lagging, done, now_ms)
         self.history.write(report.entries)
         metrics.OPTIMIZE_FILES_MERGED.inc(report.files_before)
         metrics.OPTIMIZE_SNAPSHOTS_EXPIRED.inc(report.snapshots_expired)

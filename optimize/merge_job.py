@@ -11,21 +11,23 @@ from lake.settings import StorageSettings
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """How merged files are written. `sort_by` are column names after which rows are ordered; `bloom` are columns that get Bloom filters."""
+    """How merged files are written. `sort_by`: columns after which rows are ordered; the others name columns that are treated differently."""
 
     zstd_level: int = 3
     row_group_rows: int = 131_072
     sort_by: tuple[str, ...] = ("timestamp",)
-    bloom: tuple[str, ...] = ()
-    plain: tuple[str, ...] = ()  # columns without dictionary
+    bloom: tuple[str, ...] = ()  # with a Bloom filter
+    plain: tuple[str, ...] = ()  # without a dictionary
+    zstd_levels: tuple[tuple[str, int], ...] = ()  # with a level of their own
 
 
 @dataclass(frozen=True, slots=True)
 class MergeGroup:
-    """Files of one hour that become one file."""
+    """Files of one hour that become one file, or several full ones. `deletes`: delete files that are applied on the way and go with them."""
 
     hour: int
     inputs: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +39,29 @@ class MergeJob:
     schema: Mapping[str, Any]
     groups: tuple[MergeGroup, ...]
     layout: FileLayout
-    cost_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A group and the proven file that stands for it."""
+    """A group and the proven files that stand for it, each with the checksum of its bytes as they were when it was proven."""
 
     group: MergeGroup
-    output: DataFile
+    outputs: tuple[DataFile, ...]
+    checksums: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What became of a job: all its groups merged and proven, or a sentence why not (then nothing of it is used)."""
+    """What became of a job: all its groups merged and proven, or a sentence why not (then nothing of it is used).
+
+    `is_refused`: the merge was done, but its proof failed.
+    """
 
     job: MergeJob
     merged: tuple[Merged, ...]
     failure: str = ""
     cpu_s: float = 0.0
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,3 @@ class Bin:
     jobs: Sequence[MergeJob]
     storage: StorageSettings
     now_ms: int
-
-    @property
-    def cost_s(self) -> float:
-        return sum(job.cost_s for job in self.jobs)

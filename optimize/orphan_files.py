@@ -22,6 +22,7 @@ from optimize.purge import own_prefix
 from optimize.table_view import TableView, load_view
 
 DELETE_FILES = 200
+LISTING_PAGE_FILES = 1_000  # an object store lists so many a request
 log = structlog.get_logger()
 
 
@@ -40,7 +41,7 @@ def comparable(uri: str) -> str:
     return unquote(canonical(uri)).rstrip("/")
 
 
-def find_orphans(catalog: CatalogClient, storage: AnyStorage, table: TableName, *, age_min_s: float, now: datetime) -> Orphans | None:
+def find_orphans(catalog: CatalogClient, storage: AnyStorage, table: TableName, throttle: Throttle, *, age_min_s: float, now: datetime) -> Orphans | None:
     """Files below a table, older than `age_min_s`, that no version of it refers to. None where the table is gone.
 
     Raises ValueError where other tables may lie below this one's location, FatalError where the warehouse was moved.
@@ -53,6 +54,8 @@ def find_orphans(catalog: CatalogClient, storage: AnyStorage, table: TableName, 
     listed = 0
     old: dict[str, int] = {}
     for stored in storage.list(prefix):
+        if listed % LISTING_PAGE_FILES == 0:
+            throttle.take()
         listed += 1
         if stored.modified < before:
             old[stored.uri] = stored.size

@@ -88,7 +88,7 @@ class TablePlan:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What the planner has to know of a table besides its partitions."""
+    """What the planner has to know of a table besides its partitions. `resumes`: an earlier round left work undone, which then does not rest."""
 
     table: TableName
     tenant: str
@@ -96,6 +96,7 @@ class TableFacts:
     data_manifests: int
     expirable: tuple[int, ...]
     has_been_replaced: bool
+    resumes: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -137,11 +138,12 @@ def _plan_partition(partition: Partition, facts: TableFacts, target: int, settin
         return stands(Standing.UP_TO_DATE)
     merged_ms = max((at for file in partition.files if (at := merged_at_ms(file.uri)) is not None), default=None)
     rests_until_ms = None if merged_ms is None else merged_ms + int(settings.late_cooldown_s * 1000)
-    if rests_until_ms is not None and now_ms < rests_until_ms:
+    if rests_until_ms is not None and now_ms < rests_until_ms and not facts.resumes:
         return stands(Standing.COOLING_DOWN, due_at_ms=rests_until_ms)
     if partition.position_delete_files:
         return stands(Standing.DUE, merge=Merge(partition.hour, Engine.SPARK, (partition.files,), has_deletes=True))
-    engine = Engine.SPARK if sum(file.size_bytes for file in small) >= settings.rewrite_bytes_min else Engine.ARROW
+    largest = max(sum(file.size_bytes for file in group) for group in groups)
+    engine = Engine.SPARK if largest >= settings.rewrite_bytes_min else Engine.ARROW
     return stands(Standing.DUE, merge=Merge(partition.hour, engine, groups))
 
 
@@ -152,7 +154,7 @@ def group_files(files: Sequence[DataFile], target: int, time_id: int) -> tuple[t
     """
     groups: list[list[DataFile]] = []
     size = 0
-    for file in sorted(files, key=lambda f: (_first_event(f, time_id), f.uri)):
+    for file in sorted(files, key=lambda f: (first_event_us(f, time_id) or 0, f.uri)):
         if not groups or size + file.size_bytes > target:
             groups.append([])
             size = 0
@@ -161,6 +163,7 @@ def group_files(files: Sequence[DataFile], target: int, time_id: int) -> tuple[t
     return tuple(tuple(group) for group in groups if len(group) > 1)
 
 
-def _first_event(file: DataFile, time_id: int) -> int:
+def first_event_us(file: DataFile, time_id: int) -> int | None:
+    """The event time of a file's first row, µs since 1970; None where its bounds do not tell."""
     bound = (file.lower_bounds or {}).get(time_id)
-    return int.from_bytes(bound, "little", signed=True) if bound is not None else 0
+    return None if bound is None else int.from_bytes(bound, "little", signed=True)

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lake.errors import FirnError
+from lake.table_layout import US_PER_HOUR
 from optimize.duties import moment
 from optimize.ingestion_lag import Share
 from optimize.maintenance import Maintenance, RoundReport
@@ -46,7 +47,7 @@ def print_plan(plans: Sequence[TablePlan], report: RoundReport, share: Share) ->
 def print_report(report: RoundReport) -> None:
     """What a round did, in a sentence, and every failure."""
     say(
-        f"{report.merged_tables} tables merged: {report.files_before} files into {report.files_after}; {report.rewritten_hours} hours rewritten by Spark; "
+        f"{report.merged_tables} tables merged: {report.files_before} files into {report.files_after}; "
         f"{report.snapshots_expired} snapshots expired, {report.files_deleted} files deleted; {len(report.waiting)} tables wait for the next round"
     )
     for name, why in report.failures.items():
@@ -75,16 +76,16 @@ def print_status(maintenance: Maintenance) -> None:
             say(f"  {name}: {memory.state.value} after {memory.failures} failures: {memory.reason}")
 
 
-def print_retention(found: Iterable[tuple[Expired, str]], *, dry_run: bool) -> None:
+def print_retention(found: Iterable[Expired], *, dry_run: bool) -> None:
     """What went, or would go."""
     verb = "would go" if dry_run else "went"
-    for expired, reason in found:
-        if reason:
-            say(f"{expired.table}: nothing {verb}: {reason}")
+    for expired in found:
+        if expired.reason:
+            say(f"{expired.table}: nothing {verb}: {expired.reason}")
             continue
-        oldest = "" if expired.oldest_hour is None else f", the oldest row of {moment(expired.oldest_hour)}"
-        what = f"{expired.rows:,} rows in {len(expired.files)} files, {expired.size_bytes / _MIB:.1f} MiB{oldest}"
-        say(f"{expired.table}: {what} {verb}; kept from {moment(expired.first_hour_kept)} on")
+        oldest = "" if expired.oldest_us is None else f", the oldest row of {moment(expired.oldest_us)}"
+        what = f"{expired.rows:,} rows in {len(expired.data_files)} files, {expired.size_bytes / _MIB:.1f} MiB{oldest}"
+        say(f"{expired.table}: {what} {verb}; kept from {moment(expired.first_hour_kept * US_PER_HOUR)} on")
 
 
 def print_purge(found: Iterable[tuple[Dropped, int]], *, dry_run: bool) -> None:

@@ -45,8 +45,8 @@ def own_prefix(location: str, table_uuid: str, warehouse: str) -> str:
     return prefix
 
 
-def purgeable(catalog: CatalogClient) -> Iterator[Dropped]:
-    """Dropped tables whose purge was asked for and whose time for undo is over."""
+def purgeable(catalog: CatalogClient, dropped_before_ms: int) -> Iterator[Dropped]:
+    """Tables dropped before then whose purge was asked for and whose time for undo, which the catalog knows, is over."""
     token: str | None = None
     warehouse = catalog.warehouse or ""
     while True:
@@ -54,8 +54,7 @@ def purgeable(catalog: CatalogClient) -> Iterator[Dropped]:
             page = catalog.get(PATH, purgeable="true", pageToken=token)
         except NotFoundError:
             return
-        for entry in page["dropped-tables"]:
-            yield _dropped(entry, warehouse)
+        yield from (_dropped(entry, warehouse) for entry in page["dropped-tables"] if entry["dropped-ms"] <= dropped_before_ms)
         token = page.get("next-page-token")
         if not token:
             return

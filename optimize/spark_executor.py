@@ -8,12 +8,13 @@ from typing import Any, Protocol, Self
 import structlog
 
 from lake.catalog_client import TableName
+from lake.errors import PrerequisiteError, UnavailableError
 from lake.settings import OptimizeSettings, StorageSettings
 from lake.spark_session import SparkOptions, open_context, open_session
 from optimize.compaction import merge_bins
 from optimize.merge_job import Bin, JobResult
-from optimize.planner import Merge
-from optimize.spark_rewrite import catalog_options, rewrite_hour
+from optimize.rewrite_proof import Proof, Rewrite, prove_all
+from optimize.spark_rewrite import call, catalog_options, rewrite_statement
 
 log = structlog.get_logger()
 
@@ -27,8 +28,11 @@ class Executor(Protocol):
     def run(self, bins: Sequence[Bin], halted: Callable[[], bool]) -> Iterator[list[JobResult]]:
         """The results of each bin, as they come; once `halted` says so, bins that have not begun are left out."""
 
-    def rewrite(self, table: TableName, merge: Merge, target_bytes: int) -> Mapping[str, Any]:
-        """Rewrites one hour with Spark's procedure and commits it; returns the procedure's counts. Raises FirnError."""
+    def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
+        """Rewrites hours on a branch of the table with Spark's procedure; returns its counts. Raises FirnError."""
+
+    def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
+        """One proof for each rewrite, in order. Raises UnavailableError."""
 
 
 class SparkExecutor:
@@ -87,10 +91,20 @@ class SparkExecutor:
             for future in as_completed(running):
                 yield future.result()
 
-    def rewrite(self, table: TableName, merge: Merge, target_bytes: int) -> Mapping[str, Any]:
+    def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
+        if self._settings.spark_jars is None:
+            raise PrerequisiteError("its large or partly deleted hours need rewrite_data_files: set FIRN_OPTIMIZE_SPARK_JARS")
         # Spark keeps a catalog for ever under its name; a new lease needs a new one.
         catalog = "lake" if self._lease is None else f"lake_{self._lease.rpartition(':')[2]}"
         session = open_session(self.options)
         for name, value in catalog_options(catalog, self._settings, StorageSettings.load(), self._lease).items():
             session.conf.set(name, value)
-        return rewrite_hour(session, catalog, table, merge, target_bytes)
+        return call(session, rewrite_statement(catalog, table, hours, branch=branch, sort_by=sort_by, target_bytes=target_bytes))
+
+    def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
+        if not rewrites:
+            return []
+        try:
+            return list(self.context.parallelize(rewrites, len(rewrites)).mapPartitions(prove_all).collect())
+        except Exception as error:
+            raise UnavailableError(f"Spark could not check what it wrote: {str(error)[:300]}") from error

@@ -1,6 +1,6 @@
-"""The second executor: Spark's `rewrite_data_files`, for large partitions and for those with position deletes."""
+"""The second executor: Spark's `rewrite_data_files`, for hours with position deletes and for those that would become one very large file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +9,6 @@ import structlog
 from lake.catalog_client import LEASE_HEADER, NAMESPACE_SEPARATOR, TableName
 from lake.errors import UnavailableError
 from lake.settings import OptimizeSettings, StorageSettings
-from optimize.planner import Merge
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 log = structlog.get_logger()
@@ -46,26 +45,35 @@ def _s3_options(prefix: str, storage: StorageSettings) -> dict[str, str]:
     return {f"{prefix}.{name}": value for name, value in wanted.items() if value}
 
 
-def rewrite_hour(session: Any, catalog: str, table: TableName, merge: Merge, target_bytes: int) -> Mapping[str, Any]:
-    """Rewrites one hour of a table, its position deletes applied; returns the procedure's counts. Raises UnavailableError where Spark fails."""
-    from pyspark.errors import PySparkException
-
-    start = f"{_EPOCH + timedelta(hours=merge.hour):%Y-%m-%d %H:%M:%S} UTC"
-    end = f"{_EPOCH + timedelta(hours=merge.hour + 1):%Y-%m-%d %H:%M:%S} UTC"
-    wanted = {"target-file-size-bytes": str(target_bytes), "min-input-files": "2", "partial-progress.enabled": "false"}
-    if merge.has_deletes:
-        wanted |= {"delete-file-threshold": "1", "remove-dangling-deletes": "true", "rewrite-all": "true"}
+def rewrite_statement(catalog: str, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> str:
+    """The CALL that rewrites hours of a table on a branch, position deletes applied."""
+    wanted = {
+        "target-file-size-bytes": str(target_bytes),
+        "min-input-files": "2",
+        "delete-file-threshold": "1",
+        "partial-progress.enabled": "false",
+    }
     pairs = ", ".join(f"'{name}', '{value}'" for name, value in wanted.items())
     quoted = ".".join(f"`{part}`" for part in (*table.namespace.split(NAMESPACE_SEPARATOR), table.name))
-    statement = (
-        f"CALL {catalog}.system.rewrite_data_files(table => '{quoted}', strategy => 'sort', sort_order => 'timestamp ASC NULLS FIRST', "
-        f"where => 'timestamp >= TIMESTAMP ''{start}'' AND timestamp < TIMESTAMP ''{end}''', "
-        f"options => map({pairs}))"
+    order = ", ".join(f"`{name}` ASC NULLS LAST" for name in sort_by)
+    where = " OR ".join(f"(timestamp >= TIMESTAMP ''{_moment(hour)}'' AND timestamp < TIMESTAMP ''{_moment(hour + 1)}'')" for hour in hours)
+    return (
+        f"CALL {catalog}.system.rewrite_data_files(table => '{quoted}', branch => '{branch}', strategy => 'sort', sort_order => '{order}', "
+        f"where => '{where}', options => map({pairs}))"
     )
+
+
+def _moment(hour: int) -> str:
+    return f"{_EPOCH + timedelta(hours=hour):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def call(session: Any, statement: str) -> Mapping[str, Any]:
+    """Runs a procedure and returns the one row it answers with. Raises UnavailableError where Spark fails."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
     try:
         (row,) = session.sql(statement).collect()
-    except PySparkException as error:
-        raise UnavailableError(f"rewrite_data_files of {table} failed: {str(error)[:500]}") from error
-    counts = dict(row.asDict())
-    log.info("optimize.rewritten", table=str(table), hour=merge.hour, **counts)
-    return counts
+    except (PySparkException, Py4JError) as error:
+        raise UnavailableError(f"Spark refused or failed: {str(error)[:500]}") from error
+    return dict(row.asDict())

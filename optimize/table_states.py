@@ -3,7 +3,7 @@
 Only tables with something to remember have an entry. Beside a catalog without task states everything is forgotten at the end of a process.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -20,8 +20,9 @@ log = structlog.get_logger()
 
 
 class State(StrEnum):
-    """Why a table was left for later."""
+    """Why a table is remembered: it was left for later, or is being worked on in several commits."""
 
+    RUNNING = "running"
     FAILING = "failing"
     PAUSED = "paused"
     WAITING = "waiting its turn"
@@ -81,14 +82,32 @@ class TableStates:
         memory = self.of(table)
         return memory is not None and memory.state is State.PAUSED and now_ms < memory.until_ms
 
-    def note_round(self, failures: Mapping[str, str], waiting: Iterable[str], lagging: Iterable[str], done: Iterable[str], now_ms: int) -> None:
-        """Writes what a round has learned: who failed (again), who waits and why, who is fine and is forgotten."""
+    def unfinished(self, table: TableName) -> bool:
+        """Whether a round, also that of a leader who is gone, left work on the table undone."""
+        memory = self.of(table)
+        return memory is not None and memory.state in (State.RUNNING, State.FAILING)
+
+    def note_running(self, tables: Iterable[str]) -> None:
+        """Remembers tables whose work takes several commits: should this process end in between, the next leader goes on with them."""
+        running = {}
+        for name in tables:
+            before = self._known.get(name)
+            running[name] = Memory(State.RUNNING, before.failures if before else 0, before.reason if before else "")
+        self._save(running)
+
+    def note_round(
+        self, failures: Mapping[str, str], refused: Collection[str], waiting: Iterable[str], lagging: Iterable[str], done: Iterable[str], now_ms: int
+    ) -> None:
+        """Writes what a round has learned: who failed (again), who waits and why, who is fine and is forgotten.
+
+        `refused`: those of the failures where a proof failed; such a table pauses at once.
+        """
         new: dict[str, Memory | None] = {**dict.fromkeys(done), **{name: Memory(State.WAITING) for name in waiting}}
         new |= {name: Memory(State.LAG) for name in lagging}
         for name, reason in failures.items():
             before = self._known.get(name)
             count = (before.failures if before else 0) + 1
-            paused = count >= self.failures_max
+            paused = count >= self.failures_max or name in refused
             new[name] = Memory(State.PAUSED if paused else State.FAILING, count, reason[:1_000], now_ms + self.pause_ms if paused else 0)
         self._save(new)
 

@@ -16,7 +16,11 @@ DATA_MANIFEST, DELETE_MANIFEST = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One hour partition (hours since 1970-01-01T00Z). Counts of delete files are of those that may apply to its rows."""
+    """One hour partition (hours since 1970-01-01T00Z).
+
+    Counts of delete files are of those that may apply to its rows. One that may reach every partition counts as equality deletes: it stays
+    as long as any partition does, so nothing may be merged past it.
+    """
 
     hour: int
     files: tuple[DataFile, ...]
@@ -75,27 +79,24 @@ class TableView:
                     hour = entry.file.hour
                     if hour is not None and (wanted is None or hour in wanted):
                         files.setdefault(hour, []).append(entry.file)
-        deletes = self._deletes()
-        everywhere = deletes.pop(None, (0, 0))
+        deletes = self.delete_files()
+        everywhere = len(deletes.get(None, ()))
         found = {}
         for hour, group in files.items():
-            position, equality = deletes.get(hour, (0, 0))
-            found[hour] = Partition(hour, tuple(group), position + everywhere[0], equality + everywhere[1])
+            own = deletes.get(hour, ())
+            equality = sum(file.content == EQUALITY_DELETES for file in own)
+            found[hour] = Partition(hour, tuple(group), len(own) - equality, equality + everywhere)
         return found
 
-    def _deletes(self) -> dict[int | None, tuple[int, int]]:
-        """Position and equality delete files by hour; under None those that may reach every partition."""
-        counted: dict[int | None, tuple[int, int]] = {}
+    def delete_files(self) -> dict[int | None, list[DataFile]]:
+        """Live delete files by the hour whose rows they may touch; under None those that may reach every partition."""
+        found: dict[int | None, list[DataFile]] = {}
         for manifest in self.state.manifests:
-            if manifest.content != DELETE_MANIFEST or not has_live(manifest):
-                continue
-            ours = manifest.spec_id == self.state.spec["spec-id"]
-            for entry in self.live_entries(manifest):
-                hour = entry.file.hour if ours else None
-                position, equality = counted.get(hour, (0, 0))
-                is_equality = entry.file.content == EQUALITY_DELETES
-                counted[hour] = (position + (not is_equality), equality + is_equality)
-        return counted
+            if manifest.content == DELETE_MANIFEST and has_live(manifest):
+                ours = manifest.spec_id == self.state.spec["spec-id"]
+                for entry in self.live_entries(manifest):
+                    found.setdefault(entry.file.hour if ours else None, []).append(entry.file)
+        return found
 
     def live_uris(self) -> set[str]:
         """Every data and delete file of this version, as the manifests spell them."""

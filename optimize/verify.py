@@ -1,21 +1,25 @@
-"""The proof before a merge may be committed: the new file holds exactly the rows of the old ones.
+"""The proof before a merge may be committed: the new files hold exactly the rows of the old ones.
 
 the order is a permutation        no row of the inputs is left out or taken twice
-rows, null counts and bounds      of the old files (footers and manifests) agree with those of the new one
+rows, null counts and bounds      of the old files (footers and manifests) agree with those of the new ones
 the file, read back, is equal     to the ordered rows in memory, and its footer says what will be committed
-the file is whole                 asked again by the driver, just before the commit
+the file has not changed since    asked by the driver, just before the commit
+
+What Spark's rewrite_data_files wrote was in no memory of ours: there the second line is all, with the positions that delete files took away
+(`rewrite_proof.py`), and that every row of the new files can be read.
 """
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lake.data_file import DataFile, describe_parquet
-from lake.storage import Storage
+from lake.storage import Storage, canonical
 
 _TAIL_BYTES = 8
 _MAGIC = b"PAR1"
@@ -33,27 +37,38 @@ def check_order(order: pa.Array, rows: int) -> None:
         raise ProofFailed(f"the order of {rows} rows names {len(order)}, {int(taken.sum())} of them distinct")
 
 
-def check_inputs(inputs: Sequence[tuple[DataFile, DataFile]], output: DataFile, kinds: Mapping[int, str]) -> None:
+def check_inputs(inputs: Sequence[tuple[DataFile, DataFile]], outputs: Sequence[DataFile], kinds: Mapping[int, str], deleted_rows: int = 0) -> None:
     """Rows, null counts and bounds agree.
 
     `inputs`: each old file as its manifest has it, and as its own footer says. `kinds`: Iceberg's primitive type of every leaf field.
+    `deleted_rows`: rows of the old files that delete files took away; then no more NULLs and no wider bounds than before may be there.
     Raises ProofFailed.
     """
     for listed, footer in inputs:
         _check_listed(listed, footer)
     footers = [footer for _, footer in inputs]
-    rows = sum(footer.rows for footer in footers)
-    if rows != output.rows:
-        raise ProofFailed(f"{len(inputs)} files hold {rows} rows, the merged one {output.rows}")
-    for column, nulls in (output.null_counts or {}).items():
-        if kinds.get(column) is not None and all(_tells_nulls(footer, column) for footer in footers):
-            before = sum(_nulls(footer, column) for footer in footers)
-            if before != nulls:
-                raise ProofFailed(f"field {column} had {before} NULLs in {rows} rows and now has {nulls}")
+    rows, wanted = sum(file.rows for file in outputs), sum(footer.rows for footer in footers) - deleted_rows
+    if rows != wanted:
+        raise ProofFailed(f"{len(inputs)} files hold {wanted} rows, {deleted_rows} deleted ones aside; after the merge there are {rows}")
     for column, kind in kinds.items():
-        before_bounds, after = _bounds(footers, column, kind), _bounds([output], column, kind)
-        if before_bounds is not None and after is not None and before_bounds != after:
-            raise ProofFailed(f"field {column} was between {before_bounds[0]!r} and {before_bounds[1]!r} and now is between {after[0]!r} and {after[1]!r}")
+        if kind:
+            _check_nulls(column, footers, outputs, exact=not deleted_rows)
+        _check_bounds(column, _bounds(footers, column, kind), _bounds(outputs, column, kind), exact=not deleted_rows)
+
+
+def _check_nulls(column: int, inputs: Sequence[DataFile], outputs: Sequence[DataFile], *, exact: bool) -> None:
+    if not all(_tells_nulls(file, column) for file in (*inputs, *outputs)):
+        return
+    before, after = sum(_nulls(file, column) for file in inputs), sum(_nulls(file, column) for file in outputs)
+    if after > before or (exact and after != before):
+        raise ProofFailed(f"field {column} had {before} NULLs and now has {after}")
+
+
+def _check_bounds(column: int, before: tuple[Any, Any] | None, after: tuple[Any, Any] | None, *, exact: bool) -> None:
+    if before is None or after is None:
+        return
+    if after[0] < before[0] or after[1] > before[1] or (exact and before != after):
+        raise ProofFailed(f"field {column} was between {before[0]!r} and {before[1]!r} and now is between {after[0]!r} and {after[1]!r}")
 
 
 def _check_listed(listed: DataFile, footer: DataFile) -> None:
@@ -104,25 +119,46 @@ def _decoder(kind: str) -> Callable[[bytes], Any] | None:
     return None
 
 
-def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Sequence[int]) -> None:
-    """The file, read back, is what was meant, and says of itself what will be committed. Raises ProofFailed, NotFoundError, ArrowException."""
-    data = storage.read(output.uri)
-    if len(data) != output.size_bytes:
-        raise ProofFailed(f"{output.uri} has {len(data)} bytes, {output.size_bytes} were written")
+def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Sequence[int]) -> int:
+    """The file, read back, is what was meant, and says of itself what will be committed; returns the checksum of its bytes.
+
+    Raises ProofFailed, NotFoundError, ArrowException.
+    """
+    data = read_whole(storage, output)
     file = pq.ParquetFile(pa.BufferReader(data))
     if describe_parquet(output.uri, output.hour or 0, output.size_bytes, file.metadata, leaves) != output:
         raise ProofFailed(f"the footer of {output.uri} is not the one that was written")
-    reread = file.read(use_threads=False)
-    for name, column in zip(rows.column_names, rows.columns, strict=True):
-        other = reread.column(name)
-        if not (other if other.type.equals(column.type) else other.cast(column.type)).equals(column):
-            raise ProofFailed(f"column {name} of {output.uri} reads back differently from what was written")
+    at = 0
+    for group in range(file.num_row_groups):  # one after the other: all at once would take the memory of a second copy
+        reread = file.read_row_group(group, use_threads=False)
+        meant = rows.slice(at, reread.num_rows)
+        at += reread.num_rows
+        for name, column in zip(meant.column_names, meant.columns, strict=True):
+            other = reread.column(name)
+            if not (other if other.type.equals(column.type) else other.cast(column.type)).equals(column):
+                raise ProofFailed(f"column {name} of {output.uri} reads back differently from what was written")
+    return crc32(data)
 
 
-def check_whole(storage: Storage, output: DataFile) -> None:
-    """The file is there with its size and ends as a Parquet file ends: cheap enough for the driver. Raises ProofFailed."""
+def read_whole(storage: Storage, file: DataFile) -> bytes:
+    """The bytes of a file. Raises ProofFailed where they are not as many as they should be, NotFoundError."""
+    data = storage.read(file.uri)
+    if len(data) != file.size_bytes:
+        raise ProofFailed(f"{file.uri} has {len(data)} bytes, it should have {file.size_bytes}")
+    return data
+
+
+def check_whole(storage: Storage, output: DataFile, checksum: int) -> None:
+    """The file is still what was proven: asked by the driver, just before the commit. Raises ProofFailed, NotFoundError.
+
+    An object store keeps an object as it was put, by checksums of its own: there the size and the end of it tell whether it is the one.
+    """
+    if canonical(output.uri).startswith("file:"):
+        if crc32(read_whole(storage, output)) != checksum:
+            raise ProofFailed(f"{output.uri} is not what it was when it was proven")
+        return
     size = storage.size(output.uri)
     if size != output.size_bytes:
-        raise ProofFailed(f"{output.uri} has {size} bytes, {output.size_bytes} were written")
+        raise ProofFailed(f"{output.uri} has {size} bytes, it should have {output.size_bytes}")
     if storage.read_range(output.uri, output.size_bytes - _TAIL_BYTES, _TAIL_BYTES)[-4:] != _MAGIC:
         raise ProofFailed(f"{output.uri} does not end as a Parquet file")

@@ -1,25 +1,24 @@
-"""`python -m query`: serve the search API."""
+"""`python -m query`: serve the search API, and use it from a terminal."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
-import uvicorn
 
 from lake.errors import FirnError
 from lake.logs import configure_logs
 from lake.settings import QuerySettings
-from query.access import Access, check_host
-from query.api.app import create_app
+from query import command_line
 
-log = structlog.get_logger()
 cli = typer.Typer(help="Search: words to rows, over HTTP.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+for command in (command_line.search, command_line.tail, command_line.export, command_line.sql):
+    cli.command()(command)
 
 
 @cli.callback()
 def settings_help() -> None:
-    """Settings come from firn.toml (section [query]) and FIRN_QUERY_* variables."""
+    """Settings come from firn.toml (section [query]) and FIRN_QUERY_* variables; FIRN_QUERY_API and FIRN_QUERY_API_KEY say which API is asked."""
 
 
 @cli.command()
@@ -28,14 +27,24 @@ def serve(
     port: Annotated[int | None, typer.Option(help="port to listen on")] = None,
     catalog_uri: Annotated[str | None, typer.Option(help="base URL of the REST catalog")] = None,
     trino_uri: Annotated[str | None, typer.Option(help="base URL of the Trino coordinator")] = None,
-    ingest_uri: Annotated[str | None, typer.Option(help="base URL of ingest's HTTP endpoint")] = None,
+    ingest_uri: Annotated[str | None, typer.Option(help="base URL of `ingest serve`")] = None,
 ) -> None:
     """Serve the API until it is stopped."""
-    settings = QuerySettings.load(host=host, port=port, catalog_uri=catalog_uri, trino_uri=trino_uri, ingest_uri=ingest_uri)
-    if settings.host not in ("127.0.0.1", "::1", "localhost"):
-        check_host(settings.host, Access(settings))
-    log.info("query.listening", host=settings.host, port=settings.port, catalog=settings.catalog_uri, trino=settings.trino_uri)
-    uvicorn.run(create_app(settings), host=settings.host, port=settings.port, log_config=None, access_log=False, timeout_graceful_shutdown=10)
+    from query.server import serve_until_stopped  # the engines take most of a second to import, and a search from the terminal needs none
+
+    serve_until_stopped(QuerySettings.load(host=host, port=port, catalog_uri=catalog_uri, trino_uri=trino_uri, ingest_uri=ingest_uri))
+
+
+@cli.command("trino-access")
+def trino_access(
+    folder: Annotated[Path, typer.Argument(help="folder of the files: rules.json and password.db")],
+    renew: Annotated[list[str] | None, typer.Option(help="user whose password is made anew, repeatable")] = None,
+) -> None:
+    """Write Trino's access rules and password file for all tenants; new passwords are printed once, user and password a line."""
+    from query.trino_access import write_access_of  # as above
+
+    for user in write_access_of(QuerySettings.load(), folder, renew or ()):
+        typer.echo(f"{user.name}\t{user.password}")
 
 
 def main() -> None:

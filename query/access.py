@@ -7,7 +7,9 @@ import ipaddress
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
@@ -74,6 +76,21 @@ class Access:
         if self._verdict(caller.key, f"/v1/namespaces/{tenant.namespace}") == httpx.codes.FORBIDDEN:
             raise ForbiddenError(f"this key does not reach tenant {tenant.name!r}; use a key of that tenant")
 
+    def check_writer(self, caller: Caller, tenant: TenantId) -> None:
+        """Raises ForbiddenError where the key may not change what the tenant has. The catalog is asked to change nothing, and says whether it would."""
+        self.check_tenant(caller, tenant)
+        change: dict[str, Any] = {"removals": [], "updates": {}}
+        status = self._status(caller.key, f"/v1/namespaces/{tenant.namespace}/properties", change)
+        if status in (httpx.codes.FORBIDDEN, httpx.codes.UNAUTHORIZED):
+            raise ForbiddenError(f"this key may read tenant {tenant.name!r} and not change anything of it; use a key with scope write")
+
+    def check_operator(self, caller: Caller) -> None:
+        """Raises ForbiddenError for a key that is bound to a tenant or may only read."""
+        status = self._verdict(caller.key, "/firn/v1/tenants?pageSize=1")
+        # A catalog without extras does not tell keys apart, so there only one that asks for none lets everybody do this.
+        if status != httpx.codes.OK and (status != httpx.codes.NOT_FOUND or self.needs_key):
+            raise ForbiddenError("this needs a key that reaches all tenants and may change things; name a tenant, or use another key")
+
     def _verdict(self, key: str | None, path: str) -> int:
         with self._lock:
             known = self._verdicts.get((key, path))
@@ -86,12 +103,13 @@ class Access:
                 self._verdicts.popitem(last=False)
         return status
 
-    def _status(self, key: str | None, path: str) -> int:
+    def _status(self, key: str | None, path: str, body: Mapping[str, Any] | None = None) -> int:
+        headers = {"Authorization": f"Bearer {key}"} if key else None
         try:
-            status = self._http.get(path, headers={"Authorization": f"Bearer {key}"} if key else None).status_code
-        except (httpx.HTTPError, UnicodeError) as error:
-            if isinstance(error, UnicodeError):
-                return httpx.codes.UNAUTHORIZED
+            status = self._http.request("GET" if body is None else "POST", path, headers=headers, json=body).status_code
+        except (httpx.LocalProtocolError, UnicodeError):  # a key that cannot even be sent is none in force
+            return httpx.codes.UNAUTHORIZED
+        except httpx.HTTPError as error:
             raise UnavailableError(f"the catalog at {self._uri} does not answer ({type(error).__name__}); is it running?") from error
         if status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise UnavailableError(f"the catalog at {self._uri} answers {status}; its log says why")

@@ -59,6 +59,8 @@ def _of_lag(lag: Lag, end: datetime) -> list[str]:
 def _of_pin(pin: Pin, view: TableView, rows: int | None) -> list[str]:
     if pin.table_uuid != view.uuid:
         return ["the table was dropped and made anew since this link was made: its rows are gone"]
-    if pin.rows is not None and rows is not None and rows < pin.rows:
+    if pin.rows is None or rows is None or rows == pin.rows:
+        return []
+    if rows < pin.rows:
         return [f"{pin.rows - rows:,} of the {pin.rows:,} rows this link was made of are gone: retention or erasure removed them"]
-    return []
+    return [f"{rows - pin.rows:,} rows came in since this link was made: dead letters that were sent again keep the identity of their first reading"]

@@ -4,34 +4,32 @@ The rows are fixed when the job is made: its time range and pin. They are writte
 that is complete when it has its name; so a job goes on after a restart where it was, and never holds more than a batch in memory.
 """
 
-import contextlib
-import csv
 import hashlib
-import io
 import os
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 import structlog
 
-from lake.errors import FatalError, FirnError, NotFoundError
-from lake.log_schema import LogSchema, arrow_type
-from query.results import plain_row
+from lake.errors import FirnError, NotFoundError, RetryableError
+from lake.log_schema import LogSchema
+from query.export_formats import WRITERS, Format
 
 log = structlog.get_logger()
-Format = Literal["ndjson", "csv", "parquet"]
-ENDINGS: dict[str, str] = {"ndjson": "ndjson", "csv": "csv", "parquet": "parquet"}
-STRETCH_ROWS = 250_000
 ROWS_AT_ONCE = 5_000
+ATTEMPTS = 60
+RETRY_S = 5.0
+KEPT_S = 7 * 86_400.0
+NO_SUCH = "there is no such export: it was deleted, or the address is wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +57,10 @@ class Job:
     pin: str
     format: Format
     created: str
-    state: Literal["running", "done", "failed", "cancelled"] = "running"
+    state: Literal["running", "done", "failed"] = "running"
     message: str = ""
     columns: tuple[str, ...] = ()
+    column_ids: tuple[int, ...] = ()
     stretches: tuple[tuple[str, str], ...] = ()
     parts: tuple[Part, ...] = ()
     sha256: str = ""
@@ -85,20 +84,24 @@ class RowSource(Protocol):
 
 
 class ExportJobs:
-    """The jobs of one folder. `open_source` makes the rows of a job; jobs run one after the other in a thread of their own."""
+    """The jobs of one folder, part by part in turn, in a thread of their own. `open_source` makes the rows of a job; `kept_s`: how long finished ones stay."""
 
-    def __init__(self, folder: Path, open_source: Callable[[Job], RowSource]) -> None:
+    def __init__(self, folder: Path, open_source: Callable[[Job], RowSource], *, kept_s: float = KEPT_S) -> None:
         self._folder = folder
         self._open_source = open_source
         self._lock = threading.Condition()
+        self._kept_s = kept_s
         self._waiting: list[str] = []
+        self._sources: dict[str, RowSource] = {}
+        self._failures: dict[str, tuple[int, float]] = {}  # attempts in a row, and when the next may be
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="exports", daemon=True)
 
     def start(self) -> None:
         """Takes up the jobs that were running when the process ended."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._waiting = [job.id for job in self.jobs() if job.state == "running"]
+        self._remove_old()
+        self._waiting = [job.id for job in reversed(self.jobs()) if job.state == "running"]
         self._thread.start()
 
     def stop(self) -> None:
@@ -110,6 +113,7 @@ class ExportJobs:
 
     def create(self, job: Job) -> Job:
         """Keeps a job and queues it."""
+        self._remove_old()
         made = replace(job, id=secrets.token_urlsafe(12).replace("-", "a").replace("_", "b"), created=datetime.now(UTC).isoformat())
         self._path(made.id).mkdir(parents=True)
         self._save(made)
@@ -118,15 +122,30 @@ class ExportJobs:
             self._lock.notify_all()
         return made
 
+    def resume(self, job_id: str) -> Job:
+        """Goes on with a job that failed, where it was. Raises NotFoundError."""
+        job = self.get(job_id)
+        if job.state != "failed":
+            return job
+        job = replace(job, state="running", message="")
+        self._save(job)
+        with self._lock:
+            self._waiting.append(job.id)
+            self._lock.notify_all()
+        return job
+
     def jobs(self) -> list[Job]:
         """Every job, the newest first."""
-        jobs = [self._load(path.parent.name) for path in self._folder.glob("*/job.json")]
-        return sorted(jobs, key=lambda job: job.created, reverse=True)
+        found: list[Job] = []
+        for path in self._folder.glob("*/job.json"):
+            with suppress(NotFoundError):  # deleted meanwhile
+                found.append(self._load(path.parent.name))
+        return sorted(found, key=lambda job: job.created, reverse=True)
 
     def get(self, job_id: str) -> Job:
         """One job. Raises NotFoundError."""
-        if not job_id.isalnum() or not (self._path(job_id) / "job.json").exists():
-            raise NotFoundError("there is no such export: it was deleted, or the address is wrong")
+        if not job_id.isalnum():
+            raise NotFoundError(NO_SUCH)
         return self._load(job_id)
 
     def delete(self, job_id: str) -> None:
@@ -135,6 +154,12 @@ class ExportJobs:
         with self._lock:
             self._waiting = [each for each in self._waiting if each != job_id]
         shutil.rmtree(self._path(job_id), ignore_errors=True)
+
+    def _remove_old(self) -> None:
+        oldest = datetime.now(UTC) - timedelta(seconds=self._kept_s)
+        for job in self.jobs():
+            if job.state != "running" and datetime.fromisoformat(job.created) < oldest:
+                shutil.rmtree(self._path(job.id), ignore_errors=True)
 
     def part_path(self, job: Job, name: str) -> Path:
         """The file of a finished part. Raises NotFoundError."""
@@ -149,41 +174,73 @@ class ExportJobs:
     # ---- the thread
 
     def _work(self) -> None:
-        while True:
+        while (job_id := self._next()) is not None:
+            try:
+                goes_on = self._step(self.get(job_id))
+            except NotFoundError:  # deleted meanwhile
+                goes_on = False
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or bool(self._waiting))
-                if self._stopping:
-                    return
-                job_id = self._waiting.pop(0)
-            with contextlib.suppress(NotFoundError):
-                self._run(self.get(job_id))
+                if goes_on:
+                    self._waiting.append(job_id)  # behind the others: a long export does not hold up short ones
+                else:
+                    self._sources.pop(job_id, None)
+                    self._failures.pop(job_id, None)
 
-    def _run(self, job: Job) -> None:
+    def _next(self) -> str | None:
+        """The job whose turn it is; waits for one. None: the process ends."""
+        with self._lock:
+            while not self._stopping:
+                now_s = time.monotonic()
+                ready = [job_id for job_id in self._waiting if self._failures.get(job_id, (0, 0.0))[1] <= now_s]
+                if ready:
+                    self._waiting.remove(ready[0])
+                    return ready[0]
+                self._lock.wait(RETRY_S if self._waiting else None)
+        return None
+
+    def _step(self, job: Job) -> bool:
+        """Writes one part; whether there are more."""
         try:
-            source = self._open_source(job)
-            for start, end in job.stretches[len(job.parts) :]:
-                if self._stopping:
-                    return
-                part = self._write_part(job, source, start, end)
-                job = replace(job, parts=(*job.parts, part))
-                self._save(job)
-            self._save(replace(job, state="done", sha256="" if job.format == "parquet" else self._sum(job)))
-        except FatalError as error:
-            self._save(replace(job, state="failed", message=str(error)))
+            if len(job.parts) < len(job.stretches):
+                if job.id not in self._sources:
+                    self._sources[job.id] = self._open_source(job)
+                job = replace(job, parts=(*job.parts, self._write_part(job, self._sources[job.id], *job.stretches[len(job.parts)])), message="")
+                self._failures.pop(job.id, None)
+            if len(job.parts) == len(job.stretches):
+                job = replace(job, state="done", sha256="" if job.format == "parquet" else self._sum(job))
+            self._save(job)
+        except RetryableError as error:
+            return self._try_again(job, error)
         except FirnError as error:
-            log.warning("export.interrupted", export=job.id, error=str(error))
-            self._save(replace(job, state="failed", message=f"{error}. Make the export again, or restart the API to go on where it was"))
+            self._save(replace(job, state="failed", message=f"{error}. Resume it when that is mended; what is written stays"))
+            return False
         except OSError as error:
             if self._path(job.id).exists():
-                self._save(replace(job, state="failed", message=f"the disk refuses ({error.strerror}): free space and make the export again"))
+                self._save(replace(job, state="failed", message=f"the disk refuses ({error.strerror}): free space and resume the export"))
+            return False
+        except Exception as error:
+            log.exception("export.failed", export=job.id)
+            self._save(replace(job, state="failed", message=f"an unexpected fault ({type(error).__name__}), which the API's log tells more of"))
+            return False
+        return job.state == "running"
+
+    def _try_again(self, job: Job, error: RetryableError) -> bool:
+        """A passing fault: the part is written again in a moment, at most so many times in a row."""
+        attempts = self._failures.get(job.id, (0, 0.0))[0] + 1
+        self._failures[job.id] = (attempts, time.monotonic() + RETRY_S)
+        log.warning("export.interrupted", export=job.id, attempts=attempts, error=str(error))
+        goes_on = attempts < ATTEMPTS
+        say = f"waits: {error}" if goes_on else f"{error}. Resume it when that is mended; what is written stays"
+        self._save(replace(job, state="running" if goes_on else "failed", message=say))
+        return goes_on
 
     def _write_part(self, job: Job, source: RowSource, start: str, end: str) -> Part:
         number = len(job.parts)
-        name = f"part-{number:06d}.{ENDINGS[job.format]}"
+        name = f"part-{number:06d}.{job.format}"
         path = self._path(job.id) / name
         temporary = path.with_suffix(".tmp")
         with temporary.open("wb") as file:
-            writer = _WRITERS[job.format](file, source.schema, job.columns, is_first=number == 0)
+            writer = WRITERS[job.format](file, source.schema, job.columns, is_first=number == 0)
             for batch in source.rows(start, end):
                 writer.write(batch)
             writer.close()
@@ -206,78 +263,17 @@ class ExportJobs:
         return self._folder / job_id
 
     def _load(self, job_id: str) -> Job:
-        document = orjson.loads((self._path(job_id) / "job.json").read_bytes())
+        try:
+            document = orjson.loads((self._path(job_id) / "job.json").read_bytes())
+        except FileNotFoundError as error:
+            raise NotFoundError(NO_SUCH) from error
         parts = tuple(Part(**part) for part in document.pop("parts"))
         stretches = tuple((start, end) for start, end in document.pop("stretches"))
-        return Job(**{**document, "columns": tuple(document["columns"])}, parts=parts, stretches=stretches)
+        lists = {name: tuple(document[name]) for name in ("columns", "column_ids")}
+        return Job(**{**document, **lists}, parts=parts, stretches=stretches)
 
     def _save(self, job: Job) -> None:
         path = self._path(job.id) / "job.json"
         temporary = path.with_suffix(f".{threading.get_ident()}")
         temporary.write_bytes(orjson.dumps(asdict(job), option=orjson.OPT_INDENT_2))
         temporary.rename(path)
-
-
-class _Ndjson:
-    """A JSON object per line; columns without a value are left out."""
-
-    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool) -> None:  # noqa: ARG002 - one shape for all formats
-        self._file, self._columns, self.rows = file, columns, 0
-
-    def write(self, batch: list[tuple[Any, ...]]) -> None:
-        lines = ({name: value for name, value in zip(self._columns, plain_row(row), strict=True) if value is not None} for row in batch)
-        self._file.write(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
-        self.rows += len(batch)
-
-    def close(self) -> None:
-        """Nothing is kept back."""
-
-
-class _Csv:
-    """RFC 4180 with a header; lists and structures as JSON."""
-
-    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool) -> None:  # noqa: ARG002
-        self._file, self.rows = file, 0
-        if is_first:
-            self._write([list(columns)])
-
-    def write(self, batch: list[tuple[Any, ...]]) -> None:
-        self._write([[orjson.dumps(value).decode() if isinstance(value, list | dict) else value for value in plain_row(row)] for row in batch])
-        self.rows += len(batch)
-
-    def _write(self, rows: list[list[Any]]) -> None:
-        text = io.StringIO(newline="")
-        csv.writer(text).writerows(rows)
-        self._file.write(text.getvalue().encode())
-
-    def close(self) -> None:
-        """Nothing is kept back."""
-
-
-class _Parquet:
-    """The table's own types."""
-
-    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool) -> None:  # noqa: ARG002
-        kinds = {column.name: column.kind for column in schema.columns}
-        self._schema = pa.schema([pa.field(name, arrow_type(kinds[name])) for name in columns])
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-        self.rows = 0
-
-    def write(self, batch: list[tuple[Any, ...]]) -> None:
-        arrays = [pa.array([_for_arrow(row[at]) for row in batch], field.type) for at, field in enumerate(self._schema)]
-        self._writer.write_table(pa.table(arrays, schema=self._schema))
-        self.rows += len(batch)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def _for_arrow(value: Any) -> Any:
-    """Trino gives structures as named tuples."""
-    if isinstance(value, list):
-        return [_for_arrow(each) for each in value]
-    names = getattr(value, "__annotations__", {}).get("names") if isinstance(value, tuple) else None
-    return dict(zip(names, value, strict=True)) if names else value
-
-
-_WRITERS: dict[str, Callable[..., Any]] = {"ndjson": _Ndjson, "csv": _Csv, "parquet": _Parquet}

@@ -5,11 +5,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from lake.errors import NotFoundError
+from lake.errors import FatalError, NotFoundError
 from lake.log_schema import LogSchema
 from query.cancellation import Run
 from query.executors.executor import Source
-from query.export import ROWS_AT_ONCE, STRETCH_ROWS, Format, Job
+from query.export import ROWS_AT_ONCE, Job
+from query.export_formats import Format
 from query.file_planner import slices
 from query.instant import rfc3339
 from query.pin import Pin, parse_pin
@@ -17,6 +18,10 @@ from query.search import Prepared, Question, Searcher, select_rows
 from query.table_view import table_id
 
 STRETCH_TIMEOUT_S = 3_600.0
+
+
+class ConflictingColumnsError(FatalError):
+    """The table's columns are not those that the job was made with."""
 
 
 class SearchRows:
@@ -37,17 +42,25 @@ class SearchRows:
         """The rows of a stretch, oldest first, in batches."""
         question = replace(self._question, start=datetime.fromisoformat(start), end=datetime.fromisoformat(end))
         prepared = self._searcher.prepare(question)
+        self._check_columns(prepared)
         condition = prepared.condition_in(question.start, question.end)
         select = select_rows(self._job.columns, condition, None, newest_first=False)
         source = Source(prepared.view, prepared.plan.files)
         yield from prepared.executor.stream(source, select, Run(STRETCH_TIMEOUT_S), rows_at_once=ROWS_AT_ONCE)
 
+    def _check_columns(self, prepared: Prepared) -> None:
+        """All parts have the same columns, by their ids."""
+        now = {name: column.id for name, column in prepared.view.schema.by_name.items()}
+        changed = [name for name, column_id in zip(self._job.columns, self._job.column_ids, strict=True) if now.get(name) != column_id]
+        if changed:
+            raise ConflictingColumnsError(f"the column {changed[0]!r} is another one since a type was declared for it: make the export again")
 
-def new_job(prepared: Prepared, written_as: Format) -> Job:
-    """A job for a prepared search: its rows fixed by a pin, its time cut into stretches."""
+
+def new_job(prepared: Prepared, written_as: Format, part_rows: int) -> Job:
+    """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows` rows."""
     question, view = prepared.question, prepared.view
     pin = question.pin or Pin(view.uuid, view.marks)
-    cut = slices(prepared.plan, newest_first=False, first_rows=STRETCH_ROWS, growth=1)
+    cut = slices(prepared.plan, newest_first=False, first_rows=part_rows, growth=1)
     return Job(
         id="",
         tenant=question.table.tenant.name,
@@ -59,5 +72,6 @@ def new_job(prepared: Prepared, written_as: Format) -> Job:
         format=written_as,
         created="",
         columns=tuple(each.name for each in view.schema.columns),
+        column_ids=tuple(each.id for each in view.schema.columns),
         stretches=tuple((rfc3339(piece.start), rfc3339(piece.end)) for piece in cut),
     )

@@ -59,10 +59,9 @@ def _coverage(target: Column, files: tuple[LiveFile, ...]) -> float | None:
         return None
     rows = filled = 0
     for file in files:
-        if file.value_counts is None or file.null_counts is None:
-            continue
-        rows += file.rows
-        filled += max(0, file.value_counts.get(target.id, 0) - file.null_counts.get(target.id, 0))
+        if (present := file.filled_rows(target.id)) is not None:
+            rows += file.rows
+            filled += present
     return round(filled / rows, 4) if rows else None
 
 

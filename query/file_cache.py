@@ -32,8 +32,16 @@ class FileCache:
         self._shrink(keep=set(fetched.values()))
         return [str(fetched[uri]) if uri in fetched else str(local_path(uri)) for uri in uris]
 
+    def forget(self, uris: Sequence[str]) -> None:
+        """Removes the copies of files whose rows must not stay anywhere."""
+        for uri in uris:
+            self._copy(uri).unlink(missing_ok=True)
+
+    def _copy(self, uri: str) -> Path:
+        return self._folder / f"{hashlib.sha256(canonical(uri).encode()).hexdigest()}.parquet"
+
     def _fetched(self, uri: str) -> Path:
-        path = self._folder / f"{hashlib.sha256(canonical(uri).encode()).hexdigest()}.parquet"
+        path = self._copy(uri)
         with self._lock:
             alone = self._fetching.setdefault(uri, threading.Lock())
         with alone:

@@ -15,6 +15,8 @@ from lake.table_layout import US_PER_HOUR
 from query.table_view import EPOCH, TableView
 
 FILES_KEPT_MAX = 200_000
+# Writers on Iceberg's own library count only the first hundred columns of a wide table: there a missing count says nothing.
+COUNTED_COLUMNS_SURE = 64
 _LONG = struct.Struct("<q")
 
 
@@ -31,6 +33,15 @@ class LiveFile:
     value_counts: Mapping[int, int] | None
     lower_bounds: Mapping[int, bytes] | None
     upper_bounds: Mapping[int, bytes] | None
+
+    def filled_rows(self, column_id: int) -> int | None:
+        """How many rows have a value in a primitive column; None where the file does not say. 0 also where it was written before the column was there."""
+        if self.value_counts is None or self.null_counts is None:
+            return None
+        values, nulls = self.value_counts.get(column_id), self.null_counts.get(column_id)
+        if values is None:
+            return 0 if len(self.value_counts) < COUNTED_COLUMNS_SURE else None
+        return None if nulls is None else max(0, values - nulls)
 
 
 @dataclass(frozen=True, slots=True)

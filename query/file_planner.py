@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lake.clock import epoch_us
-from lake.log_schema import Column, LogSchema
+from lake.log_schema import ERRORS, TIMESTAMP, Column, LogSchema
 from query.file_index import LiveFile, LiveFiles
+from query.instant import parse_period
 from query.search_language import All, Between, Either, Everything, Exists, Match, Node
 from query.search_sql import columns_of
 from query.table_view import EPOCH
@@ -106,16 +107,14 @@ def may_match(node: Node, file: LiveFile, schema: LogSchema) -> bool:
 
 def _may_hold(node: Match | Exists | Between, column: Column, file: LiveFile) -> bool:
     if not isinstance(column.kind, str):
-        return True
-    if file.value_counts is not None and file.null_counts is not None:
-        values = file.value_counts.get(column.id)
-        if values is None:  # the file was written before the column was there
-            return False
-        if file.null_counts.get(column.id, 0) >= values:
-            return False
-    if isinstance(node, Exists) or column.kind not in _STRUCTS:
+        return column.name != ERRORS or _may_have_errors(column, file)
+    if file.filled_rows(column.id) == 0:
+        return False
+    if isinstance(node, Exists) or (column.kind not in _STRUCTS and column.name != TIMESTAMP):
         return True
     low, high = (node.text, node.text) if isinstance(node, Match) else (node.low, node.high)
+    if column.name == TIMESTAMP:
+        return _may_be_of_time(low, high, file)
     lower, upper = (file.lower_bounds or {}).get(column.id), (file.upper_bounds or {}).get(column.id)
     unpack = _STRUCTS[column.kind].unpack
     try:
@@ -124,6 +123,18 @@ def _may_hold(node: Match | Exists | Between, column: Column, file: LiveFile) ->
         return not (high is not None and lower is not None and float(high) < float(unpack(lower)[0]))
     except (ValueError, struct.error):
         return True
+
+
+def _may_be_of_time(low: str | None, high: str | None, file: LiveFile) -> bool:
+    """Bounds are periods (a day, an hour, ...); whether they count to their beginnings or ends does not matter here."""
+    first, last = parse_period(low or ""), parse_period(high or "")
+    return (first is None or file.last_us >= epoch_us(first.start)) and (last is None or file.first_us < epoch_us(last.end))
+
+
+def _may_have_errors(column: Column, file: LiveFile) -> bool:
+    """Every entry has a reason, so a file without reasons has no entries. Not every writer counts what lies inside lists."""
+    reason = next(field["id"] for field in column.kind["element"]["fields"] if field["name"] == "reason")
+    return (file.value_counts or {}).get(reason) is None or file.filled_rows(reason) != 0
 
 
 def _moment(micros: int) -> datetime:

@@ -41,8 +41,9 @@ class UnknownLag:
 class IngestLag:
     """Asks ingest's /v1/status, at most every two seconds."""
 
-    def __init__(self, uri: str) -> None:
-        self._http = httpx.Client(base_url=uri.rstrip("/"), timeout=TIMEOUT_S, trust_env=False)
+    def __init__(self, uri: str, token: str | None = None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=uri.rstrip("/"), headers=headers, timeout=TIMEOUT_S, trust_env=False)
         self._lock = threading.Lock()
         self._asked_s = -KEPT_S
         self._status: dict[str, Any] | None = None

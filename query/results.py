@@ -33,6 +33,7 @@ class Cursor:
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
+_SYSTEM = frozenset(SYSTEM_COLUMNS)
 ORDER = (TIMESTAMP, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
 
 
@@ -61,7 +62,7 @@ def to_json(row: Mapping[str, Any]) -> dict[str, Any]:
         "severity": row.get(SEVERITY),
         "level": level_of(row.get(SEVERITY)).value,
         "message": row.get(MESSAGE),
-        "fields": {name: _plain(value) for name, value in row.items() if name not in SYSTEM_COLUMNS and value is not None},
+        "fields": {name: value if type(value) is str else _plain(value) for name, value in row.items() if value is not None and name not in _SYSTEM},
         "errors": [_error(entry) for entry in row.get(ERRORS) or ()],
         "overflow": row.get(OVERFLOW),
         "coordinates": {

@@ -7,7 +7,7 @@
 5. say what the answer rests on: marks, files and bytes, whether it is complete, how fresh it is
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
@@ -17,7 +17,7 @@ from sqlglot import exp
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock
 from lake.errors import NotFoundError
-from lake.log_schema import INDEX, OFFSET, SEVERITY, TIMESTAMP, TOPIC_ID, TOPIC_PARTITION
+from lake.log_schema import INDEX, OFFSET, TOPIC_ID, TOPIC_PARTITION
 from lake.settings import QuerySettings
 from lake.tenant import TableId
 from query.cancellation import Run, TimeOverError
@@ -25,18 +25,19 @@ from query.completeness import Completeness, Freshness, assess
 from query.executors.executor import Executor, Fetched, Source, from_source
 from query.file_index import FileIndex, LiveFile, LiveFiles
 from query.file_planner import Effort, Plan, effort_of, plan_files, slices
-from query.histogram import BUCKETS_MAX, Bucket, bucket_width_s, counted_from_files, fits_one_bucket, to_buckets
 from query.instant import timestamp_literal
-from query.lag import LagSource
-from query.pin import Pin
+from query.lag import Lag, LagSource
+from query.pin import Pin, fingerprint
 from query.problem import Problem, refuse
 from query.results import ORDER, Cursor, cursor_of
 from query.search_language import Node, parse_search
-from query.search_sql import all_of, any_of, below_marks, column, compile_search, text_literal
+from query.search_sql import all_of, any_of, below_marks, column, compile_search, text_literal, within
 from query.table_view import EPOCH, TableView, load_view
 
 Engine = Literal["auto", "trino", "duckdb"]
 Answer = TypeVar("Answer")
+STREAM_SLICE_ROWS = 250_000
+STREAM_BATCH_ROWS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +77,6 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
-    """Buckets of `width_s` seconds; empty ones are left out. `rows` is their sum: the number of matching rows."""
-
-    buckets: list[Bucket]
-    width_s: int
-    rows: int
-    from_metadata_rows: int
-    basis: Basis
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """Steps 1 to 3, done."""
 
@@ -98,10 +88,11 @@ class Prepared:
     warnings: tuple[Problem, ...]
     plan: Plan
     executor: Executor
+    lag: Lag | None
 
     def condition_in(self, start: datetime, end: datetime, *more: exp.Expression | None) -> exp.Expression | None:
         """The condition on rows of `[start, end)`, copied, because sqlglot's trees have one parent."""
-        every = all_of([_within(start, end), *more, self.condition])
+        every = all_of([within(start, end), *more, self.condition])
         return every.copy() if every is not None else None
 
 
@@ -132,7 +123,7 @@ class Searcher:
         """One page of matching rows. Raises BadQuestionError, NotFoundError, UnavailableError."""
         if after is not None:
             question = _from_cursor(question, after, newest_first=newest_first)
-        return self._retried(lambda: self._page(self.prepare(question), run, limit, after, newest_first=newest_first))
+        return self.retried(lambda: self._page(self.prepare(question), run, limit, after, newest_first=newest_first))
 
     def _page(self, prepared: Prepared, run: Run, limit: int, after: Cursor | None, *, newest_first: bool) -> Page:
         names = [c.name for c in prepared.view.schema.columns]
@@ -142,38 +133,30 @@ class Searcher:
         for piece in slices(prepared.plan, newest_first=newest_first):
             condition = prepared.condition_in(piece.start, piece.end, beyond)
             select = select_rows(names, condition, limit + 1 - len(rows), newest_first=newest_first)
-            fetched = self._fetch(prepared, piece.files, select, run, progress)
+            fetched = self.fetch(prepared, piece.files, select, run, progress)
             if fetched is None:
                 break
             rows += [dict(zip(names, values, strict=True)) for values in fetched.rows]
             if len(rows) > limit:
                 break
         following = cursor_of(rows[limit - 1]) if len(rows) > limit else None
-        return Page(rows[:limit], following, self.basis(prepared, progress))
+        whole = len(rows) if after is None and following is None and progress.stopped is None else None
+        return Page(rows[:limit], following, self.basis(prepared, progress, counted_rows=whole))
 
-    def histogram(self, question: Question, run: Run, *, width_s: int | None = None, by_level: bool = False) -> Histogram:
-        """Counts over time. Files whose rows all count for one bucket are counted from the manifests where nothing else is asked."""
-        width = _checked_width(question, width_s)
-        return self._retried(lambda: self._histogram(self.prepare(question), run, width, by_level=by_level))
-
-    def _histogram(self, prepared: Prepared, run: Run, width_s: int, *, by_level: bool) -> Histogram:
-        question, plan = prepared.question, prepared.plan
-        countable = prepared.condition is None and not by_level and not plan.has_deletes
-        known = tuple(f for f in plan.files if countable and fits_one_bucket(f, question.start, question.end, width_s))
-        known_uris = {file.uri for file in known}
-        rest = tuple(file for file in plan.files if file.uri not in known_uris)
-        if rest and not prepared.executor.reads_files:
-            known, rest = (), plan.files
-        counts = counted_from_files(known, width_s)
-        progress = Progress()
-        if rest:
-            select = _select_counts(prepared.condition_in(plan.start, plan.end), width_s, by_level=by_level)
-            fetched = self._fetch(prepared, rest, select, run, progress)
-            counts += [(int(at), severity, int(rows)) for at, severity, rows in (fetched.rows if fetched else ())]
-        buckets = to_buckets(counts, width_s, by_level=by_level)
-        rows = sum(bucket.rows for bucket in buckets)
-        basis = self.basis(prepared, progress, counted_rows=rows)
-        return Histogram(buckets, width_s, rows, sum(file.rows for file in known), basis)
+    def stream(self, question: Question, run: Run, *, newest_first: bool = True) -> Iterator[list[dict[str, Any]] | Basis]:
+        """All matching rows in the wanted order, in batches, holding one at a time; at the end what they rest on. Raises as `page` does."""
+        prepared, progress = self.prepare(question), Progress()
+        names = [c.name for c in prepared.view.schema.columns]
+        for piece in slices(prepared.plan, newest_first=newest_first, first_rows=STREAM_SLICE_ROWS, growth=1):
+            select = select_rows(names, prepared.condition_in(piece.start, piece.end), None, newest_first=newest_first)
+            try:
+                for batch in prepared.executor.stream(Source(prepared.view, piece.files), select, run, rows_at_once=STREAM_BATCH_ROWS):
+                    yield [dict(zip(names, values, strict=True)) for values in batch]
+            except TimeOverError as error:
+                progress.stopped = str(error)
+                break
+            progress.add(effort_of(piece.files), Fetched([], None))
+        yield self.basis(prepared, progress)
 
     def row(self, table: TableId, coordinates: Cursor, run: Run) -> dict[str, Any] | None:
         """The row with these coordinates; its `timestamp_us` finds the file. None where there is no such row."""
@@ -187,25 +170,22 @@ class Searcher:
             fetched = prepared.executor.fetch(Source(prepared.view, prepared.plan.files), select_rows(names, condition, 1, newest_first=True), run)
             return dict(zip(names, fetched.rows[0], strict=True)) if fetched.rows else None
 
-        return self._retried(find)
+        return self.retried(find)
 
     def prepare(self, question: Question) -> Prepared:
         """Steps 1 to 3. Raises BadQuestionError, NotFoundError."""
         if question.end <= question.start:
             raise refuse("the time range is empty: its end must lie after its start", suggestion="swap the two, or choose a longer range")
         node = parse_search(question.query)
+        # Asked before the table is loaded: a commit between the two must not make an answer look complete that does not hold its rows.
+        lag = self._lag.of(question.table)
         view = load_view(self.catalog, question.table)
         compiled = compile_search(node, view.schema)
         pinned = below_marks(question.pin.marks) if question.pin is not None else None
         live = self.index.files(view)
         plan = plan_files(live, question.start, question.end, node, view.schema)
-        if plan.planned.size_bytes > self.settings.scan_bytes_max:
-            raise refuse(
-                f"this search would open {plan.planned.size_bytes:,} bytes of data, at most {self.settings.scan_bytes_max:,} are allowed",
-                suggestion="choose a shorter time range",
-            )
         condition = all_of([compiled.condition, pinned])
-        return Prepared(question, view, live, node, condition, compiled.warnings, plan, self._choose(question.engine, plan))
+        return Prepared(question, view, live, node, condition, compiled.warnings, plan, self._choose(question.engine, plan), lag)
 
     def _choose(self, engine: Engine, plan: Plan) -> Executor:
         if engine == "duckdb" and plan.has_deletes:
@@ -217,28 +197,41 @@ class Searcher:
             raise refuse(f"this server has no engine {engine!r}; it has {', '.join(self._executors)}")
         return self._executors[engine]
 
-    def _fetch(self, prepared: Prepared, files: Sequence[LiveFile], select: exp.Select, run: Run, progress: Progress) -> Fetched | None:
-        """Step 4 for one slice; None when the time is over: what was found so far is the answer."""
+    def file_reader(self, engine: Engine) -> Executor | None:
+        """The executor that opens exactly the files it is given, unless the other one is asked for."""
+        return None if engine == "trino" else next((each for each in self._executors.values() if each.reads_files), None)
+
+    def fetch(self, prepared: Prepared, files: Sequence[LiveFile], select: exp.Select, run: Run, progress: Progress) -> Fetched | None:
+        """Step 4 for one slice; None when a limit is reached: what was found so far is the answer. Raises BadQuestionError where that is nothing."""
+        effort, bytes_max = effort_of(files), self.settings.scan_bytes_max
+        if progress.scanned.size_bytes + effort.size_bytes > bytes_max:
+            too_much = f"would open {effort.size_bytes:,} bytes of data, at most {bytes_max:,} are allowed"
+            if not progress.scanned.files:
+                raise refuse(f"this search {too_much}", suggestion="choose a shorter time range")
+            progress.stopped = f"the next part {too_much} together with what was read"
+            return None
         try:
             run.check()
             fetched = prepared.executor.fetch(Source(prepared.view, files), select, run)
         except TimeOverError as error:
             progress.stopped = str(error)
             return None
-        progress.add(effort_of(files), fetched)
+        progress.add(effort, fetched)
         return fetched
 
     def basis(self, prepared: Prepared, progress: Progress, *, counted_rows: int | None = None) -> Basis:
-        """Step 5."""
+        """Step 5. `counted_rows`: all rows that match, where they were counted."""
         question, view = prepared.question, prepared.view
-        freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, self._lag.of(view.id))
-        pin = question.pin or Pin(view.uuid, view.marks, counted_rows)
-        completeness = assess(question.end, self._clock.now(), freshness, stopped=progress.stopped, view=view, pin=question.pin, rows=counted_rows)
+        freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, prepared.lag)
+        asked = fingerprint(question.query, question.start, question.end)
+        pin = question.pin or Pin(view.uuid, view.marks, counted_rows, asked if counted_rows is not None else "")
+        rows = counted_rows if pin.asked == asked else None
+        completeness = assess(question.end, self._clock.now(), freshness, stopped=progress.stopped, view=view, pin=question.pin, rows=rows)
         return Basis(
             view, pin, prepared.plan.planned, prepared.plan.skipped, progress.scanned, prepared.executor.name, completeness, freshness, prepared.warnings
         )
 
-    def _retried(self, ask: Callable[[], Answer]) -> Answer:
+    def retried(self, ask: Callable[[], Answer]) -> Answer:
         """Files and snapshots may go between planning and reading: then everything is read again, once."""
         try:
             return ask()
@@ -246,25 +239,13 @@ class Searcher:
             return ask()
 
 
-def _within(start: datetime, end: datetime) -> exp.Expression:
-    at = column(TIMESTAMP)
-    return exp.and_(exp.GTE(this=at, expression=timestamp_literal(start)), exp.LT(this=at.copy(), expression=timestamp_literal(end)))
-
-
 def select_rows(names: Sequence[str], condition: exp.Expression | None, limit: int | None, *, newest_first: bool) -> exp.Select:
     """Whole rows in the order of pages; `limit` None: all."""
-    select = exp.select(*(column(name) for name in names)).from_(from_source())
-    order = [exp.Ordered(this=column(name), desc=newest_first, nulls_first=False) for name in ORDER]
-    ordered = (select.where(condition) if condition is not None else select).order_by(*order)
-    return ordered if limit is None else ordered.limit(limit)
-
-
-def _select_counts(condition: exp.Expression | None, width_s: int, *, by_level: bool) -> exp.Select:
-    seconds = exp.TimeToUnix(this=column(TIMESTAMP))
-    bucket = exp.cast(exp.Floor(this=exp.Div(this=seconds, expression=exp.Literal.number(f"{width_s}.0"), typed=True)), exp.DataType.Type.BIGINT)
-    severity: exp.Expression = column(SEVERITY) if by_level else exp.cast(exp.null(), exp.DataType.Type.VARCHAR)
-    select = exp.select(bucket, severity, exp.Count(this=exp.Star())).from_(from_source())
-    return (select.where(condition) if condition is not None else select).group_by(exp.Literal.number(1), exp.Literal.number(2))
+    select = exp.select(*(column(name) for name in names), copy=False).from_(from_source(), copy=False)
+    if condition is not None:
+        select = select.where(condition, copy=False)
+    ordered = select.order_by(*(exp.Ordered(this=column(name), desc=newest_first, nulls_first=False) for name in ORDER), copy=False)
+    return ordered if limit is None else ordered.limit(limit, copy=False)
 
 
 def _is_row(at: Cursor) -> exp.Expression:
@@ -296,10 +277,3 @@ def _from_cursor(question: Question, after: Cursor, *, newest_first: bool) -> Qu
     if newest_first:
         return replace(question, end=max(min(question.end, at + timedelta(microseconds=1)), question.start + timedelta(microseconds=1)))
     return replace(question, start=min(max(question.start, at), question.end - timedelta(microseconds=1)))
-
-
-def _checked_width(question: Question, width_s: int | None) -> int:
-    width = width_s or bucket_width_s(question.start, question.end)
-    if (question.end - question.start).total_seconds() / width > BUCKETS_MAX:
-        raise refuse(f"buckets of {width} s would be more than {BUCKETS_MAX:,}; choose wider ones or a shorter range")
-    return width

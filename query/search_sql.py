@@ -8,20 +8,21 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 
 from sqlglot import exp
 
-from lake.log_schema import ERRORS, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION, Column, LogSchema, fold
+from lake.log_schema import ERRORS, OFFSET, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, Column, LogSchema, fold
 from lake.marks import Marks
 from query.instant import Period, parse_period, timestamp_literal
 from query.problem import Problem, refuse
 from query.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Piece, Place, Wildcard
 
 LEAVES_MAX = 10_000
-# A type declared later moves what is there to this name (metadata only), so a field may live in two columns.
-OLDER_TEXT = "__string"
+# Types a column may have had before another one was declared for its field.
+_OLDER_KINDS = ("string", "boolean", "int", "long", "float", "double", "timestamptz", "date")
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?")
 _NUMBER_SQL = r"^-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$"
@@ -67,6 +68,12 @@ def below_marks(marks: Marks) -> exp.Expression:
     return any_of(pinned)
 
 
+def within(start: datetime, end: datetime) -> exp.Expression:
+    """Rows of `[start, end)`."""
+    at = column(TIMESTAMP)
+    return exp.and_(exp.GTE(this=at, expression=timestamp_literal(start)), exp.LT(this=at.copy(), expression=timestamp_literal(end)))
+
+
 def column(name: str) -> exp.Expression:
     """A column as a quoted identifier."""
     return exp.column(exp.to_identifier(name, quoted=True))
@@ -93,13 +100,19 @@ def all_of(conditions: Iterable[exp.Expression | None]) -> exp.Expression | None
 
 
 def columns_of(field: str, schema: LogSchema) -> list[Column]:
-    """The columns a field's name means: its own and the one that holds its older, undeclared values."""
+    """The columns a field's name means: its own and those that stepped aside when other types were declared for it."""
     name = fold(field.strip()).lstrip("@") if fold(field.strip()) not in schema.by_name else fold(field.strip())
     candidates = (name, name.replace(".", "_"))
     found = next((candidate for candidate in candidates if candidate in schema.by_name), None)
     if found is None:
         return []
-    return [schema.by_name[each] for each in (found, found + OLDER_TEXT) if each in schema.by_name]
+    older = [each for kind in _OLDER_KINDS if (each := schema.by_name.get(stepped_aside(found, kind))) is not None and each.kind == kind]
+    return [schema.by_name[found], *older]
+
+
+def stepped_aside(name: str, kind: str) -> str:
+    """What a field's column of this type is called after another type was declared for the field."""
+    return f"{name}__{kind}"
 
 
 def similar_field(field: str, schema: LogSchema) -> str | None:

@@ -2,6 +2,10 @@
 
 from enum import StrEnum
 
+from sqlglot import exp
+
+from query.search_sql import simple_lower, text_literal
+
 
 class Level(StrEnum):
     """From OpenTelemetry's severity ranges; `OTHER` is anything that is none of them, missing ones included."""
@@ -14,6 +18,7 @@ class Level(StrEnum):
     OTHER = "other"
 
 
+LEVELS = tuple(Level)
 _SPELLINGS = {
     Level.FATAL: "fatal critical crit emerg emergency panic alert f 0 1 2",
     Level.ERROR: "error err severe failure e 3",
@@ -25,5 +30,17 @@ _LEVELS = {spelling: level for level, spellings in _SPELLINGS.items() for spelli
 
 
 def level_of(severity: str | None) -> Level:
-    """The level of a severity; numbers are syslog's."""
-    return _LEVELS.get(severity.strip().strip('"').lower(), Level.OTHER) if severity else Level.OTHER
+    """The level of a severity; numbers are syslog's. Blanks and quotes around it, as in `"INFO "`, do not matter."""
+    return _LEVELS.get(simple_lower(severity).replace(" ", "").replace('"', ""), Level.OTHER) if severity else Level.OTHER
+
+
+def level_number(severity: exp.Expression) -> exp.Expression:
+    """The same in SQL: the place of the level in `LEVELS`. In the engine, because nobody knows how many spellings there are."""
+    spelled: exp.Expression = exp.Lower(this=severity)
+    for character in (" ", '"'):
+        spelled = exp.Anonymous(this="REPLACE", expressions=[spelled, text_literal(character), text_literal("")])
+    by_level = exp.Case()
+    for level, spellings in _SPELLINGS.items():
+        words = [text_literal(word) for word in spellings.split()]
+        by_level = by_level.when(exp.In(this=spelled.copy(), expressions=words), exp.Literal.number(LEVELS.index(level)))
+    return by_level.else_(exp.Literal.number(LEVELS.index(Level.OTHER)))

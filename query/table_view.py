@@ -33,6 +33,7 @@ class TableView:
     marks: Marks
     properties: Mapping[str, str]
     specs: Mapping[int, Mapping[str, Any]]
+    snapshots: int = 0
 
 
 def table_id(tenant: str, stream: str) -> TableId:
@@ -75,6 +76,7 @@ def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> Tab
         marks=parse_marks(metadata.get("properties", {}).get(MARKS_PROPERTY)),
         properties=metadata.get("properties", {}),
         specs={spec["spec-id"]: spec for spec in metadata["partition-specs"]},
+        snapshots=len(metadata.get("snapshots", ())),
     )
 
 

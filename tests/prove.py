@@ -32,10 +32,19 @@ class Proof:
 PROOFS = (
     Proof("conformance", ("tests/catalog/test_conformance.py",), {"FIRN_PROVE": "1"}),
     Proof("catalog-crashes", ("tests/catalog/test_crashes.py",), {"FIRN_CATALOG_KILLS": "100", "FIRN_CATALOG_RACE_S": "60"}),
+    Proof("catalog-engines", ("tests/catalog/test_dirty_by_engines.py",), {"FIRN_CATALOG_ENGINE_COMMITS": "500"}),
+    Proof("catalog-requests", ("tests/catalog/test_malformed_requests.py",), {"FIRN_CATALOG_REQUESTS": "5000"}),
+    Proof("catalog-updates", ("tests/catalog/test_updates.py", "tests/catalog/test_name_journal.py"), {"FIRN_FUZZ_EXAMPLES": "1000"}),
     Proof("fuzz", ("tests/lake", "tests/ingest", "-m", "not stack"), {"FIRN_FUZZ_EXAMPLES": "3000"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),
     Proof("cluster", ("tests/optimize/test_cluster.py",), {"FIRN_PROVE": "1"}),
+    Proof("optimize-s3", ("tests/optimize/test_s3.py",), {"FIRN_PROVE": "1"}),
+    Proof("optimize-crashes", ("tests/optimize/test_crashes.py",), {"FIRN_TEST_KILLS": "50"}),
+    Proof("search-hostile", ("tests/query/test_hostile_input.py",), {"FIRN_HOSTILE_INPUTS": "2000"}),
+    Proof("search-requests", ("tests/query/test_fuzz.py",), {"FIRN_FUZZ_REQUESTS": "5000"}),
+    Proof("search-export", ("tests/query/test_export_on_stack.py",), {"FIRN_PROVE": "1", "FIRN_EXPORT_ROWS": "5000000"}),
+    Proof("full-speed", ("tests/optimize/test_full_speed.py",), {"FIRN_PROVE": "1", "FIRN_TEST_FULL_SPEED_S": "600"}),
 )
 
 

@@ -40,6 +40,10 @@ class ApiClient:
         """POST to a path below /v1. Raises ApiError."""
         return self._send("POST", path, None, body)
 
+    def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """PUT to a path below /v1. Raises ApiError."""
+        return self._send("PUT", path, None, body)
+
     def delete(self, path: str, **query: Any) -> dict[str, Any]:
         """DELETE of a path below /v1. Raises ApiError."""
         return self._send("DELETE", path, query, None)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from ui.app_pages import errors, health, search, sql, tenants
+from ui.app_pages import dead_letters, errors, health, search, sql, tenants
 from ui.components.session import sign_in
 
 st.set_page_config(page_title="Firn", page_icon=":material/ac_unit:", layout="wide", initial_sidebar_state="auto")
@@ -14,6 +14,7 @@ st.navigation(
         st.Page(sql.show, title="SQL", icon=":material/database:", url_path="sql"),
         st.Page(tenants.show, title="Tenants and streams", icon=":material/table_rows:", url_path="tenants"),
         st.Page(errors.show, title="Errors", icon=":material/rule:", url_path="errors"),
+        st.Page(dead_letters.show, title="Dead letters", icon=":material/mail_off:", url_path="dead-letters"),
         st.Page(health.show, title="Health", icon=":material/monitor_heart:", url_path="health"),
     ],
     position="top",

@@ -13,8 +13,7 @@ from catalog.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.identifier import Identifier, parse_identifier, parse_name
 from catalog.json_fields import boolean, mapping, objects, optional_integer, properties
 from catalog.leases import LeaseToken
-from catalog.routes.namespaces import PROPERTIES
-from catalog.routes.tables import COMMIT, CREATE, IDENTIFIER
+from catalog.routes.request_schemas import COMMIT, CREATE, IDENTIFIER, PROPERTIES
 from catalog.table_changes import TableChange
 from catalog.wire import RawRoute, describe, lease_of, parse_object, principal_of, read_body, services_of
 
@@ -33,8 +32,8 @@ BATCH: Json = {
                 "required": ["identifier"],
                 "properties": {
                     "identifier": IDENTIFIER,
-                    "requirements": COMMIT["properties"]["requirements"],  # type: ignore[index]
-                    "updates": COMMIT["properties"]["updates"],  # type: ignore[index]
+                    "requirements": COMMIT["properties"]["requirements"],
+                    "updates": COMMIT["properties"]["updates"],
                     "deadline-ms": {"type": "integer", "minimum": 0},
                     "create": CREATE,
                     "create-namespace-properties": PROPERTIES,

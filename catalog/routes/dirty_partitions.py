@@ -11,7 +11,7 @@ from catalog.access import Need
 from catalog.error_response import bad_request, unavailable
 from catalog.identifier import parse_identifier
 from catalog.partition_counts import recount
-from catalog.routes.tables import IDENTIFIER
+from catalog.routes.request_schemas import IDENTIFIER
 from catalog.tables import TABLE
 from catalog.wire import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, RawRoute, describe, json_response, read_object, services_of
 

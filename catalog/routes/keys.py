@@ -7,11 +7,11 @@ from fastapi import APIRouter, Request, Response
 
 from catalog import access
 from catalog.access import Need, Principal, Scope
-from catalog.error_response import bad_request
-from catalog.idempotency import Reply
+from catalog.error_response import CatalogError, bad_request
+from catalog.idempotency import Reply, refused
 from catalog.identifier import parse_namespace
 from catalog.json_fields import optional_string, string
-from catalog.wire import RawRoute, describe, json_reply, json_response, parse_object, read_body, reply_response, services_of
+from catalog.wire import RawRoute, describe, json_response, parse_object, read_body, reply_response, request_key, services_of
 
 router = APIRouter(route_class=RawRoute, tags=["access"])
 TOKEN_TYPE = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a name, not a secret
@@ -68,18 +68,25 @@ async def list_keys(request: Request) -> Response:
 
 @router.post("/firn/v1/keys", **describe("Make an API key; the answer is the only time it is shown", body=KEY, needs=Need.ADMIN))
 async def create_key(request: Request) -> Response:
-    """`namespace` binds a read or write key to one tenant."""
+    """`namespace` binds a read or write key to one tenant. A repetition under the same Idempotency-Key makes no second key: 409 names the first."""
     services = services_of(request)
-    body = parse_object(await read_body(request))
+    raw = await read_body(request)
+    body = parse_object(raw)
     scope, note = string(body, "scope"), optional_string(body, "note") or ""
     if scope not in set(Scope):
         raise bad_request(f"scope must be one of {', '.join(Scope)}, not {scope!r}")
     namespace = None if body.get("namespace") is None else parse_namespace(body["namespace"])
     now_ms = services.now_ms()
-    # No Idempotency-Key here: keeping the answer would keep the secret.
-    return reply_response(
-        await services.change(None, lambda connection: json_reply({"key": access.create_key(connection, Scope(scope), namespace, note, now_ms)}))
-    )
+    made: list[str] = []
+
+    def work(connection: Any) -> Reply:
+        made[:] = [access.create_key(connection, Scope(scope), namespace, note, now_ms)]
+        # This is what is kept for a repetition under the same Idempotency-Key: never the secret.
+        key_id = made[0].split("_")[1]
+        return refused(CatalogError(409, "AlreadyExistsException", f"key {key_id} was made by this request before and cannot be shown again; revoke it"))
+
+    kept = await services.change(request_key(request, raw), work)
+    return json_response({"key": made[0]}) if made else reply_response(kept)
 
 
 @router.delete("/firn/v1/keys/{key}", **describe("Revoke an API key by its id", path=("key",), status=204, needs=Need.ADMIN))
@@ -92,4 +99,4 @@ async def revoke_key(request: Request) -> Response:
         access.revoke_key(connection, key_id, now_ms)
         return Reply(204)
 
-    return reply_response(await services.change(None, work))
+    return reply_response(await services.change(request_key(request, b""), work))

@@ -1,5 +1,6 @@
 """Namespaces over HTTP (Iceberg REST specification, `/v1/namespaces`)."""
 
+import uuid
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -10,6 +11,8 @@ from catalog.error_response import no_such_namespace
 from catalog.idempotency import Reply
 from catalog.identifier import SEPARATOR, dotted, levels, namespace_from_path, parse_namespace
 from catalog.json_fields import properties, strings
+from catalog.routes.request_schemas import CREATE_NAMESPACE, UPDATE_NAMESPACE
+from catalog.table_changes import default_location
 from catalog.wire import (
     RawRoute,
     describe,
@@ -26,11 +29,6 @@ from catalog.wire import (
 )
 
 router = APIRouter(route_class=RawRoute, tags=["namespaces"])
-
-LEVELS: dict[str, Any] = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
-PROPERTIES: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
-CREATE = {"type": "object", "required": ["namespace"], "properties": {"namespace": LEVELS, "properties": PROPERTIES}}
-UPDATE = {"type": "object", "properties": {"removals": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "updates": PROPERTIES}}
 
 
 @router.get("/v1/namespaces", **describe("List the namespaces directly below a parent", query=("parent", "pageToken", "pageSize")))
@@ -55,7 +53,7 @@ async def _path_to(request: Request, own: str, parent: str) -> list[list[str]]:
     return [levels(child)] if exists else []
 
 
-@router.post("/v1/namespaces", **describe("Create a namespace", body=CREATE, needs=Need.WRITE))
+@router.post("/v1/namespaces", **describe("Create a namespace", body=CREATE_NAMESPACE, needs=Need.WRITE))
 async def create_namespace(request: Request) -> Response:
     """Also creates the levels above it that are missing."""
     services = services_of(request)
@@ -69,15 +67,18 @@ async def create_namespace(request: Request) -> Response:
         namespaces.create(connection, services.database, path, given, now_ms)
         return json_reply({"namespace": levels(path), "properties": given})
 
-    return reply_response(await services.change(request_key(request, raw), work))
+    return reply_response(await services.change_names(request_key(request, raw), work))
 
 
 @router.get("/v1/namespaces/{namespace}", **describe("Load a namespace's properties", path=("namespace",)))
 async def load_namespace(request: Request) -> Response:
-    """Levels and properties."""
+    """Levels and properties. `location` is where engines that choose a table's location themselves put theirs, below a folder of its own."""
+    services = services_of(request)
     path = namespace_from_path(request.path_params["namespace"])
-    found = await services_of(request).read(lambda connection: namespaces.load_properties(connection, path))
-    return json_response({"namespace": levels(path), "properties": found})
+    found = await services.read(lambda connection: namespaces.load_properties(connection, path))
+    # Trino 476 chooses below this location, and without one it cannot create a table.
+    location = default_location(services.store, str(uuid.uuid5(uuid.NAMESPACE_URL, path)))
+    return json_response({"namespace": levels(path), "properties": {"location": location, **found}})
 
 
 @router.head("/v1/namespaces/{namespace}", **describe("Say whether a namespace exists", path=("namespace",), status=204))
@@ -99,11 +100,12 @@ async def drop_namespace(request: Request) -> Response:
         namespaces.drop(connection, path, locking=services.database.locking())
         return Reply(204)
 
-    return reply_response(await services.change(request_key(request, b""), work))
+    return reply_response(await services.change_names(request_key(request, b""), work))
 
 
 @router.post(
-    "/v1/namespaces/{namespace}/properties", **describe("Set and remove properties of a namespace", body=UPDATE, path=("namespace",), needs=Need.WRITE)
+    "/v1/namespaces/{namespace}/properties",
+    **describe("Set and remove properties of a namespace", body=UPDATE_NAMESPACE, path=("namespace",), needs=Need.WRITE),
 )
 async def update_namespace(request: Request) -> Response:
     """Says which keys were updated, removed and missing."""
@@ -116,4 +118,4 @@ async def update_namespace(request: Request) -> Response:
     def work(connection: Any) -> Reply:
         return json_reply(namespaces.update_properties(connection, path, removals, updates, locking=services.database.locking()))
 
-    return reply_response(await services.change(request_key(request, raw), work))
+    return reply_response(await services.change_names(request_key(request, raw), work))

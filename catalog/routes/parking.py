@@ -11,7 +11,8 @@ from catalog.idempotency import Reply
 from catalog.identifier import identifier_from_path, parse_identifier
 from catalog.json_fields import integer, objects, optional_string, string
 from catalog.leases import check_lease, parse_lease
-from catalog.routes.tables import IDENTIFIER, TABLE_PATH
+from catalog.routes.request_schemas import IDENTIFIER
+from catalog.routes.tables import TABLE_PATH
 from catalog.wire import (
     PAGE_SIZE_DEFAULT,
     RawRoute,
@@ -96,7 +97,7 @@ async def change_parked(request: Request) -> Response:
         results = []
         for identifier, version, reason, uuid, record in changes:
             try:
-                new = parking.change_parked(connection, services.database, identifier, version=version, reason=reason, uuid=uuid, record=record, now_ms=now_ms)
+                new = parking.change_parked(connection, identifier, version=version, reason=reason, uuid=uuid, record=record, now_ms=now_ms)
                 results.append({"identifier": identifier.json(), "version": new})
             except CatalogError as error:
                 results.append({"identifier": identifier.json(), "error": error.model()})

@@ -10,7 +10,7 @@ from catalog.error_response import bad_request
 from catalog.idempotency import Reply
 from catalog.identifier import parse_identifier
 from catalog.json_fields import optional_integer
-from catalog.routes.tables import IDENTIFIER
+from catalog.routes.request_schemas import IDENTIFIER
 from catalog.services import Services
 from catalog.wire import (
     PAGE_SIZE_DEFAULT,
@@ -44,7 +44,8 @@ def _due_ms(services: Services) -> int:
 
 @router.get("/firn/v1/dropped-tables", **describe("List dropped tables", query=("purgeable", "pageToken", "pageSize"), needs=Need.SERVICE))
 async def list_dropped(request: Request) -> Response:
-    """`purgeable=true`: only those whose purge is due, each with `location-shared`."""
+    """`purge-due-ms`: from when on its files may go, null where nobody asked for that. `purgeable=true`: only those that are due, each with
+    `location-shared`."""
     services = services_of(request)
     due = _due_ms(services) if request.query_params.get("purgeable", "false").lower() == "true" else None
     token, size = request.query_params.get("pageToken") or "0", request.query_params.get("pageSize") or str(PAGE_SIZE_DEFAULT)
@@ -59,6 +60,9 @@ async def list_dropped(request: Request) -> Response:
         return found
 
     found = await services.read(work)
+    window_ms = int(services.settings.undo_window_s * 1_000)
+    for entry in found:
+        entry["purge-due-ms"] = entry["dropped-ms"] + window_ms if entry["purge-requested"] else None
     return json_response({"dropped-tables": found, "next-page-token": str(found[-1]["id"]) if len(found) == limit else None})
 
 
@@ -85,7 +89,7 @@ async def undo(request: Request) -> Response:
         name_journal.note_living(connection, target)
         return json_reply({"identifier": target.json()})
 
-    return reply_response(await services.change(request_key(request, raw), work))
+    return reply_response(await services.change_names(request_key(request, raw), work))
 
 
 @router.post("/firn/v1/dropped-tables/{dropped}/purge", **describe("Ask for the purge of a dropped table", path=("dropped",), status=204, needs=Need.ADMIN))
@@ -97,7 +101,7 @@ async def request_purge(request: Request) -> Response:
         soft_delete.request_purge(connection, dropped_id)
         return Reply(204)
 
-    return reply_response(await services_of(request).change(request_key(request, b""), work))
+    return reply_response(await services_of(request).change_names(request_key(request, b""), work))
 
 
 @router.post("/firn/v1/dropped-tables/{dropped}/purge-started", **describe("Begin a purge: no undo from here", path=("dropped",), needs=Need.SERVICE))
@@ -109,16 +113,16 @@ async def start_purge(request: Request) -> Response:
     def work(connection: Any) -> Reply:
         return json_reply(soft_delete.start_purge(connection, services.database, dropped_id, purgeable_before_ms=due, now_ms=now_ms))
 
-    return reply_response(await services.change(request_key(request, b""), work))
+    return reply_response(await services.change_names(request_key(request, b""), work))
 
 
 @router.delete("/firn/v1/dropped-tables/{dropped}", **describe("Say that a purge is finished", path=("dropped",), status=204, needs=Need.SERVICE))
 async def finish_purge(request: Request) -> Response:
     """The name is free from here."""
-    dropped_id = _id(request)
+    services, dropped_id = services_of(request), _id(request)
 
     def work(connection: Any) -> Reply:
-        soft_delete.finish_purge(connection, dropped_id)
+        soft_delete.finish_purge(connection, services.database, dropped_id)
         return Reply(204)
 
-    return reply_response(await services_of(request).change(request_key(request, b""), work))
+    return reply_response(await services.change_names(request_key(request, b""), work))

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
+from sqlalchemy import Connection
 
 from catalog import tables
 from catalog.access import Need
@@ -16,7 +17,7 @@ from catalog.json_fields import boolean, objects, string
 from catalog.metadata_store import parse_metadata
 from catalog.namespaces import namespace_exists
 from catalog.requirements import is_creation
-from catalog.routes.namespaces import LEVELS, PROPERTIES
+from catalog.routes.request_schemas import COMMIT, CREATE, REGISTER, RENAME, TRANSACTION
 from catalog.table_changes import TableChange, chosen_place
 from catalog.table_metadata import historical_snapshots_removed, is_staged, new_metadata
 from catalog.tables import TABLE
@@ -37,37 +38,6 @@ from catalog.wire import (
 
 router = APIRouter(route_class=RawRoute, tags=["tables"])
 TABLE_PATH = ("namespace", "table")
-OBJECT: dict[str, Any] = {"type": "object"}
-IDENTIFIER = {"type": "object", "required": ["namespace", "name"], "properties": {"namespace": LEVELS, "name": {"type": "string", "minLength": 1}}}
-CREATE = {
-    "type": "object",
-    "required": ["name", "schema"],
-    "properties": {
-        "name": {"type": "string", "minLength": 1},
-        "location": {"type": "string"},
-        "schema": OBJECT,
-        "partition-spec": OBJECT,
-        "write-order": OBJECT,
-        "stage-create": {"type": "boolean"},
-        "properties": PROPERTIES,
-    },
-}
-COMMIT = {
-    "type": "object",
-    "required": ["requirements", "updates"],
-    "properties": {"identifier": IDENTIFIER, "requirements": {"type": "array", "items": OBJECT}, "updates": {"type": "array", "items": OBJECT}},
-}
-RENAME = {"type": "object", "required": ["source", "destination"], "properties": {"source": IDENTIFIER, "destination": IDENTIFIER}}
-REGISTER = {
-    "type": "object",
-    "required": ["name", "metadata-location"],
-    "properties": {"name": {"type": "string", "minLength": 1}, "metadata-location": {"type": "string"}, "overwrite": {"type": "boolean"}},
-}
-TRANSACTION = {
-    "type": "object",
-    "required": ["table-changes"],
-    "properties": {"table-changes": {"type": "array", "items": {**COMMIT, "required": ["identifier", "requirements", "updates"]}}},
-}
 
 
 def load_result(location: str | None, data: bytes) -> bytes:
@@ -94,9 +64,9 @@ def render_nothing(outcome: Outcome) -> Reply:
     return refused(outcome) if isinstance(outcome, CatalogError) else Reply(204)
 
 
-def path_identifier(request: Request) -> Identifier:
-    """The table that the path names."""
-    return identifier_from_path(request.path_params["namespace"], request.path_params["table"])
+def path_identifier(request: Request, kind: str = TABLE) -> Identifier:
+    """The table or view that the path names."""
+    return identifier_from_path(request.path_params["namespace"], request.path_params[kind])
 
 
 @router.get("/v1/namespaces/{namespace}/tables/{table}", **describe("Load a table", path=TABLE_PATH, query=("snapshots",)))
@@ -133,8 +103,13 @@ async def commit_table(request: Request) -> Response:
 @router.head("/v1/namespaces/{namespace}/tables/{table}", **describe("Say whether a table exists", path=TABLE_PATH, status=204))
 async def table_exists(request: Request) -> Response:
     """204 or 404."""
-    identifier = path_identifier(request)
-    await services_of(request).read(lambda connection: tables.require(connection, identifier, TABLE))
+    return await exists(request, TABLE)
+
+
+async def exists(request: Request, kind: str) -> Response:
+    """Says whether a table or view exists."""
+    identifier = path_identifier(request, kind)
+    await services_of(request).read(lambda connection: tables.require(connection, identifier, kind))
     return Response(status_code=204)
 
 
@@ -143,23 +118,32 @@ async def table_exists(request: Request) -> Response:
 )
 async def drop_table(request: Request) -> Response:
     """The table can be brought back for a while; its files are left to the purge, if one was requested."""
-    services = services_of(request)
-    identifier, now_ms = path_identifier(request), services.now_ms()
-    purge = request.query_params.get("purgeRequested", "false").lower() == "true"
+    return await drop(request, TABLE, purge=request.query_params.get("purgeRequested", "false").lower() == "true")
 
-    def work(connection: Any) -> Reply:
-        tables.drop(connection, services.database, identifier, TABLE, purge=purge, now_ms=now_ms)
+
+async def drop(request: Request, kind: str, *, purge: bool) -> Response:
+    """Drops a table or view."""
+    services = services_of(request)
+    identifier, now_ms = path_identifier(request, kind), services.now_ms()
+
+    def work(connection: Connection) -> Reply:
+        tables.drop(connection, services.database, identifier, kind, purge=purge, now_ms=now_ms)
         return Reply(204)
 
-    return reply_response(await services.change(request_key(request, b""), work))
+    return reply_response(await services.change_names(request_key(request, b""), work))
 
 
 @router.get("/v1/namespaces/{namespace}/tables", **describe("List the tables of a namespace", path=("namespace",), query=("pageToken", "pageSize")))
 async def list_tables(request: Request) -> Response:
     """In the order of their names."""
+    return await listing(request, TABLE)
+
+
+async def listing(request: Request, kind: str) -> Response:
+    """Lists tables or views."""
     namespace = namespace_from_path(request.path_params["namespace"])
     after, limit = page_of(request)
-    found = await services_of(request).read(lambda connection: tables.list_names(connection, namespace, TABLE, after=after, limit=limit))
+    found = await services_of(request).read(lambda connection: tables.list_names(connection, namespace, kind, after=after, limit=limit))
     parts = levels(namespace)
     return json_response({"identifiers": [{"namespace": parts, "name": name} for name in found], "next-page-token": next_page(found, limit)})
 
@@ -183,7 +167,7 @@ async def create_table(request: Request) -> Response:
 async def _stage(request: Request, identifier: Identifier, body: dict[str, Any]) -> Response:
     services = services_of(request)
 
-    def check(connection: Any) -> None:
+    def check(connection: Connection) -> None:
         if not namespace_exists(connection, identifier.namespace):
             raise no_such_namespace(dotted(identifier.namespace))
         head = tables.find(connection, identifier)
@@ -216,6 +200,11 @@ async def register(request: Request, kind: str) -> Response:
 @router.post("/v1/tables/rename", **describe("Rename a table", body=RENAME, status=204, needs=Need.WRITE))
 async def rename_table(request: Request) -> Response:
     """Its location stays."""
+    return await rename(request, TABLE)
+
+
+async def rename(request: Request, kind: str) -> Response:
+    """Renames a table or view."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
@@ -223,11 +212,11 @@ async def rename_table(request: Request) -> Response:
     for identifier in (source, destination):
         principal_of(request).require(Need.WRITE, identifier.namespace)
 
-    def work(connection: Any) -> Reply:
-        tables.rename(connection, services.database, source, destination, TABLE)
+    def work(connection: Connection) -> Reply:
+        tables.rename(connection, services.database, source, destination, kind)
         return Reply(204)
 
-    return reply_response(await services.change(request_key(request, raw), work))
+    return reply_response(await services.change_names(request_key(request, raw), work))
 
 
 @router.post("/v1/transactions/commit", **describe("Commit to several tables, all or none", body=TRANSACTION, status=204, needs=Need.COMMIT))

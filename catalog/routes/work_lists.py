@@ -93,7 +93,7 @@ async def save_tasks(request: Request) -> Response:
         results: list[dict[str, Any]] = []
         for task in given:
             try:
-                results.append({"id": task["id"], "version": work_lists.save_task(connection, services.database, task, now_ms)})
+                results.append({"id": task["id"], "version": work_lists.save_task(connection, task, now_ms)})
             except CatalogError as error:
                 results.append({"id": task["id"], "error": error.model()})
         return json_reply({"results": results})

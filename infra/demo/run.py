@@ -25,7 +25,7 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from lake.errors import PrerequisiteError, UnavailableError
 
-SERVICES = ("kafka", "catalog", "trino", "ingest")
+SERVICES = ("kafka", "catalog", "trino", "ingest", "ingest-serve")
 FLUSH_INTERVAL_S = 10
 # Hours of logs arrive in seconds; small flushes leave the optimizer something to merge, as a day of trickling would.
 FLUSH_BYTES = 256 * 1024

@@ -23,6 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 POMS = REPOSITORY / "infra/poms"
 CACHE_VARIABLE = "FIRN_CACHE"
 SERVICES = ("kafka", "trino", "s3", "spark")
+TRINO_PASSWORD = "trino-password"  # noqa: S105 - a name; fetched when a Trino with users starts
 FREE_BYTES_MIN = 3 * 1024**3
 MAVEN_TIMEOUT_S = 1800.0
 OUTPUT_LINES = 12
@@ -76,6 +77,8 @@ def _download(service: str, target: Path) -> None:
         _run_maven(service, scratch)
         if service == "trino":
             _unpack_trino(scratch)
+        elif service == TRINO_PASSWORD:
+            _unpack_plugin(scratch, "trino-password-authenticators-*.zip", scratch / "plugin")
         os.rename(scratch, target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -102,19 +105,23 @@ def _run_maven(service: str, output: Path) -> None:
 def _unpack_trino(scratch: Path) -> None:
     """Turns the two archives into `server/` with the Iceberg plugin in `server/plugin/iceberg`."""
     (server_archive,) = scratch.glob("trino-server-core-*.tar.gz")
-    (plugin_archive,) = scratch.glob("trino-iceberg-*.zip")
     shutil.unpack_archive(server_archive, scratch / "server.d", filter="data")
-    with zipfile.ZipFile(plugin_archive) as archive:  # shutil.unpack_archive leaves out jars with dots in a row in their name, silently
-        archive.extractall(scratch / "plugin.d")
     (server,) = (scratch / "server.d").iterdir()
-    (plugin,) = (scratch / "plugin.d").iterdir()
     server.rename(scratch / "server")
     shutil.rmtree(scratch / "server/plugin", ignore_errors=True)
     (scratch / "server/plugin").mkdir()
-    plugin.rename(scratch / "server/plugin/iceberg")
-    for done in ("server.d", "plugin.d"):
-        (scratch / done).rmdir()
+    _unpack_plugin(scratch, "trino-iceberg-*.zip", scratch / "server/plugin/iceberg")
+    (scratch / "server.d").rmdir()
     server_archive.unlink()
+
+
+def _unpack_plugin(scratch: Path, archive_name: str, target: Path) -> None:
+    (plugin_archive,) = scratch.glob(archive_name)
+    with zipfile.ZipFile(plugin_archive) as archive:  # shutil.unpack_archive leaves out jars with dots in a row in their name, silently
+        archive.extractall(scratch / "plugin.d")
+    (plugin,) = (scratch / "plugin.d").iterdir()
+    plugin.rename(target)
+    (scratch / "plugin.d").rmdir()
     plugin_archive.unlink()
 
 

@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -16,21 +18,35 @@ from typing import Any
 
 import structlog
 
+from ingest.canary import Canary
 from ingest.committer import Committer
 from ingest.dead_letter import DeadLetters
-from ingest.lease import NodeLease
-from ingest.link import Counts, Failed, FromWorker, Grown, GrowTables, Opened, OpenTables, Report, Settled, Stop, Submit
+from ingest.kafka_reader import KafkaReader
+from ingest.kept_topic import ensure_topic
+from ingest.lease import NodeLease, control_of
+from ingest.link import Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
+from ingest.node import Node
+from ingest.parked_record import ParkedRecords
+from ingest.parking import Parking
+from ingest.table_states import NewTables, TableStates
+from ingest.trouble import Troubles
+from ingest.witness import Witness, check_witnesses, parse_witness
 from ingest.worker import run_worker
 from lake import metrics
 from lake.catalog_client import CatalogClient
-from lake.clock import SystemClock
-from lake.errors import FatalError, SettingsError, UnavailableError
+from lake.clock import Clock, SystemClock
+from lake.errors import FatalError, RefusedError, SettingsError, UnavailableError
 from lake.settings import IngestSettings
 from lake.storage import open_storage
+from lake.tenant import TableId
 
-WAIT_IDLE_S = 0.5
+WAIT_IDLE_S = 0.25
 WAIT_BUSY_S = 0.02
 RESTART_AFTER_S = 2.0
+BUDGET_EVERY_S = 1.0
+THREADS = 24
+# A table the catalog does not answer for in this time is tried again later.
+LOAD_TIMEOUT_S = 5.0
 log = structlog.get_logger()
 
 
@@ -45,7 +61,7 @@ class Seat:
 
 
 class NodeRestart(UnavailableError):
-    """A worker ended; all processes of the node start again."""
+    """A worker ended, or the lease is lost; all processes of the node start again."""
 
 
 @dataclass
@@ -57,6 +73,9 @@ class LocalEngine:
     _stopping: threading.Event = field(default_factory=threading.Event)
     _restarts: int = 0
     _role: str = "starting"
+    _node: Node | None = None
+    _budget_at_s: float = 0.0
+    _clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
         if not self.settings.topics:
@@ -64,6 +83,7 @@ class LocalEngine:
         token = self.settings.catalog_token
         self._catalog = CatalogClient(self.settings.catalog_uri, token=token.get_secret_value() if token else None)
         self._storage = open_storage()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="node")
 
     def run(self) -> None:
         """Runs until SIGTERM or SIGINT, then flushes and leaves. Raises FatalError for what a person has to mend."""
@@ -73,7 +93,8 @@ class LocalEngine:
         if not warehouse:
             raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
         DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
-        lease = NodeLease(self._catalog, self.settings, holder=f"{socket.gethostname()}:{os.getpid()}")
+        ensure_topic(self.settings.bootstrap_servers, self.settings.parked_topic)
+        lease = NodeLease(control_of(self.settings, self._catalog), self.settings, self._clock, holder=f"{socket.gethostname()}:{os.getpid()}")
         while not self._stopping.is_set():
             self._role = "standby"
             if not lease.acquire(self._stopping):
@@ -99,28 +120,53 @@ class LocalEngine:
     # ---- one generation of workers
 
     def _run_generation(self, warehouse: str, lease: NodeLease) -> None:
-        committer = Committer(self._catalog, self._storage, warehouse, SystemClock(), self.settings.commit_timeout_s)
-        self._seats = [self._start_worker(index, warehouse) for index in range(self.settings.workers)]
+        canary = Canary(self._catalog, self._storage, warehouse, self.settings.group)
+        canary.settle()
+        node = self._node = self._make_node(warehouse, lease, canary)
+        check_witnesses(_stored_witnesses(KafkaReader(self.settings), self.settings), self._catalog)
+        parked = self._load_parked(node)  # before anything is routed
+        self._seats = [self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)]
         self._role = "active"
-        log.info("ingest.running", topics=[topic.name for topic in self.settings.topics], workers=len(self._seats), lease=lease.token)
+        log.info("ingest.running", topics=[t.name for t in self.settings.topics], workers=len(self._seats), lease=lease.token, parked=len(parked))
         told = False
         while not all(seat.has_left for seat in self._seats):
             if self._stopping.is_set() and not told:
-                self._tell_all(Stop())
+                self._tell(None, Stop())
                 told = True
             lease.check()
-            self._listen(committer, WAIT_IDLE_S if committer.is_idle else WAIT_BUSY_S)
-            self._settle(committer)
+            self._listen(node, WAIT_BUSY_S if node.is_busy else WAIT_IDLE_S)
+            self._step(node)
 
-    def _start_worker(self, index: int, warehouse: str) -> Seat:
+    def _make_node(self, warehouse: str, lease: NodeLease, canary: Canary) -> Node:
+        s = self.settings
+        control = control_of(s, self._catalog)
+        records = None if control is None else ParkedRecords(control, timeout_s=s.commit_timeout_s)
+        new_tables = NewTables(s.new_tables_per_minute, self._clock)
+        states = TableStates(self._catalog, self._storage, warehouse, records, self._pool, self._clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token)
+        writer = f"{s.group}@{socket.gethostname()}:{os.getpid()}"
+        committer = Committer(states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer)
+        parking = None
+        if records is not None:
+            parking = Parking(
+                records, states, self._pool, self._clock, s.workers, lease.name_and_token, self._tell, committer.drop, _parking_topic_end(KafkaReader(s), s)
+            )
+        return Node(states, committer, parking, Troubles(s.park_after_s), canary, lease, self._pool, self._clock, self._tell)
+
+    def _load_parked(self, node: Node) -> Mapping[TableId, str]:
+        try:
+            return {} if node.parking is None else node.parking.load()
+        except RefusedError as error:
+            raise NodeRestart(f"the parked records are not this node's to change: {error}") from error
+
+    def _start_worker(self, index: int, warehouse: str, parked: Mapping[TableId, str]) -> Seat:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=run_worker, args=(self.settings, index, warehouse, theirs), name=f"worker-{index}", daemon=True)
+        process = context.Process(target=run_worker, args=(self.settings, index, warehouse, dict(parked), theirs), name=f"worker-{index}", daemon=True)
         process.start()
         theirs.close()
         return Seat(process, ours)
 
-    def _listen(self, committer: Committer, timeout_s: float) -> None:
+    def _listen(self, node: Node, timeout_s: float) -> None:
         pipes = {seat.pipe: at for at, seat in enumerate(self._seats) if not seat.has_left}
         for ready in wait(list(pipes), timeout_s):
             at = pipes[ready]  # type: ignore[index]
@@ -129,7 +175,7 @@ class LocalEngine:
             except (EOFError, OSError):
                 self._left(at)
                 continue
-            self._handle(committer, at, message)
+            self._handle(node, at, message)
 
     def _left(self, at: int) -> None:
         seat = self._seats[at]
@@ -138,38 +184,30 @@ class LocalEngine:
         if not self._stopping.is_set() or seat.process.exitcode != 0:
             raise NodeRestart(f"worker {at} ended with exit code {seat.process.exitcode}")
 
-    def _handle(self, committer: Committer, at: int, message: FromWorker) -> None:
-        seat = self._seats[at]
+    def _handle(self, node: Node, at: int, message: FromWorker) -> None:
         match message:
-            case OpenTables(tables):
-                seat.pipe.send(Opened({table: committer.view(table) for table in tables}))
-            case GrowTables(names):
-                seat.pipe.send(Grown({table: committer.grow(table, new) for table, new in names.items()}))
-            case Submit(flushes):
-                committer.submit(at, flushes)
             case Report():
-                seat.report = message
+                self._seats[at].report = message
                 self._measure(message)
             case Failed(sentence, fatal):
                 raise FatalError(sentence) if fatal else NodeRestart(sentence)
+            case _:
+                node.handle(at, message)
 
-    def _settle(self, committer: Committer) -> None:
-        if committer.is_idle:
-            return
-        outcomes: dict[int, list[Any]] = {}
-        with metrics.ROUND_SECONDS.time():
-            settled = committer.round()
-        for worker, table, outcome, view in settled:
-            outcomes.setdefault(worker, []).append((table, outcome, view))
-        for worker, entries in outcomes.items():
-            self._seats[worker].pipe.send(Settled(entries))
-        if outcomes:
-            log.info("commit.done", tables=sum(map(len, outcomes.values())))
+    def _step(self, node: Node) -> None:
+        try:
+            node.step(stopping=self._stopping.is_set())
+        except RefusedError as error:  # the parked records are changed under the lease, and only under it
+            raise NodeRestart(f"the node's lease is lost: {error}") from error
+        self._share_budget()
 
-    def _tell_all(self, message: Stop) -> None:
-        for seat in self._seats:
-            if not seat.has_left:
-                seat.pipe.send(message)
+    def _tell(self, worker: int | None, message: ToWorker) -> None:
+        for at, seat in enumerate(self._seats):
+            if worker in (None, at) and not seat.has_left:
+                try:
+                    seat.pipe.send(message)
+                except OSError as error:
+                    raise NodeRestart(f"worker {at} does not listen any more") from error
 
     def _end_workers(self) -> None:
         for seat in self._seats:
@@ -179,6 +217,18 @@ class LocalEngine:
                 seat.process.kill()
                 seat.process.join()
         self._seats = []
+
+    def _share_budget(self) -> None:
+        """One budget for the node: a worker may hold what it holds, and its part of what nobody holds."""
+        now_s = self._clock.monotonic_s()
+        reports = [seat.report for seat in self._seats if seat.report is not None]
+        if len(self._seats) < 2 or len(reports) < len(self._seats) or now_s - self._budget_at_s < BUDGET_EVERY_S:
+            return
+        self._budget_at_s = now_s
+        held = [report.buffered_bytes + report.in_flight_bytes for report in reports]
+        free = (self.settings.buffer_bytes_max - sum(held)) // len(held)
+        for at, size_bytes in enumerate(held):
+            self._tell(at, Budget(max(1, size_bytes + free)))
 
     # ---- what it says of itself
 
@@ -197,7 +247,7 @@ class LocalEngine:
         return self._role == "standby" or (bool(self._seats) and all(seat.report is not None for seat in self._seats))
 
     def status(self) -> dict[str, Any]:
-        """What the node holds and how far it is, per partition: offsets routed, stored in the group, and at the end."""
+        """What the node holds and how far it is, per partition: offsets routed, stored in the group, and at the end; and which tables take no rows."""
         reports = [seat.report for seat in self._seats if seat.report is not None]
         return {
             "role": self._role,
@@ -206,10 +256,26 @@ class LocalEngine:
             "buffered_bytes": sum(r.buffered_bytes for r in reports),
             "in_flight_bytes": sum(r.in_flight_bytes for r in reports),
             "buffered_tables": sum(r.buffered_tables for r in reports),
+            **(self._node.status() if self._node is not None else {}),
             "partitions": [
                 {"topic": p.topic, "partition": p.partition, "routed": p.routed, "stored": p.stored, "end": p.end} for r in reports for p in r.partitions
             ],
         }
+
+
+def _stored_witnesses(reader: KafkaReader, settings: IngestSettings) -> list[Witness]:
+    stored = reader.stored(reader.partitions(topic.name for topic in settings.topics))
+    return [witness for each in stored.values() if (witness := parse_witness(each.witness)) is not None]
+
+
+def _parking_topic_end(reader: KafkaReader, settings: IngestSettings) -> Callable[[], tuple[str, int]]:
+    def end() -> tuple[str, int]:
+        partitions = reader.partitions([settings.parked_topic])
+        if not partitions:
+            raise UnavailableError(f"topic {settings.parked_topic} is gone; it is created when the node starts")
+        return partitions[0].topic_id, max(ends.end for ends in reader.ends(partitions).values())
+
+    return end
 
 
 def _count(counts: Counts) -> None:
@@ -219,5 +285,6 @@ def _count(counts: Counts) -> None:
         metrics.RECORDS_DEAD.labels(reason).inc(number)
     for topic, number in counts.expired.items():
         metrics.RECORDS_EXPIRED.labels(topic).inc(number)
+    metrics.RECORDS_PARKED.inc(counts.parked)
     metrics.RECORDS_ABSORBED.inc(counts.absorbed)
     metrics.ROWS_WITH_ERRORS.inc(counts.rows_with_errors)

@@ -134,6 +134,11 @@ def json_text(value: str | Pairs | None) -> str:
     return quoted if is_text(quoted) else json.dumps(value)
 
 
+def is_text_value(value: Any) -> bool:
+    """Whether a member of `Pairs` is text, not the JSON text of something else."""
+    return isinstance(value, str) and not isinstance(value, Json)
+
+
 def is_text(value: str) -> bool:
     """Whether the string can be written as UTF-8 (a lone surrogate cannot)."""
     try:

@@ -1,15 +1,29 @@
 """The API as an ASGI application."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lake.errors import FirnError
 from lake.settings import QuerySettings
-from query.api import export_routes, field_routes, operations_routes, search_routes, sql_routes, table_routes
+from query.api import (
+    dead_letter_routes,
+    erasure_routes,
+    export_routes,
+    field_routes,
+    operations_routes,
+    saved_routes,
+    search_routes,
+    sql_routes,
+    stream_routes,
+    table_routes,
+    tail_routes,
+)
 from query.api.errors import add_error_handlers
 from query.api.services import Services
 from query.api.wire import ErrorAnswer
@@ -25,6 +39,20 @@ ERRORS: dict[int | str, dict[str, object]] = {
     504: {"model": ErrorAnswer, "description": "it took too long"},
 }
 
+ROUTES = (
+    search_routes,
+    field_routes,
+    sql_routes,
+    export_routes,
+    erasure_routes,
+    table_routes,
+    stream_routes,
+    dead_letter_routes,
+    tail_routes,
+    saved_routes,
+    operations_routes,
+)
+
 
 def create_app(settings: QuerySettings) -> FastAPI:
     """The application; it opens everything at startup and closes it at shutdown."""
@@ -36,11 +64,11 @@ def create_app(settings: QuerySettings) -> FastAPI:
         services.close()
 
     app = FastAPI(title="Firn search API", version="1", description="Search the logs of many tenants.", lifespan=lifespan, responses=ERRORS)
-    for routes in (search_routes, field_routes, sql_routes, export_routes, table_routes, operations_routes):
+    for routes in ROUTES:
         app.include_router(routes.router)
     _add_service_routes(app)
     add_error_handlers(app)
-    app.middleware("http")(_no_sniffing)
+    app.add_middleware(_NoSniffing)
     return app
 
 
@@ -70,7 +98,19 @@ def _add_service_routes(app: FastAPI) -> None:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _no_sniffing(request: Request, following: Callable[[Request], Awaitable[Response]]) -> Response:
-    response = await following(request)
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
-    return response
+class _NoSniffing:
+    """Tells browsers to take every answer for what it says it is.
+
+    Plain ASGI: behind FastAPI's own kind of middleware a request cannot tell that its caller has gone.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_header(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).setdefault("X-Content-Type-Options", "nosniff")
+            await send(message)
+
+        await self._app(scope, receive, send_with_header if scope["type"] == "http" else send)

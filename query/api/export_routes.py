@@ -75,7 +75,7 @@ async def create_export(request: Request, body: ExportBody, services: ServicesOf
 
     def ask(_: Run) -> ExportAnswer:
         prepared = services.for_tenant(caller, question.table.tenant, lambda: services.searcher(caller).prepare(question))
-        return _answer(services.exports.create(new_job(prepared, body.format)))
+        return _answer(services.exports.create(new_job(prepared, body.format, services.settings.export_part_rows)))
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
@@ -115,6 +115,13 @@ async def get_export_part(request: Request, export_id: str, name: str, services:
     """One part, also while the rest is still being written. Ranges are honoured, so a download can go on."""
     job = await _job(request, export_id, services, caller)
     return FileResponse(services.exports.part_path(job, name), media_type=MEDIA[job.format])
+
+
+@router.post("/{export_id}/resume")
+async def resume_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> ExportAnswer:
+    """Goes on with an export that failed, where it was."""
+    job = await _job(request, export_id, services, caller)
+    return _answer(services.exports.resume(job.id))
 
 
 @router.delete("/{export_id}", status_code=204)

@@ -9,7 +9,7 @@ from lake.clock import epoch_us
 from lake.errors import NotFoundError
 from query.api.search_routes import question_of
 from query.api.services import CallerOf, ServicesOf, run
-from query.api.wire import BasisAnswer, EffortAnswer, ProblemAnswer, RowAnswer, RowQuery, SearchBody, basis_fields
+from query.api.wire import BasisAnswer, EffortAnswer, ProblemAnswer, RowAnswer, RowQuery, SearchBody, basis_fields, effort_answer
 from query.cancellation import Run
 from query.cost import estimate
 from query.fields import list_fields, top_values
@@ -138,10 +138,7 @@ async def post_explain(request: Request, body: SearchBody, services: ServicesOf,
 
     def ask(_: Run) -> CostAnswer:
         cost, prepared = services.for_tenant(caller, question.table.tenant, lambda: estimate(services.searcher(caller), question))
-        efforts = {
-            name: EffortAnswer(files=effort.files, rows=effort.rows, bytes=effort.size_bytes)
-            for name, effort in (("planned", cost.planned), ("skipped", cost.skipped))
-        }
+        efforts = {"planned": effort_answer(cost.planned), "skipped": effort_answer(cost.skipped)}
         warnings = [ProblemAnswer(**problem.to_json()) for problem in prepared.warnings]
         return CostAnswer(**efforts, engine=cost.engine, seconds=cost.seconds, advice=cost.advice, condition=cost.sql, warnings=warnings)
 

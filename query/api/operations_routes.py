@@ -1,26 +1,33 @@
-"""What an operator asks: values that did not fit, the state of the line, and the end of a stream."""
+"""What an operator asks: values that did not fit, the state of the line, what maintenance does."""
 
-from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from lake.catalog_client import CatalogClient, TableName
+from lake.catalog_client import CatalogClient
 from lake.errors import FirnError
+from query.access import Caller, ForbiddenError
 from query.api.search_routes import question_of
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import RowAnswer, SearchBody
 from query.cancellation import Run
+from query.instant import rfc3339
 from query.lag import IngestLag
+from query.maintenance_state import maintenance_history, maintenance_state
 from query.results import to_json
 from query.search import Question
-from query.table_view import table_id
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 ERROR_ROWS = 2_000
 SAMPLES = 20
+EXAMPLES = 5
 PARKED_MAX = 1_000
+# What ingest says of itself that names no tenant.
+OF_NOBODY = ("role", "ready", "buffered_bytes", "in_flight_bytes", "buffered_tables", "lag_records", "complete_until")
 
 
 class ErrorGroup(BaseModel):
@@ -29,6 +36,7 @@ class ErrorGroup(BaseModel):
     reason: str
     field: str
     rows: int
+    examples: Annotated[list[str], Field(description="some of the values, the newest first")]
 
 
 class ErrorsAnswer(BaseModel):
@@ -36,6 +44,41 @@ class ErrorsAnswer(BaseModel):
     sample: list[RowAnswer]
     looked_at: int
     more: Annotated[bool, Field(description="true: older rows with errors were not looked at")]
+
+
+class WaitingTable(BaseModel):
+    """A table that maintenance left for later."""
+
+    table: str
+    state: str
+    reason: str
+    failures: int
+    until: str | None
+
+
+class MaintenanceEntry(BaseModel):
+    """Something that maintenance did."""
+
+    timestamp: str
+    table: str
+    action: str
+    outcome: str
+    files_before: int | None
+    files_after: int | None
+    bytes: int | None
+    rows: int | None
+    snapshots_expired: int | None
+
+
+class MaintenanceAnswer(BaseModel):
+    """What maintenance is doing, did, and has before it."""
+
+    leader: Annotated[str | None, Field(description="who runs it now; null: nobody")]
+    partitions_with_many_files: int
+    waiting: list[WaitingTable]
+    duties: Annotated[dict[str, str], Field(description="when retention, purge and the search for orphan files were done last")]
+    deletions_due: Annotated[int, Field(description="files whose grace is over, up to 1,000; 0 where only one tenant is asked about")]
+    history: list[MaintenanceEntry]
 
 
 class ServiceState(BaseModel):
@@ -60,20 +103,6 @@ class HealthAnswer(BaseModel):
     parked: list[ParkedTable] | None
 
 
-class DroppedAnswer(BaseModel):
-    dropped: str
-    undo: str
-
-
-class UndoneAnswer(BaseModel):
-    restored: str
-
-
-class StreamBody(BaseModel):
-    tenant: Annotated[str, Field(max_length=400)]
-    stream: Annotated[str, Field(max_length=400)]
-
-
 @router.post("/errors")
 async def post_errors(request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf) -> ErrorsAnswer:
     """Values that did not fit their columns, by reason and field, over the newest rows that have some; with a sample of rows."""
@@ -84,12 +113,55 @@ async def post_errors(request: Request, body: SearchBody, services: ServicesOf, 
         searcher = services.searcher(caller)
         page = services.for_tenant(caller, question.table.tenant, lambda: searcher.page(question, current, limit=ERROR_ROWS))
         rows = [to_json(row) for row in page.rows]
-        counts = Counter((error["reason"] or "", error["field"] or "") for row in rows for error in row["errors"])
-        groups = [ErrorGroup(reason=reason, field=field, rows=count) for (reason, field), count in counts.most_common()]
+        groups = _groups(error for row in rows for error in row["errors"])
         sample = [RowAnswer.model_validate(row) for row in rows[:SAMPLES]]
         return ErrorsAnswer(groups=groups, sample=sample, looked_at=len(rows), more=page.next is not None)
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+def _groups(errors: Iterable[dict[str, Any]]) -> list[ErrorGroup]:
+    values: dict[tuple[str, str], list[str]] = {}
+    for error in errors:
+        values.setdefault((error["reason"] or "", error["field"] or ""), []).append(error["value"] or "")
+    by_number = sorted(values.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    return [ErrorGroup(reason=r, field=f, rows=len(found), examples=list(dict.fromkeys(found))[:EXAMPLES]) for (r, f), found in by_number]
+
+
+@router.get("/maintenance")
+async def get_maintenance(
+    request: Request,
+    services: ServicesOf,
+    caller: CallerOf,
+    tenant: Annotated[str, Query(max_length=400, description="empty: all, for keys that are not bound to a tenant")] = "",
+    limit: Annotated[int, Query(ge=1, le=1_000, description="entries of the history")] = 50,
+    hours: Annotated[int, Query(ge=1, le=24 * 366, description="how far back the history is read")] = 48,
+) -> MaintenanceAnswer:
+    """What maintenance is doing, what waits and why, what it did last."""
+
+    def ask(current: Run) -> MaintenanceAnswer:
+        whose = services.whose(caller, tenant)
+        state = maintenance_state(services.own_catalog, whose)
+        found = maintenance_history(services.own_catalog, services.index, services.embedded, services.clock, whose, current, limit=limit, hours=hours)
+        return MaintenanceAnswer(
+            leader=state.leader,
+            partitions_with_many_files=state.partitions_with_many_files,
+            waiting=[WaitingTable(**{**asdict(each), "until": _text(each.until)}) for each in state.waiting],
+            duties={name: rfc3339(moment) for name, moment in state.duties.items()},
+            deletions_due=state.deletions_due,
+            history=[_entry(each) for each in found],
+        )
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+def _entry(row: dict[str, Any]) -> MaintenanceEntry:
+    named = {"timestamp": rfc3339(row["timestamp"]), "table": row["tenant_table"], "bytes": row["size_bytes"], "rows": row["row_count"]}
+    return MaintenanceEntry(**named, **{name: row[name] for name in ("action", "outcome", "files_before", "files_after", "snapshots_expired")})
+
+
+def _text(moment: datetime | None) -> str | None:
+    return rfc3339(moment) if moment else None
 
 
 @router.get("/health")
@@ -108,12 +180,20 @@ async def get_health(request: Request, services: ServicesOf, caller: CallerOf) -
             services=states,
             lag_records=lag if isinstance(lag, int) else None,
             complete_until=until if isinstance(until, str) else None,
-            ingest=status,
+            ingest=status if _is_operator(services, caller) else {name: status[name] for name in OF_NOBODY if name in status} if status else None,
             partitions_with_many_files=_debt(caller.catalog),
             parked=_parked(caller.catalog),
         )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+def _is_operator(services: Services, caller: Caller) -> bool:
+    try:
+        services.access.check_operator(caller)
+    except ForbiddenError:
+        return False
+    return True
 
 
 def _why_no_ingest(services: Services) -> str:
@@ -134,35 +214,3 @@ def _parked(catalog: CatalogClient) -> list[ParkedTable] | None:
     except FirnError:
         return None
     return [ParkedTable(table=".".join([*each["identifier"]["namespace"], each["identifier"]["name"]]), reason=str(each.get("reason", ""))) for each in found]
-
-
-@router.delete("/streams")
-async def drop_stream(
-    request: Request,
-    services: ServicesOf,
-    caller: CallerOf,
-    tenant: Annotated[str, Query(max_length=400)],
-    stream: Annotated[str, Query(max_length=400)],
-) -> DroppedAnswer:
-    """Drops a stream's table. It can be brought back until its purge."""
-    table = table_id(tenant, stream)
-
-    def ask(_: Run) -> DroppedAnswer:
-        services.access.check_tenant(caller, table.tenant)
-        caller.catalog.drop_table(TableName(table.tenant.namespace, table.table))
-        return DroppedAnswer(dropped=str(table), undo="POST /v1/streams/undo brings it back until its purge")
-
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
-
-
-@router.post("/streams/undo")
-async def undo_drop(request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf) -> UndoneAnswer:
-    """Brings a dropped stream back with all its rows."""
-    table = table_id(body.tenant, body.stream)
-
-    def ask(_: Run) -> UndoneAnswer:
-        services.access.check_tenant(caller, table.tenant)
-        caller.catalog.post("/firn/v1/dropped-tables/undo", {"identifier": TableName(table.tenant.namespace, table.table).to_json()})
-        return UndoneAnswer(restored=str(table))
-
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)

@@ -1,22 +1,29 @@
 """Search: pages, histograms, one row."""
 
+from collections.abc import AsyncIterator, Iterator
+from itertools import chain
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import iterate_in_threadpool
 
 from lake.clock import epoch_us
 from lake.errors import NotFoundError
 from query.api.services import CallerOf, ServicesOf, run
-from query.api.wire import HistogramAnswer, HistogramBody, PageAnswer, PageBody, RowAnswer, RowQuery, SearchBody, basis_fields
+from query.api.wire import BasisAnswer, HistogramAnswer, HistogramBody, PageAnswer, PageBody, RowAnswer, RowQuery, SearchBody, StreamBody, basis_fields
 from query.cancellation import Run
+from query.histogram import histogram
 from query.instant import parse_instant, rfc3339
 from query.pin import parse_pin
 from query.problem import refuse
 from query.results import Cursor, parse_cursor, to_json
-from query.search import Question
+from query.search import Basis, Question
 from query.table_view import table_id
 
 router = APIRouter(prefix="/v1", tags=["search"])
+NDJSON: dict[int | str, dict[str, object]] = {200: {"content": {"application/x-ndjson": {}}, "description": "rows, a JSON object per line"}}
 
 
 def question_of(body: SearchBody, services: ServicesOf) -> Question:
@@ -57,20 +64,54 @@ async def get_search(request: Request, body: Annotated[PageBody, Query()], servi
     return await _page(request, body, services, caller)
 
 
+@router.post("/search/stream", response_class=StreamingResponse, responses=NDJSON)
+async def post_search_stream(request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf) -> StreamingResponse:
+    """All matching rows, however many, a JSON object per line; the last line is `{"basis": ...}`, without it the answer broke off."""
+    question = question_of(body, services)
+    current = Run(services.settings.sql_timeout_s)
+
+    def batches() -> Iterator[bytes]:
+        with services.turns.take(question.table.tenant):
+            for part in services.searcher(caller).stream(question, current, newest_first=body.order == "newest"):
+                if isinstance(part, Basis):
+                    basis = BasisAnswer(**basis_fields(part, question.start, question.end, current, pinned=question.pin is not None))
+                    yield orjson.dumps({"basis": basis.model_dump(by_alias=True)}, option=orjson.OPT_APPEND_NEWLINE)
+                else:
+                    yield b"".join(orjson.dumps(to_json(row), option=orjson.OPT_APPEND_NEWLINE) for row in part)
+
+    def begin(_: Run) -> tuple[bytes, Iterator[bytes]]:
+        """The first batch, so that what can go wrong at the beginning is still an error's answer."""
+        services.access.check_tenant(caller, question.table.tenant)
+        following = batches()
+        return next(following), following
+
+    first, following = await run(request, begin, timeout_s=services.settings.search_timeout_s)
+    return StreamingResponse(_and_stopped(chain((first,), following), current), media_type="application/x-ndjson")
+
+
+async def _and_stopped(batches: Iterator[bytes], current: Run) -> AsyncIterator[bytes]:
+    """The batches; when the caller leaves, the engine is told to stop."""
+    try:
+        async for batch in iterate_in_threadpool(batches):
+            yield batch
+    finally:
+        current.cancel()
+
+
 async def _histogram(request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf) -> HistogramAnswer:
     question = question_of(body, services)
 
     def ask(current: Run) -> HistogramAnswer:
         searcher = services.searcher(caller)
         found = services.for_tenant(
-            caller, question.table.tenant, lambda: searcher.histogram(question, current, width_s=body.width_s, by_level=body.by == "level")
+            caller, question.table.tenant, lambda: histogram(searcher, services.counts, question, current, width_s=body.width_s, by_level=body.by == "level")
         )
         basis = basis_fields(found.basis, question.start, question.end, current, pinned=question.pin is not None)
         buckets: list[dict[str, Any]] = [
             {"start": rfc3339(b.start), "rows": b.rows, "levels": {level.value: count for level, count in b.levels.items()}} for b in found.buckets
         ]
         return HistogramAnswer.model_validate(
-            {**basis, "width_s": found.width_s, "rows": found.rows, "rows_counted_from_metadata": found.from_metadata_rows, "buckets": buckets}
+            {**basis, "width_s": found.width_s, "rows": found.rows, "rows_counted_from_metadata": found.kept_rows, "buckets": buckets}
         )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)

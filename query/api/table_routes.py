@@ -62,17 +62,14 @@ async def get_tenants(
     """The tenants that the caller's key reaches, in the order of their namespaces."""
 
     def ask(current: Run) -> TenantsAnswer:
-        found: list[TenantAnswer] = []
-        following = None
-        for tenant in sorted(tenants(caller.catalog), key=lambda each: each.namespace):
-            if after and tenant.namespace <= after:
-                continue
-            if len(found) == limit:
-                following = found[-1].namespace
-                break
+        known = sorted((each for each in tenants(caller.catalog) if each.namespace > after), key=lambda each: each.namespace)
+
+        def told(tenant: TenantId) -> TenantAnswer:
             current.check()
-            found.append(_tenant(tenant, [_stream(services, view) for view in streams(caller.catalog, tenant)]))
-        return TenantsAnswer(tenants=found, next=following)
+            return _tenant(tenant, [stream_answer(services, view) for view in streams(caller.catalog, tenant)])
+
+        found = list(services.readers.map(told, known[:limit]))
+        return TenantsAnswer(tenants=found, next=known[limit - 1].namespace if len(known) > limit else None)
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
@@ -84,12 +81,13 @@ async def get_streams(request: Request, services: ServicesOf, caller: CallerOf, 
 
     def ask(_: Run) -> StreamsAnswer:
         views = services.for_tenant(caller, wanted, lambda: list(streams(caller.catalog, wanted)))
-        return StreamsAnswer(streams=[_stream(services, view) for view in views])
+        return StreamsAnswer(streams=[stream_answer(services, view) for view in views])
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
 
-def _stream(services: Services, view: TableView) -> StreamAnswer:
+def stream_answer(services: Services, view: TableView) -> StreamAnswer:
+    """A stream's size and freshness, from its metadata and manifests."""
     live = services.index.files(view)
     return StreamAnswer(
         tenant=view.id.tenant.name,

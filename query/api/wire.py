@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from query.cancellation import Run
+from query.file_planner import Effort
 from query.instant import rfc3339
 from query.search import Basis
 
@@ -31,6 +32,12 @@ class PageBody(SearchBody):
 
     limit: Annotated[int, Field(ge=1, le=10_000, description="rows of the page")] = 100
     cursor: Annotated[str, Field(max_length=1_000, description="`next` of the page before; empty: the first page")] = ""
+    order: Annotated[Literal["newest", "oldest"], Field(description="which rows come first")] = "newest"
+
+
+class StreamBody(SearchBody):
+    """All rows of a search."""
+
     order: Annotated[Literal["newest", "oldest"], Field(description="which rows come first")] = "newest"
 
 
@@ -150,7 +157,7 @@ class BucketAnswer(BaseModel):
 class HistogramAnswer(BasisAnswer):
     width_s: int
     rows: int
-    rows_counted_from_metadata: int
+    rows_counted_from_metadata: Annotated[int, Field(description="rows that were known without opening a file")]
     buckets: list[BucketAnswer]
 
 
@@ -164,7 +171,7 @@ def basis_fields(basis: Basis, start: datetime, end: datetime, run: Run, *, pinn
         "pinned": pinned,
         "snapshot_id": None if basis.view.snapshot_id is None else str(basis.view.snapshot_id),
         "engine": basis.engine,
-        **{name: _effort(getattr(basis, name)) for name in ("planned", "skipped", "scanned")},
+        **{name: effort_answer(getattr(basis, name)) for name in ("planned", "skipped", "scanned")},
         "complete": basis.completeness.complete,
         "reasons": list(basis.completeness.reasons),
         "notes": list(basis.completeness.notes),
@@ -180,8 +187,9 @@ def basis_fields(basis: Basis, start: datetime, end: datetime, run: Run, *, pinn
     }
 
 
-def _effort(effort: Any) -> dict[str, int]:
-    return {"files": effort.files, "rows": effort.rows, "bytes": effort.size_bytes}
+def effort_answer(effort: Effort) -> EffortAnswer:
+    """Files, rows and bytes."""
+    return EffortAnswer(files=effort.files, rows=effort.rows, bytes=effort.size_bytes)
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -53,9 +53,8 @@ def from_source() -> exp.Expression:
 
 
 def with_source(select: exp.Select, table: exp.Expression) -> exp.Select:
-    """The SELECT with its placeholder replaced."""
-    placed = select.copy()
-    for placeholder in list(placed.find_all(exp.Table)):
+    """The SELECT with its placeholder replaced, in place: a SELECT is made for one query."""
+    for placeholder in list(select.find_all(exp.Table)):
         if placeholder.name == SOURCE and not placeholder.db:
             placeholder.replace(exp.alias_(table.copy(), SOURCE, table=True))
-    return placed
+    return select

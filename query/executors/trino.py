@@ -9,7 +9,7 @@ import requests
 from sqlglot import exp
 from trino.auth import BasicAuthentication
 from trino.dbapi import Connection
-from trino.exceptions import Error, TrinoConnectionError, TrinoQueryError, TrinoUserError
+from trino.exceptions import Error, HttpError, TrinoConnectionError, TrinoQueryError, TrinoUserError
 
 from lake.errors import NotFoundError, RefusedError, SettingsError, UnavailableError
 from lake.settings import QuerySettings
@@ -38,17 +38,18 @@ class TrinoExecutor:
         self._parts = parts
         self._session = requests.Session()
         self._session.trust_env = False
+        self._session.verify = settings.trino_ca or True
 
     def fetch(self, source: Source, select: exp.Select, run: Run) -> Fetched:
         rows: list[tuple[Any, ...]] = []
         with self._cursor(run) as cursor:
-            for batch in self._batches(cursor, self._sql(source, select), run, 1_000):
+            for batch in self._batches(cursor, self.sql(source, select), run, 1_000):
                 rows += batch
             return Fetched(rows, _scanned_bytes(cursor))
 
     def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
         with self._cursor(run) as cursor:
-            yield from self._batches(cursor, self._sql(source, select), run, rows_at_once)
+            yield from self._batches(cursor, self.sql(source, select), run, rows_at_once)
 
     def statement(self, sql: str, run: Run, *, rows_max: int) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]], int | None]:
         """Runs checked SQL text: names and types of columns, at most `rows_max` + 1 rows, bytes read. Raises RefusedError with Trino's words."""
@@ -69,7 +70,8 @@ class TrinoExecutor:
         except (requests.RequestException, ValueError):
             return False
 
-    def _sql(self, source: Source, select: exp.Select) -> str:
+    def sql(self, source: Source, select: exp.Select) -> str:
+        """The SELECT as Trino's SQL over the table as of its view."""
         return with_source(select, self._table(source.view)).sql(dialect="trino")
 
     def _table(self, view: TableView) -> exp.Expression:
@@ -90,7 +92,7 @@ class TrinoExecutor:
             auth=BasicAuthentication(self._settings.trino_user, password.get_secret_value()) if password else None,
             source="firn-query",
             catalog=self._settings.trino_catalog,
-            http_session=self._session if password is None else None,
+            http_session=self._session,
             request_timeout=REQUEST_TIMEOUT_S,
             session_properties={"query_max_run_time": f"{max(1, round(run.timeout_s))}s"},
         )
@@ -98,7 +100,7 @@ class TrinoExecutor:
 
     def _batches(self, cursor: Any, sql: str, run: Run, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
         def stop() -> None:
-            with suppress(Error, requests.RequestException):
+            with suppress(Error, HttpError, requests.RequestException):
                 cursor.cancel()
 
         try:
@@ -107,7 +109,7 @@ class TrinoExecutor:
                 while batch := cursor.fetchmany(rows_at_once):
                     yield [tuple(row) for row in batch]
                     run.check()
-        except (Error, requests.RequestException) as error:
+        except (Error, HttpError, requests.RequestException) as error:
             run.check()
             raise _translated(error, self._settings.trino_uri) from error
 
@@ -120,6 +122,8 @@ def _translated(error: Exception, uri: str) -> Exception:
         return RefusedError(said) if error.error_type == "USER_ERROR" else UnavailableError(said)
     if isinstance(error, TrinoConnectionError | requests.RequestException):
         return UnavailableError(f"Trino at {uri} does not answer ({type(error).__name__}); is it running?")
+    if isinstance(error, HttpError) and "error 401" in str(error):
+        return UnavailableError(f"Trino at {uri} does not let this room in; set FIRN_QUERY_TRINO_USER and FIRN_QUERY_TRINO_PASSWORD")
     return UnavailableError(f"Trino: {error}")
 
 

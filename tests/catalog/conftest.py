@@ -20,6 +20,9 @@ import psycopg
 import pytest
 
 from catalog.database import Database, schema
+from infra.local import java, jvm_parts
+from lake.spark_session import SparkOptions, open_session
+from tests.catalog.engines import SPARK_EXTENSIONS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
@@ -45,6 +48,7 @@ class Server:
     database_url: str
     arguments: list[str] = field(default_factory=lambda: ["--anonymous"])
     environment: dict[str, str] = field(default_factory=dict)
+    elsewhere: str | None = None
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
 
@@ -54,7 +58,7 @@ class Server:
 
     @property
     def warehouse(self) -> str:
-        return f"file://{self.folder}/warehouse"
+        return self.elsewhere or f"file://{self.folder}/warehouse"
 
     def command(self, verb: str, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "catalog", verb, *arguments]
@@ -62,7 +66,8 @@ class Server:
     def start(self) -> "Server":
         port_file = self.folder / "port"
         port_file.unlink(missing_ok=True)
-        flags = ["--database-url", self.database_url, "--warehouse", self.warehouse, "--port", "0", "--port-file", str(port_file)]
+        flags = ["--database-url", self.database_url, "--port", "0", "--port-file", str(port_file)]
+        flags += [] if "--control" in self.arguments else ["--warehouse", self.warehouse]
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command("serve", *flags, *self.arguments), cwd=REPOSITORY, stdout=log, stderr=log, env={**os.environ, **self.environment}
@@ -119,9 +124,10 @@ class Postgres:
 
     port: int
 
-    def new_database(self, name: str) -> str:
+    def new_database(self, name: str, *, copy_of: str = "template0") -> str:
+        """The URL of a database that is empty, or as another one is now, to which nobody may be connected."""
         with psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", dbname="postgres", autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{copy_of}"'.encode())
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{name}"
 
 
@@ -158,6 +164,17 @@ def postgres() -> Iterator[Postgres]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A SparkSession of this process with Iceberg's extensions; each test tells it of its catalog."""
+    jdk = java.find(java.CLASSIC)
+    assert jdk is not None, "Spark needs Java 17 or 21"
+    options = SparkOptions("firn-tests", jars=jvm_parts.folder("spark"), java_home=jdk.java.parents[1], packages=(), more=SPARK_EXTENSIONS)
+    session = open_session(options)
+    yield session
+    session.stop()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_kind(request: pytest.FixtureRequest) -> str:
     """Everything runs on both databases."""
@@ -171,6 +188,16 @@ def new_database_url(kind: str, folder: Path, request: pytest.FixtureRequest) ->
         return f"sqlite:///{folder}/catalog.db"
     server: Postgres = request.getfixturevalue("postgres")
     return server.new_database(f"t{os.urandom(6).hex()}")
+
+
+def dump(server: Server, request: pytest.FixtureRequest) -> str:
+    """The URL of a database that stays as this one of a stopped server is now."""
+    if server.database_url.startswith("sqlite"):
+        copy = server.folder / f"dump-{os.urandom(4).hex()}.db"
+        shutil.copy(server.database_url.removeprefix("sqlite:///"), copy)
+        return f"sqlite:///{copy}"
+    running: Postgres = request.getfixturevalue("postgres")
+    return running.new_database(f"dump{os.urandom(6).hex()}", copy_of=server.database_url.rsplit("/", 1)[1])
 
 
 @pytest.fixture
@@ -206,13 +233,18 @@ def server(database_kind: str, shared_servers: dict[str, Server], request: pytes
         folder = Path(tempfile.mkdtemp(prefix="firn-catalog-"))
         shared_servers[database_kind] = Server(folder, new_database_url(database_kind, folder, request)).start()
     running = shared_servers[database_kind]
-    database = Database(running.database_url)
+    empty_database(running)
+    return running
+
+
+def empty_database(server: Server) -> None:
+    """Takes everything out of a live catalog's database, which it may lose at any time: it keeps only files in memory."""
+    database = Database(server.database_url)
     with database.write() as connection:
         for table in reversed(schema.sorted_tables):
             if table.name != "schema_version":
                 connection.execute(table.delete())
     database.close()
-    return running
 
 
 @pytest.fixture

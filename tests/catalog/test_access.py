@@ -7,9 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import ForbiddenError
 
 from tests.catalog.conftest import REPOSITORY, Server, wait_until
+from tests.catalog.engines import spark_catalog
 from tests.catalog.table_requests import append, create_body
+from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
 
@@ -106,3 +110,24 @@ def test_nobody_gets_in_unguarded(tmp_path: Path) -> None:
         with pytest.raises(AssertionError, match=expected):
             server.start()
         assert "Traceback" not in server.log()
+
+
+def test_engines_come_in_with_a_key_or_its_credentials(guarded: tuple[Server, str], spark: Any) -> None:
+    """Spark and PyIceberg work with a key as their token and with its id and secret as OAuth2 credentials; a read key lets them read only."""
+    server, admin = guarded
+    _, key_id, secret = admin.split("_", 2)
+    with server.client() as client:
+        read = make_key(client, admin, "read")
+    token_uri = f"{server.url}/v1/oauth/tokens"
+    for number, login in enumerate(({"token": admin}, {"credential": f"{key_id}:{secret}", "oauth2-server-uri": token_uri})):
+        name = fresh("guarded")  # Spark keeps a catalog for ever under its name
+        for key, value in {**spark_catalog(name, server.url), **{f"spark.sql.catalog.{name}.{key}": value for key, value in login.items()}}.items():
+            spark.conf.set(key, value)
+        spark.sql(f"CREATE NAMESPACE {name}.ns{number}")
+        spark.sql(f"CREATE TABLE {name}.ns{number}.t (n BIGINT) USING iceberg")
+        spark.sql(f"INSERT INTO {name}.ns{number}.t VALUES (1)")
+        assert load_catalog("live", type="rest", uri=server.url, **login).load_table(f"ns{number}.t").scan().to_arrow()["n"].to_pylist() == [1]
+    reader = load_catalog("live", type="rest", uri=server.url, token=read)
+    assert reader.load_table("ns0.t").scan().count() == 1
+    with pytest.raises(ForbiddenError, match="scope read"):
+        reader.drop_table("ns0.t")

@@ -114,3 +114,14 @@ def test_one_broken_table_hurts_no_other(own_server: Server, broken: str) -> Non
         results = send(fresh, item("one", updates=append(None, 2)), item("two", updates=append(None, 2)))
         assert statuses(results) == ["failed", "committed"]
         assert fresh.get("/v1/namespaces/a/tables/two").status_code == 200
+
+
+def test_an_absurd_summary_hurts_no_other_table(client: httpx.Client) -> None:
+    """A summary with counts or partitions that no database can keep is counted from the manifests; the other tables of the batch do not notice."""
+    absurd = {"changed-partition-count": "1", "partitions.p\x00=1": f"added-data-files={10**30},added-files-size={10**30}", "added-data-files": "1"}
+    results = send(client, creation("one"), creation("two"))
+    assert statuses(results) == ["committed", "committed"]
+    broken = item("one", updates=append(None, 2, summary=absurd))
+    unreadable = item("one", updates=[{"action": "assign-uuid", "uuid": "\x00"}])
+    assert statuses(send(client, broken, item("two", updates=append(None, 2)))) == ["committed", "committed"]
+    assert statuses(send(client, unreadable, item("two", updates=append(None, 3)))) == ["invalid", "committed"]

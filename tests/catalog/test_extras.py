@@ -39,7 +39,9 @@ def test_a_late_lease_holder_cannot_commit(client: httpx.Client) -> None:
     assert acquire(client, "two").status_code == 409
     old = f"maintenance:{first['token']}"
     assert commit(client, append(None, 1), old).status_code == 200
-    second = wait_until(lambda: (r := acquire(client, "two")).status_code == 200 and r.json(), "the end of the lease")
+    wait_until(lambda: not client.get("/firn/v1/leases").json()["leases"][0]["in-force"], "the end of the lease")
+    assert commit(client, append(None, 2), old).status_code == 403  # also while nobody has it
+    second = acquire(client, "two").json()
     assert second["token"] > first["token"]
     refused = commit(client, append(None, 2), old)
     assert (refused.status_code, refused.json()["error"]["type"]) == (403, "StaleLeaseException")
@@ -88,12 +90,24 @@ def test_a_table_moved_back_is_parked(client: httpx.Client) -> None:
     assert entry["record"]["rolled_back"] == {"head-before": two, "head-after": one}
 
 
+def test_older_metadata_registered_in_place_parks_the_table(client: httpx.Client) -> None:
+    """Registering a table's older metadata over it moves its head back without a commit: it is parked all the same."""
+    create_table(client, properties={"firn.offsets": "{}"})
+    first = append(None, 1)
+    older = commit(client, first).json()["metadata-location"]
+    assert commit(client, append(first[0]["snapshot"]["snapshot-id"], 2)).status_code == 200
+    body = {"name": "t", "metadata-location": older, "overwrite": True}
+    assert client.post("/v1/namespaces/a/register", json=body).status_code == 200
+    assert client.get("/firn/v1/parked/a/t").json()["reason"] == "rolled_back"
+
+
 def test_undo_brings_a_table_back(client: httpx.Client) -> None:
     """A dropped table comes back with its data, under another name where its own is taken; a table of the same name lies elsewhere."""
     created = create_table(client)
     client.delete("/v1/namespaces/a/tables/t?purgeRequested=true")
     (entry,) = client.get("/firn/v1/dropped-tables").json()["dropped-tables"]
     assert entry["identifier"] == IDENT
+    assert entry["purge-due-ms"] == entry["dropped-ms"] + 3 * 86_400_000
     assert client.get("/firn/v1/dropped-tables", params={"purgeable": "true"}).json()["dropped-tables"] == []
     assert client.post(f"/firn/v1/dropped-tables/{entry['id']}/purge-started").status_code == 409
     other = create_table(client)

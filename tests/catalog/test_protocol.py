@@ -28,7 +28,7 @@ def test_config_lists_endpoints_and_extras(client: httpx.Client, server: Server)
     assert body["overrides"] == {"firn.extras": "v1", "firn.warehouse": server.warehouse}
 
 
-def test_namespaces_live_and_die(client: httpx.Client) -> None:
+def test_namespaces_live_and_die(client: httpx.Client, server: Server) -> None:
     """A namespace is created, listed with its parents, changed, found and dropped only when it is empty."""
     assert client.post("/v1/namespaces", json={"namespace": ["a", "b"], "properties": {"k": "v"}}).status_code == 200
     assert client.post("/v1/namespaces", json={"namespace": ["a", "b"]}).json()["error"]["type"] == "AlreadyExistsException"
@@ -36,7 +36,9 @@ def test_namespaces_live_and_die(client: httpx.Client) -> None:
     assert client.get("/v1/namespaces", params={"parent": "a"}).json()["namespaces"] == [["a", "b"]]
     changed = client.post("/v1/namespaces/a%1Fb/properties", json={"removals": ["k", "none"], "updates": {"x": "y"}}).json()
     assert changed == {"updated": ["x"], "removed": ["k"], "missing": ["none"]}
-    assert client.get("/v1/namespaces/a%1Fb").json()["properties"] == {"x": "y"}
+    properties = client.get("/v1/namespaces/a%1Fb").json()["properties"]
+    assert properties.pop("location").startswith(f"{server.warehouse}/")
+    assert properties == {"x": "y"}
     assert client.delete("/v1/namespaces/a").status_code == 409
     assert client.delete("/v1/namespaces/a%1Fb").status_code == 204
     assert client.head("/v1/namespaces/a%1Fb").status_code == 404

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingest.buffer import RECORD_OVERHEAD_BYTES, Buffers, RawRecord
+from ingest.buffer import RECORD_OVERHEAD_BYTES, Buffers, FlushRules, RawRecord, TableBuffer
 from lake.tenant import TableId, TenantId
 
 
@@ -34,8 +34,17 @@ def _table(name: str) -> TableId:
 def test_due_by_age_by_size_and_under_pressure_the_largest_first(excess: int, busy: str, due: set[str]) -> None:
     """Old and large buffers always; while bytes are in excess, the largest of the rest; a table with a flush in flight waits."""
     buffers = _buffers(old=(0.0, 100), huge=(9.0, 5_000), large=(9.0, 2_000), small=(9.0, 400), tiny=(9.0, 300))
-    found = buffers.due(10.0, interval_s=10.0, flush_bytes=5_000, excess_bytes=excess, busy={_table(busy)})
+    rules = FlushRules(interval_s=10.0, cold_interval_s=10.0, flush_bytes=5_000)
+    found = buffers.due(10.0, rules, excess_bytes=excess, may_flush=lambda table: table != _table(busy))
     assert {table.tenant.name for table in found} == due
+
+
+@pytest.mark.parametrize(("now_s", "due"), [(9.9, set()), (10.0, {"hot"}), (29.9, {"hot"}), (30.0, {"hot", "cold"})])
+def test_a_table_with_little_traffic_waits_longer(now_s: float, due: set[str]) -> None:
+    """Below `cold_bytes` a buffer is due at the age for cold tables, above it at the ordinary one."""
+    buffers = _buffers(hot=(0.0, 1_000), cold=(0.0, 999))
+    rules = FlushRules(interval_s=10.0, cold_interval_s=30.0, flush_bytes=5_000, cold_bytes=1_000)
+    assert {table.tenant.name for table in buffers.due(now_s, rules, excess_bytes=0, may_flush=lambda _: True)} == due
 
 
 def test_taking_a_buffer_gives_its_bytes_back() -> None:
@@ -46,3 +55,29 @@ def test_taking_a_buffer_gives_its_bytes_back() -> None:
     assert (buffers.size_bytes, len(buffers)) == (500, 1)
     buffers.add(_table("a"), RawRecord(0, 1, 0, None, (), b""), 7.0)
     assert [buffer.since_s for buffer in buffers if buffer.table == _table("a")] == [7.0]
+
+
+def test_packed_messages_come_back_as_they_were() -> None:
+    """What is packed takes less, and every part comes back with coordinates, keys, headers and what became of it."""
+    buffer = TableBuffer(_table("hot"), 0.0)
+    records = [RawRecord(at % 2, 100 + at, at, b"k" if at % 3 else None, (("h", None),) if at % 5 == 0 else (), b'{"n":%d}' % at * 20) for at in range(300)]
+    for at, record in enumerate(records):
+        if at in (100, 200):
+            buffer.buried, buffer.looked_at = frozenset({at % 7}), len(buffer)
+            before = buffer.size_bytes
+            assert buffer.pack() == before - buffer.size_bytes > 0
+        buffer.add(record)
+    assert [len(part) for part in buffer.parts()] == [100, 100, 100]
+    assert [part.record(at) for part in buffer.parts() for at in range(len(part))] == records
+    assert [record for record in records if record not in list(buffer.alive())] == [records[100 % 7], records[100 + 200 % 7]]
+    assert buffer.first_offsets == {0: 100, 1: 101}
+    assert buffer.raw_bytes > 3 * buffer.size_bytes - buffer.open_bytes
+
+
+def test_buffers_account_for_what_is_packed() -> None:
+    """Packing a table's messages gives bytes back to the budget, and taking them the rest."""
+    buffers = _buffers(hot=(0.0, 100_000), cold=(0.0, 500))
+    buffers.pack(_table("hot"))
+    assert buffers.size_bytes < 2_000
+    assert buffers.take(_table("hot")).raw_bytes == 100_000
+    assert buffers.size_bytes == 500

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingest.event_time import Instant, instant_text, parse_instant
+from ingest.event_time import Instant, clf_to_iso, instant_text, parse_instant, syslog_to_iso
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENTS = st.datetimes(timezones=st.just(UTC)).filter(lambda moment: 1 < moment.year < 9999)
@@ -91,3 +91,44 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_any_instant_can_be_told(us: int) -> None:
     """Messages name any moment, also one that no calendar has."""
     assert instant_text(us)
+
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+CLOCKS = st.builds("{:02}:{:02}:{:02}".format, st.integers(0, 25), st.integers(0, 61), st.integers(0, 61))
+STAMPS = st.builds("{} {:>2} {}".format, st.sampled_from([*MONTHS, "Foo"]), st.integers(0, 32), CLOCKS)
+
+
+def _plainly_nearest(text: str, near_us: int) -> str | None:
+    """Of the years around, the one that brings a time of syslog nearest."""
+    near, found = EPOCH + timedelta(microseconds=near_us), []
+    for year in (near.year - 1, near.year, near.year + 1):
+        try:
+            found.append(datetime.strptime(f"{year:04} {text} +0000", "%Y %b %d %H:%M:%S %z"))
+        except ValueError:
+            continue
+    return min(found, key=lambda moment: abs(moment - near)).isoformat() if found else None
+
+
+@given(STAMPS, st.integers(-(10**15), 4 * 10**15))
+@example("Feb 29 12:00:00", 1_740_000_000_000_000)
+@example("Jul  1 00:00:00", 1_767_225_600_000_000)  # half a year away
+@example("Dec 31 23:59:59", 1_767_225_600_000_000)
+def test_time_without_a_year_gets_the_nearest_one(text: str, near_us: int) -> None:
+    """As if every year were tried and measured to the microsecond."""
+    assert syslog_to_iso(text, near_us, UTC) == _plainly_nearest(text, near_us)
+
+
+@given(st.integers(0, 32), st.sampled_from([*MONTHS, "may"]), st.integers(0, 9999), CLOCKS, st.integers(-2500, 2500))
+@example(1, "Jan", 1, "00:00:00", 500)
+@example(31, "Dec", 9999, "23:59:59", -1)
+def test_time_of_an_access_log_is_that_of_the_calendar(day: int, month: str, year: int, clock: str, zone: int) -> None:
+    """It becomes RFC 3339 where there is such a moment, and nothing where there is none."""
+    sign, minutes = "-" if zone < 0 else "+", abs(zone)
+    text = f"{day:02}/{month}/{year:04}:{clock} {sign}{minutes:04}"
+    try:
+        expected = datetime.strptime(text, "%d/%b/%Y:%H:%M:%S %z") if month in MONTHS else None
+        moment = None if expected is None else expected - EPOCH  # the zone may lead out of the calendar
+    except (ValueError, OverflowError):
+        moment = None
+    iso = clf_to_iso(text)
+    assert (None if iso is None else datetime.fromisoformat(iso) - EPOCH) == moment

@@ -134,6 +134,7 @@ def _check(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> None:
 @given(RECORDS, st.sampled_from([PLAIN, DECLARED]))
 @example([f'{{{TS},"a":1,"a" :2}}'] * 3 + [f'{{{TS},"a":1}}'] * 3, PLAIN)
 @example([f'{{{TS},"a":[{{"b":1,"b" :2}}]}}'] * 3, PLAIN)
+@example([f'{{{TS},"a":1,"a":1}}', f'{{{TS},"a" :1}}'], PLAIN)
 @example([f'{{{TS},"a":"x\\":"}}', f'{{{TS},"a":"x"}}', f'{{{TS},"a":"x","a":"y"}}'] * 3, PLAIN)
 @example([f'{{{TS},"a":-0}}', f'{{{TS},"a":0}}', f'{{{TS},"a": -0}}'] * 3, PLAIN)
 @example([f'{{{TS},"a":{{}}}}', f'{{{TS},"a":{{"b":1}}}}', f'{{{TS},"a":null}}', f'{{{TS},"a":{{"b":null}}}}'] * 3, PLAIN)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.buffer import RECORD_OVERHEAD_BYTES, Buffers, RawRecord, TableBuffer
+from ingest.buffer import EXTRA_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Buffers, RawRecord, TableBuffer
 from ingest.offsets import RECOMMIT_S, Offsets
 from lake.tenant import TableId, TenantId
 
@@ -33,6 +33,20 @@ def test_lowest_is_below_every_record_that_waits(routed: list[tuple[int, int]], 
         assert lowest[source] == min([offset for s, offset in left if s == source], default=position)
 
 
+def test_a_partition_whose_oldest_record_waits_too_long_is_named() -> None:
+    """Beyond `replay_records_max` the table that holds a partition's offset back is to be flushed, whatever its size."""
+    buffers, offsets = Buffers(), Offsets()
+    for source, offset, table in ((0, 10, 0), (0, 11, 1), (0, 500, 1), (1, 3, 1)):
+        buffers.add(TABLES[table], _record(source, offset), 0.0)
+        offsets.routed[source] = offset + 1
+    offsets.lowest(buffers)
+    assert offsets.behind(490) == [0]
+    assert offsets.behind(491) == []
+    oldest = buffers.oldest(0)
+    assert oldest is not None
+    assert oldest.table == TABLES[0]
+
+
 def test_only_what_moved_is_stored_and_once_an_hour_everything() -> None:
     """Kafka forgets offsets that are never repeated."""
     offsets = Offsets(stored_at_s=0.0)
@@ -50,5 +64,6 @@ def test_record_comes_back_with_key_and_headers() -> None:
     for record in records:
         buffer.add(record)
     assert [buffer.record(at) for at in range(len(buffer))] == records
-    assert buffer.size_bytes == sum(len(r.value or b"") for r in records) + 3 * RECORD_OVERHEAD_BYTES
-    assert buffer.first_offsets() == {0: 1, 1: 2}
+    extras = 2 * EXTRA_OVERHEAD_BYTES + len(b"key") + 2 * HEADER_OVERHEAD_BYTES + len(b"\xff")
+    assert buffer.size_bytes == sum(len(r.value or b"") for r in records) + 3 * RECORD_OVERHEAD_BYTES + extras
+    assert buffer.first_offsets == {0: 1, 1: 2}

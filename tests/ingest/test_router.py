@@ -1,6 +1,11 @@
 """Which table a message belongs to."""
 
+import json
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ingest.router import DEFAULT_STREAM, Envelope, Router
 from lake.errors import Reason, Rejected, SettingsError
@@ -85,3 +90,83 @@ def test_wrong_rule_is_a_settings_error_that_names_the_topic(rule: str) -> None:
     """A rule that cannot be understood is found at the start."""
     with pytest.raises(SettingsError, match="topic web"):
         Router(TopicSettings(name="web", tenant=(rule,)))
+
+
+OTLP = '{"resourceLogs":[{"resource":{"attributes":[{"key":"tenant","value":{"stringValue":"%s"}}]},"scopeLogs":[{"logRecords":[{},{}]}]}%s]}'
+OTHER_RESOURCE = ',{"resource":{"attributes":[{"key":"tenant","value":{"stringValue":"other"}}]},"scopeLogs":[{"logRecords":[{}]}]}'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"tenant":"acme","n":1}\n{"n":2,"tenant":"acme"}\n',
+        b'{"tenant":"acme"}\nbroken\n{"tenant":"acme"}',
+        b' \n{"tenant":"acme"}\n{"tenant":"acme","x":NaN}',
+        b'[{"tenant":"acme"},{"tenant":"acme"}]',
+        (OTLP % ("acme", "")).encode(),
+        b'{"tenant":"acme","x":NaN}',
+        b'\xef\xbb\xbf{"x":-Infinity,"tenant":"acme"}',
+    ],
+)
+def test_field_rule_looks_into_the_records_of_a_message(value: bytes) -> None:
+    """Records that came together have their tenant in the field like others, also those that only the exact path reads."""
+    assert _route(("field:tenant", "const:fallback"), _message(value=value)) == TableId(TenantId("acme"), DEFAULT_STREAM)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"tenant":"acme"}\n{"tenant":"other"}',
+        b'[{"tenant":"acme"},{"tenant":"Acme"}]',
+        b'{"tenant":"acme"}\n{"n":2}',
+        b'{"tenant":"acme"}\n{"tenant":5}',
+        (OTLP % ("acme", OTHER_RESOURCE)).encode(),
+    ],
+)
+def test_message_whose_records_are_of_different_tenants_goes_to_none_of_them(value: bytes) -> None:
+    """Nothing of one tenant may end in the table of another, nor in that of a later rule: the message is rejected whole, and the detail says what to do."""
+    rejected = _route(("field:tenant", "const:fallback"), _message(value=value))
+    assert isinstance(rejected, Rejected)
+    assert rejected.reason is Reason.TENANT_INVALID
+    assert "send one message for each" in rejected.detail
+    named = _route(("const:acme",), _message(value=value), ("field:tenant",))
+    assert isinstance(named, Rejected)
+    assert named.reason is Reason.STREAM_INVALID
+
+
+def test_batch_without_the_field_leaves_the_word_to_the_next_rule() -> None:
+    """What no record of a message says is not said."""
+    assert _route(("field:tenant", "const:fallback"), _message(value=b'{"a":1}\n{"b":2}')) == TableId(TenantId("fallback"), DEFAULT_STREAM)
+
+
+def test_lines_of_a_text_topic_are_never_looked_into() -> None:
+    """A topic of text may hold lines that look like JSON; two of them are still one message."""
+    topic = TopicSettings(name="web", format="text", tenant=("field:tenant", "const:fallback"))
+    assert Router(topic).route(_message(value=b'{"tenant":"a"}\n{"tenant":"b"}')) == TableId(TenantId("fallback"), DEFAULT_STREAM)
+
+
+NAMES = st.one_of(st.sampled_from(["acme", "Acme", "../x", "", "x" * 300, "a\x00", "\u2028"]), st.text(max_size=5))
+VALUES = st.one_of(NAMES, st.none(), st.integers(), st.lists(st.integers(), max_size=2))
+RECORDS = st.lists(st.dictionaries(st.sampled_from(["tenant", "n", "Tenant"]), VALUES, max_size=3), min_size=1, max_size=5)
+
+
+@given(RECORDS, st.sampled_from(["lines", "array"]))
+def test_a_batch_goes_where_each_of_its_records_alone_would_go(records: list[dict[str, Any]], form: str) -> None:
+    """Whatever the records are: to the one table they all name, else to no table at all."""
+    texts = [json.dumps(record) for record in records]
+    value = ("\n".join(texts) if form == "lines" else f"[{','.join(texts)}]").encode()
+    alone = [_route(("field:tenant",), _message(value=text.encode())) for text in texts]
+    together = _route(("field:tenant",), _message(value=value))
+    if isinstance(together, TableId):
+        assert all(target == together for target in alone)
+    else:
+        assert not isinstance(alone[0], TableId) or any(target != alone[0] for target in alone)
+        assert together.detail
+
+
+@given(st.binary(max_size=40), st.sampled_from(["auto", "json", "text", "otlp_proto"]))
+def test_no_bytes_stop_the_router(value: bytes, form: Any) -> None:
+    """Whatever a message holds, it has a table or a reason."""
+    topic = TopicSettings(name="web", format=form, tenant=("header:tenant", "field:tenant", "key"), stream=("field:stream",))
+    target = Router(topic).route(_message(value=value, key=value, headers=(("tenant", value[:3]),)))
+    assert isinstance(target, TableId) or target.detail

@@ -5,26 +5,29 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
+from trino.exceptions import TrinoQueryError
 
 from infra.local import java, jvm_parts
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.stack.line import Line
-from tests.stack.waiting import fresh
+from tests.stack.waiting import fresh, wait_for
 
 END_BYTES = 4_000
 ROUND_S = 180.0
+TRINO_NODE_S = 60.0
 
 
 class Optimizer:
     """`python -m optimize` with settings of its own, on the tables of one test."""
 
-    def __init__(self, folder: Path, line: Line, **settings: object) -> None:
+    def __init__(self, folder: Path, stack: Stack, **settings: object) -> None:
         self.log_file = folder / "optimize.log"
         jdk = java.find(java.CLASSIC)
         assert jdk is not None, "Spark needs Java 17 or 21"
@@ -32,7 +35,7 @@ class Optimizer:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         java_home = {"FIRN_OPTIMIZE_JAVA_HOME": str(jdk.java.parents[1])}
         jars = {"FIRN_OPTIMIZE_SPARK_JARS": str(jvm_parts.folder("spark"))} if settings.get("spark_jars") is None else {}
-        self._environment = {**inherited, **line.stack.environment(), **java_home, **jars, **own, "FIRN_CONFIG": str(folder / "none.toml")}
+        self._environment = {**inherited, **stack.environment(), **java_home, **jars, **own, "FIRN_CONFIG": str(folder / "none.toml")}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -60,29 +63,49 @@ class Optimizer:
 
 
 @pytest.fixture(scope="session")
-def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def line(line: Line) -> Line:
+    """The services of the shared stack, Trino having a node to run queries on: it answers some moments before it has."""
+
+    def runs_queries() -> bool:
+        with suppress(TrinoQueryError):
+            return line.sql("SELECT count(*) FROM system.runtime.nodes WHERE state = 'active'") == [(1,)]
+        return False
+
+    wait_for(runs_queries, TRINO_NODE_S, "a node of Trino")
+    return line
+
+
+@pytest.fixture(scope="session")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder outside the warehouse where the catalog lets tables lie."""
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+@pytest.fixture(scope="session")
+def catalog_alone(tmp_path_factory: pytest.TempPathFactory, elsewhere: Path) -> Iterator[Stack]:
     """A catalog of its own over local files, all that maintenance needs beside Spark; what is dropped may be purged at once."""
+    variables = {"FIRN_CATALOG_UNDO_WINDOW_S": "0", "FIRN_CATALOG_ALLOWED_LOCATIONS": f'["file://{elsewhere}"]'}
     with Stack(tmp_path_factory.mktemp("catalog"), tied=True) as stack:
-        stack.start("catalog", environment={"FIRN_CATALOG_UNDO_WINDOW_S": "0"})
-        yield stack.address("catalog")
+        stack.start("catalog", environment=variables)
+        yield stack
 
 
 @pytest.fixture
-def catalog(catalog_uri: str) -> Iterator[CatalogClient]:
+def catalog(catalog_alone: Stack) -> Iterator[CatalogClient]:
     """A client of that catalog."""
-    with closing(CatalogClient(catalog_uri)) as client:
+    with closing(CatalogClient(catalog_alone.address("catalog"))) as client:
         yield client
 
 
 @pytest.fixture
-def optimizer(line: Line, tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
-    """`optimizer(setting=value, ...)` makes one with a folder of its own; all are killed after the test."""
+def optimizer_on(tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
+    """`optimizer_on(stack, setting=value, ...)` makes one with a folder of its own; all are killed after the test."""
     made: list[Optimizer] = []
 
-    def make(**settings: object) -> Optimizer:
+    def make(stack: Stack, **settings: object) -> Optimizer:
         folder = tmp_path / fresh("o-")
         folder.mkdir()
-        made.append(Optimizer(folder, line, **settings))
+        made.append(Optimizer(folder, stack, **settings))
         return made[-1]
 
     try:
@@ -90,3 +113,15 @@ def optimizer(line: Line, tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
     finally:
         for one in made:
             one.kill()
+
+
+@pytest.fixture
+def optimizer(line: Line, optimizer_on: Callable[..., Optimizer]) -> Callable[..., Optimizer]:
+    """`optimizer(setting=value, ...)` on the shared stack."""
+    return partial(optimizer_on, line.stack)
+
+
+@pytest.fixture
+def optimizer_alone(catalog_alone: Stack, optimizer_on: Callable[..., Optimizer]) -> Callable[..., Optimizer]:
+    """`optimizer_alone(setting=value, ...)` on the catalog of its own."""
+    return partial(optimizer_on, catalog_alone)

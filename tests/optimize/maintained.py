@@ -11,12 +11,12 @@ from lake.settings import OptimizeSettings
 from lake.storage import AnyStorage, open_storage
 from optimize.commit_round import CommitRound
 from optimize.compaction import merge_bin
-from optimize.deletions import DeletionQueue
+from optimize.deletions import DeletionQueue, Throttle
 from optimize.history import History
 from optimize.inventory import Inventory, NamedTables, open_inventory
 from optimize.maintenance import Maintenance
 from optimize.merge_job import Bin, JobResult
-from optimize.planner import Merge
+from optimize.rewrite_proof import Proof, Rewrite, prove_all
 from optimize.table_states import TableStates
 
 
@@ -36,8 +36,11 @@ class InProcess:
             self._between()
             yield results
 
-    def rewrite(self, table: TableName, merge: Merge, target_bytes: int) -> Mapping[str, Any]:
+    def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
         raise PrerequisiteError("there is no Spark here")
+
+    def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
+        return list(prove_all(rewrites))
 
 
 class FixedClock:
@@ -66,7 +69,7 @@ def maintenance(
     """Maintenance of some tables (none named: of all) with settings of the test."""
     chosen = OptimizeSettings.load(catalog_uri=catalog.uri, **settings)
     clock, storage = clock or SystemClock(), storage or open_storage()
-    queue = DeletionQueue(catalog, lease=lease)
+    queue = DeletionQueue(catalog, Throttle(chosen.storage_requests_per_s_max), lease)
     inventory: Inventory = NamedTables(tables) if tables else open_inventory(catalog, chosen, lambda: epoch_ms(clock.now()))
     states = TableStates(catalog, chosen.failures_max, int(chosen.pause_s * 1000), lease)
     commits, history = CommitRound(catalog, storage, queue, chosen, clock), History(catalog, storage, clock)

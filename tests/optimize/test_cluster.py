@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import orjson
 import pyspark
 import pytest
 
@@ -46,12 +47,17 @@ def spark_master(tmp_path: Path) -> Iterator[str]:
 
 
 def test_two_workers_merge_the_tables(line: Line, optimizer: Callable[..., Optimizer], spark_master: str) -> None:
-    """On a standalone cluster the tables are merged by the workers' Python, with our packages shipped to them."""
+    """On a standalone cluster the tables are merged by the workers' Python and rewritten by their JVMs, with our packages and jars shipped to them."""
     tables = [SmallFiles(line.catalog, open_storage(), fresh("cluster")) for _ in range(4)]
     for table in tables:
         table.append(this_hour() - 3, 10, times=6)
+    deleted = tables[0]
+    line.sql(f'DELETE FROM "{deleted.name.namespace}"."logs" WHERE _offset % 10 = 1')
     names = [part for table in tables for part in ("--table", f"{table.name.namespace}.{table.name.name}")]
-    optimizer(spark_master=spark_master, spark_options='{"spark.executor.memory":"512m"}').run("run", "--once", *names)
+    options = {"spark.executor.memory": "512m", "spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.default.parallelism": "2"}
+    log = optimizer(spark_master=spark_master, spark_options=orjson.dumps(options).decode()).run("run", "--once", *names)
+    assert '"action": "rewrite"' in log
+    assert line.sql(f'SELECT count(*) FROM "{deleted.name.namespace}"."logs"') == [(54,)]
     for table in tables:
         assert live_files(line.catalog, table.storage, table.name) == {this_hour() - 3: 1}
         assert missing_files(line.catalog, table.storage, table.name) == []

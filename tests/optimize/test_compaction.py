@@ -19,6 +19,7 @@ from lake.storage import AnyStorage, local_path, open_storage
 from optimize.compaction import merge_bin, write_file
 from optimize.merge_job import Bin, FileLayout, JobResult, MergeGroup, MergeJob
 from optimize.merged_file import merged_at_ms
+from tests.optimize.damage import removed, truncated, with_a_changed_value, with_a_flipped_byte, with_a_row_twice, without_a_row
 from tests.optimize.small_files import rows_of
 
 HOUR = 490_000
@@ -57,16 +58,16 @@ def test_merged_file_holds_every_row_once_in_order_of_time(tmp_path: Path) -> No
     result = merge(tmp_path, schema, files)
     assert result.failure == ""
     (merged,) = result.merged
-    table = read(merged.output)
+    table = read(merged.outputs[0])
     assert sorted(table.column("_offset").to_pylist()) == list(range(200))
     times = table.column("timestamp").to_pylist()
     assert times == sorted(times)
     before = pa.concat_tables([read(f) for f in files]).sort_by("_offset")
     assert table.sort_by("_offset").to_pylist() == before.to_pylist()
     leaves = leaf_ids(schema.json["fields"])
-    size = local_path(merged.output.uri).stat().st_size
-    assert merged.output == describe_parquet(merged.output.uri, HOUR, size, pq.read_metadata(local_path(merged.output.uri)), leaves)
-    assert merged_at_ms(merged.output.uri) == NOW_MS
+    size = local_path(merged.outputs[0].uri).stat().st_size
+    assert merged.outputs[0] == describe_parquet(merged.outputs[0].uri, HOUR, size, pq.read_metadata(local_path(merged.outputs[0].uri)), leaves)
+    assert merged_at_ms(merged.outputs[0].uri) == NOW_MS
 
 
 def test_column_missing_in_some_files_is_null_in_their_rows(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_column_missing_in_some_files_is_null_in_their_rows(tmp_path: Path) -> N
     old, new = new_log_schema(), schema_with(("status", 16, "string"), ("path", 17, "string"))
     files = [small_file(tmp_path, 1, old, rows_of(HOUR, 0, 3)), small_file(tmp_path, 2, new, rows_of(HOUR, 3, 2, {"status": ["200", None]}))]
     (merged,) = merge(tmp_path, new, files).merged
-    table = read(merged.output).sort_by("_offset")
+    table = read(merged.outputs[0]).sort_by("_offset")
     assert table.column("status").to_pylist() == [None, None, None, "200", None]
     assert "path" not in table.column_names
 
@@ -85,7 +86,7 @@ def test_renamed_column_does_not_mix_with_its_successor(tmp_path: Path) -> None:
     rows = {**rows_of(HOUR, 2, 2), "status": pa.array([7, 8], pa.int64())}
     files = [small_file(tmp_path, 1, before, rows_of(HOUR, 0, 2, {"status": ["200", "x"]})), small_file(tmp_path, 2, after, rows)]
     (merged,) = merge(tmp_path, after, files).merged
-    table = read(merged.output).sort_by("_offset")
+    table = read(merged.outputs[0]).sort_by("_offset")
     assert table.column("status__string").to_pylist() == ["200", "x", None, None]
     assert table.column("status").to_pylist() == [None, None, 7, 8]
 
@@ -96,7 +97,7 @@ def test_widened_and_dropped_columns(tmp_path: Path) -> None:
     rows = {**rows_of(HOUR, 0, 2, {"gone": ["a", "b"]}), "size": pa.array([1, -2], pa.int32())}
     wide = {**rows_of(HOUR, 2, 1), "size": pa.array([2**40], pa.int64())}
     (merged,) = merge(tmp_path, after, [small_file(tmp_path, 1, before, rows), small_file(tmp_path, 2, after, wide)]).merged
-    table = read(merged.output).sort_by("_offset")
+    table = read(merged.outputs[0]).sort_by("_offset")
     assert table.column("size").to_pylist() == [1, -2, 2**40]
     assert "gone" not in table.column_names
 
@@ -106,11 +107,31 @@ def test_sort_keys_go_before_time_and_bloom_filters_are_written(tmp_path: Path) 
     schema = schema_with(("host", 16, "string"))
     files = [small_file(tmp_path, at, schema, rows_of(HOUR, at * 4, 4, {"host": ["b", "a", "b", "a"]})) for at in range(3)]
     (merged,) = merge(tmp_path, schema, files, layout=FileLayout(sort_by=("host", "timestamp"), bloom=("host",))).merged
-    table = read(merged.output)
+    table = read(merged.outputs[0])
     keys = list(zip(table.column("host").to_pylist(), table.column("timestamp").to_pylist(), strict=True))
     assert keys == sorted(keys)
-    filters = duckdb.sql(f"SELECT path_in_schema, bloom_filter_offset IS NOT NULL FROM parquet_metadata('{local_path(merged.output.uri)}')").fetchall()
+    filters = duckdb.sql(f"SELECT path_in_schema, bloom_filter_offset IS NOT NULL FROM parquet_metadata('{local_path(merged.outputs[0].uri)}')").fetchall()
     assert [name for name, has in filters if has] == ["host"]
+
+
+def test_columns_get_the_level_and_the_encoding_that_the_table_chose(tmp_path: Path) -> None:
+    """A column without a dictionary has none, the others keep theirs; a column with a higher zstd level is smaller for it, and no other changes."""
+    schema = schema_with(("host", 16, "string"), ("body", 17, "string"))
+    words = [f"{at * 7919 % 1_000} took {at % 97} ms, then {at * 31 % 613} more of {at % 89}" for at in range(4_000)]
+    columns = {"host": [f"host-{at % 5}" for at in range(4_000)], "body": words}
+    files = [small_file(tmp_path, at, schema, rows_of(HOUR, at * 4_000, 4_000, columns)) for at in range(2)]
+
+    def sizes(layout: FileLayout) -> dict[str, tuple[int, bool]]:
+        (merged,) = merge(tmp_path, schema, files, layout=layout).merged
+        group = pq.read_metadata(local_path(merged.outputs[0].uri)).row_group(0)
+        chunks = [group.column(at) for at in range(group.num_columns)]
+        return {chunk.path_in_schema: (chunk.total_compressed_size, "RLE_DICTIONARY" in chunk.encodings) for chunk in chunks}
+
+    usual = sizes(FileLayout(zstd_level=1))
+    chosen = sizes(FileLayout(zstd_level=1, plain=("body",), zstd_levels=(("message", 19),)))
+    assert (usual["body"][1], chosen["body"][1], chosen["host"][1]) == (True, False, True)
+    assert chosen["message"][0] < usual["message"][0]
+    assert chosen["host"] == usual["host"]
 
 
 class FaultyStorage(AnyStorage):
@@ -128,38 +149,6 @@ class FaultyStorage(AnyStorage):
             self._damage(local_path(uri))
 
         return damaged()
-
-
-def without_a_row(path: Path) -> None:
-    table = pq.read_table(path)
-    pq.write_table(table.slice(1), path, store_schema=False)
-
-
-def with_a_changed_value(path: Path) -> None:
-    table = pq.read_table(path)
-    at = table.column_names.index("message")
-    messages = table.column(at).to_pylist()
-    messages[len(messages) // 2] = messages[len(messages) // 2][:-1] + "?"
-    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(messages, pa.string())), path, store_schema=False)
-
-
-def with_a_row_twice(path: Path) -> None:
-    table = pq.read_table(path)
-    pq.write_table(pa.concat_tables([table.slice(0, table.num_rows - 1), table.slice(0, 1)]), path, store_schema=False)
-
-
-def with_a_flipped_byte(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 4] ^= 0x10
-    path.write_bytes(data)
-
-
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def removed(path: Path) -> None:
-    path.unlink()
 
 
 @pytest.mark.parametrize("damage", [without_a_row, with_a_changed_value, with_a_row_twice, with_a_flipped_byte, truncated, removed])
@@ -203,4 +192,4 @@ def test_one_bad_job_does_not_stop_the_others(tmp_path: Path) -> None:
     bad, fine = merge_bin(Bin(jobs, StorageSettings(), NOW_MS), open_storage())
     assert "does not exist" in bad.failure
     assert fine.failure == ""
-    assert pc.sum(read(fine.merged[0].output).column("_offset")).as_py() == sum(range(10))
+    assert pc.sum(read(fine.merged[0].outputs[0]).column("_offset")).as_py() == sum(range(10))

@@ -1,10 +1,11 @@
-"""The optimizer killed at random moments: nothing that is live goes missing, nothing is lost or doubled, the work goes on."""
+"""The optimizer and its executors killed at random moments: nothing that is live goes missing, nothing is lost or doubled, the work goes on."""
 
 import os
 import random
 import threading
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from lake.storage import open_storage
@@ -16,17 +17,37 @@ from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 
-KILLS = int(os.environ.get("FIRN_TEST_KILLS", "10"))
+KILLS = int(os.environ.get("FIRN_TEST_KILLS", "5"))
 TABLES = 6
 # From the first commit of a round on; Spark's start before that is the dullest time to be killed in.
 KILL_WITHIN_S = 2.0
-# No grace and no rest: every file that may be deleted is deleted at once, and every late file re-opens its hour.
-EAGER = {"lease_s": 2, "reader_grace_s": 0, "late_cooldown_s": 0, "interval_s": 0.2, "snapshots_max": 3, "manifests_max": 4}
+# No grace and no rest: every file that may be deleted is deleted at once, and every late file re-opens its hour. Nobody pauses.
+EAGER = {"lease_s": 2, "reader_grace_s": 0, "late_cooldown_s": 0, "interval_s": 0.2, "snapshots_max": 3, "manifests_max": 4, "failures_max": 1_000}
+SPARK_WORKER = "pyspark.daemon"
 
 
-@pytest.mark.timeout(600)
+def kill_an_executor(one: Optimizer, draws: random.Random) -> bool:
+    """SIGKILL of a Python process that runs tasks of Spark; False where there is none at the moment."""
+    assert one.process is not None
+    workers = [p for p in psutil.Process(one.process.pid).children(recursive=True) if SPARK_WORKER in _command(p)]
+    if workers:
+        draws.choice(workers).kill()
+    return bool(workers)
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it has ended meanwhile
+        return ""
+
+
+@pytest.mark.timeout(300 + 60 * KILLS)
 def test_optimizer_killed_at_random_moments_loses_and_doubles_nothing(line: Line, optimizer: Callable[..., Optimizer]) -> None:
-    """After SIGKILL at random moments every file of every live snapshot exists, every row is there once, and a last round finishes the work."""
+    """Driver or executor killed with SIGKILL at random moments: every file of every live snapshot exists, every row is there once, and the work goes on.
+
+    A killed driver is started again; a driver whose executor was killed goes on by itself.
+    """
     seed = int(os.environ.get("FIRN_TEST_SEED", random.randrange(2**32)))
     print(f"FIRN_TEST_SEED={seed}")
     draws = random.Random(seed)
@@ -43,18 +64,25 @@ def test_optimizer_killed_at_random_moments_loses_and_doubles_nothing(line: Line
     names = [part for table in tables for part in ("--table", f"{table.name.namespace}.{table.name.name}")]
     writer = threading.Thread(target=append_on)
     writer.start()
+    one = optimizer(**EAGER)
     try:
-        for _ in range(KILLS):
-            one = optimizer(**EAGER)
-            process = one.start("run", *names)
-            wait_for(lambda: process.poll() is not None or "optimize.merged" in one.log(), 150, "the first merge")  # noqa: B023
+        for kill in range(KILLS):
+            if one.process is None or one.process.poll() is not None:
+                one = optimizer(**EAGER)
+                one.start("run", *names)
+            process, seen = one.process, one.log().count("optimize.merged")
+            assert process is not None
+            wait_for(lambda: process.poll() is not None or one.log().count("optimize.merged") > seen, 150, "a merge")  # noqa: B023
             assert process.poll() is None, one.log()[-3000:]
             pause(draws.random() * KILL_WITHIN_S)
-            one.kill()
+            # Every other time an executor, so that few kills show both.
+            if kill % 2 == 0 or not kill_an_executor(one, draws):
+                one.kill()
             assert [missing_files(line.catalog, storage, table.name) for table in tables] == [[]] * TABLES
     finally:
         stop.set()
         writer.join()
+    one.kill()
     optimizer(**EAGER).run("run", "--once", *names)
     for table in tables:
         assert missing_files(line.catalog, storage, table.name) == []

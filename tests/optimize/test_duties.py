@@ -1,29 +1,22 @@
 """Retention, purge and orphan files: only what should go goes."""
 
-import os
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.catalog_client import CatalogClient, TableName
-from lake.commit import creation_request, new_table_state
-from lake.data_file import DataFile
+from lake.catalog_client import TableName
+from lake.data_file import POSITION_DELETES, DataFile
 from lake.errors import FatalError
-from lake.storage import local_path, open_storage
-from optimize.deletions import Throttle
-from optimize.duties import Duties
-from optimize.orphan_files import _unreferenced, comparable, delete_orphans, find_orphans
+from lake.table_layout import US_PER_HOUR
+from optimize.orphan_files import _unreferenced, comparable
 from optimize.planner import MS_PER_HOUR
 from optimize.purge import own_prefix
 from optimize.retention import expired_files, first_hour_kept, parse_retention
 from optimize.table_view import Partition
-from tests.optimize.live_files import live_files, missing_files
-from tests.optimize.maintained import maintenance, utc
-from tests.optimize.small_files import SmallFiles, hour_of, this_hour
-from tests.stack.waiting import fresh
+from tests.optimize.maintained import utc
+from tests.optimize.small_files import hour_of
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -61,7 +54,11 @@ def test_no_row_younger_than_the_retention_goes(hours: list[int], retention_h: i
     """Whatever the hours: what goes is older than the retention to its last millisecond, and nothing older stays."""
     now_ms = 1_500 * MS_PER_HOUR + past_ms
     partitions = [Partition(hour, (DataFile(f"file:///{hour}", hour, 1, 1),)) for hour in hours]
-    gone = {file.hour for file in expired_files(TableName("a", "b"), partitions, retention_h, now_ms).files}
+    deletes = [DataFile(f"file:///{hour}-deletes", hour, 1, 1, content=POSITION_DELETES) for hour in hours]
+    expired = expired_files(TableName("a", "b"), partitions, deletes, retention_h, now_ms, time_id=1)
+    gone = {file.hour for file in expired.data_files}
+    assert {file.hour for file in expired.files if file.content == POSITION_DELETES} == gone
+    assert expired.oldest_us == (min(hour for hour in gone if hour is not None) * US_PER_HOUR if gone else None)
     for hour in hours:
         is_past = (hour + 1) * MS_PER_HOUR <= now_ms - retention_h * MS_PER_HOUR
         assert (hour in gone) == is_past
@@ -117,77 +114,3 @@ def test_s3_spellings_are_one_and_another_bucket_aborts() -> None:
     for live in ("s3://other/w/x", "file:///w/x"):
         with pytest.raises(FatalError, match="moved"):
             _unreferenced(["s3://b/w/x"], {comparable(live)}, TableName("a", "b"))
-
-
-@pytest.mark.stack
-def test_retention_takes_whole_hours_and_a_dry_run_takes_nothing(catalog: CatalogClient) -> None:
-    """Hours past the table's retention go with all their rows, younger ones stay; the dry run says the same numbers and changes nothing."""
-    table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
-    for hours_ago in (2, 23, 26, 50):
-        table.append(this_hour() - hours_ago, 10, times=2)
-    duties = Duties(maintenance(catalog, [table.name]))
-    ((would, _),) = duties.retention(dry_run=True)
-    assert (would.rows, len(would.files), would.oldest_hour) == (40, 4, this_hour() - 50)
-    assert len(live_files(catalog, table.storage, table.name)) == 4
-    ((went, reason),) = duties.retention()
-    assert (went.files, reason) == (would.files, "")
-    assert live_files(catalog, table.storage, table.name) == {this_hour() - 2: 2, this_hour() - 23: 2}
-    state = table.reload()
-    assert state.totals.rows == 40
-    assert missing_files(catalog, table.storage, table.name) == []
-    assert list(duties.retention()) == []
-
-
-@pytest.mark.stack
-def test_unclear_retention_of_one_table_is_told_and_deletes_nothing(catalog: CatalogClient) -> None:
-    """A retention nobody understands leaves the table alone and says so."""
-    table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "one month"})
-    table.append(this_hour() - 5_000, 10)
-    ((expired, reason),) = Duties(maintenance(catalog, [table.name])).retention()
-    assert "write days or hours" in reason
-    assert expired.files == ()
-
-
-@pytest.mark.stack
-def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: CatalogClient) -> None:
-    """The dry run deletes nothing; then the files of the dropped table go, to the last, and those of its successor with the same name stay."""
-    storage = open_storage()
-    first = SmallFiles(catalog, storage, fresh("t"))
-    first.append(this_hour(), 10)
-    catalog.drop_table(first.name, purge=True)
-    assert catalog.warehouse is not None
-    catalog.create_table(first.name, creation_request(new_table_state(first.name, "t", "logs", catalog.warehouse)))
-    second = SmallFiles(catalog, storage, first.name.namespace)
-    second.append(this_hour(), 10)
-    duties = Duties(maintenance(catalog))
-    would = {dropped.uuid: dropped for dropped, _ in duties.purge(dry_run=True)}
-    assert would[first.state.uuid].refusal == ""
-    assert second.state.uuid not in would
-    assert local_path(first.state.location).exists()
-    went = {dropped.uuid: files for dropped, files in duties.purge()}
-    assert went[first.state.uuid] >= 4
-    assert list(storage.list(first.state.location)) == []
-    assert missing_files(catalog, storage, second.name) == []
-    assert first.state.uuid not in {dropped.uuid for dropped, _ in duties.purge(dry_run=True)}
-
-
-@pytest.mark.stack
-def test_orphans_are_found_by_age_and_live_files_stay(catalog: CatalogClient) -> None:
-    """An old file that nobody refers to goes; a young one, one with another table, and every live file stay, however old it is."""
-    table = SmallFiles(catalog, open_storage(), fresh("t"))
-    table.append(this_hour() - 3, 10, times=3)
-    folder = local_path(table.state.location)
-    old, young = folder / "data" / "left behind.parquet", folder / "data/young.parquet"
-    for path in (old, young):
-        path.write_bytes(b"x")
-    long_ago = (datetime.now(UTC) - timedelta(days=30)).timestamp()
-    everything: list[Path] = [p for p in folder.rglob("*") if p.is_file() and p != young]
-    for path in everything:
-        os.utime(path, (long_ago, long_ago))
-    found = find_orphans(catalog, table.storage, table.name, age_min_s=7 * 86_400, now=datetime.now(UTC))
-    assert found is not None
-    assert found.files == (f"file://{old}",)
-    assert delete_orphans(catalog, table.storage, found, Throttle(1_000)) == 1
-    assert not old.exists()
-    assert young.exists()
-    assert missing_files(catalog, table.storage, table.name) == []

@@ -1,13 +1,17 @@
 """One leader at a time, and a frozen one cannot commit after it wakes."""
 
+import os
+import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from lake.catalog_client import CatalogClient
-from lake.storage import open_storage
+from lake.storage import local_path, open_storage
 from optimize.leader import Leader
-from tests.optimize.live_files import live_files
+from tests.optimize.conftest import Optimizer
+from tests.optimize.live_files import live_files, missing_files
 from tests.optimize.maintained import maintenance
 from tests.optimize.small_files import SmallFiles, this_hour
 from tests.stack.waiting import fresh, wait_for
@@ -29,13 +33,14 @@ def test_second_leader_waits_until_the_first_lets_go(catalog: CatalogClient) -> 
 
 
 def test_leader_that_lost_its_lease_cannot_commit(catalog: CatalogClient) -> None:
-    """A round that goes on with a stale token (frozen past its lease, then woken) merges files, but nothing of it is committed."""
+    """A round that goes on with a stale token merges files, but nothing of it is committed, queued or deleted."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 10, times=4)
     with Leader(catalog, 1.0) as frozen, Leader(catalog, 5.0) as successor:
         assert frozen.acquire(threading.Event(), 10.0)
         token = frozen.token
-        frozen._stop.set()  # no renewal any more: what SIGSTOP does
+        frozen._stop.set()  # no renewal any more, and nobody who notices
+
         with_token = CatalogClient(catalog.uri, lease=token)
 
         def wait_for_successor() -> None:
@@ -46,3 +51,24 @@ def test_leader_that_lost_its_lease_cannot_commit(catalog: CatalogClient) -> Non
         assert "lease" in report.failures[str(table.name)]
     assert live_files(catalog, table.storage, table.name) == {this_hour() - 3: 4}
     with_token.close()
+
+
+def test_leader_frozen_past_its_lease_cannot_commit_after_waking(catalog: CatalogClient, optimizer_alone: Callable[..., Optimizer]) -> None:
+    """SIGSTOP of the whole optimizer while Spark works, SIGCONT when another leads: nothing of it is committed; when it leads again it finishes."""
+    hour = this_hour() - 3
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(hour, 10, times=4)
+    one = optimizer_alone(lease_s=1)
+    process = one.start("run", "--table", str(table.name))
+    wait_for(lambda: "optimize.leads" in one.log(), 60, "the lease")
+    os.killpg(process.pid, signal.SIGSTOP)
+    with Leader(catalog, 60.0) as successor:
+        wait_for(lambda: successor.acquire(threading.Event(), 0.0), 20, "the successor")
+        os.killpg(process.pid, signal.SIGCONT)
+        wait_for(lambda: "optimize.lease_lost" in one.log(), 60, "its notice")
+        wait_for(lambda: '"optimize.round"' in one.log() or process.poll() is not None, 120, "the end of its round")
+        assert process.poll() is None, one.log()[-3000:]
+        assert live_files(catalog, table.storage, table.name) == {hour: 4}
+        assert [path.name for path in local_path(f"{table.state.location}/data/{hour}").iterdir() if path.name.startswith("merged-")] == []
+    wait_for(lambda: live_files(catalog, table.storage, table.name) == {hour: 1}, 120, "the merge under a lease of its own")
+    assert missing_files(catalog, table.storage, table.name) == []

@@ -88,3 +88,5 @@ def test_small_files_of_a_closed_hour_become_one_while_ingestion_goes_on(
     total = FLUSHES * ROWS + produced
     assert line.sql(f"SELECT count(*), count(DISTINCT {IDENTITY}), max(_offset) FROM {table}") == [(total, total, total - 1)]
     assert missing_files(line.catalog, storage, name) == []
+    told = line.sql(f"SELECT action, outcome, files_after FROM firn_system.maintenance WHERE tenant_table = '{name}'")
+    assert told == [("merge", "done", 1)]

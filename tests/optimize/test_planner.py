@@ -72,10 +72,20 @@ def test_position_deletes_send_a_partition_to_spark_and_equality_deletes_leave_i
     assert standing(Partition(NOW_HOUR - 2, (file(1), file(2)), equality_delete_files=1)) is Standing.EQUALITY_DELETES
 
 
-def test_large_partition_goes_to_spark() -> None:
-    """From `rewrite_bytes_min` bytes of small files on, Spark's rewrite_data_files merges."""
-    (merge,) = plan(Partition(NOW_HOUR - 2, tuple(file(at, 64 * MIB) for at in range(8)))).merges
+def test_only_what_would_become_one_very_large_file_goes_to_spark() -> None:
+    """From `rewrite_bytes_min` bytes in one file on, Spark's rewrite_data_files merges; a large hour of ordinary files is PyArrow's, in groups."""
+    files = tuple(file(at, 64 * MIB) for at in range(8))
+    (merge,) = plan(Partition(NOW_HOUR - 2, files)).merges
+    assert (merge.engine, [len(group) for group in merge.groups]) == (Engine.ARROW, [2, 2, 2, 2])
+    (merge,) = plan(Partition(NOW_HOUR - 2, files), properties={"write.target-file-size-bytes": str(1024 * MIB)}).merges
     assert merge.engine is Engine.SPARK
+
+
+def test_work_left_undone_does_not_rest() -> None:
+    """A merged hour whose other files a killed round left behind is due at once, cool-down or not."""
+    merged = file(1, uri=merged_file_uri("file:///t", NOW_HOUR - 2, NOW_MS - 1_000))
+    (only,) = plan(Partition(NOW_HOUR - 2, (merged, file(2))), resumes=True).partitions
+    assert only.standing is Standing.DUE
 
 
 def test_table_property_sets_the_target_size() -> None:

@@ -1,24 +1,26 @@
 """Rounds of maintenance against a real catalog, other writers in between."""
 
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from lake.catalog_client import CatalogClient
-from lake.commit import load_state, prepare_append
-from lake.data_file import POSITION_DELETES, DataFile
-from lake.manifest import ManifestEntry, Status, write_manifest, write_manifest_list
 from lake.settings import StorageSettings
 from lake.storage import AnyStorage, local_path, open_storage
-from lake.table_layout import metadata_uri
 from optimize.explain import explain_table
 from optimize.history import TABLE
 from optimize.table_view import load_view
+from tests.optimize.damage import removed, truncated, with_a_changed_value, with_a_flipped_byte, with_a_row_twice, without_a_row
+from tests.optimize.delete_files import add_delete_file
 from tests.optimize.live_files import live_files, missing_files
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, this_hour
-from tests.stack.waiting import fresh
+from tests.optimize.maintained import FixedClock, maintenance
+from tests.optimize.small_files import SmallFiles, hour_of, rows_of, this_hour
+from tests.stack.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 
@@ -48,7 +50,7 @@ def test_round_merges_closed_hours_and_keeps_marks_and_properties(catalog: Catal
     assert live_files(catalog, table.storage, table.name) == {this_hour() - 3: 1, this_hour(): 2}
     assert (after.marks, after.properties, after.totals.rows) == (before.marks, before.properties, before.totals.rows)
     assert offsets_of(table) == list(range(140))
-    assert len(catalog.load_table(table.name)["metadata"]["snapshots"]) == 10
+    assert len(catalog.load_table(table.name)["metadata"]["snapshots"]) <= 10
     assert missing_files(catalog, table.storage, table.name) == []
     assert maintenance(catalog, [table.name]).run().merged_tables == 0
 
@@ -83,28 +85,10 @@ def test_second_optimizer_in_between_makes_the_first_give_way(catalog: CatalogCl
     assert len([p for p in folder.iterdir() if p.name.startswith("merged-")]) == 1
 
 
-def add_position_deletes(table: SmallFiles) -> None:
-    """Commits a position delete file to the hour, as Trino's DELETE does (its content does not matter: it must only be seen)."""
-    state = load_state(table.catalog, table.storage, table.name)
-    assert state is not None
-    hour = this_hour() - 3
-    uri = f"{state.location}/data/{hour}/deletes-{fresh('')}.parquet"
-    table.storage.write(uri, b"")
-    prepared = prepare_append(state, [], state.schema, state.marks, state.updated_ms)
-    manifest_uri = metadata_uri(state.location, f"{fresh('d')}.avro")
-    entry = ManifestEntry(Status.ADDED, DataFile(uri, hour, 1, 4, content=POSITION_DELETES))
-    sequence = state.sequence_number + 1
-    data, line = write_manifest(manifest_uri, [entry], schema=state.schema.json, spec=state.spec, snapshot_id=prepared.snapshot_id, sequence_number=sequence)
-    listed = write_manifest_list([line, *state.manifests], snapshot_id=prepared.snapshot_id, parent_id=state.head, sequence_number=sequence)
-    table.storage.write_all([(manifest_uri, data), (prepared.files[-1][0], listed)])
-    (result,) = table.catalog.commit_all([prepared.request])
-    assert result.status.value == "committed", result
-
-
 def test_deletes_that_come_in_between_stop_the_merge(catalog: CatalogClient) -> None:
     """A delete file that reaches the hour between merge and commit would be lost with the old files: nothing of the merge is committed."""
     table = new_table(catalog)
-    report = maintenance(catalog, [table.name], between=lambda: add_position_deletes(table)).run()
+    report = maintenance(catalog, [table.name], between=lambda: add_delete_file(table, this_hour() - 3)).run()
     assert report.merged_tables == 0
     assert live_files(catalog, table.storage, table.name) == {this_hour() - 3: 6}
     assert missing_files(catalog, table.storage, table.name) == []
@@ -130,45 +114,70 @@ def test_manifests_are_gathered_when_there_are_many(catalog: CatalogClient) -> N
 
 
 class Damaging(AnyStorage):
-    """Cuts every merged file after the executor has proven it, before the driver commits."""
+    """Damages every merged file after the executor has proven it, before the driver commits; without `damage` it cuts it."""
 
-    def __init__(self) -> None:
+    def __init__(self, damage: Callable[[Path], None] | None = None) -> None:
         super().__init__(StorageSettings())
+        self._damage = damage or truncated
 
     def sync(self, uris: Any) -> None:
         super().sync(uris)
         for uri in uris:
             if "/merged-" in uri:
-                path = local_path(uri)
-                path.write_bytes(path.read_bytes()[:-50])
+                self._damage(local_path(uri))
+
+
+@pytest.mark.parametrize("damage", [without_a_row, with_a_changed_value, with_a_row_twice, with_a_flipped_byte, truncated, removed])
+def test_output_damaged_between_proof_and_commit_is_refused(catalog: CatalogClient, damage: Callable[[Path], None]) -> None:
+    """A row dropped, changed or doubled, a byte flipped, a file cut or gone after its proof: nothing is committed, and nothing is left of it."""
+    table = new_table(catalog)
+    report = maintenance(catalog, [table.name], storage=Damaging(damage)).run()
+    assert (report.merged_tables, str(table.name) in report.failures) == (0, True)
+    assert live_files(catalog, table.storage, table.name) == {this_hour() - 3: 6}
+    assert offsets_of(table) == list(range(60))
+    assert [p for p in local_path(f"{table.state.location}/data/{this_hour() - 3}").iterdir() if p.name.startswith("merged-")] == []
 
 
 def test_file_damaged_after_its_proof_is_not_committed_and_the_table_pauses_alone(catalog: CatalogClient) -> None:
-    """A file cut between proof and commit is refused; after three rounds the table pauses with its reason, while another goes on."""
+    """A file cut between proof and commit is refused; the table pauses at once with its reason, while another goes on."""
     bad, good = new_table(catalog), new_table(catalog)
-    for _ in range(3):
-        report = maintenance(catalog, [bad.name], storage=Damaging()).run()
-        assert "bytes" in report.failures[str(bad.name)]
+    report = maintenance(catalog, [bad.name], storage=Damaging()).run()
+    assert "bytes" in report.failures[str(bad.name)]
     assert live_files(catalog, bad.storage, bad.name) == {this_hour() - 3: 6}
     report = maintenance(catalog, [bad.name, good.name]).run()
     assert (report.paused, report.merged_tables) == (1, 1)
     view = load_view(catalog, bad.storage, bad.name)
     assert view is not None
-    assert "paused after 3 failures" in explain_table(maintenance(catalog, [bad.name]), view)[0]
+    assert "paused after 1 failure until" in explain_table(maintenance(catalog, [bad.name]), view)[0]
 
 
-def test_late_data_reopens_only_its_hours_once_per_cool_down(catalog: CatalogClient) -> None:
-    """Late files make exactly the hours they touch merge again, and not before the cool-down is over."""
-    table = SmallFiles(catalog, open_storage(), fresh("t"))
-    for hours_ago in range(3, 9):
-        table.append(this_hour() - hours_ago, 10, times=2)
-    maintenance(catalog, [table.name]).run()
-    for hours_ago in (4, 6):
-        table.append(this_hour() - hours_ago, 1)
-    assert maintenance(catalog, [table.name], late_cooldown_s=3_600).run().merged_tables == 0
-    report = maintenance(catalog, [table.name], late_cooldown_s=0).run()
-    assert (report.files_before, report.files_after) == (4, 2)
-    assert set(live_files(catalog, table.storage, table.name).values()) == {1}
+def test_late_data_over_three_days_reopens_exactly_its_hours_once_per_cool_down(catalog: CatalogClient) -> None:
+    """Records up to three days late over twenty hours: exactly those hours are merged again, when their cool-down is over, and once in each."""
+    table, start = SmallFiles(catalog, open_storage(), fresh("t")), datetime.now(UTC) - timedelta(hours=13)
+    hours = [hour_of(start) - ago for ago in range(2, 74)]
+    table.commit({hour: rows_of(hour, at * 4, 4) for at, hour in enumerate(hours)}, 4 * len(hours))
+    table.commit({hour: rows_of(hour, 4 * len(hours) + at, 1) for at, hour in enumerate(hours)}, len(hours))
+
+    def run(hours_later: float) -> dict[int, str]:
+        """A round so much later; the hours it merged, each with its file."""
+        before = {hour: uris for hour, uris in files_of(table).items() if len(uris) == 1}
+        maintenance(catalog, [table.name], clock=FixedClock(start + timedelta(hours=hours_later))).run()
+        return {hour: uris[0] for hour, uris in files_of(table).items() if len(uris) == 1 and before.get(hour) != uris}
+
+    assert set(run(0)) == set(hours)
+    late = random.Random(7).sample(hours, 20)
+    for hours_later, merged in ((1, []), (5.9, []), (6.1, late), (7, []), (12, []), (12.2, late)):
+        table.commit({hour: rows_of(hour, table.offset + at, 1) for at, hour in enumerate(late)}, len(late))
+        assert set(run(hours_later)) == set(merged), f"{hours_later} h later"
+    assert offsets_of(table) == list(range(table.offset))
+    assert missing_files(catalog, table.storage, table.name) == []
+
+
+def files_of(table: SmallFiles) -> dict[int, list[str]]:
+    """URIs of the live data files by hour."""
+    view = load_view(table.catalog, table.storage, table.name)
+    assert view is not None
+    return {hour: sorted(file.uri for file in partition.files) for hour, partition in view.partitions().items()}
 
 
 def test_files_of_expired_snapshots_go_after_the_grace(catalog: CatalogClient) -> None:
@@ -183,6 +192,68 @@ def test_files_of_expired_snapshots_go_after_the_grace(catalog: CatalogClient) -
     for table in (kept, gone):
         assert missing_files(catalog, table.storage, table.name) == []
         assert offsets_of(table) == list(range(120))
+
+
+def set_ref(table: SmallFiles, name: str, snapshot_id: int, kind: str = "tag") -> None:
+    """Sets a tag or branch, as an engine does in `ALTER TABLE ... CREATE TAG`."""
+    update = {"action": "set-snapshot-ref", "ref-name": name, "type": kind, "snapshot-id": snapshot_id}
+    (result,) = table.catalog.commit_all([{"identifier": table.name.to_json(), "requirements": [], "updates": [update]}])
+    assert result.status.value == "committed", result
+
+
+def snapshot_ids(table: SmallFiles) -> list[int]:
+    """The table's snapshots, the oldest first."""
+    return [s["snapshot-id"] for s in table.catalog.load_table(table.name)["metadata"]["snapshots"]]
+
+
+def test_tag_made_between_planning_and_expiry_keeps_its_snapshot(catalog: CatalogClient) -> None:
+    """A tag and a branch set on snapshots that the plan lets go, after it was made: they stay, with every file, and others go in their place."""
+    table = new_table(catalog, files=14)
+    first, second = snapshot_ids(table)[:2]
+
+    def name_them() -> None:
+        set_ref(table, "audit", first)
+        set_ref(table, "investigation", second, "branch")
+
+    maintenance(catalog, [table.name], between=name_them, reader_grace_s=0).run()
+    maintenance(catalog, [table.name], reader_grace_s=0).run()
+    metadata = catalog.load_table(table.name)["metadata"]
+    assert {name: ref["snapshot-id"] for name, ref in metadata["refs"].items() if name != "main"} == {"audit": first, "investigation": second}
+    assert {first, second} <= set(snapshot_ids(table))
+    assert len(snapshot_ids(table)) <= 10
+    assert missing_files(catalog, table.storage, table.name) == []
+
+
+def test_tag_that_moves_between_look_and_commit_makes_the_expiry_look_again(catalog: CatalogClient) -> None:
+    """A known tag set to an expiring snapshot at the last moment makes the commit fail and the expiry decide anew."""
+    table = new_table(catalog, files=14)
+    ids = snapshot_ids(table)
+    set_ref(table, "audit", ids[-1])
+    moved: list[str] = []
+
+    class MovesTag(AnyStorage):
+        """Moves the tag when the manifests of the commit are written: after the last look, before the request."""
+
+        def write_all(self, files: Any) -> None:
+            super().write_all(files)
+            if not moved and any(str(table.state.location) in uri for uri, _ in files):
+                moved.append("audit")
+                set_ref(table, "audit", ids[0])
+
+    report = maintenance(catalog, [table.name], storage=MovesTag(StorageSettings())).run()
+    assert (report.merged_tables, moved) == (1, ["audit"])
+    assert catalog.load_table(table.name)["metadata"]["refs"]["audit"]["snapshot-id"] == ids[0]
+    assert ids[0] in snapshot_ids(table)
+    assert missing_files(catalog, table.storage, table.name) == []
+
+
+def test_metadata_files_are_bounded(catalog: CatalogClient) -> None:
+    """However many commits a table gets, it keeps its last metadata files only: the current one and ten before it."""
+    table = new_table(catalog, files=20)
+    maintenance(catalog, [table.name]).run()
+    folder = local_path(f"{table.state.location}/metadata")
+    wait_for(lambda: len(list(folder.glob("*.metadata.json"))) <= 11, 20, "old metadata files gone")
+    assert missing_files(catalog, table.storage, table.name) == []
 
 
 def test_history_is_a_table(catalog: CatalogClient) -> None:

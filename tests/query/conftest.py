@@ -8,6 +8,7 @@ import pytest
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
+from tests.query.guarded import Guarded, start_guarded
 from tests.query.log_table import LogTable, fresh_tenant
 
 
@@ -34,3 +35,11 @@ def log_table(catalog_client: CatalogClient) -> Callable[..., LogTable]:
         return LogTable(catalog_client, tenant or fresh_tenant(), **options)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def guarded(stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """An API that asks for keys, over the tables of the shared stack."""
+    made = start_guarded(stack, catalog_client, tmp_path_factory.mktemp("guarded"))
+    yield made
+    made.end()

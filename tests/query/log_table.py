@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.clock import epoch_us
 from lake.commit import TableState, load_state, new_table_state, prepare_append
-from lake.data_file import describe_parquet
+from lake.data_file import DataFile, describe_parquet
 from lake.log_schema import SYSTEM_COLUMNS, LogSchema, leaf_ids
+from lake.manifest import Status, read_manifest
 from lake.marks import Range, TopicPartition
 from lake.storage import AnyStorage, open_storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
@@ -47,15 +48,28 @@ class LogTable:
         for hour, group in itertools.groupby(sorted(rows, key=_hour), key=_hour):
             listed = list(group)
             files += [self._write(state, schema, hour, listed[at : at + rows_per_file]) for at in range(0, len(listed), rows_per_file)]
+        if not state.exists:
+            self.catalog.create_namespace(self.name.namespace, {})
+        while not self._committed(state, files, schema, partition):
+            state = load_state(self.catalog, self.storage, self.name) or state
+        return rows
+
+    def _committed(self, state: TableState, files: list[DataFile], schema: LogSchema, partition: int) -> bool:
+        """False where another writer was faster."""
         key = TopicPartition(TOPIC_ID, partition)
         marks = state.marks.advanced({key: Range(state.marks.of(key), self.next_offset[partition])})
         prepared = prepare_append(state, files, schema, marks, epoch_us(datetime.now(UTC)) // 1000)
         self.storage.write_all(list(prepared.files))
-        if not state.exists:
-            self.catalog.create_namespace(self.name.namespace, {})
         result = self.catalog.commit_all([prepared.request])[0]
-        assert result.status is CommitStatus.COMMITTED, result
-        return rows
+        assert result.status in (CommitStatus.COMMITTED, CommitStatus.CONFLICT), result
+        return result.status is CommitStatus.COMMITTED
+
+    def files(self) -> list[DataFile]:
+        """The live data files."""
+        state = load_state(self.catalog, self.storage, self.name)
+        assert state is not None
+        entries = [entry for manifest in state.manifests for entry in read_manifest(self.storage.read(manifest.uri), manifest)]
+        return [entry.file for entry in entries if entry.status is not Status.DELETED]
 
     def _row(self, record: Mapping[str, Any], partition: int) -> dict[str, Any]:
         offset = self.next_offset.get(partition, 0)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from lake.clock import epoch_us
 from lake.marks import Marks, TopicPartition
+from query.buckets import BUCKETS_WANTED, bucket_width_s
 from query.file_index import LiveFile
 from query.file_planner import Effort, Plan, slices
-from query.histogram import BUCKETS_WANTED, bucket_width_s
 from query.instant import parse_instant, parse_period
-from query.pin import Pin, parse_pin
+from query.pin import Pin, fingerprint, parse_pin
 from query.problem import BadQuestionError
 from query.results import Cursor, parse_cursor
 
@@ -85,7 +85,7 @@ MARKS = st.dictionaries(st.tuples(st.text(max_size=10), st.integers(0, 100)).map
 @given(MARKS, st.none() | st.integers(0, 10**12))
 def test_a_pin_survives_its_text(marks: Marks, rows: int | None) -> None:
     """What a link carries is read back as it was; a cut-off one is refused."""
-    pin = Pin("uuid", marks, rows)
+    pin = Pin("uuid", marks, rows, "" if rows is None else fingerprint("a b", NOW, NOW))
     assert parse_pin(pin.to_text()) == pin
     with pytest.raises(BadQuestionError):
         parse_pin(pin.to_text()[:-9])

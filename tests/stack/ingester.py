@@ -29,6 +29,7 @@ class Ingester:
         self.log_file = folder / "ingest.log"
         self.group = settings["group"]
         self.dead_letter_topic = settings["dead_letter_topic"]
+        self.parked_topic = settings["parked_topic"]
         own = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         # A settings file that happens to lie in the working directory must not change what is tested.
@@ -37,16 +38,16 @@ class Ingester:
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
-    def start(self, *, ready: bool = True) -> "Ingester":
-        """Starts the process; with `ready` returns when it reads its topics."""
+    def start(self, *, ready: bool = True, environment: Mapping[str, str] | None = None) -> "Ingester":
+        """Starts the process, with more variables where given; with `ready` returns when it reads its topics."""
         assert not self.alive, "the ingester runs already"
         self.port = reserve_free()
         # Whatever ends the test run, also SIGKILL, ends its ingesters.
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
         command = (*tied, sys.executable, "-m", "ingest", "run")
         with self.log_file.open("ab") as log:
-            environment = {**self._environment, "FIRN_INGEST_PORT": str(self.port)}
-            self._process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+            variables = {**self._environment, **(environment or {}), "FIRN_INGEST_PORT": str(self.port)}
+            self._process = subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdout=log, stderr=log)
         if ready:
             self.wait_until(self.is_ready, READY_S, "being ready")
         return self
@@ -55,6 +56,11 @@ class Ingester:
         """Starts again with other settings (names as in the settings class)."""
         self._environment |= {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
         return self.start()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of the process, for the verbs of the same settings."""
+        return dict(self._environment)
 
     @property
     def alive(self) -> bool:
@@ -76,6 +82,13 @@ class Ingester:
 
     def status(self) -> dict[str, Any]:
         return dict(httpx.get(f"{self.address}/v1/status", timeout=10.0, trust_env=False).json())
+
+    def parked(self) -> dict[str, str]:
+        """Tables the node has parked, each with the reason; empty too while the node does not answer."""
+        try:
+            return {entry["table"]: entry["reason"] for entry in self.status().get("parked", ())}
+        except httpx.HTTPError:
+            return {}
 
     def metrics(self) -> str:
         return httpx.get(f"{self.address}/metrics", timeout=10.0, trust_env=False).text
@@ -99,6 +112,11 @@ class Ingester:
         """Waits until the process ends by itself and returns its exit code."""
         assert self._process is not None
         return self._process.wait(timeout_s)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self) -> int:
         """SIGTERM: it flushes, commits and leaves. Returns its exit code."""

@@ -55,7 +55,7 @@ class Line:
         name = fresh("g-")
         own = self.folder / name
         own.mkdir()
-        fast = {"flush_interval_s": 0.5, "shutdown_s": 20, "group": name, "dead_letter_topic": f"dead-{name}"}
+        fast = {"flush_interval_s": 0.5, "shutdown_s": 20, "group": name, "dead_letter_topic": f"dead-{name}", "parked_topic": f"parked-{name}"}
         texts = {key: str(value) for key, value in {**fast, "bootstrap_servers": self.kafka.bootstrap_servers, **settings}.items()}
         ingester = Ingester(own, self.stack.environment(), [topics] if isinstance(topics, Mapping) else topics, texts)
         return ingester.start() if start else ingester

@@ -12,6 +12,7 @@ import zstandard
 
 from tests.stack.kafka_topics import Record
 from tests.stack.line import Line
+from tests.stack.tool_line import ToolLine
 from tests.stack.waiting import fresh
 
 pytestmark = [pytest.mark.stack, pytest.mark.datasets]
@@ -71,12 +72,13 @@ def _records(path: Path) -> Iterator[Record]:
 
 
 def test_each_file_gives_its_stated_rows_and_dead_letters(line: Line, datasets: Path) -> None:
-    """All files go through one ingester at once; counts by Trino, identities once, dead letters by identity."""
+    """All files go through one ingester at once; counts by Trino, identities once, dead letters by identity; and the audit, which counts in the files."""
     tenants = {name: fresh(f"{Path(name).name.split('.')[0]}-") for name in FILES}
     topics = {name: line.kafka.topic(PARTITIONS) for name in FILES}
     produced = {name: len(line.kafka.produce(topics[name], _records(datasets / name))) for name in FILES}
     settings = [{"name": topics[name], "format": FILES[name].form, "tenant": [f"const:{tenants[name]}"]} for name in FILES]
-    ingester = line.ingester(settings, late_limit="accept", flush_interval_s=12)
+    ours = ToolLine(line, settings, late_limit="accept", flush_interval_s=12)
+    ingester = ours.ingester.start()
     try:
         for name, stated in FILES.items():
             line.wait_for_rows(ingester, tenants[name], stated.rows, timeout_s=VISIBLE_S)
@@ -86,6 +88,8 @@ def test_each_file_gives_its_stated_rows_and_dead_letters(line: Line, datasets: 
     dead = Counter(letter.facts["firn.topic"] for letter in line.kafka.dead_letters(ingester.dead_letter_topic).values())
     found = {name: (_rows(line, tenants[name]), dead[topics[name]]) for name in FILES}
     assert found == {name: (stated.rows, stated.dead) for name, stated in FILES.items()}
+    assert ours.audit() == {}
+    assert [ours.audited[name] for name in ("written", "dead_lettered")] == [sum(count) for count in zip(*found.values(), strict=True)]
     assert produced == {name: stated.messages or stated.rows + stated.dead for name, stated in FILES.items()}
 
 

@@ -68,5 +68,10 @@ def _history(health: dict[str, Any]) -> None:
     frame = pd.DataFrame(seen)
     left, right = st.columns(2)
     for place, name in ((left, "lag"), (right, "buffered MB")):
-        chart = alt.Chart(frame).mark_line(point=len(seen) < 20).encode(x=alt.X("time:T", title=None), y=alt.Y(f"{name}:Q", title=name)).properties(height=160)
+        chart = (
+            alt.Chart(frame)
+            .mark_line(point=len(seen) < 20)
+            .encode(x=alt.X("time:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=6)), y=alt.Y(f"{name}:Q", title=name))
+            .properties(height=160)
+        )
         place.altair_chart(chart, width="stretch")

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components import basis, export, field_list, histogram, result_table, row_detail, time_range
+from ui.components import auto_refresh, basis, export, field_list, histogram, result_table, row_detail, saved_searches, time_range
 from ui.components.message import empty, show_error, show_warnings
 from ui.components.wording import short_time
 from ui.url_state import SearchState, from_params, link, parse_row_key, row_key, to_params
@@ -47,10 +47,7 @@ def _load_state() -> None:
     """An address that was opened wins over what this session did before."""
     params = dict(st.query_params)
     if st.session_state.get("address") != params or "from" not in st.session_state:
-        state = from_params(params)
-        for name in FIELDS:
-            st.session_state[name.rstrip("_")] = getattr(state, name)
-        st.session_state.update(typing=False, pages=1)
+        _open(from_params(params))
 
 
 def _state() -> SearchState:
@@ -118,8 +115,13 @@ def _search(state: SearchState) -> dict[str, Any]:
 def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
     counts, pages = found["counts"], found["pages"]
     show_warnings(counts["warnings"])
+    basis.warn(counts)
     rows = [row for page in pages for row in page["rows"]]
-    left, middle, right = st.columns([7, 1.5, 1.5], vertical_alignment="center")
+    left, refresh, saved, middle, right = st.columns([5, 1.3, 1.3, 1.3, 1.2], vertical_alignment="center")
+    with refresh:
+        auto_refresh.offer()
+    with saved:
+        saved_searches.show(state, _open)
     with middle:
         export.show(found["body"])
     with left:
@@ -190,6 +192,12 @@ def _link(state: SearchState, counts: dict[str, Any]) -> None:
         st.write("Re-opens exactly these rows, also after more were written and files were merged.")
         exact = replace(state, from_=counts["from"], to=counts["to"], pin=counts["pin"], row=st.session_state.get("row", ""))
         st.code(link(st.context.url or "", exact), language=None, wrap_lines=True)
+
+
+def _open(state: SearchState) -> None:
+    for name in FIELDS:
+        st.session_state[name.rstrip("_")] = getattr(state, name)
+    st.session_state.update(typing=False, pages=1)
 
 
 def _narrow(start: str, end: str) -> None:

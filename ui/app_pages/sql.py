@@ -7,14 +7,14 @@ from ui.api_client import ApiError, api
 from ui.components.message import empty, plain, show_error
 from ui.components.wording import count, size
 
-EXAMPLE = "SELECT severity, count(*) AS rows_\nFROM logs\nWHERE timestamp > current_timestamp - INTERVAL '1' HOUR\nGROUP BY severity\nORDER BY rows_ DESC"
+EXAMPLE = "SELECT severity, count(*) AS rows_\nFROM {stream}\nWHERE timestamp > current_timestamp - INTERVAL '1' HOUR\nGROUP BY severity\nORDER BY rows_ DESC"
 
 
 def show() -> None:
     """The page."""
     st.title("SQL")
     try:
-        tenants = [tenant["tenant"] for tenant in api().get("/tenants", limit=1000)["tenants"]]
+        tenants = {tenant["tenant"]: [s["stream"] for s in tenant["streams"]] for tenant in api().get("/tenants", limit=1000)["tenants"] if tenant["streams"]}
     except ApiError as error:
         show_error(error)
         return
@@ -22,13 +22,20 @@ def show() -> None:
         empty("There is nothing to query yet.", "Send a record with a `tenant` header to one of the input topics; its table appears with the next flush.")
         return
     left, right = st.columns([1, 3])
-    tenant = left.selectbox("Tenant", tenants, help='Whose streams names without a schema mean. Other tenants: "their name".stream')
+    tenant = left.selectbox("Tenant", list(tenants), help='Whose streams names without a schema mean. Other tenants: "their name".stream')
     limit = left.number_input("Rows at most", min_value=1, max_value=10_000, value=500)
     with right:
-        statement = st.text_area("Statement", value=EXAMPLE, height=170, help="One SELECT in Trino's SQL. Streams are tables; `timestamp` is the time.")
+        example = EXAMPLE.format(stream=_quoted("logs" if "logs" in tenants[tenant] else tenants[tenant][0]))
+        statement = st.text_area(
+            "Statement", value=example, key=f"statement-{tenant}", height=170, help="One SELECT in Trino's SQL. Streams are tables; `timestamp` is the time."
+        )
     if left.button("Run", type="primary", width="stretch", icon=":material/play_arrow:"):
         _run(statement, tenant, int(limit))
     _answer()
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() and name.islower() else '"' + name.replace('"', '""') + '"'
 
 
 def _run(statement: str, tenant: str, limit: int) -> None:

@@ -1,9 +1,13 @@
-"""Tenants and their streams: rows, files, freshness."""
+"""Tenants and their streams: rows, files, freshness; of one stream its columns, its retention, its end and its return."""
+
+from typing import Any
+from urllib.parse import urlencode
 
 import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
+from ui.components import stream_detail
 from ui.components.message import empty, show_error
 from ui.components.wording import age, count, size
 from ui.url_state import SearchState, to_params
@@ -12,6 +16,8 @@ from ui.url_state import SearchState, to_params
 def show() -> None:
     """The page."""
     st.title("Tenants and streams")
+    if said := st.session_state.pop("said", None):
+        st.success(said)
     try:
         found = api().get("/tenants", limit=1000)
     except ApiError as error:
@@ -35,10 +41,17 @@ def show() -> None:
         place.metric(label, value)
     wanted = st.text_input("Filter", placeholder="part of a tenant's or stream's name", label_visibility="collapsed")
     shown = [stream for stream in streams if wanted.lower() in f"{stream['tenant']} {stream['stream']}".lower()]
-    if not shown:
+    if shown:
+        _list(shown)
+    else:
         empty("No tenant or stream has that in its name.", "Shorten the filter.")
-        return
-    st.dataframe(
+    with st.expander("Deleted streams", icon=":material/restore_from_trash:"):
+        stream_detail.show_dropped(st.selectbox("Of tenant", sorted({tenant["tenant"] for tenant in tenants})))
+
+
+def _list(shown: list[dict[str, Any]]) -> None:
+    """The streams, and the one that is chosen."""
+    event = st.dataframe(
         pd.DataFrame(
             {
                 "tenant": [stream["tenant"] for stream in shown],
@@ -54,17 +67,21 @@ def show() -> None:
         ),
         hide_index=True,
         width="stretch",
-        height=min(38 + 35 * len(shown), 700),
+        height=min(38 + 35 * len(shown), 460),
+        on_select="rerun",
+        selection_mode="single-row",
+        key="streams",
         column_config={
             "rows": st.column_config.NumberColumn(format="localized"),
             "files": st.column_config.NumberColumn(format="localized"),
             "search": st.column_config.LinkColumn(display_text="open", help="Searches the stream's last 24 hours"),
         },
     )
-    st.caption(f"{count(len(shown), 'stream')}. Freshness is the age of the newest row that is in the table.")
+    st.caption(f"{count(len(shown), 'stream')}. Choose one to see its columns, retention, and how to delete it.")
+    picked = event["selection"]["rows"]
+    if picked and picked[0] < len(shown):
+        stream_detail.show(shown[picked[0]]["tenant"], shown[picked[0]]["stream"])
 
 
 def _search_link(tenant: str, stream: str) -> str:
-    from urllib.parse import urlencode
-
     return "/search?" + urlencode(to_params(SearchState(tenant=tenant, stream=stream, from_="now-24h")))

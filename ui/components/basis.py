@@ -8,11 +8,15 @@ from ui.components.message import plain
 from ui.components.wording import age, count, size
 
 
-def show(answer: dict[str, Any], rows: int) -> None:
-    """Rows found, effort, freshness; a warning where something is or may be missing."""
+def warn(answer: dict[str, Any]) -> None:
+    """A warning where something is or may be missing."""
     if not answer["complete"]:
         reasons = [plain(reason[:1].upper() + reason[1:].rstrip(".") + ".") for reason in answer["reasons"]]
         st.warning(f"**Not complete.** {' '.join(reasons)}", icon=":material/hourglass_top:")
+
+
+def show(answer: dict[str, Any], rows: int) -> None:
+    """Rows found, effort, freshness."""
     scanned, planned = answer["scanned"], answer["planned"]
     parts = [
         f"**{count(rows, 'row')}**",

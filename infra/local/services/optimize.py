@@ -9,6 +9,7 @@ from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK
 from infra.local.prerequisites import missing_java
 from infra.local.service import Launch, Service, Site, catalog_needs, ready_page, storage_needs
+from infra.local.services import ingest_serve
 from infra.local.state import StackState
 
 
@@ -24,7 +25,7 @@ def environment() -> dict[str, str]:
 
 
 def _prepare(site: Site) -> Launch:
-    ingest = site.stack.record("ingest").address
+    ingest = ingest_serve.address(site.stack)
     lag = {"FIRN_OPTIMIZE_INGEST_URIS": f'["{ingest}"]'} if ingest else {}
     return Launch(
         command=(sys.executable, "-m", "optimize", "run"),

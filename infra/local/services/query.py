@@ -5,6 +5,7 @@ import sys
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK
 from infra.local.service import Launch, Service, Site, catalog_needs, ready_page, storage_needs
+from infra.local.services import ingest_serve
 from infra.local.state import StackState
 
 
@@ -14,7 +15,7 @@ def _needs(stack: StackState) -> tuple[str, ...]:
 
 def _prepare(site: Site) -> Launch:
     address = f"http://{LOOPBACK}:{site.port}"
-    ingest = site.stack.record("ingest").address
+    ingest = ingest_serve.address(site.stack)
     return Launch(
         command=(sys.executable, "-m", "query", "serve", "--host", LOOPBACK, "--port", str(site.port)),
         address=address,

@@ -2,7 +2,7 @@
 
 import httpx
 
-from infra.local import jvm_parts
+from infra.local import jvm_parts, trino_access
 from infra.local.java import MODERN
 from infra.local.ports import LOOPBACK
 from infra.local.prerequisites import missing_java
@@ -66,8 +66,11 @@ def _lake_properties(site: Site) -> list[str]:
 
 def _prepare(site: Site) -> Launch:
     server = jvm_parts.folder("trino") / "server"
-    heap_mb = InfraSettings.load().trino_heap_mb
-    config = site.write("etc/config.properties", _server_properties(site, str(server / "plugin"), heap_mb))
+    settings = InfraSettings.load()
+    access, heap_mb = settings.trino_access, settings.trino_heap_mb
+    plugins = server / "plugin" if access is None else trino_access.link_plugins(site, server / "plugin")
+    users = [] if access is None else trino_access.server_properties(site, access)
+    config = site.write("etc/config.properties", [*_server_properties(site, str(plugins), heap_mb), *users])
     site.write("etc/catalog/lake.properties", _lake_properties(site))
     levels = site.write("etc/log.properties", ["io.trino=INFO"])
     node = {
@@ -80,22 +83,33 @@ def _prepare(site: Site) -> Launch:
         "log.levels-file": str(levels),
     }
     options = tuple(f"-D{name}={value}" for name, value in node.items())
-    address = f"http://{LOOPBACK}:{site.port}"
+    address = f"http://{LOOPBACK}:{site.port}" if access is None else f"https://{LOOPBACK}:{site.ports['https']}"
+    trusted = {} if access is None else {"FIRN_QUERY_TRINO_CA": str(trino_access.certificate_file(site))}
     return Launch(
         command=(*java_command(MODERN, heap_mb), *JVM_OPTIONS, *options, "-cp", f"{server}/lib/*", "io.trino.server.TrinoServer"),
         address=address,
         folder=site.folder,
-        exports={"FIRN_QUERY_TRINO_URI": address},
+        exports={"FIRN_QUERY_TRINO_URI": address, **trusted},
     )
 
 
 def _probe(address: str) -> str | None:
     try:
-        answer = httpx.get(f"{address}/v1/info", timeout=PROBE_TIMEOUT_S, trust_env=False)
+        # Whether it has started, no more: nothing is sent that a certificate would have to guard.
+        answer = httpx.get(f"{address}/v1/info", timeout=PROBE_TIMEOUT_S, trust_env=False, verify=False)  # noqa: S501
         starting = answer.json()["starting"] if answer.status_code == httpx.codes.OK else True
     except (httpx.HTTPError, ValueError, KeyError) as error:
         return f"GET /v1/info: {type(error).__name__}"
     return "the server is starting" if starting else None
 
 
-SERVICE = Service(name="trino", prepare=_prepare, probe=_probe, missing=lambda: missing_java(MODERN), needs=_needs, parts="trino", ready_timeout_s=240.0)
+SERVICE = Service(
+    name="trino",
+    prepare=_prepare,
+    probe=_probe,
+    missing=lambda: missing_java(MODERN),
+    needs=_needs,
+    parts="trino",
+    ports=("port", "https"),
+    ready_timeout_s=240.0,
+)

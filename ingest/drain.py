@@ -1,0 +1,257 @@
+"""Writing what was parked of one table, in the order of its offsets, by the ordinary marks, a bounded piece at a time.
+
+readings    normally one: the parking topic, from where this parking began to its end as of now. A table that was moved back and is to be
+            read again takes three: the parking topic, to learn the lowest parked offset per partition; the input topics, from the marks
+            up to there; the parking topic.
+taken       per partition the next offset not taken yet, from the marks on; what is below is skipped. Messages may be repeated in the
+            parking topic, by a restart or a paused node. But every producer writes the messages of one parking in order and without a
+            gap, so nothing that is needed ever comes after something beyond it.
+flush       one is in flight; the range of a partition ends behind the last message taken of it
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+
+from ingest.buffer import RawRecord, TableBuffer
+from ingest.converter import Source
+from ingest.fault_point import reach
+from ingest.flush_writer import TABLE_DELETED, Flush, FlushWriter
+from ingest.kafka_reader import KafkaPartition, KafkaReader, reading_consumer
+from ingest.link import Drain as Order
+from ingest.link import Outcome, TableView, WrittenFlush
+from ingest.parked_topic import parking_of, read_parked
+from ingest.router import Envelope, Router
+from ingest.trouble import Cause, Trouble, trouble_of
+from lake.errors import FirnError, UnavailableError
+from lake.marks import TopicPartition
+from lake.settings import IngestSettings, TopicSettings
+from lake.storage import AnyStorage
+
+# The first flush shows whether the table takes rows again, so it is small.
+FIRST_MESSAGES = 500
+FLUSH_BYTES = 16 * 1024 * 1024
+CONSUME_MESSAGES = 500
+log = structlog.get_logger()
+Take = Callable[[Message], None]
+
+
+@dataclass(slots=True)
+class Reading:
+    """Some partitions read from one offset to another; `left` are those whose end is still ahead."""
+
+    start: Mapping[KafkaPartition, int]
+    left: dict[tuple[str, int], int]
+    take: Take
+    passed: Take  # is shown every message, also those beyond an end
+
+
+@dataclass
+class Drain:
+    """One drain of one table. `step` is called again and again and never blocks for long."""
+
+    order: Order
+    settings: IngestSettings
+    storage: AnyStorage
+    writer: FlushWriter
+    submit: Callable[[Sequence[WrittenFlush]], None]
+    view: TableView = field(init=False)
+    sources: list[Source] = field(default_factory=list)
+    _numbers: dict[Source, int] = field(default_factory=dict)
+    _buffer: TableBuffer = field(init=False)
+    _ends: dict[TopicPartition, int] = field(default_factory=dict)
+    _first_parked: dict[TopicPartition, int] = field(default_factory=dict)
+    _in_flight: Flush | None = None
+    _flushes: int = 0
+    _consumer: Consumer = field(init=False)
+    _readings: Iterator[Reading] = field(init=False)
+    _reading: Reading | None = None
+
+    def __post_init__(self) -> None:
+        self.view = self.order.view
+        self._buffer = TableBuffer(self.order.table, 0.0)
+        self._reader = KafkaReader(self.settings)
+        self._consumer = reading_consumer(self.settings.bootstrap_servers, f"{self.settings.group}.drain")
+        self._readings = self._plan()
+
+    def close(self) -> None:
+        """Ends the reading."""
+        self._consumer.close()
+
+    def step(self) -> bool:
+        """Takes some messages, hands over a flush where it is time; True when all is done. Raises FirnError where the table takes nothing yet."""
+        if self._in_flight is not None:
+            return False
+        if self._reading is None or not self._reading.left:
+            self._reading = next(self._readings, None)
+            if self._reading is None and not len(self._buffer):
+                return True
+            if self._reading is not None:
+                self._consumer.assign([partition.at(offset) for partition, offset in self._reading.start.items()])
+        if self._reading is not None:
+            self._read(self._reading)
+        limit_reached = self._buffer.size_bytes >= FLUSH_BYTES or (not self._flushes and len(self._buffer) >= FIRST_MESSAGES)
+        if len(self._buffer) and (limit_reached or self._reading is None):
+            self._hand_over(self._cut())
+        return False
+
+    def settled(self, outcome: Outcome, view: TableView) -> None:
+        """What became of the flush in flight."""
+        flush, self.view = self._in_flight, view
+        assert flush is not None
+        if outcome is Outcome.REDO:
+            self._hand_over(flush)
+            return
+        if outcome is Outcome.BURY:
+            self.writer.bury_all(flush.buffer, self.sources, TABLE_DELETED)
+            self.writer.acknowledged()
+        self._in_flight = None
+
+    # ---- what is read
+
+    def _plan(self) -> Iterator[Reading]:
+        if not self.order.reread:
+            yield from self._parked(self._take_parked)
+            return
+        yield from self._parked(self._note_parked)
+        yield from self._input()
+        yield from self._parked(self._take_parked)
+
+    def _parked(self, take: Take) -> Iterator[Reading]:
+        """The parking topic as of now."""
+        partitions = self._reader.partitions([self.settings.parked_topic])
+        if not partitions:
+            raise UnavailableError(f"topic {self.settings.parked_topic} is not there; it is created when the node starts")
+        ends = self._reader.ends(partitions)
+        if any(partition.topic_id != self.order.topic_id for partition in partitions):
+            raise ParkingLostError(
+                f"topic {self.settings.parked_topic} was re-created since table {self.order.table} was parked, and its records are gone from there; "
+                f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics again, or `--accept` to go without them"
+            )
+        start = {partition: max(ends[partition].start, self.order.start) for partition in partitions}
+        left = {partition.key: ends[partition].end for partition in partitions if start[partition] < ends[partition].end}
+        if left:
+            yield Reading(start, left, take, _nothing)
+
+    def _input(self) -> Iterator[Reading]:
+        """The input topics from the table's marks up to its first parked message, or to their ends where none is parked."""
+        topics = {topic.name: topic for topic in self.settings.topics}
+        routers = {name: Router(topic) for name, topic in topics.items()}
+        partitions = self._reader.partitions(topics)
+        start, left = {}, {}
+        for partition, (first, end) in self._reader.ends(partitions).items():
+            place = TopicPartition(partition.topic_id, partition.partition)
+            begin = max(first, self.view.marks.of(place))
+            stop = min(end, self._first_parked.get(place, end))
+            if begin > self.view.marks.of(place) > 0:
+                log.error("records.expired", table=str(self.order.table), topic=partition.topic, partition=partition.partition, first=begin)
+            if begin < stop:
+                start[partition], left[partition.key] = begin, stop
+        ids = {partition.key: partition for partition in partitions}
+
+        def take(message: Message) -> None:
+            partition, topic = ids[message.topic(), message.partition()], topics[message.topic()]
+            envelope = Envelope(topic.name, message.key(), message.headers() or (), message.value())
+            if message.value() and routers[topic.name].route(envelope) == self.order.table:
+                self._add(_source(partition, topic), _record(message))
+
+        def passed(message: Message) -> None:
+            partition = ids[message.topic(), message.partition()]
+            self._ends[TopicPartition(partition.topic_id, partition.partition)] = message.offset() + 1
+
+        if left:
+            yield Reading(start, left, take, passed)
+
+    def _read(self, reading: Reading) -> None:
+        try:
+            messages = self._consumer.consume(FIRST_MESSAGES if not self._flushes else CONSUME_MESSAGES, 0.0)
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka at {self.settings.bootstrap_servers} does not give parked messages: {error}") from error
+        for message in messages:
+            key = (message.topic(), message.partition())
+            if (trouble := message.error()) is not None:
+                if trouble.code() == KafkaError._PARTITION_EOF:  # what is left below the end are control records
+                    reading.left.pop(key, None)
+                elif trouble.code() == KafkaError._AUTO_OFFSET_RESET:
+                    raise UnavailableError(f"topic {key[0]}: {trouble.str()}")
+                continue
+            end = reading.left.get(key)
+            if end is None:
+                continue
+            if message.offset() < end:
+                reading.take(message)
+                reading.passed(message)
+            if message.offset() + 1 >= end:
+                del reading.left[key]
+
+    def _note_parked(self, message: Message) -> None:
+        if parking_of(message) == self.order.parking:
+            parked = read_parked(message, self.storage)
+            place = TopicPartition(parked.source.topic_id, parked.source.partition)
+            self._first_parked.setdefault(place, parked.record.offset)
+
+    def _take_parked(self, message: Message) -> None:
+        if parking_of(message) == self.order.parking:
+            parked = read_parked(message, self.storage)
+            self._add(parked.source, parked.record)
+            place = TopicPartition(parked.source.topic_id, parked.source.partition)
+            self._ends[place] = max(self._ends.get(place, 0), parked.record.offset + 1)
+
+    # ---- what is written
+
+    def _add(self, source: Source, record: RawRecord) -> None:
+        place = TopicPartition(source.topic_id, source.partition)
+        if record.offset < max(self.view.marks.of(place), self._ends.get(place, 0)):
+            return  # in the table, or taken before
+        number = self._numbers.get(source)
+        if number is None:
+            number = self._numbers[source] = len(self.sources)
+            self.sources.append(source)
+        self._buffer.add(record._replace(source=number))
+
+    def _cut(self) -> Flush:
+        buffer, self._buffer = self._buffer, TableBuffer(self.order.table, 0.0)
+        places = {TopicPartition(source.topic_id, source.partition) for source in (self.sources[number] for number in buffer.first_offsets)}
+        return Flush(self.order.table, buffer, {place: self._ends[place] for place in places}, drain=self.order.number)
+
+    def _hand_over(self, flush: Flush) -> None:
+        written = self.writer.write([flush], self.sources, {self.order.table: self.view})  # 1, 2
+        if written.stuck:
+            raise DrainStuckError(written.stuck[0][1])
+        self._flushes += 1
+        self._in_flight = flush if written.flushes else None
+        self.submit(written.flushes)
+        reach("drain_handed_over")
+
+
+class DrainStuckError(FirnError):
+    """A flush of a drain could not be written."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.sentence)
+        self.trouble = trouble
+
+
+class ParkingLostError(FirnError):
+    """The parking topic does not hold any more what was parked."""
+
+
+def drain_trouble(error: FirnError) -> Trouble:
+    """What an error while draining means for the table."""
+    if isinstance(error, DrainStuckError):
+        return error.trouble
+    return Trouble(Cause.PARKING_LOST, str(error)) if isinstance(error, ParkingLostError) else trouble_of(error, Cause.STORAGE)
+
+
+def _nothing(_: Message) -> None:
+    return
+
+
+def _source(partition: KafkaPartition, topic: TopicSettings) -> Source:
+    return Source(partition.topic, partition.topic_id, partition.partition, topic.format, topic.time_zone)
+
+
+def _record(message: Message) -> RawRecord:
+    return RawRecord(0, message.offset(), message.timestamp()[1], message.key(), message.headers() or (), message.value())

@@ -1,0 +1,45 @@
+"""Tables that were dropped and may still come back: whether one was, and what becomes of records for it meanwhile."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.errors import NotFoundError
+from lake.storage import AnyStorage
+
+ON_DELETED_PROPERTY = "firn.on-deleted"
+PARK, DEAD_LETTER, RECREATE = "park", "dead-letter", "recreate"
+
+
+def was_dropped(catalog: CatalogClient, name: TableName, uuid: str) -> bool:
+    """Whether a table that is not there was dropped, as far as anybody can tell: a foreign catalog keeps no list. Raises UnavailableError."""
+    return not catalog.has_extras or any(entry["table-uuid"] == uuid for entry in _dropped(catalog, name))
+
+
+def on_deleted(catalog: CatalogClient, storage: AnyStorage, name: TableName, otherwise: str) -> str:
+    """What becomes of records for a table that was dropped: the property of the last one of this name says, as it stood when it was dropped.
+
+    Raises UnavailableError.
+    """
+    dropped = next(reversed(_dropped(catalog, name)), None)
+    if dropped is None:
+        return otherwise
+    try:
+        properties: Mapping[str, str] = orjson.loads(storage.read(dropped["metadata-location"])).get("properties", {})
+    except (NotFoundError, orjson.JSONDecodeError):  # purged already, or compressed by somebody else
+        return otherwise
+    policy = properties.get(ON_DELETED_PROPERTY, otherwise)
+    return policy if policy in (PARK, DEAD_LETTER, RECREATE) else otherwise
+
+
+def _dropped(catalog: CatalogClient, name: TableName) -> list[Mapping[str, Any]]:
+    """The dropped tables of this name, the last one last."""
+    found: list[Mapping[str, Any]] = []
+    after = "0"
+    while after:
+        page = catalog.get("/firn/v1/dropped-tables", pageToken=after, pageSize="1000")
+        found += [entry for entry in page["dropped-tables"] if entry["identifier"] == name.to_json()]
+        after = page.get("next-page-token") or ""
+    return found

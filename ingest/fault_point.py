@@ -1,0 +1,58 @@
+"""Named steps of the protocol at which a test may stop a process; without the variable set, reaching one does nothing.
+
+`FIRN_FAULT_POINT=step:kill` ends the process there by SIGKILL, as a crash would; `step:wait` writes the file `<folder>/<step>.reached` and waits
+until `<folder>/<step>.go` is there, so that something else can be killed meanwhile. Each happens once per folder (`FIRN_FAULT_FOLDER`).
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+_STEP, _, _ACTION = os.environ.get("FIRN_FAULT_POINT", "").partition(":")
+_FOLDER = Path(os.environ.get("FIRN_FAULT_FOLDER", "."))
+WAIT_MAX_S = 30.0
+
+STEPS = (
+    "routed_in_batch",  # a worker has routed part of a batch that Kafka gave it
+    "rolled_over_in_batch",  # a flush was cut while a batch was only partly routed
+    "files_written",  # data files are there, not yet synced
+    "files_synced",
+    "dead_letters_acknowledged",
+    "handed_over",  # the flush is with the main process
+    "metadata_written",  # manifests are durable, the request is not yet sent
+    "commit_answered",  # the catalog has committed, the node has not noted it
+    "settled",  # the workers know
+    "offsets_confirmed",  # the lease was held after all they stand on was acknowledged
+    "offsets_stored",
+    "parked_record_written",  # in the catalog; nobody parks yet
+    "parking_told",
+    "parked_in_flight",  # what was in flight is on its way to the parking topic
+    "parked_acknowledged",
+    "drain_handed_over",
+    "held",
+    "parked_record_removed",  # the table is live in the catalog, and held in the workers
+    "released",
+)
+
+
+def _reach(step: str) -> None:
+    if step != _STEP:
+        return
+    try:
+        (_FOLDER / f"{step}.reached").touch(exist_ok=False)
+    except FileExistsError:
+        return
+    if _ACTION == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    until_s = time.monotonic() + WAIT_MAX_S
+    while not (_FOLDER / f"{step}.go").exists() and time.monotonic() < until_s:
+        time.sleep(0.01)
+
+
+def _pass(_: str) -> None:
+    return
+
+
+ARMED = bool(_STEP)
+reach = _reach if ARMED else _pass

@@ -1,0 +1,45 @@
+"""When each tenant's tables last changed, from the catalog's index of changed partitions: one listing for all tenants, no table is loaded."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lake.catalog_client import CatalogClient
+from lake.clock import Clock, epoch_ms
+from lake.tenant import from_identifier
+
+WINDOW_S = 3_600
+PAGE_SIZE = 10_000
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Freshness:
+    """Tenants that had a commit within the last hour, or since this was made. Merging of files counts as a change too. One thread at a time."""
+
+    def __init__(self, catalog: CatalogClient, clock: Clock) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._since_ms: int | None = None
+        self._changed_ms: dict[str, int] = {}
+
+    def last_commits(self) -> Mapping[str, datetime] | None:
+        """By tenant; None beside a catalog that keeps no such index. Asks only for what changed since the last call. Raises FirnError."""
+        if not self._catalog.has_extras:
+            return None
+        if self._since_ms is None:
+            self._since_ms = epoch_ms(self._clock.now()) - WINDOW_S * 1000
+        for entry in self._changed(self._since_ms):
+            tenant = from_identifier(entry["identifier"]["namespace"][0])
+            if tenant is not None:
+                self._changed_ms[tenant] = max(entry["changed-ms"], self._changed_ms.get(tenant, 0))
+            self._since_ms = max(self._since_ms, entry["changed-ms"])
+        return {tenant: _START + timedelta(milliseconds=ms) for tenant, ms in self._changed_ms.items()}
+
+    def _changed(self, since_ms: int) -> Iterator[dict[str, Any]]:
+        token = None
+        while True:
+            page = self._catalog.get("/firn/v1/dirty-partitions", **{"changed-since-ms": since_ms, "pageSize": PAGE_SIZE, "pageToken": token})
+            yield from page["partitions"]
+            token = page.get("next-page-token")
+            if not token:
+                return

@@ -1,0 +1,193 @@
+"""Kafka as the tools read it: by assignment, committed records only, from one offset to another, never touching the group's offsets."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import structlog
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from lake.errors import FatalError, UnavailableError
+from lake.settings import IngestSettings
+
+REQUEST_TIMEOUT_S = 15.0
+SILENCE_MAX_S = 60.0
+CONSUME_MESSAGES = 500
+log = structlog.get_logger()
+
+
+class KafkaPartition(NamedTuple):
+    """A partition, by its topic's name and id."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """As messages name it."""
+        return self.topic, self.partition
+
+    def at(self, offset: int, *metadata: str) -> Any:
+        """The client's way to say it."""
+        return TopicPartition(self.topic, self.partition, offset, *metadata)
+
+
+class Stored(NamedTuple):
+    """An offset that the group has stored, and the topic's id it was stored with (empty: nobody said). `witness`: as in `witness.py`."""
+
+    offset: int
+    topic_id: str
+    witness: str = ""
+
+
+class Ends(NamedTuple):
+    """The offsets `[start, end)` a partition holds now; above `end` there are only records of transactions not decided yet."""
+
+    start: int
+    end: int
+
+
+class KafkaReader:
+    """Topics, offsets and messages of the brokers in the settings. One thread at a time."""
+
+    def __init__(self, settings: IngestSettings) -> None:
+        self._servers = settings.bootstrap_servers
+        self._group = settings.group
+        self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
+
+    def partitions(self, topics: Iterable[str]) -> list[KafkaPartition]:
+        """The partitions of topics, those that do not exist left out. Raises UnavailableError."""
+        found: list[KafkaPartition] = []
+        for name, future in self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_S).items():
+            try:
+                topic = future.result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise self._unavailable(f"does not describe topic {name}", error) from error
+            found += [KafkaPartition(name, str(topic.topic_id), partition.id) for partition in topic.partitions]
+        return sorted(found)
+
+    def ends(self, partitions: Iterable[KafkaPartition]) -> dict[KafkaPartition, Ends]:
+        """First and last offsets, as readers of committed records see them. Raises UnavailableError."""
+        asked = list(partitions)
+        first, last = (self._offsets(dict.fromkeys(asked, spec)) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+        return {partition: Ends(first[partition], last[partition]) for partition in asked}
+
+    def from_time(self, partitions: Iterable[KafkaPartition], time_ms: int) -> dict[KafkaPartition, int]:
+        """The first offset whose timestamp is at or after a time; the end where there is none. Raises UnavailableError."""
+        asked = list(partitions)
+        found, ends = self._offsets(dict.fromkeys(asked, OffsetSpec.for_timestamp(time_ms))), self.ends(asked)
+        return {partition: offset if offset >= 0 else ends[partition].end for partition, offset in found.items()}
+
+    def _offsets(self, specs: Mapping[KafkaPartition, Any]) -> dict[KafkaPartition, int]:
+        if not specs:
+            return {}
+        request = {partition.at(OFFSET_INVALID): spec for partition, spec in specs.items()}
+        by_key = {partition.key: partition for partition in specs}
+        try:
+            answers = self._admin.list_offsets(request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S)
+            return {by_key[asked.topic, asked.partition]: int(future.result().offset) for asked, future in answers.items()}
+        except KafkaException as error:
+            raise self._unavailable("does not list offsets", error) from error
+
+    def stored(self, partitions: Iterable[KafkaPartition]) -> dict[KafkaPartition, Stored]:
+        """What the ingesters' group has stored; partitions without anything are left out. Raises UnavailableError."""
+        asked = {partition.key: partition for partition in partitions}
+        if not asked:
+            return {}
+        request = ConsumerGroupTopicPartitions(self._group, [partition.at(OFFSET_INVALID) for partition in asked.values()])
+        try:
+            answer = self._admin.list_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[self._group].result()
+        except KafkaException as error:
+            raise self._unavailable(f"does not give the offsets of group {self._group}", error) from error
+        return {
+            asked[each.topic, each.partition]: Stored(each.offset, *(each.metadata or "").partition(" ")[::2])
+            for each in answer.topic_partitions
+            if each.offset >= 0
+        }
+
+    def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Iterator[Message]:
+        """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError."""
+        left = {partition.key: end for partition, (start, end) in ranges.items() if start < end}
+        if not left:
+            return
+        with closing(self._consumer()) as consumer:
+            consumer.assign([partition.at(start) for partition, (start, end) in ranges.items() if start < end])
+            yield from self._until(consumer, left)
+
+    def first(self, starts: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, Message]:
+        """The first committed record at or beyond an offset; partitions that hold none are left out. Raises UnavailableError, FatalError."""
+        found: dict[tuple[str, int], Message] = {}
+        with closing(self._consumer(fetch_bytes=1024)) as consumer:
+            left = {partition.key: 1 << 62 for partition in starts}
+            consumer.assign([partition.at(offset) for partition, offset in starts.items()])
+            for message in self._until(consumer, left):
+                found.setdefault((message.topic(), message.partition()), message)
+                left.pop((message.topic(), message.partition()), None)
+        return {partition: found[partition.key] for partition in starts if partition.key in found}
+
+    def _until(self, consumer: Any, left: dict[tuple[str, int], int]) -> Iterator[Message]:
+        """Messages until every partition has come to its end (or was taken out of `left` by the caller)."""
+        heard_s = time.monotonic()
+        while left:
+            for message in consumer.consume(CONSUME_MESSAGES, 0.5):
+                heard_s = time.monotonic()
+                key = (message.topic(), message.partition())
+                if (error := message.error()) is not None:
+                    self._react(error, key, left)
+                elif key in left and message.offset() < left[key]:
+                    at_end = message.offset() + 1 >= left[key]
+                    yield message
+                    if at_end:
+                        left.pop(key, None)
+                else:
+                    left.pop(key, None)
+            if time.monotonic() - heard_s > SILENCE_MAX_S:
+                raise UnavailableError(f"Kafka at {self._servers} sent nothing of {sorted(left)} for {SILENCE_MAX_S:.0f} s; is the broker well?")
+
+    def _react(self, error: KafkaError, key: tuple[str, int], left: dict[tuple[str, int], int]) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:  # what is left below the end are control records and aborted ones
+            left.pop(key, None)
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise UnavailableError(f"topic {key[0]} partition {key[1]}: {error.str()}: Kafka's retention removed it while it was read; try again")
+        elif error.fatal():
+            raise FatalError(f"Kafka: {error.str()}")
+        else:
+            log.warning("kafka.trouble", code=error.name(), text=error.str(), topic=key[0])
+
+    def _consumer(self, fetch_bytes: int = 1024 * 1024) -> Consumer:
+        return reading_consumer(self._servers, f"{self._group}.tools", fetch_bytes)
+
+    def _unavailable(self, what: str, error: Exception) -> UnavailableError:
+        return UnavailableError(f"Kafka at {self._servers} {what}: {error}; is it running, and is bootstrap_servers right?")
+
+
+def reading_consumer(servers: str, group: str, fetch_bytes: int = 1024 * 1024) -> Consumer:
+    """A consumer that only reads what it is assigned. The group's name is the client's formality: nothing is ever stored under it."""
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "fetch.message.max.bytes": fetch_bytes,
+            "queued.max.messages.kbytes": 32 * 1024,
+            "log_level": 2,
+        }
+    )

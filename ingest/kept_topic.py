@@ -1,0 +1,51 @@
+"""Firn's own topics (dead letters, replays): created and verified, so that they keep every message for ever and take large ones."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import stamina
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from lake.errors import PrerequisiteError, UnavailableError
+from lake.settings import MIB
+
+MESSAGE_BYTES_MAX = 16 * MIB
+# What key, headers and framing may need beside the body.
+ENVELOPE_BYTES = MIB
+_CONFIG = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(MESSAGE_BYTES_MAX),
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",  # a replayed message keeps the time of the first one
+}
+log = structlog.get_logger()
+
+
+def ensure_topic(servers: str, name: str) -> None:
+    """Creates a topic, or makes sure that one which exists loses nothing. Raises PrerequisiteError with the command that mends it, UnavailableError."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
+    try:
+        if name not in admin.list_topics(timeout=30).topics:
+            admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=-1, config=_CONFIG)])[name].result()
+            log.info("topic.created", topic=name)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise UnavailableError(f"Kafka at {servers} neither has nor creates topic {name}: {error}") from error
+    found = _configuration(admin, servers, name)
+    wrong = {key: found[key].value for key, value in _CONFIG.items() if found[key].value != value}
+    if wrong:
+        wanted = ",".join(f"{key}={value}" for key, value in _CONFIG.items() if key in wrong)
+        raise PrerequisiteError(f"topic {name} could lose messages ({wrong}); run kafka-configs.sh --alter --topic {name} --add-config {wanted}")
+
+
+# A topic just created is not known to every part of the broker at once.
+@stamina.retry(on=UnavailableError, attempts=8, timeout=30.0)
+def _configuration(admin: AdminClient, servers: str, name: str) -> Mapping[str, Any]:
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    try:
+        return dict(admin.describe_configs([resource])[resource].result())
+    except KafkaException as error:
+        raise UnavailableError(f"Kafka at {servers} does not describe topic {name}: {error}") from error

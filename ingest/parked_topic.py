@@ -1,0 +1,130 @@
+"""The parking topic: where the messages of a parked table wait, whole and with their coordinates, in the order in which they were routed.
+
+A parked message is the message as it was (value, key, headers), plus headers from `firn.parked` on, which names the parking it belongs to.
+A body that the topic would not take is put into the warehouse and the header `firn.body` says where.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import structlog
+from confluent_kafka import Message, Producer
+
+from ingest.buffer import RawRecord
+from ingest.converter import Source
+from ingest.decoder import Form
+from ingest.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX
+from ingest.replay import facts_behind
+from lake.errors import FatalError, ProtocolError
+from lake.settings import IngestSettings
+from lake.storage import AnyStorage
+from lake.tenant import TableId, TenantId
+
+PARKED = "firn.parked"  # the first header behind the message's own
+BODY = "firn.body"
+FLUSH_LOG_EVERY_S = 10.0
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedMessage:
+    """A message of the parking topic. `record.source` has no meaning: the message has its `source` with it."""
+
+    parking: str
+    table: TableId
+    source: Source
+    record: RawRecord
+
+
+class ParkedTopic:
+    """Produces to the parking topic with acks=all, in order; `flush` returns when every message is acknowledged."""
+
+    def __init__(self, settings: IngestSettings, storage: AnyStorage, warehouse: str) -> None:
+        self._topic = settings.parked_topic
+        self._storage = storage
+        self._bodies = f"{warehouse.rstrip('/')}/parked"
+        self._failed: list[str] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": settings.bootstrap_servers,
+                "acks": "all",
+                "enable.idempotence": True,  # also keeps the order
+                "compression.type": "zstd",
+                "linger.ms": 20,
+                "message.timeout.ms": 0,  # never given up: the line waits for the broker
+                "message.max.bytes": MESSAGE_BYTES_MAX,
+                "queue.buffering.max.kbytes": 64 * 1024,
+                "log_level": 2,
+            }
+        )
+
+    def send(self, source: Source, record: RawRecord, table: TableId, parking: str) -> None:
+        """Queues one message; `flush` makes sure of it."""
+        facts = {
+            PARKED: parking,
+            "firn.tenant": table.tenant.name,
+            "firn.stream": table.stream,
+            "firn.topic": source.topic,
+            "firn.topic_id": source.topic_id,
+            "firn.partition": str(source.partition),
+            "firn.offset": str(record.offset),
+            "firn.timestamp_ms": str(record.timestamp_ms),
+            "firn.format": source.form,
+            "firn.time_zone": source.time_zone,
+        }
+        value = record.value
+        if value is not None and len(value) + ENVELOPE_BYTES > MESSAGE_BYTES_MAX:
+            facts[BODY] = self._put_aside(value)
+            value = None
+        headers = [*record.headers, *((name, text.encode()) for name, text in facts.items())]
+        while not self._queued(record.key, headers, value):
+            self._producer.poll(0.5)
+
+    def _queued(self, key: bytes | None, headers: Sequence[tuple[str, bytes | None]], value: bytes | None) -> bool:
+        try:
+            self._producer.produce(self._topic, value=value, key=key, headers=list(headers), on_delivery=self._delivered)
+            self._producer.poll(0)
+        except BufferError:  # the queue is full
+            return False
+        return True
+
+    def _put_aside(self, value: bytes) -> str:
+        uri = f"{self._bodies}/{uuid.uuid4()}"
+        self._storage.write(uri, value)
+        self._storage.sync([uri])
+        return uri
+
+    def _delivered(self, error: object, _: object) -> None:
+        if error is not None:
+            self._failed.append(str(error))
+
+    def flush(self) -> None:
+        """Returns when every message is acknowledged, however long the broker is away. Raises FatalError where the topic refuses one."""
+        while left := self._producer.flush(FLUSH_LOG_EVERY_S):
+            log.warning("parked.not_acknowledged", messages=left, topic=self._topic)
+        if self._failed:
+            raise FatalError(f"topic {self._topic} refuses a parked message: {self._failed[0]}; mend the topic and start again, nothing is lost")
+
+
+def read_parked(message: Message, storage: AnyStorage) -> ParkedMessage:
+    """A message of the parking topic as it was before it was parked. Raises ProtocolError where something else put it there."""
+    found = facts_behind(cast("Any", message.headers()) or (), PARKED)
+    where = f"message {message.offset()} of topic {message.topic()}"
+    if found is None:
+        raise ProtocolError(f"{where} was not parked by Firn; nobody else may write to the topic")
+    facts, headers = found
+    try:
+        source = Source(facts["firn.topic"], facts["firn.topic_id"], int(facts["firn.partition"]), cast("Form", facts["firn.format"]), facts["firn.time_zone"])
+        value = storage.read(facts[BODY]) if BODY in facts else message.value()
+        record = RawRecord(0, int(facts["firn.offset"]), int(facts["firn.timestamp_ms"]), message.key(), headers, value)
+        return ParkedMessage(facts[PARKED], TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]), source, record)
+    except (KeyError, ValueError) as error:
+        raise ProtocolError(f"{where} lacks a header of a parked message ({error!r})") from error
+
+
+def parking_of(message: Message) -> str | None:
+    """The id of the parking that a message of the topic belongs to, without reading more of it."""
+    headers = cast("Any", message.headers()) or ()
+    return next((value.decode() for name, value in reversed(headers) if name == PARKED and value), None)

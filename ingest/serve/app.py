@@ -1,0 +1,77 @@
+"""The application of `python -m ingest serve`."""
+
+from dataclasses import dataclass, field
+from threading import Lock
+
+from fastapi import Depends, FastAPI, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from ingest.serve import dead_letter_routes, status_routes, tail_routes
+from ingest.serve.access import access
+from ingest.serve.answers import add_error_handlers
+from ingest.status import Status, StatusSource
+from ingest.tools import Tools
+from lake import metrics
+from lake.errors import FirnError
+
+STALEST_LABELS = 20
+
+
+@dataclass
+class ServeState:
+    """What the routes share. `letters`: one at a time reads the dead-letter topic or replays."""
+
+    tools: Tools
+    status: StatusSource
+    letters: Lock = field(default_factory=Lock)
+    tails: int = 0
+
+
+def create_app(tools: Tools) -> FastAPI:
+    """The application over opened tools."""
+    check = Depends(access(tools.settings))
+    app = FastAPI(title="Firn ingest", version="1", description="Lag, freshness, dead letters, live tail.", dependencies=[check])
+    app.state.serve = state = ServeState(tools, tools.status())
+    for routes in (status_routes, dead_letter_routes, tail_routes):
+        app.include_router(routes.router)
+    _add_service_routes(app, state)
+    add_error_handlers(app)
+    return app
+
+
+def _add_service_routes(app: FastAPI, state: ServeState) -> None:
+    @app.get("/healthz", tags=["service"])
+    def healthz() -> dict[str, str]:
+        """Whether the process lives."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["service"])
+    def readyz(response: Response) -> dict[str, object]:
+        """Whether Kafka answers."""
+        try:
+            state.status.read()
+        except FirnError as error:
+            response.status_code = 503
+            return {"ready": False, "reason": str(error)}
+        return {"ready": True}
+
+    @app.get("/metrics", tags=["service"])
+    def prometheus() -> Response:
+        """Prometheus metrics. Without Kafka the last figures stand."""
+        try:
+            _measure(state.status.read())
+        except FirnError:
+            return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _measure(status: Status) -> None:
+    for each in status.lag.partitions:
+        metrics.LAG_RECORDS.labels(each.partition.topic, str(each.partition.partition)).set(each.lag_records)
+    metrics.COMPLETE_UNTIL.set(status.lag.complete_until.timestamp())
+    metrics.TABLES_PARKED.clear()
+    for reason in (status.parked or {}).values():
+        metrics.TABLES_PARKED.labels(reason).inc()
+    metrics.STALEST_COMMIT.clear()
+    for tenant, moment in status.stalest(STALEST_LABELS):
+        metrics.STALEST_COMMIT.labels(tenant).set(max(0.0, (status.now - moment).total_seconds()))

@@ -1,0 +1,113 @@
+"""The newest commit a node knows of, kept beside the group's offsets, so that a catalog database that went back is noticed at the next start.
+
+Restored marks lie, and a node that starts knows no others. But a restore takes away the newest commits first: whenever it took away one whose
+records the group's offset has passed, it took away the witness that was stored with that offset as well.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import structlog
+from confluent_kafka import Consumer, KafkaException
+
+from ingest.dropped_table import was_dropped
+from ingest.held_lease import held_lease
+from ingest.kafka_reader import KafkaReader
+from ingest.lease import lease_name
+from ingest.parked_record import REREAD
+from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
+from lake.commit import TableState
+from lake.errors import FatalError, NotFoundError, UnavailableError
+from lake.settings import IngestSettings
+
+log = structlog.get_logger()
+
+
+@dataclass
+class Newest:
+    """The newest commit a node has made or met; what group offsets stand on lies at or before it."""
+
+    text: str = ""
+    _ms: int = 0
+
+    def note(self, state: TableState, known_ms: int) -> None:
+        """Takes note of a table's head. `known_ms`: for a commit of one's own when it was acknowledged, else when the head was made."""
+        if state.exists and state.head is not None and known_ms >= self._ms:
+            self.text, self._ms = witness_of(state).to_text(), known_ms
+
+
+class Witness(NamedTuple):
+    """A commit: table and its uuid, snapshot, the snapshot's sequence number."""
+
+    table: TableName
+    uuid: str
+    snapshot_id: int
+    sequence_number: int
+
+    def to_text(self) -> str:
+        """As it stands in the metadata of an offset, behind the topic's id."""
+        return f"{self.table}:{self.uuid}:{self.snapshot_id}:{self.sequence_number}"
+
+
+def witness_of(state: TableState) -> Witness:
+    """The commit that made this state."""
+    assert state.head is not None
+    return Witness(state.name, state.uuid, state.head, state.sequence_number)
+
+
+def parse_witness(text: str) -> Witness | None:
+    """None where nothing, or nothing known, stands there."""
+    parts = text.split(":")
+    namespace, _, name = parts[0].rpartition(".")
+    if len(parts) != 4 or not namespace or not (parts[2].isdigit() and parts[3].isdigit()):
+        return None
+    return Witness(TableName(namespace, name), parts[1], int(parts[2]), int(parts[3]))
+
+
+def check_witnesses(witnesses: Iterable[Witness], catalog: CatalogClient) -> None:
+    """Raises FatalError where the catalog does not know a commit it acknowledged, UnavailableError where it does not answer."""
+    for witness in set(witnesses):
+        try:
+            known = _knows(catalog.load_table(witness.table)["metadata"], witness)
+        except MetadataMissingError:
+            continue  # it can say nothing
+        except NotFoundError:
+            known = was_dropped(catalog, witness.table, witness.uuid)
+        if not known:
+            raise FatalError(
+                f"the catalog went back: table {witness.table} was committed as snapshot {witness.snapshot_id}, which it no longer knows, so its "
+                "database was restored from an older copy (or somebody renamed the table), and tables may lack rows that were written. If the warehouse "
+                "still has their files, run `python -m catalog rebuild --from-warehouse`. Else say `python -m ingest resolve --all --reread` to read the "
+                "input topics again (what is there already stays single), or `--all --accept` to go on without those rows"
+            )
+
+
+def _knows(metadata: Mapping[str, Any], witness: Witness) -> bool:
+    if metadata.get("table-uuid") != witness.uuid:
+        return True  # another table of the same name
+    ids = {snapshot["sequence-number"]: snapshot["snapshot-id"] for snapshot in metadata.get("snapshots", ())}
+    # A snapshot that expired leaves no trace but that the table went on.
+    same = ids.get(witness.sequence_number, witness.snapshot_id) == witness.snapshot_id
+    return bool(same and metadata.get("last-sequence-number", 0) >= witness.sequence_number)
+
+
+def resolve_all(settings: IngestSettings, control: CatalogClient, how: str) -> int:
+    """Goes on after the catalog went back: reread sets the group's offsets to the start of every input topic, accept leaves them; how many.
+
+    Raises RefusedError while a node runs, UnavailableError.
+    """
+    reader = KafkaReader(settings)
+    partitions = reader.partitions(topic.name for topic in settings.with_replay_topic().topics)
+    stored, ends = reader.stored(partitions), reader.ends(partitions)
+    wanted = [(each, ends[each].start if how == REREAD else stored[each].offset) for each in partitions if each in stored]
+    refusal = f"an ingester of group {settings.group} runs; stop it (all nodes, standbys too) before its offsets are changed"
+    with held_lease(control, lease_name(settings), refusal):
+        options = {"bootstrap.servers": settings.bootstrap_servers, "group.id": settings.group, "enable.auto.commit": False, "log_level": 2}
+        with closing(Consumer(options)) as consumer:
+            try:
+                consumer.commit(offsets=[each.at(offset, each.topic_id) for each, offset in wanted], asynchronous=False)
+            except KafkaException as error:
+                raise UnavailableError(f"Kafka at {settings.bootstrap_servers} did not store the offsets: {error}; run it again") from error
+    return len(wanted)

@@ -1,0 +1,239 @@
+"""One stream: what is known of it, its declared types and retention, its end and its return."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from lake.catalog_client import TableName
+from lake.log_schema import SYSTEM_COLUMNS
+from lake.tenant import from_identifier
+from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.table_routes import StreamAnswer, stream_answer
+from query.api.wire import EffortAnswer, effort_answer
+from query.cancellation import Run
+from query.catalog_lists import entries
+from query.declared_types import declare, declared_types, suggestion
+from query.instant import rfc3339
+from query.retention import PROPERTY, foretell, keep_rows, parse_retention, retention_of
+from query.search_sql import columns_of
+from query.table_view import EPOCH, TableView, load_view, table_id
+
+router = APIRouter(prefix="/v1/streams", tags=["streams"])
+TenantName = Annotated[str, Query(max_length=400)]
+StreamName = Annotated[str, Query(max_length=400)]
+
+
+class StreamBody(BaseModel):
+    """Which stream."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tenant: Annotated[str, Field(max_length=400)]
+    stream: Annotated[str, Field(max_length=400)]
+
+
+class ColumnAnswer(BaseModel):
+    """One column of the table."""
+
+    name: str
+    type: str
+    path: Annotated[str | None, Field(description="where records carry it")]
+    system: bool
+    declared: Annotated[bool, Field(description="true: somebody declared its type")]
+    older: Annotated[list[str], Field(description="columns with the values stored before a type was declared; searches look into them too")]
+
+
+class RetentionAnswer(BaseModel):
+    """What a retention does. `goes` is what maintenance takes away at its next daily round, and nothing was taken by asking."""
+
+    retention: Annotated[str | None, Field(description="as the table has it; null: rows are kept for ever")]
+    goes: EffortAnswer
+    stays: EffortAnswer
+    oldest_row: str | None
+    first_kept: Annotated[str | None, Field(description="rows from this time on stay")]
+
+
+class StreamDetailAnswer(StreamAnswer):
+    """Everything about one stream."""
+
+    uuid: str
+    schema_: Annotated[list[ColumnAnswer], Field(serialization_alias="schema", validation_alias="schema")]
+    retention: RetentionAnswer
+    snapshots: int
+    delete_files: int
+    parked: str | None
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class TypeBody(StreamBody):
+    """A type for a field. What was stored before stays readable and searchable."""
+
+    field: Annotated[str, Field(max_length=300)]
+    type: Literal["string", "boolean", "int", "long", "double", "timestamptz", "date"]
+
+
+class TypeAnswer(BaseModel):
+    field: str
+    type: str
+    changed: bool
+    older: Annotated[str | None, Field(description="the column that now holds what was stored before")]
+    suggestion: Annotated[str | None, Field(description="a field of nearly this name, where no record has shown this one yet")]
+
+
+class RetentionBody(StreamBody):
+    """How long rows are kept; `dry_run` says what that would take, and changes nothing."""
+
+    retention: Annotated[str | None, Field(max_length=40, description="like 30d or 720h; null: for ever")]
+    dry_run: bool = False
+
+
+class DroppedAnswer(BaseModel):
+    dropped: str
+    undo: str
+
+
+class UndoneAnswer(BaseModel):
+    restored: str
+
+
+class DroppedStream(BaseModel):
+    """A stream that was deleted and is not purged yet."""
+
+    id: int
+    tenant: str
+    stream: str
+    dropped_at: str
+    restorable: bool
+
+
+class DroppedStreamsAnswer(BaseModel):
+    dropped: list[DroppedStream]
+
+
+@router.get("/detail")
+async def get_stream(request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName, stream: StreamName = "logs") -> StreamDetailAnswer:
+    """Columns with their types, retention and what it takes, size, files, freshness."""
+    table = table_id(tenant, stream)
+
+    def ask(_: Run) -> StreamDetailAnswer:
+        view = services.for_tenant(caller, table.tenant, lambda: load_view(caller.catalog, table))
+        return _detail(services, view)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.post("/types")
+async def declare_type(request: Request, body: TypeBody, services: ServicesOf, caller: CallerOf) -> TypeAnswer:
+    """Declares a field's type, before or after records have shown it. Only metadata changes; later values that do not fit go to `_errors`."""
+    table = table_id(body.tenant, body.stream)
+
+    def ask(_: Run) -> TypeAnswer:
+        services.access.check_writer(caller, table.tenant)
+        near = suggestion(body.field, load_view(caller.catalog, table).schema)
+        done = declare(caller.catalog, table, body.field, body.type)
+        return TypeAnswer(field=done.field, type=done.kind, changed=done.changed, older=done.older, suggestion=near)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.post("/retention")
+async def set_retention(request: Request, body: RetentionBody, services: ServicesOf, caller: CallerOf) -> RetentionAnswer:
+    """Sets how long rows are kept. Whole hours (UTC) past it go with maintenance's next daily round, not before."""
+    table = table_id(body.tenant, body.stream)
+    hours = None if body.retention is None else parse_retention(body.retention)
+
+    def ask(_: Run) -> RetentionAnswer:
+        (services.access.check_tenant if body.dry_run else services.access.check_writer)(caller, table.tenant)
+        view = load_view(caller.catalog, table)
+        if not body.dry_run:
+            keep_rows(caller.catalog, view, hours)
+            view = load_view(caller.catalog, table)
+        return _retention(services, view, hours)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.get("/dropped")
+async def list_dropped(request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName) -> DroppedStreamsAnswer:
+    """Deleted streams of a tenant that can still be brought back, or wait for their purge."""
+    wanted = table_id(tenant, "logs").tenant
+
+    def ask(_: Run) -> DroppedStreamsAnswer:
+        services.access.check_tenant(caller, wanted)
+        found = [_dropped(entry) for entry in entries(services.own_catalog, "/firn/v1/dropped-tables", "dropped-tables")]
+        return DroppedStreamsAnswer(dropped=[each for each in found if each is not None and each.tenant == wanted.name])
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.delete("")
+async def drop_stream(request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName, stream: StreamName) -> DroppedAnswer:
+    """Drops a stream's table. It can be brought back until its purge."""
+    table = table_id(tenant, stream)
+
+    def ask(_: Run) -> DroppedAnswer:
+        services.access.check_writer(caller, table.tenant)
+        caller.catalog.drop_table(TableName(table.tenant.namespace, table.table))
+        return DroppedAnswer(dropped=str(table), undo="POST /v1/streams/undo brings it back until its purge")
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.post("/undo")
+async def undo_drop(request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf) -> UndoneAnswer:
+    """Brings a dropped stream back with all its rows."""
+    table = table_id(body.tenant, body.stream)
+
+    def ask(_: Run) -> UndoneAnswer:
+        services.access.check_writer(caller, table.tenant)
+        caller.catalog.post("/firn/v1/dropped-tables/undo", {"identifier": TableName(table.tenant.namespace, table.table).to_json()})
+        return UndoneAnswer(restored=str(table))
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
+    declared, lag = declared_types(view.properties), services.lag.of(view.id)
+    columns = []
+    for each in view.schema.columns:
+        kind = each.kind if isinstance(each.kind, str) else str(each.kind["type"])
+        is_system = each.name in SYSTEM_COLUMNS
+        older = [] if is_system else [other.name for other in columns_of(each.name, view.schema)[1:]]
+        path = None if is_system else each.doc
+        columns.append(ColumnAnswer(name=each.name, type=kind, path=path, system=is_system, declared=declared.get(each.name) == kind, older=older))
+    return StreamDetailAnswer(
+        **stream_answer(services, view).model_dump(),
+        uuid=view.uuid,
+        schema_=columns,
+        retention=_retention(services, view, retention_of(view)),
+        snapshots=view.snapshots,
+        delete_files=view.totals.delete_files,
+        parked=lag.parked_reason if lag else None,
+    )
+
+
+def _retention(services: Services, view: TableView, hours: int | None) -> RetentionAnswer:
+    told = foretell(services.index.files(view), hours, services.clock.now())
+    return RetentionAnswer(
+        retention=view.properties.get(PROPERTY) or None,
+        goes=effort_answer(told.gone),
+        stays=effort_answer(told.kept),
+        oldest_row=_text(told.oldest),
+        first_kept=_text(told.first_kept),
+    )
+
+
+def _dropped(entry: dict[str, Any]) -> DroppedStream | None:
+    namespace, name = entry["identifier"]["namespace"][0], entry["identifier"]["name"]
+    tenant, stream = from_identifier(namespace), from_identifier(name)
+    if tenant is None or stream is None:
+        return None
+    when = rfc3339(EPOCH + timedelta(milliseconds=int(entry["dropped-ms"])))
+    return DroppedStream(id=int(entry["id"]), tenant=tenant, stream=stream, dropped_at=when, restorable=not entry.get("purge-started-ms"))
+
+
+def _text(moment: datetime | None) -> str | None:
+    return rfc3339(moment) if moment else None

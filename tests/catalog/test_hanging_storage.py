@@ -1,0 +1,60 @@
+"""A storage that takes requests and never answers: what does not need it goes on."""
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.catalog.conftest import Server
+from tests.catalog.table_requests import create_body
+
+pytestmark = pytest.mark.stack
+
+CHANGES = 20
+PATIENCE_S = 2.0
+STORAGE_TIMEOUT_S = 20
+
+
+@pytest.fixture
+def stuck(database_url: str, tmp_path: Path) -> Iterator[Server]:
+    """A live catalog whose warehouse is an S3 bucket that never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1_000) as silent:
+        s3 = {
+            "FIRN_STORAGE_S3_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "FIRN_STORAGE_S3_ACCESS_KEY_ID": "id",
+            "FIRN_STORAGE_S3_SECRET_ACCESS_KEY": "secret",
+            "FIRN_STORAGE_REQUEST_TIMEOUT_S": str(STORAGE_TIMEOUT_S),
+        }
+        server = Server(tmp_path, database_url, environment=s3, elsewhere="s3://bucket/warehouse")
+        try:
+            yield server.start()
+        finally:
+            server.kill()
+
+
+def test_leases_live_while_the_storage_hangs(stuck: Server) -> None:
+    """While changes of names and commits wait for a storage that hangs, leases are renewed and parked records changed at once."""
+
+    def wait_for_the_storage(number: int) -> None:
+        with httpx.Client(base_url=stuck.url, timeout=PATIENCE_S) as client:
+            for path, body in (("/v1/namespaces", {"namespace": [f"n{number}"]}), (f"/v1/namespaces/n{number}/tables", create_body("t"))):
+                with pytest.raises(httpx.ReadTimeout):
+                    client.post(path, json=body)
+
+    with ThreadPoolExecutor(CHANGES) as pool, stuck.client() as client:
+        waiting = [pool.submit(wait_for_the_storage, number) for number in range(CHANGES)]
+        token = client.post("/firn/v1/leases/ingest/acquire", json={"holder": "h", "ttl-ms": 6_000}).json()["token"]
+        slowest_s = 0.0
+        while not all(one.done() for one in waiting):
+            started_s = time.monotonic()
+            assert client.post("/firn/v1/leases/ingest/renew", json={"token": token, "ttl-ms": 6_000}).status_code == 200
+            parked = {"lease": f"ingest:{token}", "changes": []}
+            assert client.post("/firn/v1/parked", json=parked).status_code == 200
+            slowest_s = max(slowest_s, time.monotonic() - started_s)
+        for one in waiting:
+            one.result()
+    assert slowest_s < STORAGE_TIMEOUT_S / 2

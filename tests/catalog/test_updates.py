@@ -1,0 +1,123 @@
+"""Updates in any order and with any values that their schemas allow: a refusal with a sentence, or metadata that another reader takes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.table.metadata import TableMetadataUtil
+
+from catalog.error_response import CatalogError
+from catalog.requirements import check_requirements
+from catalog.routes.request_schemas import COMMIT, CREATE
+from catalog.table_metadata import finish, new_metadata, normalised
+from catalog.updates import Draft, apply_updates
+from tests.catalog.table_requests import append, create_body
+
+Json = dict[str, Any]
+UUID = "6b1e6b1e-0000-4000-8000-000000000001"
+NOW_MS = 1_900_000_000_000
+# Few enough that updates meet each other and what is there, odd enough to be refused now and then.
+NUMBERS = st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 1000, 1001, 77, NOW_MS - 1, 2**31 - 1, 2**31, 2**63 - 1])
+TEXTS = st.sampled_from(
+    ["main", "b", "timestamp", "message", "errors", "hour", "identity", "bucket[4]", "void", "string", "long", "k", "1", "gzip", "file:///w/x", UUID]
+)
+
+
+def values(schema: Json) -> st.SearchStrategy[Any]:
+    """Values of a JSON schema as this catalog's document writes them."""
+    if "const" in schema:
+        return st.just(schema["const"])
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    if "anyOf" in schema:
+        return st.one_of([values(one) for one in schema["anyOf"]])
+    if "examples" in schema:
+        return st.sampled_from(schema["examples"])
+    match schema["type"]:
+        case "integer":
+            return NUMBERS
+        case "boolean":
+            return st.booleans()
+        case "null":
+            return st.none()
+        case "array":
+            return st.lists(values(schema["items"]), max_size=3)
+        case "object" if "properties" in schema:
+            required = {name: values(schema["properties"][name]) for name in schema["required"]}
+            rest = {name: values(one) for name, one in schema["properties"].items() if name not in required}
+            return st.fixed_dictionaries(required, optional=rest)
+        case "object":
+            return st.dictionaries(TEXTS, TEXTS, max_size=2)
+    return TEXTS
+
+
+def starting_metadata(version: int) -> Json:
+    """A table with a snapshot and a property."""
+    metadata = new_metadata(create_body("t", properties={"format-version": str(version), "k": "v"}), uuid=UUID, location="file:///w/t", now_ms=1)
+    updates = append(None, 1, snapshot_id=77)
+    if version == 3:
+        updates[0]["snapshot"] |= {"first-row-id": 0, "added-rows": 5}
+    draft = Draft(metadata, NOW_MS, lambda location, _: str(location))
+    apply_updates(draft, updates)
+    finish(draft, previous_location=None, previous_updated_ms=1)
+    return metadata
+
+
+def refusal_of(work: Callable[[], object]) -> CatalogError | None:
+    """The refusal that some work ends with, None where it ends well; any other exception is a defect."""
+    try:
+        work()
+    except CatalogError as error:
+        return error
+    return None
+
+
+def read_by_pyiceberg(metadata: Json) -> None:
+    written = orjson.dumps(normalised(metadata))
+    if metadata["format-version"] < 3:
+        TableMetadataUtil.parse_raw(written.decode())
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_updates_are_refused_or_leave_metadata_that_others_read(version: int) -> None:
+    """No combination of updates breaks the code; what passes is written, normalised and read by PyIceberg."""
+    start = orjson.dumps(starting_metadata(version))
+    passed: list[int] = []
+
+    @settings(max_examples=8 * settings().max_examples)
+    @given(st.lists(values(COMMIT["properties"]["updates"]["items"]), min_size=1, max_size=5))
+    def run(updates: list[Json]) -> None:
+        draft = Draft(orjson.loads(start), NOW_MS, lambda location, _: str(location))
+
+        def apply() -> None:
+            apply_updates(draft, updates)
+            finish(draft, previous_location="file:///w/t/metadata/00000-x.metadata.json", previous_updated_ms=NOW_MS)
+
+        refusal = refusal_of(apply)
+        if refusal is not None:
+            assert len(refusal.message) > 10
+            return
+        passed.append(1)
+        read_by_pyiceberg(draft.metadata)
+
+    run()
+    assert len(passed) > 40
+
+
+@given(values(CREATE))
+def test_creations_are_refused_or_make_metadata_that_others_read(request: Json) -> None:
+    """Whatever schema, partition spec, sort order and properties a table is to begin with: a refusal, or metadata that PyIceberg reads."""
+    made: list[Json] = []
+    refusal = refusal_of(lambda: made.append(new_metadata(request, uuid=UUID, location="file:///w/t", now_ms=1)))
+    if refusal is None:
+        read_by_pyiceberg(made[0])
+
+
+@given(st.lists(values(COMMIT["properties"]["requirements"]["items"]), max_size=3), st.sampled_from([None, 1, 2, 3]))
+def test_requirements_hold_or_are_refused(requirements: list[Json], version: int | None) -> None:
+    """Whatever a requirement says of a table that is or is not there: it holds, or it is a 409, or a 400 where it makes no sense."""
+    refusal = refusal_of(lambda: check_requirements(requirements, None if version is None else starting_metadata(version)))
+    assert refusal is None or refusal.status in (400, 409)

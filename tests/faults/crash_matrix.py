@@ -1,0 +1,264 @@
+"""`python -m tests.faults.crash_matrix --kills N --seed S --json`: SIGKILL at every named step of the protocol, and at random.
+
+Records flow all the time. One kill is: put things so that a step will be reached, have the process die there (or stand still while the catalog or
+the broker dies), start again what died, go on. In the end nothing is parked any more, and every record that was produced is looked for by its
+identity. The last line of the output is one JSON object with --json: kills, lost, doubled, by_step.
+"""
+
+import os
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import psutil
+import typer
+
+from infra.local.supervisor import Stack
+from ingest.fault_point import STEPS
+from lake.catalog_client import CatalogClient
+from lake.storage import local_path
+from tests.faults.catalog_proxy import CatalogProxy
+from tests.faults.identities import Found, compare, dead, rows
+from tests.faults.record_flow import RecordFlow, table_of
+from tests.stack.ingester import Ingester
+from tests.stack.kafka_topics import KafkaTopics
+from tests.stack.parked import unwritable
+from tests.stack.waiting import fresh, pause, wait_for
+
+PARTITIONS = 4
+TENANTS = 6
+REACHED_S = 30.0
+REST_S = 180.0
+BACK_S = 90.0
+DYING_S = 0.3  # from the signal to the end of the process
+WHILE_PARKING = frozenset({"parked_record_written", "parking_told", "parked_in_flight", "parked_acknowledged"})
+WHILE_DRAINING = frozenset({"drain_handed_over", "held", "parked_record_removed", "released"})
+LATE_COMMIT, AT_RANDOM = "late_commit", "at_random"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kill: at which step, and who dies there: the process that reaches it, or `catalog`, `broker`, `worker`, `main` while it stands still."""
+
+    step: str
+    victim: str = "itself"
+
+    def __str__(self) -> str:
+        return self.step if self.victim == "itself" else f"{self.step}/{self.victim}"
+
+
+# The cases that everybody asks about; with few kills only these are done.
+LISTED = (
+    Case(LATE_COMMIT),
+    Case("settled"),
+    Case("dead_letters_acknowledged"),
+    Case("rolled_over_in_batch"),
+    Case("parked_in_flight"),
+    Case("parked_record_removed"),
+    Case("metadata_written", "catalog"),
+    Case("parked_acknowledged", "broker"),
+)
+OTHERS = (
+    *(Case(step) for step in STEPS if Case(step) not in LISTED),
+    *(Case(AT_RANDOM, victim) for victim in ("main", "worker", "catalog", "broker")),
+    *(
+        Case(step, victim)
+        for step in ("handed_over", "commit_answered", "offsets_confirmed", "parking_told", "held")
+        for victim in ("catalog", "broker", "worker")
+    ),
+)
+
+
+def cases(kills: int, draws: random.Random) -> list[Case]:
+    """So many kills: first the listed ones, then all, in a random order each time."""
+    every = [*LISTED, *OTHERS]
+    more = (case for _ in cycle([0]) for case in draws.sample(every, len(every)))
+    return [*LISTED[:kills], *islice(more, max(0, kills - len(LISTED)))]
+
+
+@dataclass
+class Matrix:
+    """The services, the flow, and the ingester that is killed again and again."""
+
+    stack: Stack
+    kafka: KafkaTopics
+    catalog: CatalogClient
+    folder: Path
+    draws: random.Random
+    flow: RecordFlow = field(init=False)
+    ingester: Ingester = field(init=False)
+    proxy: CatalogProxy = field(init=False)
+    by_step: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @contextmanager
+    def running(self) -> Iterator["Matrix"]:
+        """Records flow; one tenant is there to be broken."""
+        topic, name = self.kafka.topic(PARTITIONS), fresh("g-")
+        self.sick = fresh("Sick-")
+        self.flow = RecordFlow(self.kafka, topic, [self.sick, *(fresh("well-") for _ in range(TENANTS - 1))], PARTITIONS, self.draws)
+        own = {"group": name, "dead_letter_topic": f"dead-{name}", "parked_topic": f"parked-{name}", "replay_topic": f"replay-{name}", "workers": "2"}
+        quick = {"flush_interval_s": "0.4", "park_after_s": "0.8", "commit_timeout_s": "5", "flush_bytes": "20000", "shutdown_s": "30"}
+        settings = {**own, **quick, "bootstrap_servers": self.kafka.bootstrap_servers}
+        self.ingester = Ingester(self.folder, self.stack.environment(), [{"name": topic}], settings)
+        try:
+            with CatalogProxy(self.stack.address("catalog")) as self.proxy, self.flow:
+                self.ingester.start()
+                self._wait_for_sick_table()
+                yield self
+        finally:
+            self.ingester.kill()
+
+    def _wait_for_sick_table(self) -> None:
+        self.ingester.wait_until(lambda: rows(self.catalog, table_of(self.sick), self._topic_id()), 60, "rows of the table that is to be broken")
+        self.data = local_path(self.catalog.load_table(table_of(self.sick))["metadata"]["location"]) / "data"
+
+    def _topic_id(self) -> str:
+        return self.kafka.topic_id(self.flow.topic)
+
+    # ---- one kill
+
+    def kill(self, case: Case) -> None:
+        """Arranges, kills, starts again what died."""
+        if case.step == LATE_COMMIT:
+            reached = self._late_commit()
+        elif case.step == AT_RANDOM:
+            pause(self.draws.uniform(0.1, 1.5))
+            self._end(case.victim)
+            reached = True
+        elif case.step in WHILE_DRAINING:
+            reached = self._while_draining(case)
+        elif case.step in WHILE_PARKING:
+            reached = self._while_parking(case)
+        else:
+            reached = self._at(case, lambda: None)
+        counted = self.by_step.setdefault(str(case), {"kills": 0, "reached": 0})
+        counted["kills"] += 1
+        counted["reached"] += reached
+        wait_for(self._is_back, BACK_S, f"the ingester coming back after {case}")
+
+    def _is_back(self) -> bool:
+        """Whether it reads again; a main process that died is started, a worker that died the node replaces itself."""
+        if not self.ingester.alive:
+            self.ingester.start(ready=False)
+        return self.ingester.is_ready()
+
+    def _at(self, case: Case, act: Callable[[], None]) -> bool:
+        """Starts with the fault point set, does something, and waits until the step is reached; whether it was."""
+        self.ingester.kill()
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        action = "kill" if case.victim == "itself" else "wait"
+        self.ingester.start(ready=False, environment={"FIRN_FAULT_POINT": f"{case.step}:{action}", "FIRN_FAULT_FOLDER": str(folder)})
+        act()
+        try:
+            wait_for((folder / f"{case.step}.reached").exists, REACHED_S, str(case))
+        except AssertionError:
+            self._end("main")
+            return False
+        if case.victim == "itself":
+            pause(DYING_S)
+        else:
+            self._end(case.victim)
+            (folder / f"{case.step}.go").touch()
+        return True
+
+    def _end(self, victim: str) -> None:
+        if victim in ("catalog", "broker"):
+            service = "kafka" if victim == "broker" else victim
+            self.stack.kill(service)
+            self.stack.start(service)
+        elif victim == "worker" and self.ingester.alive:
+            workers = [child for child in psutil.Process(self.ingester.pid).children() if "spawn_main" in " ".join(child.cmdline())]
+            if workers:
+                os.kill(self.draws.choice(workers).pid, signal.SIGKILL)
+        elif victim == "main":
+            self.ingester.kill()
+
+    def _while_parking(self, case: Case) -> bool:
+        """The table breaks; the process dies somewhere on the way to its parking; it is healed while records flow."""
+        with ExitStack() as broken:
+            reached = self._at(case, partial(_enter, broken, self.data))
+            wait_for(self._is_back, BACK_S, "the ingester coming back while the table is broken")
+            pause(self.draws.uniform(0, 2))
+        return reached
+
+    def _while_draining(self, case: Case) -> bool:
+        """The table is parked, the node starts again, the table is healed, and the process dies somewhere on the way back."""
+        with ExitStack() as broken:
+            broken.enter_context(unwritable(self.data))
+            self.ingester.wait_until(lambda: str(table_of(self.sick)) in self.ingester.parked(), 60, "the broken table being parked")
+            return self._at(case, broken.close)
+
+    def _late_commit(self) -> bool:
+        """A commit stays in the air, its sender dies, the next one has loaded the marks, and only then it lands."""
+        self.ingester.kill()
+        self.proxy.hold()
+        self.ingester.start(ready=False, environment={"FIRN_INGEST_CATALOG_URI": self.proxy.address})
+        held = self.proxy.held.wait(REACHED_S)
+        self.ingester.kill()
+        self.ingester.start()
+        before = {name: rows(self.catalog, name, self._topic_id()).total() for name in self.flow.good}
+        self.ingester.wait_until(lambda: any(rows(self.catalog, n, self._topic_id()).total() > count for n, count in before.items()), 60, "marks being loaded")
+        if held:
+            self.proxy.land()
+        return held
+
+    # ---- the end
+
+    def verify(self) -> Found:
+        """Everything comes to rest; then every record is looked for."""
+        self.flow.end()
+        self.ingester.wait_until(lambda: self.ingester.is_ready() and not self.ingester.parked(), REST_S, "nothing being parked")
+        ends = self.kafka.ends(self.flow.topic)
+        self.ingester.wait_until(lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends, REST_S, f"group offsets at {ends}")
+        assert self.ingester.stop() == 0
+        found = {name: rows(self.catalog, name, self._topic_id()) for name in self.flow.good}
+        return compare(self.flow.good, self.flow.bad, found, dead(self.kafka, self.ingester.dead_letter_topic))
+
+
+def _enter(broken: ExitStack, folder: Path) -> None:
+    broken.enter_context(unwritable(folder))
+
+
+def run_matrix(stack: Stack, folder: Path, kills: int, seed: int) -> dict[str, object]:
+    """So many kills on a running stack; what the command prints."""
+    draws = random.Random(seed)
+    matrix = Matrix(stack, KafkaTopics(stack.address("kafka")), CatalogClient(stack.address("catalog")), folder, draws)
+    with matrix.running():
+        for number, case in enumerate(cases(kills, draws), 1):
+            print(f"kill {number}: {case}", file=sys.stderr, flush=True)
+            matrix.kill(case)
+        found = matrix.verify()
+    records = sum(map(len, matrix.flow.good.values())) + len(matrix.flow.bad)
+    result: dict[str, object] = {"kills": kills, "lost": found.lost, "doubled": found.doubled, "by_step": matrix.by_step, "records": records, "seed": seed}
+    return result | ({"details": found.details} if found.details else {})
+
+
+def main(
+    kills: Annotated[int, typer.Option(help="how many")] = 200,
+    seed: Annotated[int, typer.Option(help="of everything random")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object as the last line")] = False,
+) -> None:
+    """Kills, and counts what was lost or doubled; ends with 1 where anything was."""
+    with tempfile.TemporaryDirectory(prefix="firn-crashes-") as name, Stack(Path(name) / "stack", tied=True) as stack:
+        stack.start("kafka", "catalog")
+        folder = Path(name) / "ingest"
+        folder.mkdir()
+        result = run_matrix(stack, folder, kills, seed)
+    typer.echo(orjson.dumps(result).decode() if as_json else "\n".join(f"{key}: {value}" for key, value in result.items()))
+    if result["lost"] or result["doubled"]:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    app.command()(main)
+    app()

@@ -1,0 +1,36 @@
+"""Kills at named steps of the protocol: nothing is lost, nothing is doubled."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from infra.local.supervisor import Stack
+from ingest.fault_point import STEPS
+from tests.faults.crash_matrix import LISTED, OTHERS, cases, run_matrix
+
+pytestmark = pytest.mark.stack
+
+KILLS = int(os.environ.get("FIRN_MATRIX_KILLS", "8"))
+
+
+def test_every_named_step_is_among_the_cases() -> None:
+    """No step is left out, and the cases that everybody asks about come first."""
+    every = [*LISTED, *OTHERS]
+    assert {case.step for case in every} >= set(STEPS)
+    assert len(set(every)) == len(every)
+    assert cases(8, random.Random(1)) == list(LISTED)
+
+
+@pytest.mark.timeout(60 * KILLS + 600)
+def test_nothing_is_lost_or_doubled_however_a_process_dies(stack: Stack, tmp_path: Path) -> None:
+    """SIGKILL of worker, main process, catalog and broker at named steps while records flow: every identity is in its table once, or a dead letter."""
+    seed = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
+    result = run_matrix(stack, tmp_path, KILLS, seed)
+    print(result)
+    assert (result["lost"], result["doubled"]) == (0, 0), result
+    by_step = result["by_step"]
+    assert isinstance(by_step, dict)
+    reached = sum(counted["reached"] for counted in by_step.values())
+    assert reached >= 0.9 * KILLS, f"too many steps were not reached: {by_step}"

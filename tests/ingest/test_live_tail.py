@@ -1,0 +1,34 @@
+"""The queue between a live tail and whoever looks on: bounded, and honest about what it dropped."""
+
+import pytest
+
+from ingest import live_tail
+from ingest.live_tail import TailEvent, TailQueue, holds_all, words_of
+
+
+def _events(count: int, size_bytes: int = 1) -> list[TailEvent]:
+    return [TailEvent("record", {"n": at}, size_bytes) for at in range(count)]
+
+
+@pytest.mark.parametrize(("bound", "limit", "size_bytes"), [("QUEUE_EVENTS_MAX", 3, 1), ("QUEUE_BYTES_MAX", 30, 10)])
+def test_what_does_not_fit_is_dropped_counted_and_told_once(monkeypatch: pytest.MonkeyPatch, bound: str, limit: int, size_bytes: int) -> None:
+    """By number and by bytes: the first ones stay, the count of the others comes behind them, and the queue takes records again."""
+    monkeypatch.setattr(live_tail, bound, limit)
+    queue = TailQueue()
+    for event in _events(8, size_bytes):
+        queue.put(event)
+    *kept, dropped = queue.take()
+    assert [event.data["n"] for event in kept] == [0, 1, 2]
+    assert (dropped.kind, dropped.data) == ("dropped", {"records": 5, "total": 5})
+    assert queue.take() == []
+    for event in _events(4, size_bytes):
+        queue.put(event)
+    assert queue.take()[-1].data == {"records": 1, "total": 6}
+
+
+def test_words_are_found_in_any_case() -> None:
+    """All of them have to be there, in any order."""
+    assert words_of("  Timeout DB ") == ("timeout", "db")
+    assert holds_all("a db had a timeout", words_of("Timeout DB"))
+    assert not holds_all("a timeout", words_of("Timeout DB"))
+    assert holds_all("anything", words_of(""))

@@ -1,0 +1,258 @@
+"""Retention, purge and orphan files on real tables: only what should go goes."""
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.commit import creation_request, new_table_state, prepare_append
+from lake.data_file import DataFile
+from lake.storage import local_path, open_storage
+from lake.table_layout import US_PER_HOUR, parse_partition_path
+from optimize.deletions import Throttle
+from optimize.duties import Duties
+from optimize.orphan_files import delete_orphans, find_orphans
+from optimize.purge import Dropped
+from optimize.table_view import load_view
+from tests.optimize.delete_files import add_delete_file
+from tests.optimize.live_files import live_files, missing_files
+from tests.optimize.maintained import maintenance
+from tests.optimize.small_files import SmallFiles, this_hour
+from tests.optimize.test_duties import SPELLINGS
+from tests.optimize.test_rounds import offsets_of
+from tests.stack.waiting import fresh
+
+pytestmark = pytest.mark.stack
+LONG_AGO_S = (datetime.now(UTC) - timedelta(days=30)).timestamp()
+
+
+def test_retention_takes_whole_hours_and_a_dry_run_takes_nothing(catalog: CatalogClient) -> None:
+    """Hours past the table's retention go with all their rows, younger ones stay; the dry run says the same numbers and changes nothing."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
+    for hours_ago in (2, 23, 26, 50):
+        table.append(this_hour() - hours_ago, 10, times=2)
+    duties = Duties(maintenance(catalog, [table.name]))
+    (would,) = duties.retention(dry_run=True)
+    assert (would.rows, len(would.files)) == (40, 4)
+    assert would.oldest_us is not None
+    assert would.oldest_us // US_PER_HOUR == this_hour() - 50
+    assert len(live_files(catalog, table.storage, table.name)) == 4
+    (went,) = duties.retention()
+    assert (went.files, went.reason) == (would.files, "")
+    assert live_files(catalog, table.storage, table.name) == {this_hour() - 2: 2, this_hour() - 23: 2}
+    state = table.reload()
+    assert state.totals.rows == 40
+    assert missing_files(catalog, table.storage, table.name) == []
+    assert list(duties.retention()) == []
+
+
+def test_unclear_retention_of_one_table_is_told_and_deletes_nothing(catalog: CatalogClient) -> None:
+    """A retention nobody understands leaves the table alone and says so."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "one month"})
+    table.append(this_hour() - 5_000, 10)
+    (expired,) = Duties(maintenance(catalog, [table.name])).retention()
+    assert "write days or hours" in expired.reason
+    assert expired.files == ()
+
+
+def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: CatalogClient) -> None:
+    """The dry run deletes nothing; then the files of the dropped table go, to the last, and those of its successor with the same name stay."""
+    storage = open_storage()
+    first = SmallFiles(catalog, storage, fresh("t"))
+    first.append(this_hour(), 10)
+    catalog.drop_table(first.name, purge=True)
+    assert catalog.warehouse is not None
+    catalog.create_table(first.name, creation_request(new_table_state(first.name, "t", "logs", catalog.warehouse)))
+    second = SmallFiles(catalog, storage, first.name.namespace)
+    second.append(this_hour(), 10)
+    duties = Duties(maintenance(catalog, purge_after_s=0))
+    would = {dropped.uuid: dropped for dropped, _ in duties.purge(dry_run=True)}
+    assert would[first.state.uuid].refusal == ""
+    assert second.state.uuid not in would
+    assert local_path(first.state.location).exists()
+    went = {dropped.uuid: files for dropped, files in duties.purge()}
+    assert went[first.state.uuid] >= 4
+    assert list(storage.list(first.state.location)) == []
+    assert missing_files(catalog, storage, second.name) == []
+    assert first.state.uuid not in {dropped.uuid for dropped, _ in duties.purge(dry_run=True)}
+
+
+def test_orphans_are_found_by_age_and_live_files_stay(catalog: CatalogClient) -> None:
+    """An old file that nobody refers to goes; a young one, one with another table, and every live file stay, however old it is."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(this_hour() - 3, 10, times=3)
+    folder = local_path(table.state.location)
+    old, young = folder / "data" / "left behind.parquet", folder / "data/young.parquet"
+    for path in (old, young):
+        path.write_bytes(b"x")
+    long_ago = (datetime.now(UTC) - timedelta(days=30)).timestamp()
+    everything: list[Path] = [p for p in folder.rglob("*") if p.is_file() and p != young]
+    for path in everything:
+        os.utime(path, (long_ago, long_ago))
+    found = find_orphans(catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC))
+    assert found is not None
+    assert found.files == (f"file://{old}",)
+    assert delete_orphans(catalog, table.storage, found, Throttle(1_000)) == 1
+    assert not old.exists()
+    assert young.exists()
+    assert missing_files(catalog, table.storage, table.name) == []
+
+
+def test_delete_files_go_with_the_hours_they_belong_to(catalog: CatalogClient) -> None:
+    """Retention takes the position deletes of the hours it takes, others stay; totals and the catalog's index follow."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
+    for hours_ago in (3, 50):
+        table.append(this_hour() - hours_ago, 10, times=2)
+    stays, goes = (add_delete_file(table, this_hour() - hours_ago) for hours_ago in (3, 50))
+    (went,) = Duties(maintenance(catalog, [table.name])).retention()
+    assert {file.uri for file in went.files} >= {goes}
+    assert (went.rows, len(went.data_files), len(went.files)) == (20, 2, 3)
+    view = load_view(catalog, table.storage, table.name)
+    assert view is not None
+    assert [file.uri for files in view.delete_files().values() for file in files] == [stays]
+    assert (view.state.totals.rows, view.state.totals.files, view.state.totals.delete_files, view.state.totals.position_deletes) == (20, 2, 1, 1)
+    assert index_of(catalog, table.name) == {this_hour() - 3: (2, 1)}
+    assert missing_files(catalog, table.storage, table.name) == []
+    assert list(Duties(maintenance(catalog, [table.name])).retention()) == []
+
+
+def index_of(catalog: CatalogClient, table: TableName) -> dict[int, tuple[int, int]]:
+    """Data and delete files by hour, as the catalog's index of partitions has them."""
+    rows = catalog.get("/firn/v1/dirty-partitions", pageSize="1000")["partitions"]
+    own = [row for row in rows if row["identifier"] == table.to_json()]
+    return {parse_partition_path(row["partition"]) or 0: (row["data-files"], row["delete-files"]) for row in own}
+
+
+def test_daily_duty_brings_tables_that_nobody_merges_within_their_limits(catalog: CatalogClient) -> None:
+    """A table with one file an hour never has anything to merge; its snapshots and manifests are tidied all the same, without retention."""
+    table = SmallFiles(catalog, open_storage(), fresh("slow"))
+    for hours_ago in range(3, 23):
+        table.append(this_hour() - hours_ago, 2)
+    assert list(Duties(maintenance(catalog, [table.name], manifests_max=4)).retention(tidy=True)) == []
+    state = table.reload()
+    assert len(catalog.load_table(table.name)["metadata"]["snapshots"]) <= 10
+    assert len(state.manifests) == 1
+    assert state.totals.rows == 40
+
+
+def purged(catalog: CatalogClient, table: TableName, **settings: Any) -> list[tuple[Dropped, int]]:
+    """What a purge does to the dropped tables of that name, with the number of files deleted."""
+    return [(dropped, files) for dropped, files in Duties(maintenance(catalog, **settings)).purge() if dropped.name == str(table)]
+
+
+def test_dropped_table_stays_for_three_days_and_comes_back_whole(catalog: CatalogClient) -> None:
+    """Within `purge_after_s` nothing of a dropped table is deleted, whatever the catalog would allow; undone, it is never purged."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(this_hour() - 3, 10, times=2)
+    catalog.drop_table(table.name, purge=True)
+    assert purged(catalog, table.name) == []
+    catalog.post("/firn/v1/dropped-tables/undo", {"identifier": table.name.to_json()})
+    assert purged(catalog, table.name, purge_after_s=0) == []
+    assert offsets_of(table) == list(range(20))
+    assert missing_files(catalog, table.storage, table.name) == []
+
+
+def test_table_dropped_without_purge_is_kept(catalog: CatalogClient) -> None:
+    """A drop that did not ask for a purge keeps its files until somebody asks."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(this_hour(), 10)
+    catalog.drop_table(table.name)
+    assert purged(catalog, table.name, purge_after_s=0) == []
+    assert local_path(table.state.location).exists()
+
+
+def test_neighbour_whose_path_begins_with_that_of_the_dropped_table_stays(catalog: CatalogClient) -> None:
+    """Of two tables at `.../UUID` and below `.../UUIDb` the purge of the first deletes nothing of the second."""
+    storage, warehouse = open_storage(), catalog.warehouse
+    assert warehouse is not None
+    table = SmallFiles(catalog, storage, fresh("t"))
+    table.append(this_hour(), 10)
+    neighbour = fresh("n")
+    state = new_table_state(TableName(neighbour, "logs"), neighbour, "logs", warehouse)
+    catalog.create_namespace(neighbour, {})
+    catalog.create_table(state.name, creation_request(replace(state, location=f"{table.state.location}b/{state.uuid}")))
+    other = SmallFiles(catalog, storage, neighbour)
+    other.append(this_hour(), 10)
+    catalog.drop_table(table.name, purge=True)
+    ((dropped, files),) = purged(catalog, table.name, purge_after_s=0)
+    assert dropped.refusal == ""
+    assert files >= 4
+    assert not list(storage.list(table.state.location))
+    assert offsets_of(other) == list(range(10))
+    assert missing_files(catalog, storage, other.name) == []
+
+
+def test_table_that_lies_elsewhere_keeps_its_files(catalog: CatalogClient, elsewhere: Path) -> None:
+    """A table registered from outside the warehouse is refused by purge and by orphan removal: others may own what lies there."""
+    storage = open_storage()
+    name = TableName(fresh("foreign"), "logs")
+    catalog.create_namespace(name.namespace, {})
+    state = new_table_state(name, name.namespace, "logs", f"file://{elsewhere}")
+    catalog.create_table(name, creation_request(state))
+    table = SmallFiles(catalog, storage, name.namespace)
+    table.append(this_hour() - 3, 10, times=2)
+    metadata_location = catalog.load_table(name)["metadata-location"]
+    catalog.drop_table(name)
+    registered = TableName(fresh("registered"), "logs")
+    catalog.create_namespace(registered.namespace, {})
+    catalog.post(f"/v1/namespaces/{registered.namespace}/register", {"name": "logs", "metadata-location": metadata_location})
+    before = sorted(p for p in elsewhere.rglob("*") if p.is_file())
+    (local_path(state.location) / "data/not ours.parquet").write_bytes(b"x")
+    ((found, reason),) = Duties(maintenance(catalog, [registered])).orphans(delete=True)
+    assert found.files == ()
+    assert "not below the warehouse" in reason
+    catalog.drop_table(registered, purge=True)
+    ((dropped, files),) = purged(catalog, registered, purge_after_s=0)
+    assert "not below the warehouse" in dropped.refusal
+    assert files == 0
+    assert set(before) < set(elsewhere.rglob("*"))
+
+
+def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient) -> None:
+    """A file that looked like an orphan and is committed before the deletion is looked up again, and stays; one beside it goes."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(this_hour() - 3, 1)
+    late, orphan = (local_path(table.state.location) / f"data/{name}.parquet" for name in ("late", "orphan"))
+    for path in (late, orphan):
+        path.write_bytes(b"x")
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    found = find_orphans(catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC))
+    assert found is not None
+    assert len(found.files) == 2
+    state = table.reload()
+    prepared = prepare_append(state, [DataFile(f"file://{late}", this_hour() - 3, 1, 1)], state.schema, state.marks, state.updated_ms)
+    table.storage.write_all(prepared.files)
+    (result,) = catalog.commit_all([prepared.request])
+    assert result.status.value == "committed", result
+    assert delete_orphans(catalog, table.storage, found, Throttle(1_000)) == 1
+    assert late.exists()
+    assert not orphan.exists()
+
+
+def test_ten_thousand_files_in_all_spellings_no_live_one_goes_and_every_orphan_does(catalog: CatalogClient) -> None:
+    """Metadata names 3,333 files in five spellings; of 10,000 that lie there exactly the other 6,667 are deleted, a dry look first."""
+    storage = open_storage()
+    table = SmallFiles(catalog, storage, fresh("t"))
+    table.append(this_hour() - 3, 1)
+    folder = local_path(table.state.location) / "data/region=eu west"
+    folder.mkdir(parents=True)
+    paths = [folder / f"part {at}.parquet" for at in range(10_000)]
+    live = {path for at, path in enumerate(paths) if at % 3 == 1}
+    for path in paths:
+        path.write_bytes(b"")
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    spelled = [SPELLINGS[at % len(SPELLINGS)](str(path)) for at, path in enumerate(sorted(live))]
+    state = table.reload()
+    prepared = prepare_append(state, [DataFile(uri, this_hour() - 3, 1, 1) for uri in spelled], state.schema, state.marks, state.updated_ms)
+    storage.write_all(prepared.files)
+    (result,) = catalog.commit_all([prepared.request])
+    assert result.status.value == "committed", result
+    ((found, reason),) = Duties(maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)).orphans(delete=False)
+    assert (len(found.files), reason) == (6_667, "")
+    assert len(list(folder.iterdir())) == 10_000
+    list(Duties(maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)).orphans(delete=True))
+    assert set(folder.iterdir()) == live

@@ -1,0 +1,125 @@
+"""Limits: turns of a tenant, time, bytes; and that a query ends when nobody waits for it any more."""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from infra.local.supervisor import Stack
+from lake.tenant import TenantId
+from query.cancellation import CancelledError, Run, TimeOverError
+from query.limits import BusyError, Tails, Turns
+from tests.query.log_table import LogTable
+from tests.query.processes import Child
+from tests.stack.line import Sql
+from tests.stack.waiting import wait_for
+
+START = datetime(2026, 6, 7, 8, 0, tzinfo=UTC)
+ONE, OTHER = TenantId("one"), TenantId("other")
+
+
+def test_one_tenants_searches_take_no_turn_from_another() -> None:
+    """As many run as may, as many again wait, the next is refused at once; another tenant's runs; a turn that is given back is taken."""
+    turns, hold, running = Turns(2, 10.0), threading.Event(), threading.Semaphore(0)
+
+    def search() -> None:
+        with turns.take(ONE):
+            running.release()
+            hold.wait(30)
+
+    threads = [threading.Thread(target=search) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert all(running.acquire(timeout=10) for _ in range(2))
+    wait_for(lambda: turns.users(ONE) == 4, 10.0, "two that run and two that wait")
+    began_s = time.monotonic()
+    with pytest.raises(BusyError, match="2 searches of tenant 'one' run already"), turns.take(ONE):
+        raise AssertionError("there was no turn left")
+    assert time.monotonic() - began_s < 5
+    with turns.take(OTHER):
+        hold.set()
+    for thread in threads:
+        thread.join(10)
+    assert turns.users(ONE) == turns.users(OTHER) == 0
+
+
+def test_who_waits_too_long_for_a_turn_is_refused() -> None:
+    """After the time that the setting says, not later."""
+    turns = Turns(1, 0.05)
+    with turns.take(ONE), pytest.raises(BusyError), turns.take(ONE):
+        raise AssertionError("there was no turn left")
+
+
+def test_a_tenant_has_only_so_many_tails() -> None:
+    """The limit is per tenant, and a tail that ended counts no more."""
+    tails = Tails(1)
+    with tails.one_more(ONE):
+        tails.check(OTHER)
+        with pytest.raises(BusyError):
+            tails.check(ONE)
+    tails.check(ONE)
+
+
+def test_a_run_stops_its_engine_when_its_time_is_over_or_its_caller_leaves() -> None:
+    """What is registered is called once; afterwards nothing runs any more."""
+    stopped = threading.Event()
+    late = Run(0.05)
+    with late.stoppable(stopped.set):
+        assert stopped.wait(10)
+    with pytest.raises(TimeOverError, match=r"longer than 0\.05 s"):
+        late.check()
+    left, stopped = Run(60.0), threading.Event()
+    with left.stoppable(stopped.set):
+        left.cancel()
+        assert stopped.is_set()
+    with pytest.raises(CancelledError, match="caller has gone"), left.stoppable(stopped.set):
+        raise AssertionError("nothing may begin")
+
+
+@pytest.mark.stack
+def test_a_query_ends_when_its_caller_leaves(api: httpx.Client, log_table: Callable[..., LogTable], trino: Sql, query_uri: str) -> None:
+    """Trino is told at once: the statement of a caller that hung up is over within seconds, not after the minutes it would take."""
+    table = log_table()
+    table.append([{"timestamp": START, "message": f"row {at}"} for at in range(3_000)])
+    marker = f"m{time.monotonic_ns()}"
+    endless = f"SELECT count(*) AS {marker} FROM logs a, logs b, logs c, logs d WHERE a.message || b.message < c.message || d.message"
+    with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=query_uri, timeout=4.0, trust_env=False) as impatient:
+        impatient.post("/v1/sql", json={"sql": endless, "tenant": table.tenant})
+
+    def states() -> set[str]:
+        return {row[0] for row in trino(f"SELECT state FROM system.runtime.queries WHERE query LIKE '%{marker}%' AND source = 'firn-query'")}
+
+    wait_for(lambda: states() == {"FAILED"}, 20.0, "the statement's end")
+    assert api.post("/v1/sql", json={"sql": "SELECT count(*) FROM logs", "tenant": table.tenant}).json()["rows"] == [[3_000]]
+
+
+@pytest.mark.stack
+def test_an_answer_that_a_limit_cut_short_says_so(stack: Stack, log_table: Callable[..., LogTable], tmp_path: Path) -> None:
+    """Too many bytes for a filter: refused with advice; for a page: the newest rows, and why there are no more."""
+    table = log_table()
+    for hour in range(4):
+        rows = [{"timestamp": START + timedelta(hours=hour, seconds=at % 3000), "message": f"row {at} {'x' * (at % 50)}"} for at in range(20_000)]
+        table.append(rows)
+    total = sum(file.size_bytes for file in table.files())
+    settings = {**stack.environment(), "FIRN_QUERY_SCAN_BYTES_MAX": str(int(total * 0.9)), "FIRN_QUERY_STATE": str(tmp_path)}
+    small = Child("query", tmp_path, settings).start()
+    try:
+
+        def ask(path: str, **body: Any) -> httpx.Response:
+            times = {"from": START.isoformat(), "to": (START + timedelta(hours=4)).isoformat()}
+            return httpx.post(f"{small.address}/v1/{path}", json={"tenant": table.tenant, **times, **body}, timeout=60.0, trust_env=False)
+
+        refused = ask("histogram", query="row")
+        assert (refused.status_code, "choose a shorter time range" in refused.text) == (400, True)
+        assert ask("search", limit=100).json()["complete"]
+        cut = ask("search", query='message:"nowhere at all"').json()
+        assert (cut["complete"], cut["rows"]) == (False, [])
+        assert "stopped early" in cut["reasons"][0]
+        assert ask("histogram").json()["rows"] == 80_000
+    finally:
+        small.kill()

@@ -1,0 +1,84 @@
+"""Tables broken and mended by a test, and what became of their records, by identity."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+
+from lake.catalog_client import TableName
+from lake.storage import local_path
+from lake.tenant import to_identifier
+from tests.stack.ingester import Ingester
+from tests.stack.kafka_topics import Record
+from tests.stack.line import Line
+from tests.stack.waiting import pause
+
+PARKED_S = 60.0
+
+
+def numbered(tenant: str, numbers: Iterable[int], partitions: int = 1) -> list[Record]:
+    """Records that say their number, spread over the partitions."""
+    return [Record(orjson.dumps({"n": n}), headers=(("tenant", tenant.encode()),), partition=n % partitions) for n in numbers]
+
+
+@contextmanager
+def flowing(line: Line, topic: str, tenant: str, numbers: range) -> Iterator[None]:
+    """Records keep coming, five at a time, until all have come and the body has ended."""
+
+    def produce() -> None:
+        for first in numbers[::5]:
+            line.kafka.produce(topic, numbered(tenant, range(first, min(first + 5, numbers.stop)), line.kafka.partitions(topic)))
+            pause(0.1)
+
+    thread = threading.Thread(target=produce, name="flowing")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def numbers(line: Line, tenant: str) -> list[int]:
+    """The numbers of all rows, sorted; one that is there twice shows twice."""
+    return sorted(int(n) for (n,) in line.sql(f"SELECT n FROM {line.table(tenant)}"))
+
+
+def table_name(tenant: str) -> TableName:
+    """The table of a tenant's logs."""
+    return TableName(to_identifier(tenant), "logs")
+
+
+def location(line: Line, tenant: str) -> Path:
+    """The folder of a tenant's table."""
+    return local_path(line.catalog.load_table(table_name(tenant))["metadata"]["location"])
+
+
+@contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """A folder where nothing can be written: a file lies in its place. (Taking away the right to write would not stop root.)"""
+    aside = folder.with_name(f"{folder.name}.aside")
+    if folder.exists():
+        folder.rename(aside)
+    folder.write_text("no folder")
+    try:
+        yield
+    finally:
+        folder.unlink()
+        if aside.exists():
+            aside.rename(folder)
+
+
+def wait_parked(ingester: Ingester, tenant: str, reason: str | None = None) -> None:
+    """Returns when the node has parked the tenant's table."""
+    name = str(table_name(tenant))
+    ingester.wait_until(
+        lambda: ingester.parked().get(name) == (reason or ingester.parked().get(name, "")) and name in ingester.parked(), PARKED_S, f"{name} being parked"
+    )
+
+
+def wait_released(ingester: Ingester, tenant: str) -> None:
+    """Returns when the tenant's table is live again."""
+    name = str(table_name(tenant))
+    ingester.wait_until(lambda: ingester.is_ready() and name not in ingester.parked(), PARKED_S, f"{name} being released")

@@ -1,0 +1,135 @@
+"""A table that was moved back is noticed, named, and waits for a person, who may have the rows read again or go on without them."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ingest.__main__ import app
+from tests.stack.ingester import Ingester
+from tests.stack.line import Line
+from tests.stack.parked import flowing, numbered, numbers, table_name, wait_parked, wait_released
+from tests.stack.waiting import fresh
+
+pytestmark = pytest.mark.stack
+
+
+def resolve(running: Ingester, *arguments: str) -> None:
+    """`python -m ingest resolve` with the settings of an ingester."""
+    result = CliRunner().invoke(app, ["resolve", *arguments], env=running.environment)
+    assert result.exit_code == 0, (result.output, result.exception)
+
+
+def _snapshots(line: Line, tenant: str) -> list[int]:
+    metadata = line.catalog.load_table(table_name(tenant))["metadata"]
+    return [entry["snapshot-id"] for entry in metadata["snapshot-log"]]
+
+
+def roll_back_by_rest(line: Line, tenant: str, snapshot: int) -> None:
+    """As any client of the REST catalog may."""
+    update = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot}
+    name = table_name(tenant)
+    line.catalog.post(f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]})
+
+
+def roll_back_by_trino(line: Line, tenant: str, snapshot: int) -> None:
+    """As an analyst may."""
+    line.sql(f"ALTER TABLE {line.table(tenant)} EXECUTE rollback_to_snapshot({snapshot})")
+
+
+def _three_flushes(line: Line, running: Ingester, topic: str) -> str:
+    tenant = fresh("Back-")
+    for first in (0, 10, 20):
+        line.kafka.produce(topic, numbered(tenant, range(first, first + 10), 2))
+        line.wait_for_rows(running, tenant, first + 10)
+    return tenant
+
+
+@pytest.mark.parametrize(("roll_back", "how"), [(roll_back_by_rest, "reread"), (roll_back_by_trino, "accept")], ids=["REST, reread", "Trino, accept"])
+def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
+    line: Line, ingester: Callable[..., Ingester], roll_back: Callable[[Line, str, int], None], how: str
+) -> None:
+    """After a rollback no row comes by itself; reread brings back what was taken away, accept does not; what came meanwhile is there either way."""
+    topic = line.kafka.topic(2)
+    running = ingester(topic, flush_interval_s=0.3)
+    tenant = _three_flushes(line, running, topic)
+    first = _snapshots(line, tenant)[0]
+    kept = int(line.sql(f"SELECT count(*) FROM {line.table(tenant)} FOR VERSION AS OF {first}")[0][0])
+    roll_back(line, tenant, first)
+    line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
+    wait_parked(running, tenant, "rolled_back")
+    assert len(numbers(line, tenant)) == kept
+    running.kill()
+    running.start()
+    wait_parked(running, tenant, "rolled_back")
+    with flowing(line, topic, tenant, range(40, 80)):
+        resolve(running, f"--{how}", str(table_name(tenant)))
+        wait_released(running, tenant)
+    expected = list(range(80)) if how == "reread" else [*range(kept), *range(30, 80)]
+    line.wait_for_rows(running, tenant, len(expected))
+    assert numbers(line, tenant) == expected
+    assert line.catalog.get("/firn/v1/parked").get("parked") == []
+
+
+def _database(line: Line) -> Path:
+    return Path(line.stack.environment()["FIRN_CATALOG_DATABASE_URL"].removeprefix("sqlite:///"))
+
+
+def _restore(line: Line, backup: Path) -> None:
+    """Puts an older database in the place of the catalog's, as after a disk was lost."""
+    line.stack.kill("catalog")
+    database = _database(line)
+    for suffix in ("", "-wal", "-shm"):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+    backup.rename(database)
+    line.stack.start("catalog")
+
+
+def _backup(line: Line, to: Path) -> Path:
+    with closing(sqlite3.connect(_database(line))) as source, closing(sqlite3.connect(to)) as target:
+        source.backup(target)
+    return to
+
+
+@pytest.mark.parametrize("how", ["reread", "accept"])
+def test_restored_database_under_a_running_node_is_noticed(line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str) -> None:
+    """A catalog database that went back makes its tables' marks lie: the node parks such a table, and a person decides."""
+    topic = line.kafka.topic(2)
+    running = ingester(topic, flush_interval_s=0.3)
+    tenant = _three_flushes(line, running, topic)
+    backup = _backup(line, tmp_path / "backup.db")
+    line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
+    line.wait_for_rows(running, tenant, 40)
+    _restore(line, backup)
+    line.kafka.produce(topic, numbered(tenant, range(40, 50), 2))
+    wait_parked(running, tenant, "rolled_back")
+    resolve(running, f"--{how}", str(table_name(tenant)))
+    wait_released(running, tenant)
+    expected = list(range(50)) if how == "reread" else [*range(30), *range(40, 50)]
+    line.wait_for_rows(running, tenant, len(expected))
+    assert numbers(line, tenant) == expected
+
+
+@pytest.mark.parametrize("how", ["reread", "accept"])
+def test_restored_database_is_noticed_by_a_node_that_starts(line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str) -> None:
+    """A node that starts after the restore stops with a sentence that says what to do; resolved, it goes on with or without the lost rows."""
+    topic = line.kafka.topic(2)
+    running = ingester(topic, flush_interval_s=0.3)
+    tenant = _three_flushes(line, running, topic)
+    backup = _backup(line, tmp_path / "backup.db")
+    line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
+    line.wait_for_rows(running, tenant, 40)
+    assert running.stop() == 0
+    _restore(line, backup)
+    line.kafka.produce(topic, numbered(tenant, range(40, 50), 2))
+    running.start(ready=False)
+    assert running.wait_ended() == 1
+    assert "python -m ingest resolve --all --reread" in " ".join(running.log().split())
+    resolve(running, f"--{how}", "--all")
+    running.start()
+    expected = list(range(50)) if how == "reread" else [*range(30), *range(40, 50)]
+    line.wait_for_rows(running, tenant, len(expected))
+    assert numbers(line, tenant) == expected

@@ -1,0 +1,144 @@
+"""Every page beside the search page, as a person uses it; and the search page on a narrow screen and by keyboard alone."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.query.log_table import LogTable, fresh_tenant
+from tests.ui.test_search_page import cell, choose_row, open_search
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture(scope="module")
+def table(catalog_client: Any) -> LogTable:
+    """Ten rows of the last minutes."""
+    table = LogTable(catalog_client, fresh_tenant("pages"))
+    start = datetime.now(UTC) - timedelta(minutes=10)
+    table.append([{"timestamp": start + timedelta(seconds=at), "severity": "INFO", "message": f"page {at}", "status": str(at)} for at in range(10)])
+    return table
+
+
+def open_stream(page: Page, uri: str, table: LogTable) -> None:
+    """Opens the tenants page with the details of the table's stream."""
+    page.goto(f"{uri}/tenants")
+    box = page.get_by_placeholder("part of a tenant's or stream's name")
+    box.fill(table.tenant)
+    box.press("Enter")
+    expect(page.get_by_text("1 stream.")).to_be_visible()
+    choose_row(page, 0)
+    expect(page.get_by_role("heading", name=f"{table.tenant} / logs")).to_be_visible()
+
+
+def test_a_declared_type_shows_in_the_columns_of_the_stream(page: Page, ui_uri: str, table: LogTable) -> None:
+    """A field's type is declared on the tenants page; what was stored before is told to be beside it."""
+    open_stream(page, ui_uri, table)
+    page.get_by_label("Field", exact=True).fill("status")
+    page.get_by_role("button", name="Declare").click()
+    expect(page.get_by_text("status is long; what was stored before is in")).to_be_visible()
+
+
+def test_retention_tells_what_would_go_before_it_is_set(page: Page, ui_uri: str, table: LogTable) -> None:
+    """The dry run counts the rows that go and stay, and changes nothing."""
+    open_stream(page, ui_uri, table)
+    page.get_by_role("tab", name="Retention").click()
+    expect(page.get_by_text("kept for ever")).to_be_visible()
+    box = page.get_by_label("Keep rows for")
+    box.fill("30d")
+    box.press("Enter")
+    page.get_by_role("button", name="What would go?").click()
+    expect(page.get_by_text("0 rows in 0 files")).to_be_visible()
+
+
+def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, catalog_client: Any) -> None:
+    """Deleting asks for the name; the list of deleted streams brings it back."""
+    table = LogTable(catalog_client, fresh_tenant("undo"))
+    table.append([{"timestamp": datetime.now(UTC) - timedelta(minutes=5), "message": "still here"}])
+    open_stream(page, ui_uri, table)
+    page.get_by_role("tab", name="Delete").click()
+    button = page.get_by_role("button", name="Delete stream")
+    expect(button).to_be_disabled()
+    box = page.get_by_label("Type the stream's name to delete it")
+    box.fill("logs")
+    box.press("Enter")
+    button.click()
+    expect(page.get_by_text("brings it back.")).to_be_visible()
+    deleted = page.get_by_text("Deleted streams", exact=True)
+    expect(deleted).to_have_count(1)  # the page before is still there for a moment
+    deleted.click()
+    choice = page.get_by_role("combobox", name=re.compile("Of tenant"))
+    choice.fill(table.tenant)
+    choice.press("Enter")
+    page.get_by_role("button", name="Bring back").click()
+    expect(page.get_by_text("is back, with all its rows.")).to_be_visible()
+    open_search(page, ui_uri, table)
+    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+
+
+def test_a_statement_is_run_and_one_that_writes_is_refused(page: Page, ui_uri: str, table: LogTable) -> None:
+    """The SQL page shows the rows of a SELECT, and a sentence for anything else."""
+    page.goto(f"{ui_uri}/sql")
+    box = page.get_by_role("textbox", name="Statement")
+    box.fill(f'SELECT count(*) AS found FROM "{table.tenant}".logs')
+    box.press("Control+Enter")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect(cell(page, 0, 0)).to_have_text("10")
+    box.fill(f'DELETE FROM "{table.tenant}".logs')
+    box.press("Control+Enter")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_test_id("stAlert")).to_contain_text("SELECT")
+
+
+@pytest.mark.parametrize(("path", "heading"), [("errors", "Errors"), ("dead-letters", "Dead letters"), ("health", "Pipeline health")])
+def test_a_page_opens_with_something_to_read(page: Page, ui_uri: str, table: LogTable, path: str, heading: str) -> None:
+    """Each page shows its numbers, or says in a sentence why there are none; never a traceback."""
+    assert table.tenant
+    page.goto(f"{ui_uri}/{path}")
+    expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+    expect(page.get_by_test_id("stMain")).to_contain_text(re.compile(r"\.|answers"))
+
+
+def test_a_saved_search_opens_again(page: Page, ui_uri: str, table: LogTable) -> None:
+    """A search gets a name, is found under it, and can be forgotten."""
+    open_search(page, ui_uri, table, q='message:"page 3"')
+    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Saved").click()
+    box = page.get_by_label("Name", exact=True)
+    box.fill("third/page")
+    box.press("Enter")
+    page.get_by_role("button", name="Save this search").click()
+    open_search(page, ui_uri, table)
+    expect(page.get_by_text("10 rows", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Saved").click()
+    page.get_by_role("button", name="third/page").click()
+    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+
+
+def test_the_search_page_can_be_used_on_a_narrow_screen(browser: Browser, ui_uri: str, table: LogTable) -> None:
+    """At 400 pixels nothing lies beside the screen, and the rows are reached by scrolling down."""
+    context = browser.new_context(viewport={"width": 400, "height": 800})
+    page = context.new_page()
+    open_search(page, ui_uri, table)
+    page.get_by_test_id("stDataFrame").first.scroll_into_view_if_needed()
+    expect(page.get_by_test_id("stDataFrame").first).to_be_in_viewport()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    context.close()
+
+
+def test_a_search_is_made_by_keyboard_alone(page: Page, ui_uri: str, table: LogTable) -> None:
+    """Tabulator reaches the search box; typing and Enter search."""
+    open_search(page, ui_uri, table)
+    box = page.get_by_role("textbox", name="Search", exact=True)
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if box.evaluate("box => box === document.activeElement"):
+            break
+    page.keyboard.type('"page 7"')
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("1 row", exact=True)).to_be_visible()

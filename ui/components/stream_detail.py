@@ -1,0 +1,123 @@
+"""One stream: its columns and their types, how long its rows are kept, its end and its return."""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from ui.api_client import ApiError, api
+from ui.components.message import plain, show_error
+from ui.components.wording import count, size
+
+TYPES = ("string", "boolean", "int", "long", "double", "timestamptz", "date")
+
+
+def show(tenant: str, stream: str) -> None:
+    """Everything about a stream that the key may see, and what it may change."""
+    try:
+        detail = api().get("/streams/detail", tenant=tenant, stream=stream)
+    except ApiError as error:
+        show_error(error)
+        return
+    st.subheader(f"{tenant} / {stream}", anchor=False)
+    st.caption(f"`{detail['table']}` in Trino · {count(detail['snapshots'], 'snapshot')} · {count(detail['delete_files'], 'delete file')}")
+    if detail["parked"]:
+        st.warning(
+            f"Records of this stream are parked: {plain(detail['parked'])}. They wait in Kafka until the table can be written.", icon=":material/pause_circle:"
+        )
+    columns, retention, end = st.tabs(["Columns", "Retention", "Delete"])
+    with columns:
+        _columns(tenant, stream, detail["schema"])
+    with retention:
+        _retention(tenant, stream, detail["retention"])
+    with end:
+        _delete(tenant, stream)
+
+
+def _columns(tenant: str, stream: str, columns: list[dict[str, Any]]) -> None:
+    frame = {
+        "column": [column["name"] for column in columns],
+        "type": [column["type"] + (" (declared)" if column["declared"] else "") for column in columns],
+        "in records": [column["path"] or ("set by Firn" if column["system"] else "") for column in columns],
+        "older values in": [", ".join(column["older"]) for column in columns],
+    }
+    st.dataframe(pd.DataFrame(frame), hide_index=True, width="stretch", height=min(38 + 35 * len(columns), 420))
+    with st.form("declare", border=False):
+        name, kind, send = st.columns([3, 2, 1], vertical_alignment="bottom")
+        field = name.text_input("Field", help="Declared before or after records show it. What was stored before stays searchable in a column of its own.")
+        wanted = kind.selectbox("Type", TYPES, index=3)
+        if send.form_submit_button("Declare", width="stretch") and field:
+            _declare({"tenant": tenant, "stream": stream, "field": field, "type": wanted})
+
+
+def _declare(body: dict[str, Any]) -> None:
+    try:
+        done = api().post("/streams/types", body)
+    except ApiError as error:
+        show_error(error)
+        return
+    said = f"{plain(done['field'])} is {done['type']}" + (f"; what was stored before is in {plain(done['older'])}" if done["older"] else "")
+    st.success(f"{said}." if done["changed"] else f"{said} already.")
+    if done["suggestion"]:
+        st.warning(f"No record has shown this field yet. Did you mean {plain(done['suggestion'])}?")
+
+
+def _retention(tenant: str, stream: str, told: dict[str, Any]) -> None:
+    kept = f"kept for **{told['retention']}**" if told["retention"] else "kept **for ever**"
+    oldest = f" The oldest row is of `{told['oldest_row']}`." if told["oldest_row"] else ""
+    st.markdown(f"Rows are {kept}.{oldest}")
+    wanted = st.text_input("Keep rows for", placeholder="30d, 720h; empty: for ever", key=f"keep-{tenant}-{stream}").strip() or None
+    body = {"tenant": tenant, "stream": stream, "retention": wanted}
+    look, keep = st.columns(2)
+    if look.button("What would go?", width="stretch", icon=":material/visibility:"):
+        _ask_retention({**body, "dry_run": True}, "would go")
+    if keep.button("Set retention", width="stretch", type="primary"):
+        _ask_retention(body, "go with the next daily maintenance")
+
+
+def _ask_retention(body: dict[str, Any], goes: str) -> None:
+    try:
+        told = api().post("/streams/retention", body)
+    except ApiError as error:
+        show_error(error)
+        return
+    gone, stays = told["goes"], told["stays"]
+    st.info(
+        f"**{count(gone['rows'], 'row')}** in {count(gone['files'], 'file')} ({size(gone['bytes'])}) {goes}; "
+        f"{count(stays['rows'], 'row')} ({size(stays['bytes'])}) stay" + (f", those from `{told['first_kept']}` on." if told["first_kept"] else ".")
+    )
+
+
+def _delete(tenant: str, stream: str) -> None:
+    st.markdown("The stream disappears from searches at once. It can be brought back for three days; after that its files are removed.")
+    typed = st.text_input("Type the stream's name to delete it", key=f"delete-{tenant}-{stream}")
+    if st.button("Delete stream", type="primary", disabled=typed != stream, icon=":material/delete:"):
+        try:
+            api().delete("/streams", tenant=tenant, stream=stream)
+        except ApiError as error:
+            show_error(error)
+            return
+        st.session_state["said"] = f"{tenant} / {stream} is deleted. “Deleted streams” below brings it back."
+        st.rerun()
+
+
+def show_dropped(tenant: str) -> None:
+    """Deleted streams of a tenant, each with the button that brings it back."""
+    try:
+        dropped = api().get("/streams/dropped", tenant=tenant)["dropped"]
+    except ApiError as error:
+        show_error(error)
+        return
+    if not dropped:
+        st.caption(f"No stream of {plain(tenant)} is deleted.")
+    for each in dropped:
+        text, button = st.columns([5, 1], vertical_alignment="center")
+        text.markdown(f"{plain(each['stream'])} :gray[deleted {each['dropped_at'][:19].replace('T', ' ')} UTC]")
+        if button.button("Bring back", key=f"undo-{each['id']}", disabled=not each["restorable"], width="stretch"):
+            try:
+                api().post("/streams/undo", {"tenant": tenant, "stream": each["stream"]})
+            except ApiError as error:
+                show_error(error)
+                return
+            st.session_state["said"] = f"{tenant} / {each['stream']} is back, with all its rows."
+            st.rerun()
