@@ -133,6 +133,11 @@ class LogSchema:
         """Top-level columns by their folded name."""
         return {fold(column.name): column for column in self.columns}
 
+    @property
+    def lacks(self) -> Sequence[str]:
+        """System columns that are not there: the table is somebody else's, or somebody took them away."""
+        return [name for name in SYSTEM_COLUMNS if name not in self.by_name]
+
     @cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema with `PARQUET:field_id` on every field, nested ones included."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lake.catalog_client import CatalogClient, TableName
-from lake.errors import NotFoundError, Rejected
+from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
+from lake.errors import FirnError, NotFoundError, Rejected, UnavailableError
 from lake.log_schema import LogSchema
 from lake.marks import MARKS_PROPERTY, Marks, parse_marks
 from lake.snapshot import Totals, totals_of
@@ -52,10 +52,15 @@ def load_view(catalog: CatalogClient, table: TableId) -> TableView:
     name = TableName(table.tenant.namespace, table.table)
     try:
         metadata = catalog.load_table(name)["metadata"]
+    except MetadataMissingError:
+        raise
     except NotFoundError as error:
         message = f"tenant {table.tenant.name!r} has no stream {table.stream!r}; its streams are listed under /v1/streams?tenant=..."
         raise NotFoundError(message) from error
-    return view_of(table, name, metadata)
+    view = view_of(table, name, metadata)
+    if view.schema.lacks:
+        raise refuse(f"{name} lacks the columns {', '.join(view.schema.lacks)}, without which it is no log table; add them again with ALTER TABLE")
+    return view
 
 
 def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> TableView:
@@ -89,14 +94,34 @@ def tenants(catalog: CatalogClient) -> Iterator[TenantId]:
             yield parsed
 
 
-def streams(catalog: CatalogClient, tenant: TenantId) -> Iterator[TableView]:
-    """Every log table of a tenant. One that is dropped meanwhile is left out."""
+@dataclass(frozen=True, slots=True)
+class UnreadableTable:
+    """A table of a tenant of which the catalog cannot tell more than its name."""
+
+    name: TableName
+    problem: str
+
+
+def every_stream(catalog: CatalogClient, tenant: TenantId) -> Iterator[TableView | UnreadableTable]:
+    """Every log table of a tenant. One that is dropped meanwhile is left out, and so are tables of others that lie in its namespace."""
     for name in catalog.tables(tenant.namespace):
         try:
             metadata = catalog.load_table(name)["metadata"]
-        except NotFoundError:
+        except FirnError as error:
+            if not isinstance(error, NotFoundError) or isinstance(error, MetadataMissingError):
+                yield UnreadableTable(name, str(error))
             continue
         properties = metadata.get("properties", {})
         stream = properties.get(STREAM_PROPERTY) or from_identifier(name.name)
         if properties.get(TENANT_PROPERTY, tenant.name) == tenant.name and stream is not None:
-            yield view_of(TableId(tenant, stream), name, metadata)
+            view = view_of(TableId(tenant, stream), name, metadata)
+            if TENANT_PROPERTY in properties or not view.schema.lacks:
+                yield view
+
+
+def streams(catalog: CatalogClient, tenant: TenantId) -> Iterator[TableView]:
+    """The same for those who need every table whole. Raises UnavailableError where one cannot be read."""
+    for stream in every_stream(catalog, tenant):
+        if isinstance(stream, UnreadableTable):
+            raise UnavailableError(f"{stream.name} cannot be read: {stream.problem}")
+        yield stream

@@ -205,7 +205,7 @@ def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
         path = None if is_system else each.doc
         columns.append(ColumnAnswer(name=each.name, type=kind, path=path, system=is_system, declared=declared.get(each.name) == kind, older=older))
     return StreamDetailAnswer(
-        **stream_answer(services, view).model_dump(),
+        **stream_answer(services, view.id.tenant, view).model_dump(),
         uuid=view.uuid,
         schema_=columns,
         retention=_retention(services, view, retention_of(view)),

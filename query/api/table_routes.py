@@ -5,11 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from lake.tenant import TenantId
+from lake.errors import FirnError
+from lake.tenant import TenantId, from_identifier
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.cancellation import Run
 from query.instant import rfc3339
-from query.table_view import TableView, streams, table_id, tenants
+from query.table_view import TableView, UnreadableTable, every_stream, table_id, tenants
 
 router = APIRouter(prefix="/v1", tags=["tenants"])
 TENANTS_PAGE_MAX = 1_000
@@ -21,13 +22,14 @@ class StreamAnswer(BaseModel):
     tenant: str
     stream: str
     table: Annotated[str, Field(description="its name in Trino's catalog, namespace.table")]
-    rows: int
-    files: int
-    bytes: int
-    newest_row: str | None
-    oldest_row: str | None
-    committed_at: str | None
-    columns: int
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    newest_row: str | None = None
+    oldest_row: str | None = None
+    committed_at: str | None = None
+    columns: int = 0
+    problem: Annotated[str | None, Field(description="why nothing more is known of it")] = None
 
 
 class TenantAnswer(BaseModel):
@@ -66,7 +68,7 @@ async def get_tenants(
 
         def told(tenant: TenantId) -> TenantAnswer:
             current.check()
-            return _tenant(tenant, [stream_answer(services, view) for view in streams(caller.catalog, tenant)])
+            return _tenant(tenant, [stream_answer(services, tenant, stream) for stream in every_stream(caller.catalog, tenant)])
 
         found = list(services.readers.map(told, known[:limit]))
         return TenantsAnswer(tenants=found, next=known[limit - 1].namespace if len(known) > limit else None)
@@ -80,27 +82,34 @@ async def get_streams(request: Request, services: ServicesOf, caller: CallerOf, 
     wanted = table_id(tenant, "logs").tenant
 
     def ask(_: Run) -> StreamsAnswer:
-        views = services.for_tenant(caller, wanted, lambda: list(streams(caller.catalog, wanted)))
-        return StreamsAnswer(streams=[stream_answer(services, view) for view in views])
+        views = services.for_tenant(caller, wanted, lambda: list(every_stream(caller.catalog, wanted)))
+        return StreamsAnswer(streams=[stream_answer(services, wanted, view) for view in views])
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
 
-def stream_answer(services: Services, view: TableView) -> StreamAnswer:
-    """A stream's size and freshness, from its metadata and manifests."""
-    live = services.index.files(view)
-    return StreamAnswer(
-        tenant=view.id.tenant.name,
-        stream=view.id.stream,
-        table=str(view.name),
-        rows=view.totals.rows,
-        files=view.totals.files,
-        bytes=view.totals.size_bytes,
-        newest_row=rfc3339(live.newest) if live.newest else None,
-        oldest_row=rfc3339(live.oldest) if live.oldest else None,
-        committed_at=rfc3339(view.committed_at) if view.committed_at else None,
-        columns=len(view.schema.columns),
+def stream_answer(services: Services, tenant: TenantId, stream: TableView | UnreadableTable) -> StreamAnswer:
+    """A stream's size and freshness, from its metadata and manifests; of one that cannot be read, why."""
+    if isinstance(stream, UnreadableTable):
+        return StreamAnswer(tenant=tenant.name, stream=from_identifier(stream.name.name) or stream.name.name, table=str(stream.name), problem=stream.problem)
+    answer = StreamAnswer(
+        tenant=tenant.name,
+        stream=stream.id.stream,
+        table=str(stream.name),
+        rows=stream.totals.rows,
+        files=stream.totals.files,
+        bytes=stream.totals.size_bytes,
+        committed_at=rfc3339(stream.committed_at) if stream.committed_at else None,
+        columns=len(stream.schema.columns),
+        problem=f"the table lacks the columns {', '.join(stream.schema.lacks)}; add them again with ALTER TABLE" if stream.schema.lacks else None,
     )
+    if answer.problem is None:
+        try:
+            live = services.index.files(stream)
+            answer.newest_row, answer.oldest_row = (rfc3339(at) if at else None for at in (live.newest, live.oldest))
+        except FirnError as error:
+            answer.problem = str(error)
+    return answer
 
 
 def _tenant(tenant: TenantId, found: list[StreamAnswer]) -> TenantAnswer:

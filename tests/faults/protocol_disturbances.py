@@ -46,6 +46,8 @@ def act_start(w: World, pick: Pick) -> str | None:
         w.air = [message for message in w.air if not isinstance(message.body, GroupWrite)]
         w.group.clear()
         return "a person has all input topics read again"
+    # What a dead process had sent arrived while its lease ran out, or never will: its connection ended with it.
+    w.air = [message for message in w.air if not isinstance(message.body, GroupWrite) or message.sender in w.nodes]
     node.begun = True
     for worker in node.workers:
         worker.parked = {table: entry.told for table, entry in node.tables.items()}
@@ -96,7 +98,7 @@ def act_disturb(w: World, pick: Pick) -> str | None:
         w.failing ^= {name}
         return f"{name} {'fails' if name in w.failing else 'is well'}"
     table = w.tables.get(name)
-    if table is None:
+    if table is None or w.seen["restored"]:  # a drop hides what a restore took away
         return None
     table.dropped = not table.dropped
     w.seen["dropped"] += 1
@@ -108,10 +110,11 @@ def act_set_back(w: World, pick: Pick) -> str | None:
     name = w.names()[pick(len(w.names()))]
     if pick(2):
         if w.backup is None:
-            w.backup = copy.deepcopy((w.tables, w.parked))
+            w.backup = copy.deepcopy((w.tables, w.parked, w.seen["released"]))
             return "the database is copied"
-        # What a restore takes away of parked records and drops alone, nobody can notice.
-        if not w.own or w.setbacks >= SETBACKS_MAX or w.parked != w.backup[1] or w.seen["dropped"]:
+        # What a restore takes away of parkings and drops alone, ended ones included, nobody can notice.
+        parkings = w.parked != w.backup[1] or w.seen["released"] != w.backup[2]
+        if not w.own or w.setbacks >= SETBACKS_MAX or parkings or w.seen["dropped"]:
             return None
         w.setbacks += 1
         w.seen["restored"] += 1

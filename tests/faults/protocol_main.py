@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.faults.protocol_node import AT_WORK, Entry, Flush, Job, Node, Order, Said, Stage, View, Worker
-from tests.faults.protocol_world import DELETED, FAILING, ROLLED_BACK, Commit, GroupWrite, Message, ParkedRecord, ParkedWrite, World
+from tests.faults.protocol_world import DELETED, FAILING, ROLLED_BACK, Commit, GroupWrite, Message, ParkedRecord, ParkedWrite, Violation, World
 
 # ---- parking, in the main process
 
@@ -92,6 +92,8 @@ def next_number(node: Node, entry: Entry) -> int:
 def drain(node: Node, table: str, stage: Stage) -> None:
     entry = node.tables[table]
     entry.stage = stage
+    if table not in node.known:
+        raise Violation(f"{table} is drained into a table that node {node.token} does not know")
     node.workers[0].orders.append(Order("drain", table, next_number(node, entry), node.known[table], record=entry.record))
 
 
@@ -129,6 +131,8 @@ def begin_release(w: World, node: Node, table: str) -> None:
 def release(w: World, node: Node, table: str) -> None:
     node.tables.pop(table, None)
     w.seen["released"] += 1
+    if table not in node.known:
+        raise Violation(f"{table} is released without node {node.token} knowing it")
     node.tell(Order("release", table, view=node.known[table]))
 
 

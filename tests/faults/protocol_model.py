@@ -16,7 +16,7 @@ from tests.faults import protocol_steps as steps
 from tests.faults.protocol_world import RULES, Record, Rules, Violation, World, check_end, check_rows
 
 Step = tuple[str, list[int]]
-DRAWS = 1_200  # of which about a quarter can be taken
+STEPS = 250
 REST_STEPS = 6_000
 
 ACTIONS = {name.removeprefix("act_"): act for module in (steps, disturbances) for name, act in vars(module).items() if name.startswith("act_")}
@@ -29,7 +29,7 @@ def make_world(rules: Rules, seed: int) -> World:
     a protocol needs few records and many things that go wrong."""
     draw = random.Random(seed)
     partitions, names = draw.choice((1, 1, 1, 2, 2, 3)), ["a", "b"][: draw.choice((1, 1, 1, 2))]
-    most = draw.choice((2, 3, 7))
+    most = draw.choice((2, 4, 9))
     log = []
     for p in range(partitions):
         kinds = [(draw.choice(names), draw.random() < 0.1) if draw.random() > 0.08 else (None, True) for _ in range(draw.randint(2, most))]
@@ -48,12 +48,12 @@ class Run:
     trace: list[str] | None = None
 
 
-def random_run(rules: Rules, seed: int, draws: int = DRAWS) -> Run:
+def random_run(rules: Rules, seed: int, steps: int = STEPS) -> Run:
     """A random schedule, then healing. How often something goes wrong, and who is quick and who is slow, differs from run to run."""
     w, draw, schedule = make_world(rules, seed), random.Random(seed + 0.5), list[Step]()
     trouble = draw.choice((0.01, 0.03, 0.06, 0.12))
     weights = [draw.choice((0, 1, 3, 10)) * weight + 0.01 for weight in FAULTS.values()]
-    pace = [draw.choice((1, 1, 4, 12)) for _ in PROGRESS]
+    pace = {name: draw.choice((1, 1, 4, 12)) for name in PROGRESS}
     name, picks = "", list[int]()
 
     def pick(n: int) -> int:
@@ -61,12 +61,14 @@ def random_run(rules: Rules, seed: int, draws: int = DRAWS) -> Run:
         return picks[-1]
 
     try:
-        for _ in range(draws):
-            picks = []
-            name = draw.choices(list(FAULTS), weights)[0] if draw.random() < trouble else draw.choices(PROGRESS, pace)[0]
-            if ACTIONS[name](w, pick) is not None:
-                schedule.append((name, picks))
-                check_rows(w)
+        for _ in range(steps):
+            faulty = draw.random() < trouble
+            for name in draw.choices(list(FAULTS), weights) if faulty else sorted(PROGRESS, key=lambda name: draw.expovariate(pace[name])):
+                picks = []
+                if ACTIONS[name](w, pick) is not None:
+                    schedule.append((name, picks))
+                    check_rows(w)
+                    break
         come_to_rest(w, [])
     except Violation as violation:
         return Run([*schedule, (name, picks)], w.seen, str(violation))

@@ -64,7 +64,7 @@ def act_poll(w: World, pick: Pick) -> str | None:
     ahead = w.end(p) - worker.position[p]
     if worker.position[p] > worker.routed[p] or not ahead:
         return None
-    worker.position[p] += min(ahead, 1 + pick(3))
+    worker.position[p] += min(ahead, 1 + pick(2))
     return f"node {node.token} takes partition {p} up to {worker.position[p]}"
 
 

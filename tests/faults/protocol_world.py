@@ -189,7 +189,7 @@ class World:
     group: dict[int, GroupWrite] = field(default_factory=dict)
     air: list[Message] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)  # the last one holds the lease, others are paused
-    backup: tuple[dict[str, Table], dict[str, ParkedRecord]] | None = None
+    backup: tuple[dict[str, Table], dict[str, ParkedRecord], int] | None = None  # the catalog, and how many parkings had ended
     deciding: dict[str, tuple[int, int | None, Marks]] = field(default_factory=dict)  # a person has read: version, head, marks to set
     setbacks: int = 0
     ids: int = 0

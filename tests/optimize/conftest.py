@@ -5,23 +5,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
-from trino.exceptions import TrinoQueryError
 
 from infra.local import java, jvm_parts
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.stack.line import Line
-from tests.stack.waiting import fresh, wait_for
+from tests.stack.waiting import fresh
 
 END_BYTES = 4_000
 ROUND_S = 180.0
-TRINO_NODE_S = 60.0
 
 
 class Optimizer:
@@ -60,19 +58,6 @@ class Optimizer:
 
     def log(self) -> str:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
-
-
-@pytest.fixture(scope="session")
-def line(line: Line) -> Line:
-    """The services of the shared stack, Trino having a node to run queries on: it answers some moments before it has."""
-
-    def runs_queries() -> bool:
-        with suppress(TrinoQueryError):
-            return line.sql("SELECT count(*) FROM system.runtime.nodes WHERE state = 'active'") == [(1,)]
-        return False
-
-    wait_for(runs_queries, TRINO_NODE_S, "a node of Trino")
-    return line
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from lake.catalog_client import CatalogClient
@@ -60,7 +61,8 @@ def test_leader_frozen_past_its_lease_cannot_commit_after_waking(catalog: Catalo
     table.append(hour, 10, times=4)
     one = optimizer_alone(lease_s=1)
     process = one.start("run", "--table", str(table.name))
-    wait_for(lambda: "optimize.leads" in one.log(), 60, "the lease")
+    wait_for(lambda: any(child.name() == "java" for child in psutil.Process(process.pid).children(recursive=True)), 60, "Spark")
+    assert "optimize.leads" in one.log()
     os.killpg(process.pid, signal.SIGSTOP)
     with Leader(catalog, 60.0) as successor:
         wait_for(lambda: successor.acquire(threading.Event(), 0.0), 20, "the successor")

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing
+from math import prod
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from tests.stack.waiting import fresh, wait_for
 pytestmark = pytest.mark.stack
 
 FILES, ROWS = 60, 20
-# How often each row is looked at, so that every file takes Trino a moment.
-REPEATS = 40_000
+# How often each row is looked at, so that every file takes Trino a moment: a sequence has 10,000 entries at most.
+SEQUENCES = (10_000, 3)
+REPEATS = prod(SEQUENCES)
 
 
 class RunningQuery(threading.Thread):
@@ -55,7 +57,8 @@ def test_query_that_runs_across_a_merge_and_an_expiry_finishes_right(line: Line)
     snapshot = table.state.head
     statement = (
         f'SELECT count(*), count(DISTINCT _offset), sum(length(message)) > 0 FROM "{table.name.namespace}"."logs" '
-        f"CROSS JOIN UNNEST(sequence(1, {REPEATS})) AS r (n) WHERE crc32(to_utf8(message || cast(n AS varchar))) >= 0"
+        f"CROSS JOIN UNNEST(sequence(1, {SEQUENCES[0]})) AS r (n) CROSS JOIN UNNEST(sequence(1, {SEQUENCES[1]})) AS s (m) "
+        "WHERE crc32(to_utf8(message || cast(n + m AS varchar))) >= 0"
     )
     query = RunningQuery(line.stack.address("trino"), statement)
     query.start()
@@ -64,7 +67,7 @@ def test_query_that_runs_across_a_merge_and_an_expiry_finishes_right(line: Line)
         for _ in range(2):
             maintenance(line.catalog, [table.name], snapshots_max=1, late_cooldown_s=0).run()
         done, known = query.splits()
-        assert query.is_alive(), "the query ended before the maintenance; it has to be longer"
+        assert query.is_alive(), f"the query ended before the maintenance ({query.error}); it has to be longer"
         assert done < known
         assert live_files(line.catalog, table.storage, table.name) == {this_hour() - 3: 1}
         assert snapshot not in {s["snapshot-id"] for s in line.catalog.load_table(table.name)["metadata"]["snapshots"]}

@@ -7,7 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.query.log_table import LogTable
+from lake.catalog_client import CatalogClient
+from lake.storage import local_path
+from tests.query.log_table import LogTable, fresh_tenant
 
 pytestmark = pytest.mark.stack
 
@@ -156,6 +158,26 @@ def test_tenants_show_rows_files_and_freshness(api: httpx.Client, shop: LogTable
     assert (tenants[shop.tenant]["rows"], tenants[shop.tenant]["files"]) == (720, 2)
     streams = api.get("/v1/streams", params={"tenant": shop.tenant}).json()["streams"]
     assert [(s["stream"], s["rows"], s["newest_row"]) for s in streams] == [("logs", 720, "2026-03-04T11:59:50.000719Z")]
+
+
+def test_a_table_that_cannot_be_read_does_not_hide_its_neighbours(api: httpx.Client, catalog_client: CatalogClient, shop: LogTable) -> None:
+    """Somebody else's table in a tenant's namespace is left out; a table whose metadata file is gone is listed with what is wrong."""
+    broken = LogTable(catalog_client, fresh_tenant("broken"))
+    broken.append([{"timestamp": datetime(2026, 3, 4, tzinfo=UTC), "message": "a row"}])
+    schema = {"type": "struct", "fields": [{"id": 1, "name": "n", "type": "long", "required": False}]}
+    catalog_client.post(f"/v1/namespaces/{broken.name.namespace}/tables", {"name": "theirs", "schema": schema})
+    file = local_path(catalog_client.load_table(broken.name)["metadata-location"])
+    aside = file.rename(file.with_suffix(".aside"))
+    try:
+        tenants = {tenant["tenant"]: tenant for tenant in api.get("/v1/tenants", params={"limit": 1000}).json()["tenants"]}
+        assert tenants[shop.tenant]["rows"] == 720
+        (stream,) = tenants[broken.tenant]["streams"]
+        assert (stream["stream"], stream["rows"]) == ("logs", 0)
+        assert file.name in stream["problem"]
+    finally:
+        aside.rename(file)
+    (stream,) = api.get("/v1/streams", params={"tenant": broken.tenant}).json()["streams"]
+    assert (stream["rows"], stream["problem"]) == (1, None)
 
 
 @pytest.mark.parametrize(

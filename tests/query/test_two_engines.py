@@ -1,5 +1,6 @@
 """The same searches on both engines and in plain Python give the same rows."""
 
+import os
 import random
 from collections.abc import Sequence
 from datetime import timedelta
@@ -28,7 +29,7 @@ from tests.query.log_table import LogTable, fresh_tenant
 from tests.query.reference import START, TYPES, matches, random_query, records
 
 ROWS = 400
-QUERIES = 300
+QUERIES = int(os.environ.get("FIRN_SEARCH_QUERIES", "100"))
 
 
 def queries(count: int, seed: int) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.query.log_table import LogTable, fresh_tenant
+from tests.stack.waiting import wait_for
 from tests.ui.test_search_page import cell, choose_row, open_search
 
 pytestmark = pytest.mark.stack
@@ -67,9 +68,16 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
     button.click()
     expect(page.get_by_text("brings it back.")).to_be_visible()
     deleted = page.get_by_text("Deleted streams", exact=True)
-    expect(deleted).to_have_count(1)  # the page before is still there for a moment
-    deleted.click()
     choice = page.get_by_role("combobox", name=re.compile("Of tenant"))
+
+    def opened() -> bool:
+        """The page is drawn anew while it is looked at, and closes what was opened before."""
+        if not choice.is_visible():
+            deleted.first.click()
+            page.wait_for_timeout(1_000)
+        return choice.is_visible()
+
+    wait_for(opened, 60, "the list of deleted streams")
     choice.fill(table.tenant)
     choice.press("Enter")
     page.get_by_role("button", name="Bring back").click()

@@ -12,6 +12,8 @@ from ui.components.message import empty, show_error
 from ui.components.wording import age, count, size
 from ui.url_state import SearchState, to_params
 
+PROBLEMS_SHOWN = 5
+
 
 def show() -> None:
     """The page."""
@@ -77,6 +79,8 @@ def _list(shown: list[dict[str, Any]]) -> None:
             "search": st.column_config.LinkColumn(display_text="open", help="Searches the stream's last 24 hours"),
         },
     )
+    for stream in [stream for stream in shown if stream["problem"]][:PROBLEMS_SHOWN]:
+        st.warning(f"`{stream['table']}`: {stream['problem']}", icon=":material/error:")
     st.caption(f"{count(len(shown), 'stream')}. Choose one to see its columns, retention, and how to delete it.")
     picked = event["selection"]["rows"]
     if picked and picked[0] < len(shown):

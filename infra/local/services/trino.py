@@ -21,6 +21,7 @@ JVM_OPTIONS = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
+PROBE_STATEMENT = "SELECT count(*) FROM system.runtime.nodes WHERE state = 'active'"
 
 
 def _needs(stack: StackState) -> tuple[str, ...]:
@@ -98,9 +99,20 @@ def _probe(address: str) -> str | None:
         # Whether it has started, no more: nothing is sent that a certificate would have to guard.
         answer = httpx.get(f"{address}/v1/info", timeout=PROBE_TIMEOUT_S, trust_env=False, verify=False)  # noqa: S501
         starting = answer.json()["starting"] if answer.status_code == httpx.codes.OK else True
+        if starting:
+            return "the server is starting"
+        return None if address.startswith("https:") else _refusal(address)  # with users, nobody may ask without a password
     except (httpx.HTTPError, ValueError, KeyError) as error:
-        return f"GET /v1/info: {type(error).__name__}"
-    return "the server is starting" if starting else None
+        return f"{type(error).__name__}: {error}"
+
+
+def _refusal(address: str) -> str | None:
+    """Why it does not run queries yet: for some moments after its start it has not found itself as a worker."""
+    with httpx.Client(timeout=PROBE_TIMEOUT_S, trust_env=False, headers={"X-Trino-User": "firn-probe"}) as client:
+        answer = client.post(f"{address}/v1/statement", content=PROBE_STATEMENT).json()
+        while "nextUri" in answer:
+            answer = client.get(answer["nextUri"]).json()
+    return str(answer["error"]["message"]) if "error" in answer else None
 
 
 SERVICE = Service(
