@@ -19,8 +19,11 @@ from sqlalchemy.pool import NullPool
 from lake.errors import PrerequisiteError, SettingsError
 
 SQLITE_BUSY_TIMEOUT_MS = 30_000
-# Per connection, of which every thread has two; what does not fit is a few microseconds away, in the system's own cache.
+# Per connection, of which every thread has two; what does not fit is mapped, which all of them share.
 SQLITE_CACHE_KIB = 4_096
+SQLITE_MAPPED_BYTES = 1024 * 1024 * 1024
+# A batch over many tables changes some thousand pages; bringing them into the file after each would write most of them twice.
+SQLITE_WAL_PAGES = 10_000
 # SQLite counts ids itself only for a column that is exactly INTEGER PRIMARY KEY.
 _ID = BigInteger().with_variant(Integer, "sqlite")
 
@@ -282,6 +285,8 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
         "foreign_keys=ON",
         f"cache_size=-{SQLITE_CACHE_KIB}",
         "temp_store=MEMORY",
+        f"mmap_size={SQLITE_MAPPED_BYTES}",
+        f"wal_autocheckpoint={SQLITE_WAL_PAGES}",
     ):
         connection.execute(f"PRAGMA {pragma}")
 

@@ -99,9 +99,10 @@ class MetadataStore:
         """Puts a file that exists into the cache; the least recently used leave."""
         if len(data) > self._cache_bytes_max // 8:
             return
+        exact = bytes(memoryview(data))  # orjson's own bytes keep the room they grew into, up to twice their length
         with self._lock:
             old = self._cache.pop(location, None)
-            self._cache[location] = data
+            self._cache[location] = exact
             self._cache_bytes += len(data) - (len(old) if old else 0)
             while self._cache_bytes > self._cache_bytes_max:
                 self._cache_bytes -= len(self._cache.popitem(last=False)[1])

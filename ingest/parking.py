@@ -216,7 +216,13 @@ class Parking:
                 log.warning("parked.not_read", reason=str(error))
         if self._listing is None and now_s - self._listed_s >= LIST_EVERY_S:
             self._listed_s = now_s
-            self._listing = now_s, self.pool.submit(self.records.all)
+            self._listing = now_s, self.pool.submit(self._all)
+
+    def _all(self) -> dict[TableId, ParkedRecord]:
+        """In a thread. The lease has to be in force after reading: what a successor parks, under its id, is not this node's to park."""
+        found = self.records.all()
+        self.records.confirm(self.lease)
+        return found
 
     def _reconcile(self, found: Mapping[TableId, ParkedRecord], began_s: float) -> None:
         for table, record in found.items():
@@ -248,7 +254,9 @@ class Parking:
     def _run(self, errand: Errand, record: ParkedRecord, key: str) -> tuple[ParkedRecord, int | None] | ParkedRecord | None:
         """In a thread: asks the catalog. PUT and REMOVE give the record as written and its version, None where somebody else has changed it."""
         if errand is Errand.FIND:
-            return self.records.find(record.table)
+            found = self.records.find(record.table)
+            self.records.confirm(self.lease)
+            return found
         try:
             if errand is Errand.PUT and not record.id:
                 record = record.begun(*self.topic_end(), self.clock.now().isoformat(timespec="seconds"))

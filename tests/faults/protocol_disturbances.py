@@ -110,10 +110,10 @@ def act_set_back(w: World, pick: Pick) -> str | None:
     name = w.names()[pick(len(w.names()))]
     if pick(2):
         if w.backup is None:
-            w.backup = copy.deepcopy((w.tables, w.parked, w.seen["released"]))
+            w.backup = copy.deepcopy((w.tables, w.parked, w.parkings_ended))
             return "the database is copied"
         # What a restore takes away of parkings and drops alone, ended ones included, nobody can notice.
-        parkings = w.parked != w.backup[1] or w.seen["released"] != w.backup[2]
+        parkings = w.parked != w.backup[1] or w.parkings_ended != w.backup[2]
         if not w.own or w.setbacks >= SETBACKS_MAX or parkings or w.seen["dropped"]:
             return None
         w.setbacks += 1

@@ -329,6 +329,9 @@ def act_list(w: World, pick: Pick) -> str | None:
     """All parked records are read: the catalog parks what moves back, a person decides, another node was here."""
     if (node := a_node(w, pick)) is None or not node.begun or pick(SELDOM):
         return None
+    if node.token != w.token and w.rules.known_under_the_lease:  # what its successor parks is not its own to park
+        w.nodes.remove(node)
+        return f"node {node.token} ends: its lease is lost"
     changed = [t for t, r in sorted(w.parked.items()) if (e := node.tables.get(t)) is None or (e.write is None and e.record.version != r.version)]
     missing = [t for t, e in sorted(node.tables.items()) if t not in w.parked and e.write is None]
     for table in changed:

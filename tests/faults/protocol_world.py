@@ -192,6 +192,7 @@ class World:
     backup: tuple[dict[str, Table], dict[str, ParkedRecord], int] | None = None  # the catalog, and how many parkings had ended
     deciding: dict[str, tuple[int, int | None, Marks]] = field(default_factory=dict)  # a person has read: version, head, marks to set
     setbacks: int = 0
+    parkings_ended: int = 0
     ids: int = 0
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -238,6 +239,7 @@ def park(w: World, p: ParkedWrite) -> tuple[str, int]:
         reply = "changed", 0
     elif p.record is None:
         w.parked.pop(p.table, None)
+        w.parkings_ended += 1
         reply = "ok", 0
     else:
         w.parked[p.table] = ParkedRecord(version + 1, p.record.cause, p.record.id, p.record.start)
