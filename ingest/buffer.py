@@ -72,7 +72,9 @@ class TableBuffer:
         if record.key is not None or record.headers:
             # Only a dead letter or a parked message needs them again, but nobody knows yet whether this becomes one.
             self.extras[len(self.values)] = (record.key, record.headers)
-            cost += EXTRA_OVERHEAD_BYTES + len(record.key or b"") + sum(HEADER_OVERHEAD_BYTES + len(text or b"") for _, text in record.headers)
+            cost += EXTRA_OVERHEAD_BYTES + len(record.key or b"")
+            for _, text in record.headers:
+                cost += HEADER_OVERHEAD_BYTES + len(text or b"")
         if record.source not in self.first_offsets:
             self.first_offsets[record.source] = record.offset
         self.sources.append(record.source)
