@@ -63,7 +63,8 @@ class Node:
     _asked: dict[TableId, set[int]] = field(default_factory=lambda: defaultdict(set))
     _told_postponed: set[TableId] = field(default_factory=set)
     _durable: dict[int, tuple[int, float]] = field(default_factory=dict)
-    _song: Future[bool] | None = None
+    _song: tuple[float, Future[bool]] | None = None  # when the canary was asked, and its answer
+    _works_since_s: float | None = None  # since when the canary has sung without a pause, while there are suspects
 
     @property
     def is_busy(self) -> bool:
@@ -176,13 +177,22 @@ class Node:
             return
         for table, trouble in self.troubles.verdicts().items():
             self._park(table, trouble)
-        suspects = self.troubles.suspects(self.clock.monotonic_s())
-        if self._song is not None and self._song.done():
-            sings, self._song = self._song.result(), None
-            for table, trouble in suspects.items() if sings else ():
-                self._park(table, trouble)
-        elif suspects and self._song is None:
-            self._song = self.pool.submit(self.canary.sings)
+        now_s = self.clock.monotonic_s()
+        suspects = self.troubles.suspects(now_s)
+        if not suspects:
+            self._works_since_s = None
+        if self._song is not None and self._song[1].done():
+            (began_s, song), self._song = self._song, None
+            self._works_since_s = (self._works_since_s or began_s) if song.result() and suspects else None
+            for table in self._guilty(suspects):
+                self._park(table, suspects[table])
+        elif suspects and self._song is None and (self._works_since_s is None or self._guilty(suspects)):
+            self._song = now_s, self.pool.submit(self.canary.sings)
+
+    def _guilty(self, suspects: Iterable[TableId]) -> list[TableId]:
+        """Those that have failed once more since the canary sings."""
+        since_s = self._works_since_s
+        return [] if since_s is None else [table for table in suspects if self.troubles.failed_after(table, since_s)]
 
     def _park(self, table: TableId, trouble: Trouble) -> None:
         assert self.parking is not None

@@ -2,7 +2,7 @@
 
 verdict     what a working catalog says of this one table (moved back, dropped, columns that cannot hold our rows): parked at once
 suspicion   anything that an outage may look like too: parked when it has lasted `park_after_s`, few tables have it at the same time while
-            others take rows, and a canary (`canary.py`) shows that catalog and storage work
+            others take rows, a canary (`canary.py`) shows that catalog and storage work, and the table fails once more after that
 never       the disk is full: everybody waits
 """
 
@@ -79,6 +79,7 @@ class _Failing:
     last: Trouble
     where: Where
     attempts: int = 0
+    last_s: float = 0.0
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Troubles:
     def failed(self, table: TableId, where: Where, trouble: Trouble, now_s: float) -> None:
         """Notes a failure."""
         failing = self._failing.setdefault(table, _Failing(now_s, trouble, where))
-        failing.last, failing.where = trouble, where
+        failing.last, failing.where, failing.last_s = trouble, where, now_s
         failing.attempts += 1
 
     def passed(self, table: TableId, where: Where) -> None:
@@ -127,6 +128,11 @@ class Troubles:
             t: f.last for t, f in doubtful.items() if f.last.cause not in NEVER_PARKED and f.attempts >= ATTEMPTS_MIN and now_s - f.since_s >= self.park_after_s
         }
         return lasting if lasting and not self._is_outage(doubtful, now_s) else {}
+
+    def failed_after(self, table: TableId, moment_s: float) -> bool:
+        """Whether the table failed later than this: at the end of an outage all have failed before, and are only not tried again yet."""
+        failing = self._failing.get(table)
+        return failing is not None and failing.last_s > moment_s
 
     def _is_outage(self, doubtful: Mapping[TableId, _Failing], now_s: float) -> bool:
         """Many fail, or all of several do and none took rows since the first of them began to."""

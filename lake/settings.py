@@ -250,6 +250,7 @@ class OptimizeSettings(RoomSettings):
     spark_options: Annotated[dict[str, str], Field(description="further settings of the Spark session, name to value")] = {}
     java_home: Annotated[Path | None, Field(description="Java 17 or 21 for Spark; without it JAVA_HOME, then PATH")] = None
     ingest_uris: Annotated[tuple[str, ...], Field(description="base URLs of the ingesters; maintenance stands back while they lag")] = ()
+    ingest_token: Annotated[SecretStr | None, Field(description="serve_token of the ingesters, where they have one")] = None
     lag_records_max: Annotated[int, Field(description="records ingestion may lag before maintenance stands back", ge=0)] = 100_000
     lag_age_max_s: Annotated[float, Field(description="seconds a record may wait for its table before maintenance stands back", gt=0)] = 1_800.0
     lag_share_floor: Annotated[float, Field(description="share of a round's work that is done however far ingestion lags", gt=0, le=1)] = 0.1

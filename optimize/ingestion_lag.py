@@ -1,6 +1,6 @@
 """How far ingestion is behind, asked of the ingesters over HTTP: maintenance stands back while it lags, but never wholly."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,12 +30,13 @@ class Lag:
     age_s: float | None = None
 
 
-def ingestion_lag(uris: Sequence[str], now: datetime) -> Lag | None:
+def ingestion_lag(settings: OptimizeSettings, now: datetime) -> Lag | None:
     """The lag over all ingesters; None where none of them answers."""
     found: list[Lag] = []
-    for uri in uris:
+    headers = {"Authorization": f"Bearer {settings.ingest_token.get_secret_value()}"} if settings.ingest_token else {}
+    for uri in settings.ingest_uris:
         try:
-            response = httpx.get(f"{uri.rstrip('/')}/v1/status", timeout=ANSWER_S, trust_env=False)
+            response = httpx.get(f"{uri.rstrip('/')}/v1/status", headers=headers, timeout=ANSWER_S, trust_env=False)
             response.raise_for_status()
             found.append(lag_of(response.json(), now))
         except (httpx.HTTPError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -150,7 +150,7 @@ class Maintenance:
 
     def share(self) -> Share:
         """How much of a round's budget ingestion leaves."""
-        return share_of(ingestion_lag(self.settings.ingest_uris, self.clock.now()), self.settings)
+        return share_of(ingestion_lag(self.settings, self.clock.now()), self.settings)
 
     def plan(self, report: RoundReport) -> Iterator[TablePlan]:
         """The plans of all tables that are not paused; a table that cannot be read is reported and left out."""

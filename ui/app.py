@@ -7,8 +7,7 @@ from ui.components.session import sign_in
 
 st.set_page_config(page_title="Firn", page_icon=":material/ac_unit:", layout="wide", initial_sidebar_state="auto")
 st.html("<style>.stMainBlockContainer{padding-top:4.5rem;padding-bottom:3rem;max-width:1700px}</style>")  # Streamlit leaves a hand's breadth above a page
-sign_in()
-st.navigation(
+page = st.navigation(
     [
         st.Page(search.show, title="Search", icon=":material/search:", url_path="search", default=True),
         st.Page(sql.show, title="SQL", icon=":material/database:", url_path="sql"),
@@ -18,4 +17,6 @@ st.navigation(
         st.Page(health.show, title="Health", icon=":material/monitor_heart:", url_path="health"),
     ],
     position="top",
-).run()
+)
+sign_in()  # the address of the page stays that which was asked for
+page.run()

@@ -66,6 +66,16 @@ def test_success_takes_a_failure_back_only_where_it_failed() -> None:
     assert troubles.now == {}
 
 
+def test_a_failure_before_a_moment_is_none_after_it() -> None:
+    """Whoever has not been tried since the storage came back has not failed since."""
+    troubles = Troubles(AFTER_S)
+    for at_s in (1.0, 2.0):
+        troubles.failed(SICK[0], Where.WRITE, Trouble(Cause.STORAGE, ""), at_s)
+    assert troubles.failed_after(SICK[0], 1.5)
+    assert not troubles.failed_after(SICK[0], 2.0)
+    assert not troubles.failed_after(WELL[0], 0.0)
+
+
 def test_few_tables_may_fail_whatever_their_share() -> None:
     """On a small node five failing tables beside one that takes rows are five faults, not an outage."""
     assert len(_troubles(FEW_TABLES, 1).suspects(10.0)) == FEW_TABLES

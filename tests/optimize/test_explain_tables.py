@@ -40,14 +40,18 @@ def lines(m: Maintenance, table: SmallFiles) -> list[str]:
     return list(explain_table(m, view))
 
 
+TOKEN = "of the ingesters"
+
+
 @pytest.fixture
 def lagging() -> Iterator[str]:
-    """The address of an ingester that is a million records behind."""
+    """The address of an ingester that is a million records behind, and says so to those who have its token."""
 
     class Status(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = orjson.dumps({"lag_records": 1_000_000, "partitions": []})
-            self.send_response(200 if self.path == "/v1/status" else 404)
+            allowed = self.headers["Authorization"] == f"Bearer {TOKEN}"
+            self.send_response(401 if not allowed else 200 if self.path == "/v1/status" else 404)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -83,12 +87,12 @@ def test_open_hour(catalog: CatalogClient) -> None:
 
 def test_lag(catalog: CatalogClient, lagging: str) -> None:
     """While ingestion lags, a table with work says by how much."""
-    assert "lag: ingestion lags by 1,000,000 records" in reason(maintenance(catalog, ingest_uris=[lagging]), new_table(catalog))
+    assert "lag: ingestion lags by 1,000,000 records" in reason(maintenance(catalog, ingest_uris=[lagging], ingest_token=TOKEN), new_table(catalog))
 
 
 def test_waiting_its_turn_because_of_the_budget_or_the_lag(catalog: CatalogClient, lagging: str) -> None:
     """Of two tenants' tables a tiny round does one; the other waits its turn. While ingestion lags the floor still gets one done."""
-    for settings in ({"round_cost_s_max": 0.001}, {"round_cost_s_max": 0.001, "ingest_uris": [lagging]}):
+    for settings in ({"round_cost_s_max": 0.001}, {"round_cost_s_max": 0.001, "ingest_uris": [lagging], "ingest_token": TOKEN}):
         tables = [new_table(catalog), new_table(catalog)]
         report = maintenance(catalog, [t.name for t in tables], **settings).run()
         assert report.merged_tables == 1

@@ -45,10 +45,10 @@ class Guarded:
         self.catalog.kill()
 
 
-def start_guarded(stack: Stack, open_catalog: CatalogClient, folder: Path) -> Guarded:
-    """Two tables, five keys, two processes. A broker is not asked for: where ingest should be, nobody answers."""
+def start_guarded(stack: Stack, open_catalog: CatalogClient, folder: Path, names: tuple[str, str] = ("Mine", "Theirs")) -> Guarded:
+    """Two tenants' tables, five keys, two processes. A broker is not asked for: where ingest should be, nobody answers."""
     environment = stack.environment()
-    mine, theirs = LogTable(open_catalog, "Mine"), LogTable(open_catalog, "Theirs")
+    mine, theirs = (LogTable(open_catalog, name) for name in names)
     mine.append([{"timestamp": START + timedelta(seconds=at), "message": f"of Mine {at}", "path": "/x"} for at in range(30)])
     theirs.append([{"timestamp": START + timedelta(seconds=at), "message": f"{SECRET} {at}", "path": "/x"} for at in range(30)])
     catalog = Child("catalog", folder, environment)

@@ -108,11 +108,15 @@ def _probe(address: str) -> str | None:
 
 def _refusal(address: str) -> str | None:
     """Why it does not run queries yet: for some moments after its start it has not found itself as a worker."""
+    rows = []
     with httpx.Client(timeout=PROBE_TIMEOUT_S, trust_env=False, headers={"X-Trino-User": "firn-probe"}) as client:
         answer = client.post(f"{address}/v1/statement", content=PROBE_STATEMENT).json()
         while "nextUri" in answer:
             answer = client.get(answer["nextUri"]).json()
-    return str(answer["error"]["message"]) if "error" in answer else None
+            rows += answer.get("data", [])
+    if "error" in answer:
+        return str(answer["error"]["message"])
+    return None if rows and rows[0][0] else "no worker is known yet"
 
 
 SERVICE = Service(
