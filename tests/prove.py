@@ -38,6 +38,7 @@ PROOFS = (
     Proof("fuzz", ("tests/lake", "tests/ingest", "-m", "not stack"), {"FIRN_FUZZ_EXAMPLES": "3000"}),
     Proof("protocol-model", ("tests/faults/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "100000"}),
     Proof("crash-matrix", ("tests/faults/test_crash_matrix.py",), {"FIRN_MATRIX_KILLS": "200"}),
+    Proof("line", ("tests/stack", "-m", "prove", "--ignore=tests/stack/test_isolation.py"), {"FIRN_PROVE": "1"}),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),

@@ -123,6 +123,7 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
     return undisturbed, disturbed
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(1_800)
 def test_five_broken_tables_leave_their_neighbours_their_pace(line: Line, ingester: Callable[..., Ingester]) -> None:
     """Metadata gone, dropped, a column gone, unwritable, slow: the others stay within 10 % or 1 s of their visibility, and the five come back complete."""

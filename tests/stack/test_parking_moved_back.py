@@ -94,7 +94,7 @@ def _backup(line: Line, to: Path) -> Path:
     return to
 
 
-@pytest.mark.parametrize("how", ["reread", "accept"])
+@pytest.mark.parametrize("how", ["reread", pytest.param("accept", marks=pytest.mark.prove)])
 def test_restored_database_under_a_running_node_is_noticed(line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str) -> None:
     """A catalog database that went back makes its tables' marks lie: the node parks such a table, and a person decides."""
     topic = line.kafka.topic(2)
@@ -113,7 +113,7 @@ def test_restored_database_under_a_running_node_is_noticed(line: Line, ingester:
     assert numbers(line, tenant) == expected
 
 
-@pytest.mark.parametrize("how", ["reread", "accept"])
+@pytest.mark.parametrize("how", ["reread", pytest.param("accept", marks=pytest.mark.prove)])
 def test_restored_database_is_noticed_by_a_node_that_starts(line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str) -> None:
     """A node that starts after the restore stops with a sentence that says what to do; resolved, it goes on with or without the lost rows."""
     topic = line.kafka.topic(2)

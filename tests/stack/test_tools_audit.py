@@ -108,6 +108,7 @@ def test_audit_notices_rows_removed_and_doubled_and_a_lost_dead_letter(line: Lin
     assert (ours.audit(), ours.audited["dead_lettered"]) == ({"missing": 3, "doubled": 1}, 0)
 
 
+@pytest.mark.prove
 def test_audit_notices_rows_of_no_record_and_an_identity_in_two_places(line: Line, tools: Callable[..., ToolLine]) -> None:
     """A row whose record the input does not have is astray; a row that is a dead letter too, and was not replayed, is in two places."""
     tenant, topic = fresh("audit-"), line.kafka.topic()
@@ -131,6 +132,7 @@ def test_audit_notices_rows_of_no_record_and_an_identity_in_two_places(line: Lin
     ]
 
 
+@pytest.mark.prove
 def test_topic_of_transactions_and_aborted_ones_audits_clean_and_shows_no_lag(line: Line, tools: Callable[..., ToolLine]) -> None:
     """Control records and aborted records leave gaps in the offsets, and stand at the ends, but are no records. Dropped rows are accounted for."""
     tenant, topic = fresh("tx-"), line.kafka.topic(2)

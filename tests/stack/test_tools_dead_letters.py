@@ -130,6 +130,7 @@ def _die_again(ours: ToolLine) -> None:
     assert ours.json("dead-letters", "replay", "--all", "--dry-run")["replayed"] == 3
 
 
+@pytest.mark.prove
 def test_letters_are_stored_once_the_limit_that_killed_them_is_lifted(line: Line, tools: Callable[..., ToolLine]) -> None:
     """A late and a large record become rows; one too large for any topic stays a letter, whose body lies in the warehouse and is shown."""
     tenant, topic = fresh("large-"), line.kafka.topic(max_message_bytes=str(24 * 2**20))

@@ -79,6 +79,7 @@ def test_partitions_added_to_a_running_topic_are_read_from_their_start(line: Lin
     assert _numbers(line, tenant) == list(range(25))
 
 
+@pytest.mark.prove
 def test_topic_that_comes_later_is_read(line: Line, ingester: Callable[..., Ingester]) -> None:
     """A configured topic that does not exist yet is no error: it is read from its start once somebody creates it."""
     tenant, topic, present = fresh("later-"), fresh("t-"), line.kafka.topic()

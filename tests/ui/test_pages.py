@@ -70,6 +70,9 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
     deleted = page.get_by_text("Deleted streams", exact=True)
     choice = page.get_by_role("combobox", name=re.compile("Of tenant"))
 
+    page.wait_for_timeout(1_500)
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)  # else the page before is clicked
+
     def opened() -> bool:
         """The page is drawn anew while it is looked at, and closes what was opened before."""
         if not choice.is_visible():

@@ -79,6 +79,7 @@ def test_a_key_sees_its_tenant_on_every_page_and_no_other(page: Page, guarded: G
     sign_in(page, guarded.keys[key])
     expect(page.get_by_text("signed in with key")).to_be_attached()
     expect(page.get_by_text("1 stream.")).to_be_visible()
+    settle(page)  # the list is drawn on a canvas, its words follow
     assert own in page.content()
     for name in PAGES:
         page.get_by_role("link", name=name, exact=True).click()
