@@ -1,5 +1,6 @@
 """The whole line as one object: the services of a stack and what a test asks of them."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,17 +15,31 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.tenant import to_identifier
 from tests.stack.ingester import Ingester
 from tests.stack.kafka_topics import KafkaTopics
-from tests.stack.waiting import fresh, wait_for
+from tests.stack.waiting import fresh, pause, wait_for
 
 Rows = list[tuple[Any, ...]]
 Sql = Callable[[str], Rows]
+NO_WORKER_S = 60.0
 
 
 def trino_sql(address: str) -> Sql:
-    """A callable that sends one statement to Trino and returns all rows as tuples."""
+    """A callable that sends one statement to Trino and returns all rows as tuples.
+
+    On a busy machine Trino loses sight of its only worker, itself, for some moments; what it refuses for that is asked again.
+    """
     host, port = host_port(address)
 
     def run(statement: str) -> Rows:
+        deadline_s = time.monotonic() + NO_WORKER_S
+        while True:
+            try:
+                return run_once(statement)
+            except trino.exceptions.TrinoQueryError as error:
+                if error.error_name != "NO_NODES_AVAILABLE" or time.monotonic() > deadline_s:
+                    raise
+                pause(0.5)
+
+    def run_once(statement: str) -> Rows:
         connection: Any = trino.dbapi.Connection(host=host, port=port, user="test", catalog="lake", source="firn-tests")
         with closing(connection):
             cursor = connection.cursor()
