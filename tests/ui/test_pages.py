@@ -56,6 +56,7 @@ def test_retention_tells_what_would_go_before_it_is_set(page: Page, ui_uri: str,
 
 def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, catalog_client: Any) -> None:
     """Deleting asks for the name; the list of deleted streams brings it back."""
+    LogTable(catalog_client, "another").append([{"timestamp": datetime.now(UTC), "message": "of a tenant before it in the list"}])
     table = LogTable(catalog_client, fresh_tenant("undo"))
     table.append([{"timestamp": datetime.now(UTC) - timedelta(minutes=5), "message": "still here"}])
     open_stream(page, ui_uri, table)
@@ -82,7 +83,7 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
 
     wait_for(opened, 60, "the list of deleted streams")
     choice.fill(table.tenant)
-    choice.press("Enter")
+    page.get_by_role("option", name=table.tenant, exact=True).click()
     page.get_by_role("button", name="Bring back").click()
     expect(page.get_by_text("is back, with all its rows.")).to_be_visible()
     open_search(page, ui_uri, table)

@@ -18,8 +18,9 @@ PROBLEMS_SHOWN = 5
 def show() -> None:
     """The page."""
     st.title("Tenants and streams")
+    place = st.empty()  # always there, so that what was opened below it stays open when the message goes
     if said := st.session_state.pop("said", None):
-        st.success(said)
+        place.success(said)
     try:
         found = api().get("/tenants", limit=1000)
     except ApiError as error:
