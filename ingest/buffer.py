@@ -41,6 +41,7 @@ class PackedPart(NamedTuple):
     data: bytes
     length: int  # of the data before it was compressed
     buried: frozenset[int]
+    looked_at: int
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class TableBuffer:
         """Packs the messages that are not packed yet; returns the bytes that this gives back."""
         content = pickle.dumps((self.sources, self.offsets, self.timestamps_ms, self.values, self.extras), pickle.HIGHEST_PROTOCOL)
         freed = self.open_bytes
-        self.packed.append(PackedPart(_CODEC.compress(content, asbytes=True), len(content), self.buried))
+        self.packed.append(PackedPart(_CODEC.compress(content, asbytes=True), len(content), self.buried, self.looked_at))
         self.sources, self.offsets, self.timestamps_ms = array("i"), array("q"), array("q")
         self.values, self.extras, self.buried, self.looked_at = [], {}, frozenset(), 0
         freed -= len(self.packed[-1].data)
@@ -109,13 +110,16 @@ class TableBuffer:
         return freed
 
     def parts(self) -> Iterator[TableBuffer]:
-        """All messages, in parts of which none is packed."""
-        for part in self.packed:
+        """All messages, in parts of which none is packed. What a part is told to have become of its messages is kept when the next is asked for."""
+        for at, part in enumerate(self.packed):
             content = _CODEC.decompress(part.data, part.length, asbytes=True)
             plain = TableBuffer(self.table, self.since_s, first_offsets=self.first_offsets, buried=part.buried)
             plain.sources, plain.offsets, plain.timestamps_ms, plain.values, plain.extras = pickle.loads(content)  # noqa: S301 - made by `pack`
-            plain.looked_at = len(plain)
-            yield plain
+            plain.looked_at = part.looked_at
+            try:
+                yield plain
+            finally:
+                self.packed[at] = part._replace(buried=plain.buried, looked_at=plain.looked_at)
         if self.values:
             yield self
 

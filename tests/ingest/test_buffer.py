@@ -74,6 +74,21 @@ def test_packed_messages_come_back_as_they_were() -> None:
     assert buffer.raw_bytes > 3 * buffer.size_bytes - buffer.open_bytes
 
 
+def test_packed_messages_that_nobody_has_looked_at_are_looked_at_later() -> None:
+    """Packing alone does not say that bad messages became dead letters: who converts a part for the first time has to make them."""
+    buffer = TableBuffer(_table("hot"), 0.0)
+    buffer.add(RawRecord(0, 0, 0, None, (), b"bad"))
+    buffer.pack()
+    buffer.add(RawRecord(0, 1, 0, None, (), b"bad"))
+    buffer.looked_at = 1
+    buffer.pack()
+    assert [part.looked_at for part in buffer.parts()] == [0, 1]
+    for part in buffer.parts():
+        part.buried, part.looked_at = frozenset({0}), 1
+    assert [(part.buried, part.looked_at) for part in buffer.parts()] == [(frozenset({0}), 1)] * 2
+    assert list(buffer.alive()) == []
+
+
 def test_buffers_account_for_what_is_packed() -> None:
     """Packing a table's messages gives bytes back to the budget, and taking them the rest."""
     buffers = _buffers(hot=(0.0, 100_000), cold=(0.0, 500))
