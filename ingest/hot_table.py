@@ -4,6 +4,7 @@ A part of the buffer becomes a row group; nothing is visible before the files ar
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +48,8 @@ class OpenFile:
 
     def discard(self) -> None:
         """As if it had never been."""
+        with suppress(OSError, ValueError):  # the storage may be what fails
+            self._writer.close()
         reason = ValueError("discarded")
         self._context.__exit__(ValueError, reason, None)
 
@@ -64,7 +67,7 @@ class HotFiles:
     rows: int = 0
     new: dict[str, int] = field(default_factory=dict)
     ids_changed: bool = False  # a promise ended meanwhile: what is written has an id that somebody else took
-    _names: set[str] = field(default_factory=set)
+    _fields: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _open: dict[int, OpenFile] = field(default_factory=dict)
     _done: list[DataFile] = field(default_factory=list)
 
@@ -78,10 +81,11 @@ class HotFiles:
         ids = {name: schema.by_name[name].id for name in new}
         self.ids_changed = self.ids_changed or any(self.new.get(name, column_id) != column_id for name, column_id in ids.items())
         self.new |= ids
-        if not self._names.issuperset(rows.column_names):
+        more = {field["name"]: field for field in fields_of(schema, rows.column_names) if field["name"] not in self._fields}
+        if more:
             self._close_open()
-            self._names.update(rows.column_names)
-        fields = fields_of(schema, self._names)
+            self._fields |= more
+        fields = list(self._fields.values())  # of all parts so far: the schema of this one need not have the columns of those before
         for hour, part in by_hour(laid_out(rows, fields)):
             if hour not in self._open:
                 self._open[hour] = OpenFile(self.storage, data_file_uri(self.view.location, hour), hour, fields)

@@ -108,7 +108,8 @@ def every_stream(catalog: CatalogClient, tenant: TenantId) -> Iterator[TableView
         try:
             metadata = catalog.load_table(name)["metadata"]
         except FirnError as error:
-            if not isinstance(error, NotFoundError) or isinstance(error, MetadataMissingError):
+            is_dropped = isinstance(error, NotFoundError) and not isinstance(error, MetadataMissingError)
+            if not is_dropped:
                 yield UnreadableTable(name, str(error))
             continue
         properties = metadata.get("properties", {})

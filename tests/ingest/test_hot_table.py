@@ -1,0 +1,133 @@
+"""Files of a hot table that grow while its messages come: every message is in them once, whatever goes wrong on the way."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+
+from ingest.buffer import RawRecord, TableBuffer
+from ingest.converter import Source
+from ingest.dead_letter import DeadLetters
+from ingest.flush_writer import Flush, FlushWriter
+from ingest.link import TableView, WrittenFlush
+from lake.log_schema import new_log_schema
+from lake.marks import NO_MARKS, TopicPartition
+from lake.settings import IngestSettings
+from lake.storage import local_path, open_storage
+from lake.tenant import TableId, TenantId
+
+TABLE = TableId(TenantId("hot"), "logs")
+SOURCES = [Source("topic", "id", 0, "auto", "UTC")]
+PLACE = TopicPartition("id", 0)
+BAD = b'{"half'
+
+
+class Columns:
+    """Hands out ids of columns as the committer does: the same name, the same id."""
+
+    def __init__(self) -> None:
+        self.schema = new_log_schema()
+
+    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+        new = {name: path for name, path in names[TABLE].items() if name not in self.schema.by_name}
+        first = max(column.id for column in self.schema.columns) + 1_000
+        self.schema = self.schema.with_strings({name: (first + at, path) for at, (name, path) in enumerate(new.items())}, 1)
+        return {TABLE: orjson.dumps(self.schema.json)}
+
+
+class Letters:
+    """Dead letters by their offset."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def send(self, _: Source, offset: int, *__: Any) -> None:
+        self.offsets.append(offset)
+
+    def flush(self) -> None:
+        """All are there."""
+
+
+class HotTable:
+    """A worker's writer and the buffer of one table."""
+
+    def __init__(self, folder: Path) -> None:
+        self.letters, self.columns = Letters(), Columns()
+        self.writer = FlushWriter(IngestSettings(), self.columns, cast("DeadLetters", self.letters), open_storage())
+        self.view = TableView("uuid", f"file://{folder}/table", orjson.dumps(new_log_schema().json), NO_MARKS)
+        self.buffer = TableBuffer(TABLE, 0.0)
+        self.offset = 0
+
+    def add(self, *bodies: bytes) -> None:
+        for body in bodies:
+            self.buffer.add(RawRecord(0, self.offset, 1_795_210_000_000, None, (), body))
+            self.offset += 1
+
+    def spool(self) -> None:
+        """As the pipeline does it."""
+        self.writer.spool(self.buffer, SOURCES, self.view)
+        self.buffer.pack()
+
+    def flush(self) -> Flush:
+        return Flush(TABLE, self.buffer, {PLACE: self.offset}, hot=self.writer.take_hot(TABLE))
+
+    def write(self, flush: Flush) -> WrittenFlush:
+        written = self.writer.write([flush], SOURCES, {TABLE: self.view})
+        assert written.stuck == []
+        return written.flushes[0]
+
+    def rows(self, flush: WrittenFlush) -> list[tuple[int, str | None]]:
+        """Offset and column `late` of all rows, by the field id that the columns were promised."""
+        late = self.columns.schema.by_name.get("late")
+        found: list[tuple[int, str | None]] = []
+        for file in flush.files:
+            table = pq.read_table(local_path(file.uri))
+            ids = {int(field.metadata[b"PARQUET:field_id"]): field.name for field in table.schema}
+            values = table.column(ids[late.id]).to_pylist() if late is not None and late.id in ids else [None] * table.num_rows
+            found += zip(table.column("_offset").to_pylist(), values, strict=True)
+        return sorted(found)
+
+
+def messages(first: int, count: int, **more: str) -> Sequence[bytes]:
+    return [orjson.dumps({"message": f"m {at}", **more}) for at in range(first, first + count)]
+
+
+@pytest.fixture
+def hot(tmp_path: Path) -> HotTable:
+    return HotTable(tmp_path)
+
+
+def test_a_column_that_comes_and_goes_is_in_the_files_by_its_promised_id(hot: HotTable) -> None:
+    """Parts with and without a new column, and a part that has none, become rows of one flush."""
+    hot.add(*messages(0, 3))
+    hot.spool()
+    hot.add(*messages(3, 3, late="a"))
+    hot.spool()
+    hot.add(*messages(6, 3))
+    hot.spool()
+    hot.add(*messages(9, 3))
+    flush = hot.write(hot.flush())
+    assert hot.rows(flush) == [(at, "a" if 3 <= at < 6 else None) for at in range(12)]
+    assert flush.new == {"late": hot.columns.schema.by_name["late"].id}
+
+
+@pytest.mark.parametrize("spooled", [True, False], ids=["in open files", "not spooled"])
+@pytest.mark.parametrize("times", [1, 3], ids=["written once", "written again"])
+def test_bad_messages_become_dead_letters_once(hot: HotTable, spooled: bool, times: int) -> None:
+    """Whether their part was in an open file or could not be, and however often the flush is written."""
+    hot.add(*messages(0, 2), BAD)
+    hot.spool()
+    if not spooled:
+        hot.writer.cool(TABLE)
+    hot.add(BAD, *messages(4, 2))
+    hot.spool()
+    hot.add(BAD, *messages(7, 2))
+    flush = hot.flush()
+    for _ in range(times):
+        written = hot.write(flush)
+    assert hot.letters.offsets == [2, 3, 6]
+    assert [offset for offset, _ in hot.rows(written)] == [0, 1, 4, 5, 7, 8]
+    assert [record.offset for record in flush.buffer.alive()] == [0, 1, 4, 5, 7, 8]
