@@ -1,11 +1,19 @@
-"""The catalog as an ASGI application."""
+"""The catalog as an ASGI application.
+
+FastAPI makes the OpenAPI document and its page out of the routes; what it adds to each request would cost more than a load, so Starlette serves them.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from catalog.error_response import CatalogError
 from catalog.routes import (
@@ -25,7 +33,7 @@ from catalog.routes import (
     work_lists,
 )
 from catalog.services import Services
-from catalog.wire import RawPath, error_response
+from catalog.wire import RawPath, RawRoute, error_response
 from lake.settings import CatalogSettings
 
 # The busiest first: routes are tried in this order.
@@ -49,11 +57,11 @@ EVERYTHING = (
 CONTROL = (leases, parking, keys, service)
 
 
-def create_app(settings: CatalogSettings) -> FastAPI:
+def create_app(settings: CatalogSettings) -> Starlette:
     """The application for a migrated database; it opens everything at startup and closes it at shutdown."""
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.services = services = Services.open(settings)
         upkeep = asyncio.create_task(services.upkeep())
         yield
@@ -63,12 +71,22 @@ def create_app(settings: CatalogSettings) -> FastAPI:
         await services.close()
 
     description = "Leases and parked records." if settings.control else "An Iceberg REST catalog for many tables."
-    app = FastAPI(title="Firn catalog", version="1", description=description, lifespan=lifespan, redirect_slashes=False)
-    for routes in CONTROL if settings.control else EVERYTHING:
-        app.include_router(routes.router)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_middleware(RawPath)
+    documented = FastAPI(title="Firn catalog", version="1", description=description, redoc_url=None)
+    routes: list[Route] = []
+    for module in CONTROL if settings.control else EVERYTHING:
+        documented.include_router(module.router)
+        routes += [_served(route) for route in module.router.routes if isinstance(route, RawRoute)]
+    documents = [_served(route) for route in documented.routes if isinstance(route, Route)]
+    app = Starlette(routes=[*routes, *documents], lifespan=lifespan, exception_handlers={HTTPException: _http_error}, middleware=[Middleware(RawPath)])
+    app.router.redirect_slashes = False
     return app
+
+
+def _served(route: RawRoute | Route) -> Route:
+    handler = route.get_route_handler() if isinstance(route, RawRoute) else route.endpoint
+    served = Route(route.path, handler, name=route.name, include_in_schema=False)
+    served.methods = route.methods  # Starlette adds HEAD to every GET; here a HEAD has a route of its own
+    return served
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

@@ -4,14 +4,15 @@ SQLite runs in WAL mode with synchronous=FULL: a commit that was acknowledged su
 one lock in this process gives them their order; waiting inside SQLite would be polling.
 """
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
-from sqlalchemy import BigInteger, Column, Connection, Index, Integer, LargeBinary, MetaData, Table, Text, create_engine, event, inspect, text
+from sqlalchemy import BigInteger, Column, Connection, Index, Integer, LargeBinary, MetaData, Table, Text, TextClause, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
@@ -328,6 +329,18 @@ def database_ms(connection: Connection) -> int:
         else "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
     )
     return int(connection.execute(text(statement)).scalar_one())
+
+
+def look_up(connection: Connection, statement: TextClause, values: dict[str, Any]) -> tuple[Any, ...] | None:
+    """The first row that a statement finds. SQLite's driver is asked directly: through SQLAlchemy it takes six times as long."""
+    if connection.dialect.name != "sqlite":
+        row = connection.execute(statement, values).first()
+        return None if row is None else tuple(row)
+    driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+    try:
+        return cast("tuple[Any, ...] | None", driver.execute(statement.text, values).fetchone())
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(statement.text, values, error, sqlite3.Error) from error
 
 
 def is_passing(error: DBAPIError) -> bool:

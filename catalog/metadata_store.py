@@ -1,14 +1,8 @@
-"""Metadata files: written whole and durable before anything points at them, never changed afterwards, cached by their location.
-
-The cache holds the bytes, not the parsed tree: parsing 10 kB takes 20 microseconds, while the tree would need eight times the memory,
-and with a hundred thousand tables memory is what is short.
-"""
+"""Metadata files: written whole and durable before anything points at them, never changed afterwards, cached by their location."""
 
 import gzip
 import os
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -17,8 +11,8 @@ from typing import Any, cast
 import orjson
 import structlog
 
-from catalog import metrics
 from catalog.error_response import bad_request, forbidden
+from catalog.metadata_cache import MetadataCache
 from lake.errors import FirnError, SettingsError
 from lake.storage import AnyStorage, StoredObject, canonical
 
@@ -47,10 +41,7 @@ class MetadataStore:
         self.warehouse = canonical(warehouse).rstrip("/") if warehouse else ""
         self._storage = storage
         self._allowed = tuple(canonical(prefix).rstrip("/") + "/" for prefix in (warehouse, *allowed_locations) if prefix)
-        self._cache: OrderedDict[str, bytes] = OrderedDict()
-        self._cache_bytes = 0
-        self._cache_bytes_max = cache_bytes_max
-        self._lock = threading.Lock()
+        self._cache = MetadataCache(cache_bytes_max)
         self._pool = ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="metadata")
         self._deletions = ThreadPoolExecutor(1, thread_name_prefix="deletions")
 
@@ -75,11 +66,7 @@ class MetadataStore:
         if location.startswith(("file:", "/")) and not os.path.exists(canonical(location).removeprefix("file://")):
             self.forget([location])
             return None
-        with self._lock:
-            data = self._cache.get(location)
-            if data is not None:
-                self._cache.move_to_end(location)
-            return data
+        return self._cache.get(location)
 
     def read(self, location: str) -> bytes:
         """The file's JSON. Raises NotFoundError, UnavailableError."""
@@ -96,24 +83,12 @@ class MetadataStore:
         return self._storage.read(uri)
 
     def remember(self, location: str, data: bytes) -> None:
-        """Puts a file that exists into the cache; the least recently used leave."""
-        if len(data) > self._cache_bytes_max // 8:
-            return
-        exact = bytes(memoryview(data))  # orjson's own bytes keep the room they grew into, up to twice their length
-        with self._lock:
-            old = self._cache.pop(location, None)
-            self._cache[location] = exact
-            self._cache_bytes += len(data) - (len(old) if old else 0)
-            while self._cache_bytes > self._cache_bytes_max:
-                self._cache_bytes -= len(self._cache.popitem(last=False)[1])
-            metrics.metadata_cache_bytes.set(self._cache_bytes)
+        """Puts a file that exists into the cache."""
+        self._cache.put(location, data)
 
     def forget(self, locations: Sequence[str]) -> None:
         """Drops files from the cache that no table points at any more."""
-        with self._lock:
-            for location in locations:
-                data = self._cache.pop(location, None)
-                self._cache_bytes -= len(data) if data else 0
+        self._cache.forget(locations)
 
     def write_many(self, files: Sequence[tuple[MetadataFile, float | None]]) -> list[Exception | None]:
         """Writes files so that each survives a power cut; per file None or why it failed. The second of each pair is a deadline on `time.monotonic`.

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, TextClause, text
 
 from catalog import name_journal
-from catalog.database import Database, dropped_tables, tables
+from catalog.database import Database, dropped_tables, look_up, tables
 from catalog.error_response import CatalogError, already_exists, no_such_namespace, no_such_table, no_such_view
 from catalog.identifier import Identifier, dotted
 from catalog.namespaces import namespace_exists
@@ -31,10 +31,6 @@ class Head:
     metadata_location: str
 
 
-def _head(row: Row[Any]) -> Head:
-    return Head(*row)
-
-
 def missing(identifier: Identifier, kind: str) -> CatalogError:
     """The 404 for a table or view."""
     return no_such_view(str(identifier)) if kind == VIEW else no_such_table(str(identifier))
@@ -48,8 +44,8 @@ def taken(identifier: Identifier, kind: str, wanted: str) -> CatalogError:
 
 def find(connection: Connection, identifier: Identifier, kind: str | None = None) -> Head | None:
     """The row of one identifier, of one kind where given."""
-    row = connection.execute(_FIND, {"ident": identifier.key}).one_or_none()
-    return None if row is None or (kind is not None and row[2] != kind) else _head(row)
+    row = look_up(connection, _FIND, {"ident": identifier.key})
+    return None if row is None or (kind is not None and row[2] != kind) else Head(*row)
 
 
 def require(connection: Connection, identifier: Identifier, kind: str) -> Head:
@@ -64,7 +60,7 @@ def find_many(connection: Connection, database: Database, keys: Iterable[str], *
     """The rows of many identifiers by their key, locked until the transaction ends where asked."""
     statement = _find_many(database.among("ident"), f" ORDER BY ident{database.locking()}" if lock else "")
     rows = connection.execute(statement, {"keys": database.many(sorted(set(keys)))})
-    return {row[1]: _head(row) for row in rows}
+    return {row[1]: Head(*row) for row in rows}
 
 
 @cache

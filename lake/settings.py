@@ -108,7 +108,7 @@ class CatalogSettings(RoomSettings):
     port: Annotated[int, Field(description="port to listen on; 0: any free one", ge=0, le=65535)] = 8181
     anonymous: Annotated[bool, Field(description="let callers in without a key; refused unless the host is loopback")] = False
     allowed_locations: Annotated[list[str], Field(description="URI prefixes besides the warehouse where tables may lie")] = []
-    metadata_cache_bytes_max: Annotated[int, Field(description="bytes of metadata files kept in memory", ge=1_000_000)] = 192 * 1024 * 1024
+    metadata_cache_bytes_max: Annotated[int, Field(description="bytes of metadata files kept in memory, compressed", ge=1_000_000)] = 192 * 1024 * 1024
     request_bytes_max: Annotated[int, Field(description="bytes of the largest request body that is read", ge=100_000)] = 64 * 1024 * 1024
     undo_window_s: Annotated[float, Field(description="seconds for which a dropped table can be brought back before its purge is due", ge=0)] = 3 * 86_400.0
     workers: Annotated[int, Field(description="processes that serve; more than one needs PostgreSQL", ge=1, le=64)] = 1

@@ -146,18 +146,23 @@ class LocalStorage:
     """Files of this machine. A write goes to a temporary name and is renamed, so that nobody ever reads half a file."""
 
     def write(self, uri: str, data: bytes | memoryview) -> None:
-        with self.create(uri) as file:
-            file.write(data)
+        with self._create(uri, buffering=0) as file:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest) :]
+
+    def create(self, uri: str) -> Any:
+        return self._create(uri, WRITE_BUFFER_BYTES)
 
     @contextmanager
-    def create(self, uri: str) -> Iterator[IO[bytes]]:
-        path = local_path(uri)
+    def _create(self, uri: str, buffering: int) -> Iterator[IO[bytes]]:
+        path = _local_text(uri)
         with _disk_errors(path):
             try:
-                file = _temporary(path)
+                file = _temporary(path, buffering)
             except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                file = _temporary(path)
+                _make_folder(os.path.dirname(path))
+                file = _temporary(path, buffering)
             try:
                 with file:
                     yield file
@@ -168,16 +173,16 @@ class LocalStorage:
                 raise
 
     def sync(self, uris: Sequence[str]) -> None:
-        paths = [local_path(uri) for uri in uris]
+        paths = [_local_text(uri) for uri in uris]
         if not paths:
             return
         with _disk_errors(paths[0]):
             if len(paths) >= SYNCFS_FROM_FILES:
-                # Everything a table's files stand on (the rename, new folders) is on the same disk: one call covers it.
-                for folder in {path.stat().st_dev: path.parent for path in paths}.values():
+                # The rename is on the same disk as the file: one call covers both.
+                for folder in {os.stat(path).st_dev: os.path.dirname(path) for path in paths}.values():
                     _syncfs(folder)
                 return
-            for path in [*paths, *{path.parent for path in paths}, *{path.parent.parent for path in paths}]:
+            for path in [*paths, *{os.path.dirname(path) for path in paths}]:
                 _fsync(path)
 
     def read(self, uri: str) -> bytes:
@@ -290,18 +295,35 @@ class S3Storage:
 
 def local_path(uri: str) -> Path:
     """The path behind a local URI. Raises SettingsError for any other scheme."""
+    return Path(_local_text(uri))
+
+
+def _local_text(uri: str) -> str:
+    # Where thousands of small files are written, the handling of `Path` costs as much as the system calls.
     location = canonical(uri)
     if not location.startswith("file://"):
         raise SettingsError(f"{uri!r} is not a local file")
-    return Path(location.removeprefix("file://"))
+    return location.removeprefix("file://")
 
 
-def _temporary(path: Path) -> IO[bytes]:
+def _temporary(path: str, buffering: int) -> IO[bytes]:
     # Not `tempfile`: its files are readable by their owner only, and Trino often runs as another user.
-    return (path.parent / f".tmp-{uuid.uuid4().hex}").open("xb", buffering=WRITE_BUFFER_BYTES)
+    return open(f"{os.path.dirname(path)}/.tmp-{uuid.uuid4().hex}", "xb", buffering=buffering)
 
 
-def _fsync(path: Path) -> None:
+def _make_folder(folder: str) -> None:
+    """Makes a folder and those above it that are missing, each durable in the one that holds it."""
+    missing: list[str] = []
+    at = folder
+    while not os.path.isdir(at):
+        missing.append(at)
+        at = os.path.dirname(at)
+    os.makedirs(folder, exist_ok=True)
+    for made in missing:
+        _fsync(os.path.dirname(made))
+
+
+def _fsync(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -309,17 +331,17 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _syncfs(folder: Path) -> None:
+def _syncfs(folder: str) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
-            raise OSError(ctypes.get_errno(), "syncfs failed", str(folder))
+            raise OSError(ctypes.get_errno(), "syncfs failed", folder)
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _disk_errors(path: Path, *, missing_is_fine: bool = False) -> Iterator[None]:
+def _disk_errors(path: str | Path, *, missing_is_fine: bool = False) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
@@ -328,8 +350,9 @@ def _disk_errors(path: Path, *, missing_is_fine: bool = False) -> Iterator[None]
         raise NotFoundError(f"{path} does not exist") from error
     except OSError as error:
         if error.errno in (28, 122):  # ENOSPC, EDQUOT
-            free = shutil.disk_usage(path.anchor).free
-            raise PrerequisiteError(f"the disk that holds {path.parent} is full ({free:,} bytes free); free space, then Firn goes on by itself") from error
+            folder = next(folder for folder in Path(path).parents if folder.is_dir())
+            free = shutil.disk_usage(folder).free
+            raise PrerequisiteError(f"the disk that holds {folder} is full ({free:,} bytes free); free space, then Firn goes on by itself") from error
         raise UnavailableError(f"{path}: {error.strerror}") from error
 
 
