@@ -3,9 +3,12 @@
 import gc
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
+from queue import Empty, SimpleQueue
 from typing import NoReturn
 
 import structlog
@@ -63,18 +66,23 @@ log = structlog.get_logger()
 
 
 class PipeLink:
-    """The main process at the other end of a pipe. A broken pipe means the node is gone: the process ends at once, the marks know the rest."""
+    """The main process at the other end of a pipe. A broken pipe means the node is gone: the process ends at once, the marks know the rest.
+
+    A thread reads the pipe all the time. When both ends write into full pipes at once, one of them has to go on reading, or both wait for ever.
+    """
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
+        self._arrived: SimpleQueue[ToWorker] = SimpleQueue()
         self._inbox: list[ToWorker] = []
+        threading.Thread(target=self._read, name="link", daemon=True).start()
 
     def open(self, tables: Sequence[TableId]) -> None:
         self.send(OpenTables(tables))
 
     def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
         self.send(GrowTables(names))
-        while not isinstance(message := self._receive(), Grown):
+        while not isinstance(message := self._arrived.get(), Grown):
             self._inbox.append(message)
         return message.schemas
 
@@ -93,23 +101,20 @@ class PipeLink:
 
     def received(self, timeout_s: float) -> list[ToWorker]:
         """What has come in, waiting at most so long for the first."""
-        while self._has_more(0 if self._inbox else timeout_s):
-            self._inbox.append(self._receive())
         inbox, self._inbox = self._inbox, []
+        with suppress(Empty):
+            if timeout_s and not inbox:
+                inbox.append(self._arrived.get(timeout=timeout_s))
+            while True:
+                inbox.append(self._arrived.get_nowait())
         return inbox
 
-    def _has_more(self, timeout_s: float) -> bool:
-        try:
-            return self._pipe.poll(timeout_s)
-        except (EOFError, OSError):
-            _leave_at_once()
-
-    def _receive(self) -> ToWorker:
-        try:
-            message: ToWorker = self._pipe.recv()
-        except (EOFError, OSError):
-            _leave_at_once()
-        return message
+    def _read(self) -> None:
+        while True:
+            try:
+                self._arrived.put(self._pipe.recv())
+            except (EOFError, OSError):
+                _leave_at_once()
 
 
 def _leave_at_once() -> NoReturn:

@@ -1,0 +1,44 @@
+"""The pipe between a worker and the node's main process."""
+
+import multiprocessing
+import threading
+from multiprocessing.connection import Connection
+
+from ingest.link import Opened, OpenTables, Stuck, TableView
+from ingest.trouble import Cause, Trouble
+from ingest.worker import PipeLink
+from lake.marks import Marks
+from lake.tenant import TableId, TenantId
+
+# More than any pipe holds.
+TABLES = [TableId(TenantId(f"tenant-{number}"), "logs") for number in range(2_000)]
+VIEWS = {table: TableView(f"uuid of {table}", f"file:///warehouse/{table}", b"%d" % number * 1_000, Marks({})) for number, table in enumerate(TABLES)}
+
+
+def _worker(pipe: Connection) -> None:
+    link = PipeLink(pipe)
+    link.open(TABLES)
+    (opened,) = link.received(30)
+    assert isinstance(opened, Opened)
+    link.stuck(TABLES[0], Trouble(Cause.FAILING, f"{len(opened.views)} tables opened"))
+
+
+def test_both_ends_may_write_more_than_the_pipe_holds_at_the_same_time() -> None:
+    """They did wait for each other for ever, with a thousand tables in flight."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_worker, args=(theirs,))
+    worker.start()
+    theirs.close()
+    main = threading.Thread(target=ours.send, args=(Opened(VIEWS),), daemon=True)
+    main.start()
+    try:
+        main.join(30)
+        assert not main.is_alive(), "the main process waits for a worker that waits for it"
+        assert ours.recv() == OpenTables(TABLES)
+        assert ours.recv() == Stuck(TABLES[0], Trouble(Cause.FAILING, "2000 tables opened"))
+        worker.join(30)
+        assert worker.exitcode == 0
+    finally:
+        worker.kill()
+        worker.join()
