@@ -11,7 +11,7 @@ from lake.marks import Marks
 from lake.tenant import TableId, TenantId
 
 # More than any pipe holds.
-TABLES = [TableId(TenantId(f"tenant-{number}"), "logs") for number in range(2_000)]
+TABLES = [TableId(TenantId(f"tenant-{number}"), f"logs-{number}" * 500) for number in range(2_000)]
 VIEWS = {table: TableView(f"uuid of {table}", f"file:///warehouse/{table}", b"%d" % number * 1_000, Marks({})) for number, table in enumerate(TABLES)}
 
 
