@@ -4,7 +4,6 @@ import os
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import psutil
 import pytest
@@ -15,7 +14,7 @@ from tests.stack.ingester import Ingester
 from tests.stack.kafka_topics import Delivered
 from tests.stack.line import Line
 from tests.stack.parked import location, numbered, numbers, table_name, unwritable
-from tests.stack.visibility import Watcher, p99_s
+from tests.stack.visibility import Watcher, catalog_database, p99_s
 from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
@@ -87,15 +86,11 @@ def slow(proxy: CatalogProxy, tenant: str) -> Iterator[None]:
         proxy.slow.clear()
 
 
-def _database(line: Line) -> Path:
-    return Path(line.stack.environment()["FIRN_CATALOG_DATABASE_URL"].removeprefix("sqlite:///"))
-
-
 def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
     """The healthy tables' p99 visibility in seconds: undisturbed, and while five tables are broken; whose records are complete in the end."""
     topic = line.kafka.topic(PARTITIONS)
     tenants = Tenants(line, topic)
-    with CatalogProxy(line.stack.address("catalog")) as proxy, Watcher(_database(line)) as watcher:
+    with CatalogProxy(line.stack.address("catalog")) as proxy, Watcher(catalog_database(line.stack)) as watcher:
         running = start(topic, catalog_uri=proxy.address, workers=2, flush_interval_s=2, park_after_s=3)
         tenants.produce(3)
         for name in tenants.names:

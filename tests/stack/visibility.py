@@ -8,12 +8,18 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient, TableName
 from lake.marks import MARKS_PROPERTY, TopicPartition, parse_marks
 from tests.stack.kafka_topics import Delivered
 from tests.stack.waiting import pause
 
 WATCH_EVERY_S = 0.1
+
+
+def catalog_database(stack: Stack) -> Path:
+    """The SQLite file of a stack's catalog."""
+    return Path(stack.environment()["FIRN_CATALOG_DATABASE_URL"].removeprefix("sqlite:///"))
 
 
 @dataclass
