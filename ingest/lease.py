@@ -12,6 +12,8 @@ from lake.settings import IngestSettings
 TTL_S = 6.0
 RENEW_EVERY_S = 1.5
 TRY_EVERY_S = 0.5
+# The node's main loop, which never waits for anything long, asks for its lease each time around.
+STANDS_STILL_S = 60.0
 log = structlog.get_logger()
 
 
@@ -29,7 +31,10 @@ def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClien
 
 
 class NodeLease:
-    """A thread renews it; `check` tells the node when it is lost. `control` None: there is nobody to hold a lease with."""
+    """A thread renews it; `check` tells the node when it is lost. `control` None: there is nobody to hold a lease with.
+
+    A node whose main loop stands still does not keep its lease: from its first `check` on, it has to go on asking.
+    """
 
     def __init__(self, control: CatalogClient | None, settings: IngestSettings, clock: Clock, holder: str) -> None:
         self._control = control
@@ -42,6 +47,7 @@ class NodeLease:
         self._hurry = threading.Event()
         self._renewer: threading.Thread | None = None
         self._confirmed_s = 0.0
+        self._checks = 0
         self.token: int | None = None
 
     @property
@@ -70,17 +76,25 @@ class NodeLease:
         except ConflictError as error:
             log.info("lease.standby", reason=str(error))
             return False
-        self.token, self._confirmed_s, self._lost = int(answer["token"]), sent_s, None
+        self.token, self._confirmed_s, self._lost, self._checks = int(answer["token"]), sent_s, None, 0
         self._released = threading.Event()
         self._renewer = threading.Thread(target=self._renew, args=(self._control, self._released), name="lease", daemon=True)
         self._renewer.start()
         return True
 
     def _renew(self, control: CatalogClient, released: threading.Event) -> None:
+        checks, still = 0, 0
         while not released.is_set():
             if self._hurry.wait(RENEW_EVERY_S):
                 self._hurry.clear()
             if released.is_set():
+                return
+            # Counted by turns of this thread: a process that was paused as a whole has not stood still.
+            still = still + 1 if checks == self._checks > 0 else 0
+            checks = self._checks
+            if still * RENEW_EVERY_S >= STANDS_STILL_S:
+                self._lost = f"its main loop has stood still for {STANDS_STILL_S:.0f} s"
+                log.critical("lease.given_up", reason=self._lost, advice="another node takes over; report this with the output of py-spy dump for this process")
                 return
             sent_s = self._clock.monotonic_s()
             try:
@@ -95,6 +109,7 @@ class NodeLease:
 
     def check(self) -> None:
         """Raises UnavailableError where another node may have taken over."""
+        self._checks += 1
         if self._lost is not None:
             raise UnavailableError(f"the node's lease is lost ({self._lost})")
 
