@@ -12,8 +12,6 @@ from lake.settings import IngestSettings
 TTL_S = 6.0
 RENEW_EVERY_S = 1.5
 TRY_EVERY_S = 0.5
-# The node's main loop, which never waits for anything long, asks for its lease each time around.
-STANDS_STILL_S = 60.0
 log = structlog.get_logger()
 
 
@@ -33,15 +31,16 @@ def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClien
 class NodeLease:
     """A thread renews it; `check` tells the node when it is lost. `control` None: there is nobody to hold a lease with.
 
-    A node whose main loop stands still does not keep its lease: from its first `check` on, it has to go on asking.
+    With `still_s`, a node whose main loop stands still does not keep its lease: from its first `check` on, it has to go on asking.
     """
 
-    def __init__(self, control: CatalogClient | None, settings: IngestSettings, clock: Clock, holder: str) -> None:
+    def __init__(self, control: CatalogClient | None, settings: IngestSettings, clock: Clock, holder: str, still_s: float | None = None) -> None:
         self._control = control
         self._clock = clock
         self._name = lease_name(settings)
         self._path = f"/firn/v1/leases/{self._name}"
         self._holder = holder
+        self._still_s = still_s
         self._lost: str | None = None
         self._released = threading.Event()
         self._hurry = threading.Event()
@@ -92,8 +91,8 @@ class NodeLease:
             # Counted by turns of this thread: a process that was paused as a whole has not stood still.
             still = still + 1 if checks == self._checks > 0 else 0
             checks = self._checks
-            if still * RENEW_EVERY_S >= STANDS_STILL_S:
-                self._lost = f"its main loop has stood still for {STANDS_STILL_S:.0f} s"
+            if self._still_s is not None and still * RENEW_EVERY_S >= self._still_s:
+                self._lost = f"its main loop has stood still for {self._still_s:.0f} s"
                 log.critical("lease.given_up", reason=self._lost, advice="another node takes over; report this with the output of py-spy dump for this process")
                 return
             sent_s = self._clock.monotonic_s()

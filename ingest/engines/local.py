@@ -45,6 +45,8 @@ WAIT_BUSY_S = 0.02
 RESTART_AFTER_S = 2.0
 BUDGET_EVERY_S = 1.0
 THREADS = 24
+# The main loop, which waits for nothing that takes long, asks for its lease each time around.
+STANDS_STILL_S = 60.0
 # A table the catalog does not answer for in this time is tried again later.
 LOAD_TIMEOUT_S = 5.0
 log = structlog.get_logger()
@@ -94,7 +96,8 @@ class LocalEngine:
             raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
         DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
         ensure_topic(self.settings.bootstrap_servers, self.settings.parked_topic)
-        lease = NodeLease(control_of(self.settings, self._catalog), self.settings, self._clock, holder=f"{socket.gethostname()}:{os.getpid()}")
+        holder = f"{socket.gethostname()}:{os.getpid()}"
+        lease = NodeLease(control_of(self.settings, self._catalog), self.settings, self._clock, holder, STANDS_STILL_S)
         while not self._stopping.is_set():
             self._role = "standby"
             if not lease.acquire(self._stopping):

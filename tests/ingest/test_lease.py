@@ -28,12 +28,11 @@ class Control:
 @pytest.fixture
 def control(monkeypatch: pytest.MonkeyPatch) -> Control:
     monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.01)
-    monkeypatch.setattr(lease, "STANDS_STILL_S", 0.2)
     return Control()
 
 
 def _held(control: Control) -> NodeLease:
-    held = NodeLease(cast("CatalogClient", control), IngestSettings(), SystemClock(), "here")
+    held = NodeLease(cast("CatalogClient", control), IngestSettings(), SystemClock(), "here", still_s=0.2)
     assert held.acquire(threading.Event())
     return held
 
