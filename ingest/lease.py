@@ -29,12 +29,15 @@ def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClien
 
 
 class NodeLease:
-    """A thread renews it; `check` tells the node when it is lost. `control` None: there is nobody to hold a lease with."""
+    """A thread renews it; `check` tells the node when it is lost. `control` None: there is nobody to hold a lease with.
 
-    def __init__(self, control: CatalogClient | None, settings: IngestSettings, clock: Clock, holder: str) -> None:
+    `name`: another lease than that of the group's active node.
+    """
+
+    def __init__(self, control: CatalogClient | None, settings: IngestSettings, clock: Clock, holder: str, name: str | None = None) -> None:
         self._control = control
         self._clock = clock
-        self._name = lease_name(settings)
+        self._name = name or lease_name(settings)
         self._path = f"/firn/v1/leases/{self._name}"
         self._holder = holder
         self._lost: str | None = None
