@@ -39,6 +39,8 @@ def find_files(patterns: Sequence[str], storage: AnyStorage) -> list[ArchiveFile
     """
     found: dict[str, StoredObject] = {}
     for pattern in patterns:
+        if not pattern:
+            raise SettingsError("a file's name is empty; give a path, a URI or a pattern")
         uri = _absolute(pattern)
         files = _matching(uri, storage)
         if not files:

@@ -127,13 +127,16 @@ class Backfill:
         return _Reading(file, len(self._sources) - 1, source, Router(topic))
 
     def _is_there_already(self, reading: _Reading) -> bool:
-        """Whether the one table that all records of the file go to has them all; the file need not be read then."""
+        """Whether the one table that all records of the file go to has them all; the file need not be read then.
+
+        Raises UnusableFileError where the file's path names no tenant.
+        """
         rules = [*self.topic.tenant, *self.topic.stream]
         if not all(rule.startswith(("const:", "topic:")) for rule in rules):
             return False
         table = reading.router.route(Envelope(reading.file.uri, None, (), b"{}"))
         if isinstance(table, Rejected):
-            return False
+            raise UnusableFileError(f"{reading.file.uri} goes nowhere: {table.detail}; correct the regular expression, or read this file with --tenant")
         self._meet(reading, [table])
         state = self.states.last_known(table)
         mark = None if state is None else self.ledger.mark(state, reading.file.source)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import sys
 import threading
@@ -92,6 +93,13 @@ def _rules(what: str, name: str | None, field: str | None, path: str | None) -> 
     given = [f"{kind}:{text}" for kind, text in (("const", name), ("field", field), ("topic", path)) if text is not None]
     if len(given) > 1:
         raise SettingsError(f"the {what} comes from one place: --{what}, --{what}-field or --{what}-path")
+    if path is not None:
+        try:
+            groups = re.compile(path).groups
+        except re.error as error:
+            raise SettingsError(f"--{what}-path {path!r} is no regular expression ({error})") from error
+        if not groups:
+            raise SettingsError(f"--{what}-path {path!r} has no group; put the part of the path that is the {what} into parentheses")
     return tuple(given)
 
 

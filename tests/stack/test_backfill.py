@@ -21,7 +21,7 @@ from lake.catalog_client import TableName
 from lake.tenant import to_identifier
 from tests.stack.kafka_topics import Record
 from tests.stack.line import Line
-from tests.stack.waiting import fresh
+from tests.stack.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 
@@ -106,10 +106,10 @@ class BackfillRun:
         variables = {**self.environment, **(environment or {})}
         return subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def done(self, *arguments: str, code: int = 0, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def done(self, *arguments: str, code: int = 0, environment: Mapping[str, str] | None = None, timeout_s: float = RUN_S) -> dict[str, Any]:
         """The report of a run that has to end with this code; its errors under `stderr`."""
         process = self.start(*arguments, environment=environment)
-        stdout, stderr = process.communicate(timeout=RUN_S)
+        stdout, stderr = process.communicate(timeout=timeout_s)
         assert process.returncode == code, f"ended with {process.returncode}:\n{stderr}"
         return {**(orjson.loads(stdout) if stdout else {}), "stderr": stderr}
 
@@ -270,3 +270,60 @@ def test_without_kafka_rejects_go_to_a_file(line: Line, tmp_path: Path, archive:
     assert sorted((letter["topic"], letter["offset"]) for letter in letters) == sorted(archive.bad)
     assert {letter["reason"] for letter in letters} == {"undecodable"}
     assert all(letter["value"].startswith('{"time":') for letter in letters)
+
+
+class LargeArchive:
+    """An archive of a given number of records by repetition: generated logs and, where they are, the data sets, compressed."""
+
+    def __init__(self, folder: Path, records: int) -> None:
+        self.folder, self.records, self.blank = folder, 0, 0
+        folder.mkdir()
+        contents = {"generated.ndjson.gz": gzip.compress(b"".join(_generated(at) for at in range(50_000)), 1)}
+        if (datasets := os.environ.get("FIRN_DATASETS")) is not None:
+            contents |= {path.name: path.read_bytes() for path in sorted(Path(datasets).glob("*.zst"))}
+        lines = {name: _lines(data) for name, data in contents.items()}
+        at = 0
+        while self.records < records:
+            for name, data in contents.items():
+                (folder / f"{at:03}-{name}").write_bytes(data)
+                self.records += len(lines[name])
+                self.blank += sum(not text.strip() for text in lines[name])
+            at += 1
+
+
+def _generated(at: int) -> bytes:
+    return b'{"time":"%s","level":"info","message":"request %d","path":"/p/%d","status":"%d"}\n' % (_time(at).encode(), at, at % 97, 200 + at % 5)
+
+
+def _lines(data: bytes) -> list[bytes]:
+    plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else zstandard.ZstdDecompressor().stream_reader(data).read()
+    return plain.removesuffix(b"\n").split(b"\n")
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3_600)
+def test_million_records_with_a_crash_in_the_middle(line: Line, tmp_path: Path) -> None:
+    """A large archive is killed in the middle and run again: every record is a row or a dead letter, no identity twice, and once more adds nothing."""
+    archive = LargeArchive(tmp_path / "archive", int(os.environ.get("FIRN_BACKFILL_RECORDS", "1000000")))
+    run = BackfillRun(line, tmp_path)
+    pattern = f"{archive.folder}/*"
+    process = run.start(pattern, "--tenant", run.tenant)
+    wait_for(lambda: line.rows_written(run.tenant) > archive.records // 3, 1_800, "a third of the rows", poll_s=0.2)
+    process.kill()
+    process.communicate()
+    half = line.rows_written(run.tenant)
+    assert half < archive.records, "it was killed too late to show anything"
+    report = run.into_tenant(pattern, timeout_s=3_000)
+    assert report["skipped"] > 0
+    assert report["records"] == archive.records
+    assert (report["blank"], report["failed"]) == (archive.blank, {})
+    table = line.table(run.tenant)
+    ((rows, identities, messages),) = line.sql(
+        f"SELECT count(*), count(DISTINCT ROW(_topic_id, _offset, _index)), count(DISTINCT ROW(_topic_id, _offset)) FROM {table}"
+    )
+    assert rows == identities == half + report["rows"]
+    assert messages + len(set(run.dead())) == archive.records - archive.blank
+    again = run.into_tenant(pattern, timeout_s=3_000)
+    assert (again["rows"], again["dead_letters"], again["skipped"]) == (0, 0, archive.records)
+    ((files,),) = line.sql(f'SELECT count(*) FROM {table.removesuffix(chr(34))}$files"')
+    print(f"{archive.records:,} records, killed at {half:,} rows, {report['commits']} commits and {report['seconds']} s later {rows:,} rows in {files} files")
