@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ingest import audit_report, status
 from ingest.api import serve_in_thread
-from ingest.commands import dead_letters, parked
+from ingest.commands import backfill, dead_letters, parked
 from ingest.engines.local import LocalEngine
 from ingest.explain import explain, now_ms, to_renderable, topic_settings
 from ingest.reset_topic import Reset, check_no_node, plan_reset, reset_topic
@@ -33,6 +33,7 @@ log = structlog.get_logger()
 app = typer.Typer(
     help="Kafka -> Iceberg: one table per tenant and stream, exactly once.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
+app.add_typer(backfill.app, name="backfill")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(parked.app, name="parked")
 app.command("resolve")(parked.resolve)

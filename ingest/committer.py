@@ -144,7 +144,7 @@ class Committer:
         state = self.states.get(job.table)
         assert state is not None
         if job.sent is not None:
-            if job.sent.after.uuid == state.uuid and state.marks.compare(job.ranges) is Verdict.ABSORBED:
+            if job.sent.after.uuid == state.uuid and self.states.ledger.marks(state).compare(job.ranges) is Verdict.ABSORBED:
                 self._settle(job, job.flushes, Outcome.DONE, step)
                 step.committed.append(job.table)
                 return False
@@ -165,14 +165,14 @@ class Committer:
         """None: commit it as it is."""
         if flush.uuid != state.uuid:
             return Outcome.REDO  # dropped and created again meanwhile
-        verdict = state.marks.compare(flush.ranges)
+        verdict = self.states.ledger.marks(state).compare(flush.ranges)
         if verdict is Verdict.ABSORBED:
             return Outcome.DONE
         if verdict is Verdict.BEHIND:
             lost = Marks({partition: start for partition, (start, _) in flush.ranges.items()})
             return Trouble(Cause.ROLLED_BACK, f"{moved_back(state).sentence}; this node had written up to {lost.to_property()}", lost)
         if verdict is Verdict.AHEAD:
-            self.second_writers.note(flush.table, state.writer, self.writer, self.clock.monotonic_s())
+            self.second_writers.note(flush.table, self.states.ledger.moved_by(state), self.writer, self.clock.monotonic_s())
             return Outcome.REDO
         return None if self.states.ids_stand(flush.table, flush.new) else Outcome.REDO
 
@@ -204,9 +204,9 @@ class Committer:
             files = [file for flushed in job.flushes for file in flushed.flush.files]
             new = {name for flushed in job.flushes for name in flushed.flush.new if name not in state.schema.by_name}
             schema = self.states.promised_schema(job.table) if new else state.schema
-            marks, now_ms = state.marks.advanced(job.ranges), epoch_ms(self.clock.now())
+            advance, now_ms = self.states.ledger.advance(state, job.ranges, self.writer), epoch_ms(self.clock.now())
             recreate = job.table in self._dropped and self._policy(job.table) == RECREATE
-            job.sent = prepare_append(state, files, schema, marks, now_ms, writer=self.writer, recreate=recreate)
+            job.sent = prepare_append(state, files, schema, advance.marks, now_ms, writer=advance.writer, recreate=recreate, properties=advance.properties)
             job.sent_on = state
         return job.sent
 

@@ -6,6 +6,7 @@ take is put into the warehouse and the header `firn.body` says where.
 
 import uuid
 from collections.abc import Sequence
+from typing import Protocol
 
 from confluent_kafka import Producer
 
@@ -19,6 +20,27 @@ from lake.storage import AnyStorage
 REASON = "firn.reason"  # the first header behind the message's own
 BODY = "firn.body"
 FLUSH_TIMEOUT_S = 60.0
+
+
+class Letters(Protocol):
+    """Where dead letters go."""
+
+    def send(
+        self,
+        source: Source,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        value: bytes | None,
+        rejected: Rejected,
+        table: str | None,
+        index: int | None = None,
+    ) -> None:
+        """Takes one letter; `flush` makes sure of it. `index`: of the one bad record of a message that carries several."""
+
+    def flush(self) -> None:
+        """Returns when every letter so far is durable. Raises UnavailableError, FatalError; nothing may be committed then."""
 
 
 class DeadLetters:

@@ -13,7 +13,7 @@ import structlog
 
 from ingest.buffer import RawRecord, TableBuffer
 from ingest.converter import Converted, ConverterLimits, Source, convert
-from ingest.dead_letter import DeadLetters
+from ingest.dead_letter import Letters
 from ingest.fault_point import reach
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.hot_table import HotFiles
@@ -67,7 +67,7 @@ class Written:
 class FlushWriter:
     """One worker's; not thread-safe."""
 
-    def __init__(self, settings: IngestSettings, link: ColumnLink, dead_letters: DeadLetters, storage: AnyStorage) -> None:
+    def __init__(self, settings: IngestSettings, link: ColumnLink, dead_letters: Letters, storage: AnyStorage) -> None:
         self._link = link
         self._dead_letters = dead_letters
         self._storage = storage

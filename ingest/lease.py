@@ -31,13 +31,16 @@ def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClien
 class NodeLease:
     """A thread renews it; `check` tells the node when it is lost. `control` None: there is nobody to hold a lease with.
 
-    With `still_s`, a node whose main loop stands still does not keep its lease: from its first `check` on, it has to go on asking.
+    `name`: another lease than that of the group's active node. With `still_s`, a node whose main loop stands still does not keep its lease: from its
+    first `check` on, it has to go on asking.
     """
 
-    def __init__(self, control: CatalogClient | None, settings: IngestSettings, clock: Clock, holder: str, still_s: float | None = None) -> None:
+    def __init__(
+        self, control: CatalogClient | None, settings: IngestSettings, clock: Clock, holder: str, name: str | None = None, still_s: float | None = None
+    ) -> None:
         self._control = control
         self._clock = clock
-        self._name = lease_name(settings)
+        self._name = name or lease_name(settings)
         self._path = f"/firn/v1/leases/{self._name}"
         self._holder = holder
         self._still_s = still_s

@@ -16,6 +16,7 @@ import orjson
 import structlog
 
 from ingest.dropped_table import was_dropped
+from ingest.ledger import Ledger, LiveMarks
 from ingest.link import TableView
 from ingest.parked_record import ParkedRecords
 from ingest.trouble import Cause, Trouble, trouble_of
@@ -95,6 +96,7 @@ class TableStates:
     timeout_s: float
     new_tables: NewTables
     lease: str
+    ledger: Ledger = field(default_factory=LiveMarks)
     _states: dict[TableId, TableState] = field(default_factory=dict)
     _stale: set[TableId] = field(default_factory=set)
     _wanted: dict[TableId, _Wanted] = field(default_factory=dict)
@@ -132,7 +134,7 @@ class TableStates:
     def view(self, table: TableId) -> TableView:
         """What a worker has to know of a table that is known."""
         state = self._states[table]
-        return TableView(state.uuid, state.location, orjson.dumps(state.schema.json), state.marks)
+        return TableView(state.uuid, state.location, orjson.dumps(state.schema.json), self.ledger.marks(state))
 
     # ---- columns
 

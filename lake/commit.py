@@ -160,15 +160,27 @@ def new_table_state(name: TableName, tenant: str, stream: str, warehouse: str) -
 
 
 def prepare_append(
-    state: TableState, files: Sequence[DataFile], schema: LogSchema, marks: Marks, now_ms: int, *, writer: str = "", recreate: bool = False
+    state: TableState,
+    files: Sequence[DataFile],
+    schema: LogSchema,
+    marks: Marks,
+    now_ms: int,
+    *,
+    writer: str = "",
+    recreate: bool = False,
+    properties: Mapping[str, str] | None = None,
 ) -> Prepared:
     """A commit that appends files, sets the marks and, where `schema` is not the state's, adds it: all or nothing.
 
     The marks also stand in the snapshot's summary, so that a rollback shows behind any catalog. `writer` names the process that commits;
-    `recreate`: a new table may take the name of a dropped one.
+    `recreate`: a new table may take the name of a dropped one; `properties`: further table properties set in the same commit.
     """
     entries = [ManifestEntry(Status.ADDED, file) for file in files]
     prepared = _prepare(state, "append", entries, files, (), state.manifests, schema, marks, marks, now_ms, writer)
+    if properties:
+        updates = [*prepared.request["updates"], {"action": "set-properties", "updates": dict(properties)}]
+        after = replace(prepared.after, properties={**state.properties, **properties})
+        prepared = replace(prepared, request={**prepared.request, "updates": updates}, after=after)
     return replace(prepared, request={**prepared.request, "allow-recreate": True}) if recreate and not state.exists else prepared
 
 

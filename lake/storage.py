@@ -5,6 +5,7 @@ Locations are spelled `file:///absolute/path` and `s3://bucket/key`. PyIceberg a
 """
 
 import ctypes
+import io
 import os
 import shutil
 import tempfile
@@ -30,15 +31,20 @@ from lake.settings import StorageSettings
 SYNCFS_FROM_FILES = 8
 REQUESTS_AT_ONCE = 16
 WRITE_BUFFER_BYTES = 128 * 1024
+READ_BUFFER_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """One file as a listing shows it: canonical URI, size in bytes, time of last change (UTC)."""
+    """One file as a listing shows it: canonical URI, size in bytes, time of last change (UTC).
+
+    `etag` changes whenever the content does: the store's own, or, of a local file, its time of last change in nanoseconds.
+    """
 
     uri: str
     size: int
     modified: datetime
+    etag: str = ""
 
 
 class Storage(Protocol):
@@ -59,8 +65,14 @@ class Storage(Protocol):
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         """`length` bytes from `start`."""
 
+    def open(self, uri: str) -> IO[bytes]:
+        """The file to read from start to end or by seeking, little of it in memory; the caller closes it. Raises NotFoundError, UnavailableError."""
+
     def size(self, uri: str) -> int | None:
         """Bytes of the file, None where it does not exist."""
+
+    def stat(self, uri: str) -> StoredObject | None:
+        """The file as a listing shows it, None where it does not exist."""
 
     def delete(self, uris: Iterable[str]) -> None:
         """Deletes files; those that do not exist count as deleted."""
@@ -118,8 +130,14 @@ class AnyStorage:
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         return self._for(uri).read_range(uri, start, length)
 
+    def open(self, uri: str) -> IO[bytes]:
+        return self._for(uri).open(uri)
+
     def size(self, uri: str) -> int | None:
         return self._for(uri).size(uri)
+
+    def stat(self, uri: str) -> StoredObject | None:
+        return self._for(uri).stat(uri)
 
     def delete(self, uris: Iterable[str]) -> None:
         by_store: dict[int, list[str]] = {}
@@ -194,10 +212,21 @@ class LocalStorage:
             file.seek(start)
             return file.read(length)
 
+    def open(self, uri: str) -> IO[bytes]:
+        with _disk_errors(local_path(uri)):
+            return local_path(uri).open("rb")
+
     def size(self, uri: str) -> int | None:
         try:
             return local_path(uri).stat().st_size
         except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def stat(self, uri: str) -> StoredObject | None:
+        path = local_path(uri)
+        try:
+            return _stored(path) if path.is_file() else None
+        except FileNotFoundError:  # deleted just now
             return None
 
     def delete(self, uris: Iterable[str]) -> None:
@@ -210,8 +239,7 @@ class LocalStorage:
             for name in names:
                 path = Path(folder, name)
                 with suppress(FileNotFoundError):  # deleted while we were listing
-                    stat = path.stat()
-                    yield StoredObject(f"file://{path}", stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
+                    yield _stored(path)
 
 
 class S3Storage:
@@ -267,13 +295,24 @@ class S3Storage:
         with _s3_errors(uri):
             return bytes(obstore.get_range(store, key, start=start, length=length))
 
+    def open(self, uri: str) -> IO[bytes]:
+        store, key = self._at(uri)
+        with _s3_errors(uri):
+            reader = obstore.open_reader(store, key, buffer_size=READ_BUFFER_BYTES)
+        return io.BufferedReader(_ObjectFile(uri, reader), READ_BUFFER_BYTES)
+
     def size(self, uri: str) -> int | None:
+        found = self.stat(uri)
+        return None if found is None else found.size
+
+    def stat(self, uri: str) -> StoredObject | None:
         store, key = self._at(uri)
         try:
             with _s3_errors(uri):
-                return int(obstore.head(store, key)["size"])
+                meta = obstore.head(store, key)
         except NotFoundError:
             return None
+        return StoredObject(canonical(uri), meta["size"], meta["last_modified"], meta["e_tag"] or "")
 
     def delete(self, uris: Iterable[str]) -> None:
         by_store: dict[int, tuple[S3Store, list[str]]] = {}
@@ -290,7 +329,38 @@ class S3Storage:
         with _s3_errors(prefix):
             for batch in obstore.list(store, key):
                 for meta in batch:
-                    yield StoredObject(f"s3://{bucket}/{meta['path']}", meta["size"], meta["last_modified"])
+                    yield StoredObject(f"s3://{bucket}/{meta['path']}", meta["size"], meta["last_modified"], meta["e_tag"] or "")
+
+
+class _ObjectFile(io.RawIOBase):
+    """An object of a store as Python's readers want it."""
+
+    def __init__(self, uri: str, reader: Any) -> None:
+        super().__init__()
+        self._uri, self._reader = uri, reader
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._reader.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._reader.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        with _s3_errors(self._uri):
+            data = bytes(self._reader.read(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _stored(path: Path) -> StoredObject:
+    stat = path.stat()
+    return StoredObject(f"file://{path}", stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC), str(stat.st_mtime_ns))
 
 
 def local_path(uri: str) -> Path:

@@ -97,7 +97,7 @@ class LocalEngine:
         DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
         ensure_topic(self.settings.bootstrap_servers, self.settings.parked_topic)
         holder = f"{socket.gethostname()}:{os.getpid()}"
-        lease = NodeLease(control_of(self.settings, self._catalog), self.settings, self._clock, holder, STANDS_STILL_S)
+        lease = NodeLease(control_of(self.settings, self._catalog), self.settings, self._clock, holder, still_s=STANDS_STILL_S)
         while not self._stopping.is_set():
             self._role = "standby"
             if not lease.acquire(self._stopping):

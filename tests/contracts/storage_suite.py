@@ -1,5 +1,6 @@
 """What every storage promises; subclassed once per implementation."""
 
+import os
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -23,12 +24,41 @@ class StorageContract:
         assert storage.read_range(uri, 256, 10) == bytes(range(10))
         assert storage.size(uri) == len(data)
 
+    def test_file_is_read_as_a_stream(self, storage: AnyStorage, root: str) -> None:
+        """An opened file gives its bytes in order, and from any place after seeking; what it is says the same as a listing."""
+        uri, data = f"{root}/a/b.bin", os.urandom(3_000_000)
+        storage.write(uri, data)
+        with storage.open(uri) as file:
+            assert file.read(5) == data[:5]
+            assert file.read() == data[5:]
+            file.seek(2_000_000)
+            assert file.read(10) == data[2_000_000:2_000_010]
+            file.seek(-3, os.SEEK_END)
+            assert (file.read(), file.tell()) == (data[-3:], len(data))
+        assert [storage.stat(uri)] == list(storage.list(root))
+
+    def test_etag_changes_with_the_content(self, storage: AnyStorage, root: str) -> None:
+        """A file of the same size with other bytes has another etag; one that was not touched keeps it."""
+        uri = f"{root}/x"
+        storage.write(uri, b"one")
+        first = storage.stat(uri)
+        assert first == storage.stat(uri)
+        storage.write(uri, b"two")
+        second = storage.stat(uri)
+        assert first is not None
+        assert second is not None
+        assert first.etag
+        assert first.etag != second.etag
+
     def test_missing_file_is_told_apart(self, storage: AnyStorage, root: str) -> None:
         """Nothing there: an error that says so, and no size."""
         uri = f"{root}/missing"
         assert storage.size(uri) is None
+        assert storage.stat(uri) is None
         with pytest.raises(NotFoundError, match="missing"):
             storage.read(uri)
+        with pytest.raises(NotFoundError, match="missing"):
+            storage.open(uri)
         with pytest.raises(NotFoundError):
             storage.read_range(uri, 0, 1)
 

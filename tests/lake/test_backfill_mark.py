@@ -1,0 +1,44 @@
+"""Marks of files: what a table's properties say of an archive that was read into it."""
+
+import pytest
+
+from lake.backfill_mark import BackfillMark, all_marks, backfill_property, parse_backfill_mark, source_id
+from lake.errors import ProtocolError
+from lake.marks import MARKS_PROPERTY, Marks, TopicPartition
+
+MARK = BackfillMark('file:///archive/ü "x".gz', 10, "etag", 7, complete=True)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_mark_comes_back(complete: bool) -> None:
+    """What is written is read, and a table without it has none."""
+    mark = BackfillMark(MARK.path, MARK.size, MARK.etag, MARK.next, complete)
+    properties = {backfill_property("s"): mark.to_property(), "other": "x"}
+    assert parse_backfill_mark(properties, "s") == mark
+    assert parse_backfill_mark(properties, "t") is None
+    assert mark.is_of(10, "etag")
+    assert not mark.is_of(11, "etag")
+    assert not mark.is_of(10, "other")
+
+
+@pytest.mark.parametrize("value", ["", "7", "[]", "{}", '{"v":1,"path":"x","size":1,"etag":"e","next":"x"}'])
+def test_unreadable_mark_is_an_error(value: str) -> None:
+    """A mark that nobody can read is not taken for none: the file would be read again."""
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        parse_backfill_mark({backfill_property("s"): value}, "s")
+
+
+def test_source_is_the_same_for_every_spelling() -> None:
+    """One file has one id, and other files have others."""
+    assert source_id("/a/b") == source_id("file:/a/b") == source_id("file:///a/b")
+    assert source_id("s3a://x/y") == source_id("s3://x/y")
+    assert len({source_id(uri) for uri in ("/a/b", "/a/c", "s3://a/b")}) == 3
+
+
+def test_all_marks_are_those_of_topics_and_files() -> None:
+    """A pin made of them holds the rows of both."""
+    live = Marks({TopicPartition("id", 3): 5})
+    assert all_marks({}) == Marks({})
+    assert all_marks({MARKS_PROPERTY: live.to_property(), backfill_property("s"): MARK.to_property(), "firn.other": "x"}) == Marks(
+        {TopicPartition("id", 3): 5, TopicPartition("s", 0): 7}
+    )
