@@ -5,14 +5,12 @@ coordinates, and nothing else: only what Spark collects is committed.
 """
 
 import gc
-import pickle
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
-import pyarrow as pa
 from confluent_kafka import Message
 
 from ingest.buffer import Buffers, RawRecord
@@ -43,12 +41,10 @@ HOT_PART_BYTES = 32 * 1024 * 1024
 CONSUME_WAIT_S = 0.05
 
 
-def run_tasks(address: Address, key: bytes, job: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow` over a frame of task numbers: one pickled TaskResult for each."""
-    for batch in batches:
-        for task in batch.column(0).to_pylist():
-            result = _run_task(address, key, job, task)
-            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result, pickle.HIGHEST_PROTOCOL)], pa.binary())], ["result"])
+def run_tasks(address: Address, key: bytes, job: int, tasks: Iterable[int]) -> Iterator[TaskResult]:
+    """For `mapPartitions` over the numbers of a job's tasks."""
+    for task in tasks:
+        yield _run_task(address, key, job, task)
 
 
 def _run_task(address: Address, key: bytes, job: int, task: int) -> TaskResult:
