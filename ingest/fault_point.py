@@ -35,6 +35,12 @@ STEPS = (
     "released",
 )
 
+# Steps that only the Spark engine has; it has most of those above too, the workers' in its executors' tasks.
+SPARK_STEPS = (
+    "job_ended",  # every task has given its result to the driver
+    "job_collected",  # the driver knows what they mean, the main process does not yet
+)
+
 
 def _reach(step: str) -> None:
     if step != _STEP:
