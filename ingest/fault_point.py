@@ -1,6 +1,6 @@
 """Named steps of the protocol at which a test may stop a process; without the variable set, reaching one does nothing.
 
-`FIRN_FAULT_POINT=step:kill` ends the process there by SIGKILL, as a crash would; `step:wait` writes the file `<folder>/<step>.reached` and waits
+`FIRN_FAULT_POINT=step:kill` ends the process there by SIGKILL, as a crash would; `step:wait` writes its id to `<folder>/<step>.reached` and waits
 until `<folder>/<step>.go` is there, so that something else can be killed meanwhile. Each happens once per folder (`FIRN_FAULT_FOLDER`).
 """
 
@@ -46,7 +46,8 @@ def _reach(step: str) -> None:
     if step != _STEP:
         return
     try:
-        (_FOLDER / f"{step}.reached").touch(exist_ok=False)
+        with (_FOLDER / f"{step}.reached").open("x") as file:
+            file.write(str(os.getpid()))
     except FileExistsError:
         return
     if _ACTION == "kill":

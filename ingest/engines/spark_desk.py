@@ -1,7 +1,6 @@
 """The socket between the driver of the Spark engine and its tasks: whoever knows the key of this run may ask.
 
-Messages are pickled, so nothing is read from a peer that has not answered the challenge. They are not encrypted: they hold the settings of the room, as
-what Spark itself sends to its executors does; keep the cluster's network to the cluster.
+Messages are pickled, so nothing is read from a peer that has not answered the challenge. They are not encrypted, and hold no secret.
 """
 
 import secrets

@@ -254,7 +254,8 @@ class SparkLine:
     def _caught_up(self, table: TableId, ends: Mapping[int, int]) -> None:
         """All that a repetition has read of a table is dealt with; what it did not come to stays."""
         behind = self._behind[table]
-        left = {n: max(first, ends[n]) for n, first in behind.first_offsets.items() if ends[n] < self.offsets.routed[n]}
+        read_to = {n: max(first, ends.get(n, first)) for n, first in behind.first_offsets.items()}
+        left = {n: offset for n, offset in read_to.items() if offset < self.offsets.routed[n]}
         if left:
             behind.first_offsets = left
         else:
@@ -304,6 +305,8 @@ class SparkLine:
         self._postponed.update(postponed)
         self._postponed.difference_update(views)
         self._asked.difference_update(views)
+        for table in [table for table in views if table in self._behind and self._behind[table].bury is POSTPONED]:
+            self._behind[table].bury = None
         self._views.update((table, view) for table, view in views.items() if table not in self._parked)
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:

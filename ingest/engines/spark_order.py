@@ -1,7 +1,7 @@
 """What the driver of the Spark engine and a task say to each other: the order it begins with, what it asks on the way, the result it ends with.
 
     task asks           the driver answers
-    FetchOrder          TaskOrder: ranges, tables, settings
+    FetchOrder          TaskOrder: ranges, tables
     AskFates            Fates: where the records of tables go now
     GrowTables          Grown, as a worker gets it from the committer
 
@@ -30,15 +30,23 @@ class FetchOrder:
     task: int
 
 
+@dataclass(frozen=True)
+class TaskSetup:
+    """What all tasks of a run need, secrets among it: it goes through Spark, which can encrypt. `address`, `key`: of the driver's desk."""
+
+    settings: IngestSettings
+    storage: StorageSettings
+    warehouse: str
+    address: tuple[str, int]
+    key: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class TaskOrder:
     """`sources`: by number. `skipped`: tables whose records are left for later. `only`: of all records those of these tables, from these offsets on;
     None: everything.
     """
 
-    settings: IngestSettings
-    storage: StorageSettings
-    warehouse: str
     sources: Sequence[Source]
     ranges: Sequence[OffsetRange]
     skipped: frozenset[TableId]

@@ -16,8 +16,8 @@ from confluent_kafka import Message
 from ingest.buffer import Buffers, RawRecord
 from ingest.converter import Source
 from ingest.dead_letter import DeadLetters
-from ingest.engines.spark_desk import Address, DeskLink
-from ingest.engines.spark_order import Fates, TaskFlush, TaskOrder, TaskResult
+from ingest.engines.spark_desk import DeskLink
+from ingest.engines.spark_order import Fates, TaskFlush, TaskOrder, TaskResult, TaskSetup
 from ingest.engines.spark_plan import OffsetRange
 from ingest.fault_point import ARMED, reach
 from ingest.flush_writer import Flush, FlushWriter
@@ -29,7 +29,6 @@ from ingest.trouble import Trouble
 from lake.errors import FatalError, Rejected
 from lake.logs import configure_logs
 from lake.marks import TopicPartition
-from lake.settings import IngestSettings, StorageSettings
 from lake.storage import open_storage
 from lake.tenant import TableId
 
@@ -41,19 +40,19 @@ HOT_PART_BYTES = 32 * 1024 * 1024
 CONSUME_WAIT_S = 0.05
 
 
-def run_tasks(address: Address, key: bytes, job: int, tasks: Iterable[int]) -> Iterator[TaskResult]:
+def run_tasks(setup: TaskSetup, job: int, tasks: Iterable[int]) -> Iterator[TaskResult]:
     """For `mapPartitions` over the numbers of a job's tasks."""
     for task in tasks:
-        yield _run_task(address, key, job, task)
+        yield _run_task(setup, job, task)
 
 
-def _run_task(address: Address, key: bytes, job: int, task: int) -> TaskResult:
+def _run_task(setup: TaskSetup, job: int, task: int) -> TaskResult:
     global _tools  # noqa: PLW0603 - Spark keeps the process for further tasks, and clients of Kafka are costly to begin with
-    with closing(DeskLink(address, key, job)) as link:
+    with closing(DeskLink(setup.address, setup.key, job)) as link:
         order = link.order(task)
         tools, _tools = _tools, None  # a task that fails leaves none behind
-        if tools is None or not tools.fit(order):
-            tools = TaskTools(order)
+        if tools is None or tools.setup != setup:
+            tools = TaskTools(setup)
         try:
             result = Task(order, tools, link).run()
         except FatalError as error:
@@ -65,18 +64,14 @@ def _run_task(address: Address, key: bytes, job: int, task: int) -> TaskResult:
 class TaskTools:
     """What tasks of one process share."""
 
-    def __init__(self, order: TaskOrder) -> None:
+    def __init__(self, setup: TaskSetup) -> None:
         configure_logs("ingest")
-        self._made_for: tuple[IngestSettings, StorageSettings, str] = (order.settings, order.storage, order.warehouse)
-        self.storage = open_storage(order.storage)
-        self.dead_letters = DeadLetters(order.settings, self.storage, order.warehouse)
-        self.parked_topic = ParkedTopic(order.settings, self.storage, order.warehouse)
-        self.reader = KafkaReader(order.settings, CONSUME_WAIT_S)
-        self.routes = Routes(order.settings)
-
-    def fit(self, order: TaskOrder) -> bool:
-        """Whether they were made for the same settings."""
-        return self._made_for == (order.settings, order.storage, order.warehouse)
+        self.setup = setup
+        self.storage = open_storage(setup.storage)
+        self.dead_letters = DeadLetters(setup.settings, self.storage, setup.warehouse)
+        self.parked_topic = ParkedTopic(setup.settings, self.storage, setup.warehouse)
+        self.reader = KafkaReader(setup.settings, CONSUME_WAIT_S)
+        self.routes = Routes(setup.settings)
 
 
 _tools: TaskTools | None = None
@@ -89,7 +84,7 @@ class Task:
         self._order = order
         self._tools = tools
         self._link = link
-        self._writer = FlushWriter(order.settings, link, tools.dead_letters, tools.storage)
+        self._writer = FlushWriter(tools.setup.settings, link, tools.dead_letters, tools.storage)
         self._numbers = {(s.topic, s.partition): number for number, s in enumerate(order.sources)}
         self._buffers = Buffers()
         self._fates: dict[TableId, Fates] = {}
@@ -123,7 +118,7 @@ class Task:
         with closing(self._tools.reader.read({partitions[each.source]: (each.start, each.end) for each in ranges})) as messages:
             for message in messages:
                 self._take(message)
-                if may_end and self._buffers.size_bytes >= self._order.settings.task_bytes_max:
+                if may_end and self._buffers.size_bytes >= self._tools.setup.settings.task_bytes_max:
                     return
         self._next = {each.source: each.end for each in ranges}  # below an end there may be nothing but control records
 

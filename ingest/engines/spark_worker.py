@@ -18,7 +18,7 @@ from ingest.dead_letter import DeadLetters
 from ingest.engines.spark_cluster import SparkCluster
 from ingest.engines.spark_desk import Desk
 from ingest.engines.spark_line import SparkLine
-from ingest.engines.spark_order import AskFates, FetchOrder, JobOver, TaskOrder, TaskResult
+from ingest.engines.spark_order import AskFates, FetchOrder, JobOver, TaskOrder, TaskResult, TaskSetup
 from ingest.engines.spark_task import run_tasks
 from ingest.engines.spark_topics import PlannedTopics
 from ingest.fault_point import reach
@@ -52,12 +52,12 @@ class SparkWorker(Worker):
 
     def __init__(self, settings: IngestSettings, warehouse: str, parked: Mapping[TableId, str], link: PipeLink) -> None:
         clock, storage = SystemClock(), open_storage()
-        self._warehouse = warehouse
-        self._storage_settings = StorageSettings.load()
         self._topics = PlannedTopics(settings)
         self._cluster = SparkCluster(settings)
         ignore_signals()  # Spark takes SIGINT for itself
         self._desk = Desk(self._cluster.host)
+        bare = settings.model_copy(update=dict.fromkeys(("catalog_token", "control_token", "serve_token")))  # no task needs them
+        self._setup = TaskSetup(bare, StorageSettings.load(), warehouse, self._desk.address, self._desk.key)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")
         writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
         self._spark_line = SparkLine(settings, self._topics, link, writer, clock, self._cluster.slots)
@@ -108,7 +108,7 @@ class SparkWorker(Worker):
         job = self._spark_line.next_job()
         if job is None:
             return
-        body = partial(run_tasks, self._desk.address, self._desk.key, job.number)
+        body = partial(run_tasks, self._setup, job.number)
         self._running = RunningJob(self._pool.submit(self._cluster.run, len(job.tasks), body), self._clock.monotonic_s())
 
     def _end(self, running: RunningJob) -> None:
@@ -155,8 +155,7 @@ class SparkWorker(Worker):
             case GrowTables(names):
                 self._desk.answer(peer, Grown(self._link.grow(names)))
             case FetchOrder(number, task) if job is not None and running is not None and job.number == number:
-                sources = list(self._topics.assignment.sources)
-                order = TaskOrder(self._settings, self._storage_settings, self._warehouse, sources, job.tasks[task], job.skipped, job.only)
+                order = TaskOrder(list(self._topics.assignment.sources), job.tasks[task], job.skipped, job.only)
                 self._desk.answer(peer, order)
             case AskFates(number) if job is not None and running is not None and job.number == number:
                 running.asking.append((peer, question, self._clock.monotonic_s() + FATES_WAIT_S))

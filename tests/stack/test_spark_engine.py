@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
 import pytest
 
 from infra.local.supervisor import Stack
@@ -19,6 +20,7 @@ from tests.faults.record_flow import RecordFlow, table_of
 from tests.stack.ingester import Ingester
 from tests.stack.kafka_topics import KafkaTopics
 from tests.stack.parked import unwritable
+from tests.stack.spark_cluster import OPTIONS, spark_machines
 from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
@@ -147,3 +149,19 @@ def test_a_table_that_takes_no_rows_is_parked_by_tasks_and_drained(stack: Stack,
             flowing.ingester.wait_until(lambda: str(sick) in flowing.ingester.parked(), BACK_S, "the table being parked")
             flowing.wait_for_more()
         flowing.check()
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(900)
+def test_a_cluster_of_which_one_worker_dies_in_the_middle_of_a_task(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+    """On a standalone cluster, with our packages shipped to it: what the dead worker had read, the other one reads again."""
+    reached = tmp_path / "files_written.reached"
+    fault = {"FIRN_FAULT_POINT": "files_written:wait", "FIRN_FAULT_FOLDER": str(tmp_path)}
+    options = OPTIONS | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
+    with spark_machines(tmp_path) as machines:
+        with _flowing(stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()) as flowing:
+            flowing.ingester.start()
+            flowing.ingester.wait_until(lambda: reached.exists() and reached.read_text(), REACHED_S, "a task that has written its files")
+            machines.kill_worker_of(int(reached.read_text()))
+            flowing.wait_for_more()
+            flowing.check()
