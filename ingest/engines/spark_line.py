@@ -220,7 +220,8 @@ class SparkLine:
             else:
                 ready.append((table, part))
         self._submit(ready)
-        self._stalled_since_s = self.clock.monotonic_s() if self._behind or self._later else None
+        if job.only is None:
+            self._stalled_since_s = self.clock.monotonic_s() if self._behind or self._later else None
 
     def _left(self, results: Sequence[TaskResult]) -> dict[TableId, Behind]:
         left: dict[TableId, Behind] = {}
