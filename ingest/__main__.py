@@ -50,14 +50,25 @@ def run(
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers, host:port")] = None,
     catalog_uri: Annotated[str | None, typer.Option(help="base URL of the REST catalog")] = None,
     port: Annotated[int | None, typer.Option(help="port of /readyz, /metrics and /v1/status")] = None,
+    engine: Annotated[str | None, typer.Option(help="local: worker processes of this node; spark: executors of a Spark cluster")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master of the engine spark: local[2], spark://host:7077, k8s://..., yarn")] = None,
 ) -> None:
     """Reads the input topics and commits their records, until SIGTERM."""
     configure_logs("ingest")
-    settings = IngestSettings.load(bootstrap_servers=bootstrap_servers, catalog_uri=catalog_uri, port=port).with_replay_topic()
+    chosen = {"bootstrap_servers": bootstrap_servers, "catalog_uri": catalog_uri, "port": port, "engine": engine, "spark_master": master}
+    settings = IngestSettings.load(**chosen).with_replay_topic()
     check_host(settings, settings.host)
-    engine = LocalEngine(settings)
-    serve_in_thread(engine, settings)
-    engine.run()
+    node = _engine(settings)
+    serve_in_thread(node, settings)
+    node.run()
+
+
+def _engine(settings: IngestSettings) -> LocalEngine:
+    if settings.engine == "local":
+        return LocalEngine(settings)
+    from ingest.engines.spark import SparkEngine
+
+    return SparkEngine(settings)
 
 
 @app.command()

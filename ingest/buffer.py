@@ -165,6 +165,10 @@ class Buffers:
         self.size_bytes += buffer.add(record)
         return buffer.raw_bytes
 
+    def bytes_of(self, table: TableId) -> int:
+        """What waits for a table."""
+        return self._tables[table].size_bytes
+
     def pack(self, table: TableId) -> None:
         """Packs what waits for a table."""
         self.size_bytes -= self._tables[table].pack()

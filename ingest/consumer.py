@@ -77,14 +77,18 @@ class InputTopics:
             return []
         starts = self._starts(found)
         numbers = [self.assignment.add(source) for source in found]
-        try:
-            self._consumer.incremental_assign([KafkaTopicPartition(s.topic, s.partition, starts[s]) for s in found])
-        except KafkaException as error:
-            raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers}: {error}") from error
+        self._begin(starts)
         for source in found:
             log.info("partition.assigned", topic=source.topic, topic_id=source.topic_id, partition=source.partition, offset=starts[source])
         self.positions |= {n: starts[s] for n, s in zip(numbers, found, strict=True)}
         return numbers
+
+    def _begin(self, starts: Mapping[Source, int]) -> None:
+        """Reads partitions from these offsets on."""
+        try:
+            self._consumer.incremental_assign([KafkaTopicPartition(s.topic, s.partition, offset) for s, offset in starts.items()])
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers}: {error}") from error
 
     def check_identity(self) -> None:
         """Makes sure that all messages taken so far came from the topics they were numbered by; called between taking them and committing them.

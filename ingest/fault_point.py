@@ -1,6 +1,6 @@
 """Named steps of the protocol at which a test may stop a process; without the variable set, reaching one does nothing.
 
-`FIRN_FAULT_POINT=step:kill` ends the process there by SIGKILL, as a crash would; `step:wait` writes the file `<folder>/<step>.reached` and waits
+`FIRN_FAULT_POINT=step:kill` ends the process there by SIGKILL, as a crash would; `step:wait` writes its id to `<folder>/<step>.reached` and waits
 until `<folder>/<step>.go` is there, so that something else can be killed meanwhile. Each happens once per folder (`FIRN_FAULT_FOLDER`).
 """
 
@@ -35,12 +35,19 @@ STEPS = (
     "released",
 )
 
+# Steps that only the Spark engine has; it has most of those above too, the workers' in its executors' tasks.
+SPARK_STEPS = (
+    "job_ended",  # every task has given its result to the driver
+    "job_collected",  # the driver knows what they mean, the main process does not yet
+)
+
 
 def _reach(step: str) -> None:
     if step != _STEP:
         return
     try:
-        (_FOLDER / f"{step}.reached").touch(exist_ok=False)
+        with (_FOLDER / f"{step}.reached").open("x") as file:
+            file.write(str(os.getpid()))
     except FileExistsError:
         return
     if _ACTION == "kill":

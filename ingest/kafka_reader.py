@@ -1,7 +1,7 @@
 """Kafka as the tools read it: by assignment, committed records only, from one offset to another, never touching the group's offsets."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -61,9 +61,10 @@ class Ends(NamedTuple):
 
 
 class KafkaReader:
-    """Topics, offsets and messages of the brokers in the settings. One thread at a time."""
+    """Topics, offsets and messages of the brokers in the settings. One thread at a time. `wait_s`: how long a full batch of messages is waited for."""
 
-    def __init__(self, settings: IngestSettings) -> None:
+    def __init__(self, settings: IngestSettings, wait_s: float = 0.5) -> None:
+        self._wait_s = wait_s
         self._servers = settings.bootstrap_servers
         self._group = settings.group
         self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
@@ -120,7 +121,7 @@ class KafkaReader:
             if each.offset >= 0
         }
 
-    def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Iterator[Message]:
+    def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Generator[Message]:
         """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError."""
         left = {partition.key: end for partition, (start, end) in ranges.items() if start < end}
         if not left:
@@ -144,7 +145,7 @@ class KafkaReader:
         """Messages until every partition has come to its end (or was taken out of `left` by the caller)."""
         heard_s = time.monotonic()
         while left:
-            for message in consumer.consume(CONSUME_MESSAGES, 0.5):
+            for message in consumer.consume(CONSUME_MESSAGES, self._wait_s):
                 heard_s = time.monotonic()
                 key = (message.topic(), message.partition())
                 if (error := message.error()) is not None:

@@ -2,11 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-
-from ingest.buffer import TableBuffer
+from typing import Protocol
 
 # Kafka forgets a group's offsets after a week without a commit.
 RECOMMIT_S = 3_600.0
+
+
+class Waiting(Protocol):
+    """Messages that are not durable yet."""
+
+    @property
+    def first_offsets(self) -> Mapping[int, int]:
+        """The lowest of them per source."""
 
 
 @dataclass
@@ -18,7 +25,7 @@ class Offsets:
     stored_at_s: float = 0.0
     low: dict[int, int] = field(default_factory=dict)  # as `lowest` last found it
 
-    def lowest(self, waiting: Iterable[TableBuffer]) -> dict[int, int]:
+    def lowest(self, waiting: Iterable[Waiting]) -> dict[int, int]:
         """Per source the lowest offset still waiting in a buffer; with none of that the routed position, never the consumer's."""
         low = dict(self.routed)
         for buffer in waiting:

@@ -27,10 +27,10 @@ from ingest.consumer import InputTopics
 from ingest.converter import Source
 from ingest.fault_point import ARMED, reach
 from ingest.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
-from ingest.link import Counts, Outcome, TableView, WrittenFlush
+from ingest.link import Counts, Outcome, Partition, Report, TableView, WrittenFlush
 from ingest.offsets import Offsets
 from ingest.parked_topic import ParkedTopic
-from ingest.router import Envelope, Router
+from ingest.routes import Routes
 from ingest.trouble import Trouble
 from lake.clock import Clock
 from lake.errors import Reason, Rejected, UnavailableError
@@ -74,7 +74,7 @@ class Pipeline:
         self._parked_topic = parked_topic
         self._clock = clock
         self.bytes_max = bytes_max
-        self._routers = {topic.name: Router(topic) for topic in settings.topics}
+        self._routes = Routes(settings)
         self._rules = FlushRules(settings.flush_interval_s, settings.visibility_max_s or settings.flush_interval_s, settings.flush_bytes)
         self._asked: set[TableId] = set()
         self._postponed: set[TableId] = set()
@@ -103,7 +103,7 @@ class Pipeline:
             topic = message.topic()
             number, offset = numbers[topic, message.partition()], message.offset()
             record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value())
-            target = self._route(topic, record)
+            target = self._routes.target(topic, record)
             if isinstance(target, Rejected):
                 self._writer.bury(record, self._source(record), target, None)
             elif target in self._parked and target not in self._held:
@@ -124,13 +124,6 @@ class Pipeline:
         if isinstance(table, TableId) and self._may_flush(table):
             self._flush([table], [])
             reach("rolled_over_in_batch")
-
-    def _route(self, topic: str, record: RawRecord) -> TableId | Rejected:
-        if not record.value:
-            return Rejected(Reason.EMPTY, "the message has no value")
-        if len(record.value) > self._settings.record_bytes_max:
-            return Rejected(Reason.TOO_LARGE, f"{len(record.value)} bytes, record_bytes_max is {self._settings.record_bytes_max}")
-        return self._routers[topic].route(Envelope(topic, record.key, record.headers, record.value))
 
     def _source(self, record: RawRecord) -> Source:
         return self._topics.assignment.sources[record.source]
@@ -321,8 +314,16 @@ class Pipeline:
         reach("offsets_stored")
         self.offsets.note_stored(moved, self._clock.monotonic_s())
 
-    def counts(self) -> Counts:
-        """What was counted since the last call."""
+    def report(self) -> Report:
+        """How far it is, what it holds, and what was counted since the last call."""
+        offsets = self.offsets
+        partitions = [
+            Partition(source.topic, source.partition, offsets.routed[number], offsets.stored.get(number), self._topics.end(number))
+            for number, source in enumerate(self._topics.assignment.sources)
+        ]
+        return Report(partitions, self.buffers.size_bytes, self.in_flight_bytes, len(self.buffers), self._counts())
+
+    def _counts(self) -> Counts:
         writer = self._writer
         counts = Counts(dict(self._delivered), dict(writer.dead), self._records_parked, writer.absorbed, writer.rows_with_errors, self._topics.take_expired())
         self._delivered, writer.dead = Counter(), Counter()

@@ -1,20 +1,19 @@
-"""A worker process: owns some of the partitions, runs the pipeline, drains parked tables, talks to the node's main process through one pipe."""
+"""A worker process as every engine has it: drains parked tables, has offsets stored, talks to the node's main process through one pipe."""
 
 import gc
 import os
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import structlog
 
-from ingest.consumer import InputTopics
-from ingest.dead_letter import DeadLetters
 from ingest.drain import Drain, drain_trouble
 from ingest.fault_point import reach
 from ingest.flush_writer import FlushWriter
@@ -31,8 +30,8 @@ from ingest.link import (
     Hold,
     Opened,
     OpenTables,
+    Outcome,
     Park,
-    Partition,
     Release,
     Report,
     Settled,
@@ -40,22 +39,20 @@ from ingest.link import (
     StopDraining,
     Stuck,
     Submit,
+    TableView,
     ToWorker,
     WrittenFlush,
 )
 from ingest.link import Drain as DrainOrder
-from ingest.parked_topic import ParkedTopic
-from ingest.pipeline import Pipeline
 from ingest.trouble import Trouble
-from lake.clock import Clock, SystemClock
+from lake.clock import Clock
 from lake.errors import FatalError, FirnError, UnavailableError
 from lake.logs import configure_logs
 from lake.settings import IngestSettings
-from lake.storage import open_storage
+from lake.storage import AnyStorage
 from lake.tenant import TableId
 
 POLL_S = 0.1
-FLUSH_EVERY_S = 0.05
 DISCOVER_EVERY_S = 20.0
 STORE_OFFSETS_EVERY_S = 5.0
 REPORT_EVERY_S = 1.0
@@ -121,58 +118,93 @@ def _leave_at_once() -> NoReturn:
     os._exit(1)
 
 
-def run_worker(settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str], pipe: Connection) -> None:
-    """The body of a worker process; ends after `Stop`, or with `Failed` sent for a person to read. `parked`: tables and their parkings at start."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the node's main process says when to stop
+def run_worker(pipe: Connection, index: int, make: Callable[[PipeLink], "Worker"]) -> None:
+    """The body of a worker process; ends after `Stop`, or with `Failed` sent for a person to read."""
+    ignore_signals()
     configure_logs("ingest")
     link = PipeLink(pipe)
     try:
-        Worker(settings, index, warehouse, parked, link, SystemClock()).run()
+        make(link).run()
     except FirnError as error:
         log.critical("worker.failed", worker=index, reason=str(error))
         link.send(Failed(str(error), isinstance(error, FatalError)))
 
 
-class Worker:
-    """The loop: listen, take, hand over what is due, drain, store offsets, report."""
+def ignore_signals() -> None:
+    """The node's main process says when to stop."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
-    def __init__(self, settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str], link: PipeLink, clock: Clock) -> None:
+
+class Line(Protocol):
+    """What a worker drives: takes messages in, has them written, knows how far they are durable."""
+
+    bytes_max: int
+
+    def discover(self) -> None:
+        """Takes up new partitions. Raises UnavailableError, FatalError."""
+
+    def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
+        """Takes note of tables that were asked for."""
+
+    def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
+        """Takes note of what became of flushes."""
+
+    def park(self, parkings: Mapping[TableId, str]) -> None:
+        """The tables' messages go to the parking topic from here on."""
+
+    def hold(self, table: TableId) -> None:
+        """What comes of the table waits from here on."""
+
+    def release(self, views: Mapping[TableId, TableView]) -> None:
+        """The tables take rows again."""
+
+    def durable_offsets(self) -> dict[int, int]:
+        """Group offsets that have moved, all they stand on being durable."""
+
+    def store(self, moved: Mapping[int, int], witness: str) -> None:
+        """Stores group offsets."""
+
+    def report(self) -> Report:
+        """How far it is, what it holds, and what was counted since the last call."""
+
+
+class Worker(ABC):
+    """The loop: listen, work, drain, store offsets, report. What its work is, the engine's own worker says."""
+
+    def __init__(self, settings: IngestSettings, link: PipeLink, line: Line, writer: FlushWriter, storage: AnyStorage, clock: Clock) -> None:
         self._settings = settings
         self._link = link
+        self._line = line
+        self._writer = writer
+        self._storage = storage
         self._clock = clock
-        self._topics = InputTopics(settings, index, settings.workers)
-        self._storage = open_storage()
-        self._writer = FlushWriter(settings, link, DeadLetters(settings, self._storage, warehouse), self._storage)
-        parked_topic = ParkedTopic(settings, self._storage, warehouse)
-        bytes_max = settings.buffer_bytes_max // settings.workers
-        self._pipeline = Pipeline(settings, self._topics, link, self._writer, parked_topic, clock, bytes_max)
-        self._pipeline.park(parked)
         self._drains: dict[TableId, Drain] = {}
         self._durable: tuple[int, Mapping[int, int]] = (0, {})
         self._stop_by_s: float | None = None
         self._next: dict[str, float] = {}
 
     def run(self) -> None:
-        self._pipeline.discover()
+        self._line.discover()
         gc.disable()  # what the line makes dies by its reference count
         gc.freeze()
         while self._stop_by_s is None:
             self._listen(0)
-            if self._pipeline.is_full:
-                self._listen(POLL_S)
-            else:
-                self._pipeline.take(self._topics.poll(POLL_S))
-            if self._is_time("flush", FLUSH_EVERY_S):
-                self._pipeline.flush_due()
+            self._work()
             self._drain()
             self._duties()
         self._write_the_rest(self._stop_by_s)
-        self._topics.close()
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Takes some more in, hands over what is due; returns soon."""
+
+    @abstractmethod
+    def _finish(self) -> bool:
+        """While the node stops: hands over what is left; True when nothing is."""
 
     def _write_the_rest(self, until_s: float) -> None:
-        while not (self._pipeline.is_idle and not len(self._pipeline.buffers)) and self._clock.monotonic_s() < until_s:
-            self._pipeline.flush_all()
+        while not self._finish() and self._clock.monotonic_s() < until_s:
             self._listen(POLL_S)
         for _ in range(2):  # offsets that wait for their confirmation, and the last ones
             self._say_durable()
@@ -187,33 +219,36 @@ class Worker:
             self._handle(message)
 
     def _handle(self, message: ToWorker) -> None:
-        pipeline = self._pipeline
+        line = self._line
         match message:
             case Opened(views, postponed):
-                pipeline.opened(views, postponed)
+                line.opened(views, postponed)
             case Settled():
                 self._settle(message)
             case Park(parkings):
                 self._stop_draining(parkings)
-                pipeline.park(parkings)
-            case Hold(table, number):
-                pipeline.hold(table)
-                self._link.send(Held(table, number))
-                reach("held")
+                line.park(parkings)
+            case Hold():
+                self._hold(message)
             case Release(views):
-                pipeline.release(views)
+                line.release(views)
             case DrainOrder(table):
                 self._drains[table] = Drain(message, self._settings, self._storage, self._writer, self._link.submit)
             case StopDraining(table):
                 self._stop_draining([table])
             case Confirmed(number, witness):
                 if number == self._durable[0]:
-                    pipeline.store(self._durable[1], witness)
+                    line.store(self._durable[1], witness)
                     self._durable = (number, {})
             case Budget(size_bytes):
-                pipeline.bytes_max = size_bytes
+                line.bytes_max = size_bytes
             case Stop():
                 self._stop_by_s = self._clock.monotonic_s() + self._settings.shutdown_s * STOP_SHARE
+
+    def _hold(self, message: Hold) -> None:
+        self._line.hold(message.table)
+        self._link.send(Held(message.table, message.number))
+        reach("held")
 
     def _settle(self, message: Settled) -> None:
         live = []
@@ -222,7 +257,7 @@ class Worker:
                 live.append((table, outcome, view))
             else:
                 self._guarded(drain, partial(drain.settled, outcome, view))
-        self._pipeline.settle(live)
+        self._line.settle(live)
 
     # ---- draining
 
@@ -259,7 +294,7 @@ class Worker:
 
     def _discover(self) -> None:
         try:
-            self._pipeline.discover()
+            self._line.discover()
         except UnavailableError as error:
             log.warning("partitions.not_looked_for", reason=str(error))
 
@@ -268,7 +303,7 @@ class Worker:
         if self._durable[1]:
             return
         number = self._durable[0] + 1
-        self._durable = (number, self._pipeline.durable_offsets())
+        self._durable = (number, self._line.durable_offsets())
         if self._durable[1]:
             self._link.send(Durable(number))
 
@@ -280,9 +315,4 @@ class Worker:
         return True
 
     def _report(self) -> None:
-        pipeline, offsets = self._pipeline, self._pipeline.offsets
-        partitions = [
-            Partition(source.topic, source.partition, offsets.routed[number], offsets.stored.get(number), self._topics.end(number))
-            for number, source in enumerate(self._topics.assignment.sources)
-        ]
-        self._link.send(Report(partitions, pipeline.buffers.size_bytes, pipeline.in_flight_bytes, len(pipeline.buffers), pipeline.counts()))
+        self._link.send(self._line.report())

@@ -173,7 +173,8 @@ class IngestSettings(RoomSettings):
     serve_port: Annotated[int, Field(description="port `ingest serve` listens on; 0: any free one", ge=0, le=65535)] = 8384
     serve_token: Annotated[SecretStr | None, Field(description="who calls `ingest serve` or a node has to send this as `Authorization: Bearer`")] = None
     tails_max: Annotated[int, Field(description="live tails that run at once; each reads all input topics", ge=1)] = 8
-    workers: Annotated[int, Field(description="processes that read and write; one is enough for some 100,000 records a second", ge=1, le=64)] = 1
+    engine: Annotated[Literal["local", "spark"], Field(description="who reads and writes: the node's own worker processes, or executors of Spark")] = "local"
+    workers: Annotated[int, Field(description="processes of the local engine; one is enough for some 100,000 records a second", ge=1, le=64)] = 1
     flush_interval_s: Annotated[float, Field(description="seconds after its first record until a table is flushed", gt=0)] = 300.0
     visibility_max_s: Annotated[
         float | None, Field(description="seconds after which a table with little traffic is flushed at the latest; empty: flush_interval_s", gt=0)
@@ -198,6 +199,12 @@ class IngestSettings(RoomSettings):
     ahead_limit_s: Annotated[float, Field(description="seconds after its Kafka timestamp a record may be", gt=0)] = 86_400.0
     commit_timeout_s: Annotated[float, Field(description="seconds until the outcome of a commit counts as unknown", gt=0)] = 30.0
     shutdown_s: Annotated[float, Field(description="seconds SIGTERM leaves for the last flush", gt=0)] = 40.0
+    task_records_max: Annotated[int, Field(description="records that one task of the Spark engine reads at most", ge=1)] = 1_000_000
+    task_bytes_max: Annotated[int, Field(description="bytes of raw records that one task of the Spark engine reads, about", gt=0)] = 256 * MIB
+    spark_master: Annotated[str, Field(description="Spark master of the Spark engine: local[2], spark://host:7077, k8s://..., yarn")] = "local[2]"
+    spark_driver_memory_mb: Annotated[int, Field(description="Java heap of the Spark driver, MiB", ge=512)] = 1_024
+    spark_options: Annotated[dict[str, str], Field(description="further settings of the Spark session, name to value")] = {}
+    java_home: Annotated[Path | None, Field(description="Java 17 or 21 for Spark; without it JAVA_HOME, then PATH")] = None
 
     def with_replay_topic(self) -> "IngestSettings":
         """These settings with the replay topic among the input topics; where there is no other, there is nothing to replay."""

@@ -118,7 +118,7 @@ def _java_home(wanted: Path | None) -> Path:
     for home in homes:
         if _major(home / "bin/java") in _JAVA_MAJORS:
             return home
-    raise PrerequisiteError("Spark needs Java 17 or 21 and none was found; install openjdk-17-jre-headless, or set FIRN_OPTIMIZE_JAVA_HOME")
+    raise PrerequisiteError("Spark needs Java 17 or 21 and none was found; install openjdk-17-jre-headless, or name one in the room's setting java_home")
 
 
 def _on_path() -> list[Path]:

@@ -6,6 +6,6 @@ cd "$(dirname "$0")/.."
 command -v uv >/dev/null || { echo "error: uv is missing; install it with: pip install uv" >&2; exit 1; }
 options=(--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet)
 uv pip compile --group dev "${options[@]}" -o requirements/dev.txt
-for room in catalog ingest optimize query ui infra; do
+for room in catalog ingest ingest-spark optimize query ui infra; do
     uv pip compile --group "$room" "${options[@]}" --constraints requirements/dev.txt -o "requirements/$room.txt"
 done

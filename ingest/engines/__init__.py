@@ -1,1 +1,1 @@
-"""Who runs the pipeline: one node (`local`)."""
+"""Who runs the pipeline: worker processes of one node (`local`), or executors of Spark (`spark`)."""

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import structlog
 
 from ingest.canary import Canary
 from ingest.committer import Committer
 from ingest.dead_letter import DeadLetters
+from ingest.engines.local_worker import run_local_worker
 from ingest.kafka_reader import KafkaReader
 from ingest.kept_topic import ensure_topic
 from ingest.lease import NodeLease, control_of
@@ -31,7 +32,6 @@ from ingest.parking import Parking
 from ingest.table_states import NewTables, TableStates
 from ingest.trouble import Troubles
 from ingest.witness import Witness, check_witnesses, parse_witness
-from ingest.worker import run_worker
 from lake import metrics
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock, SystemClock
@@ -68,7 +68,9 @@ class NodeRestart(UnavailableError):
 
 @dataclass
 class LocalEngine:
-    """One node. `status` may be asked from other threads."""
+    """One node. `status` may be asked from other threads. `worker_body`: what a worker process runs."""
+
+    worker_body: ClassVar[Callable[..., None]] = staticmethod(run_local_worker)
 
     settings: IngestSettings
     _seats: list[Seat] = field(default_factory=list)
@@ -164,7 +166,7 @@ class LocalEngine:
     def _start_worker(self, index: int, warehouse: str, parked: Mapping[TableId, str]) -> Seat:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=run_worker, args=(self.settings, index, warehouse, dict(parked), theirs), name=f"worker-{index}", daemon=True)
+        process = context.Process(target=self.worker_body, args=(self.settings, index, warehouse, dict(parked), theirs), name=f"worker-{index}", daemon=True)
         process.start()
         theirs.close()
         return Seat(process, ours)

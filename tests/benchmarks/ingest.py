@@ -1,7 +1,8 @@
 """`python -m tests.benchmarks.ingest --tenants T --records N`: CPU seconds per million records, from a preloaded topic to committed rows.
 
-Real Kafka and catalog, local files, fsync on. CPU seconds are those of every Firn process, the catalog included; Kafka's are not. The last
-line of the output is one JSON object with --json.
+Real Kafka and catalog, local files, fsync on. CPU seconds are those of every Firn process, the catalog included; Kafka's are not, and neither are
+those of Spark's JVM with --engine spark, which are told apart. Then `batch_overhead_s` is what a job takes beyond its slowest task (the median, without
+the first job, which starts the executors' Python). The last line of the output is one JSON object with --json.
 """
 
 import os
@@ -14,7 +15,7 @@ import tempfile
 import threading
 import time
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -43,6 +44,7 @@ class Usage:
 
     roots: list[int]
     peak_rss: int = 0
+    jvm_cpu_s: float = 0.0
 
     def processes(self) -> list[psutil.Process]:
         found = []
@@ -55,13 +57,17 @@ class Usage:
         return found
 
     def cpu_s(self) -> float:
-        total = 0.0
+        total = jvm = 0.0
         for process in self.processes():
             try:
                 times = process.cpu_times()
-                total += times.user + times.system
+                if process.name() == "java":
+                    jvm += times.user + times.system
+                else:
+                    total += times.user + times.system
             except psutil.NoSuchProcess:
                 continue
+        self.jvm_cpu_s = max(jvm, self.jvm_cpu_s)
         return total
 
     def sample(self) -> None:
@@ -161,6 +167,8 @@ def main(
     zipf: Annotated[bool, typer.Option("--zipf", help="tenants by Zipf instead of uniform")] = False,
     flush_interval_s: Annotated[float, typer.Option(help="0: one flush per table, at the end")] = 3.0,
     workers: Annotated[int, typer.Option(help="worker processes")] = 1,
+    engine: Annotated[str, typer.Option(help="local or spark")] = "local",
+    master: Annotated[str, typer.Option(help="Spark master, with --engine spark")] = "local[2]",
     rule: Annotated[str, typer.Option(help="rule for the tenant: header:tenant or field:tenant")] = "header:tenant",
     seed: Annotated[int, typer.Option(help="of the records")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="the last line is one JSON object")] = False,
@@ -170,12 +178,13 @@ def main(
     with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder, Stack(Path(folder), tied=True) as stack:
         stack.start("kafka", "catalog")
         size = preload(stack.address("kafka"), tenants, count, zipf=zipf, seed=seed)
-        result = measure(stack, count, flush_interval_s, workers, rule)
+        result = measure(stack, count, flush_interval_s, rule, {"workers": str(workers), "engine": engine, "spark_master": master})
     result |= {
         "tenants": tenants,
         "zipf": zipf,
         "bytes_per_record": round(size / count),
         "workers": workers,
+        "engine": engine if engine == "local" else f"{engine}, {master}",
         "rule": rule,
         "flush_interval_s": flush_interval_s,
     }
@@ -189,7 +198,14 @@ def main(
         raise SystemExit(1)
 
 
-def measure(stack: Stack, count: int, flush_interval_s: float, workers: int, rule: str) -> dict[str, object]:
+def batch_overhead_s(log: Path) -> dict[str, float]:
+    """What jobs of Spark took beyond their slowest tasks; nothing where there was none."""
+    events = [orjson.loads(line) for line in log.read_bytes().splitlines() if line.startswith(b'{"') and b'"job.ended"' in line]
+    beyond = sorted(event["wall_s"] - event["task_s"] for event in events[1:])
+    return {"batch_overhead_s": round(beyond[len(beyond) // 2], 3)} if beyond else {}
+
+
+def measure(stack: Stack, count: int, flush_interval_s: float, rule: str, settings: Mapping[str, str]) -> dict[str, object]:
     """Runs the ingester until every record is committed."""
     port = 20_000 + os.getpid() % 10_000
     topics = [{"name": TOPIC, "format": "json", "tenant": [rule]}]
@@ -198,11 +214,12 @@ def measure(stack: Stack, count: int, flush_interval_s: float, workers: int, rul
         **stack.environment(),
         "FIRN_INGEST_TOPICS": orjson.dumps(topics).decode(),
         "FIRN_INGEST_PORT": str(port),
-        "FIRN_INGEST_WORKERS": str(workers),
+        **{f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()},
         "FIRN_INGEST_FLUSH_INTERVAL_S": str(flush_interval_s or 3_600),
         "FIRN_INGEST_SHUTDOWN_S": "600",
     }
-    log = (stack.folder / "logs" / "ingest.log").open("ab")
+    log_file = stack.folder / "logs" / "ingest.log"
+    log = log_file.open("ab")
     started_s = time.monotonic()
     process = subprocess.Popen([sys.executable, "-m", "ingest", "run"], env=environment, stdout=log, stderr=log)
     usage = Usage([process.pid, stack.pid("catalog")])
@@ -240,6 +257,7 @@ def measure(stack: Stack, count: int, flush_interval_s: float, workers: int, rul
         "commits": commits,
         "commits_per_table_min": fewest,
         "rows_verified": rows,
+        **({"jvm_cpu_s": round(usage.jvm_cpu_s, 1), **batch_overhead_s(log_file)} if settings["engine"] == "spark" else {}),
     }
 
 

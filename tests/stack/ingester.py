@@ -16,7 +16,7 @@ from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
 from tests.stack.waiting import wait_for
 
-READY_S = 60.0
+READY_S = 120.0  # the engine on Spark starts a JVM
 STOP_S = 60.0
 LOG_END_BYTES = 4_000
 

@@ -15,6 +15,8 @@ from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
 
+BOTH_ENGINES = pytest.mark.parametrize("engine", ["local", "spark"])
+
 NOW = datetime.now(UTC).replace(microsecond=0)
 KAFKA_MS = int(NOW.timestamp() * 1000)
 ISO = (NOW - timedelta(seconds=90)).isoformat().replace("+00:00", "Z")
@@ -98,7 +100,8 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {name: [tuple(entry) for entry in value] if name == "_errors" else value for name, value in row.items()}
 
 
-def test_json_and_text_become_exactly_these_rows(line: Line, ingester: Callable[..., Ingester]) -> None:
+@BOTH_ENGINES
+def test_json_and_text_become_exactly_these_rows(line: Line, ingester: Callable[..., Ingester], engine: str) -> None:
     """Every value comes out of Trino exactly as it went into Kafka, and what has no column stands in `_errors`."""
     tenant = fresh("Golden ☃ ")
     json_topic, text_topic = line.kafka.topic(), line.kafka.topic()
@@ -106,7 +109,7 @@ def test_json_and_text_become_exactly_these_rows(line: Line, ingester: Callable[
     line.kafka.produce(json_topic, [Record(body.encode(), headers=header, timestamp_ms=KAFKA_MS) for body, _ in JSON_CASES])
     in_stream = (*header, ("stream", b"Text_Lines"))
     line.kafka.produce(text_topic, [Record(body.encode(), headers=in_stream, timestamp_ms=KAFKA_MS) for body, _ in TEXT_CASES])
-    running = ingester([{"name": json_topic, "format": "auto"}, {"name": text_topic, "format": "text"}])
+    running = ingester([{"name": json_topic, "format": "auto"}, {"name": text_topic, "format": "text"}], engine=engine)
     line.wait_for_rows(running, tenant, len(JSON_CASES))
     line.wait_for_rows(running, tenant, len(TEXT_CASES), stream="Text_Lines")
     for topic, stream, cases in ((json_topic, "logs", JSON_CASES), (text_topic, "Text_Lines", TEXT_CASES)):
@@ -148,13 +151,14 @@ def _bad_messages(tenant: bytes) -> list[tuple[Record, str]]:
     return [(Record(body, b"\x00key\xff" if at % 2 else None, headers, KAFKA_MS), reason) for at, (body, headers, reason) in enumerate(bodies)]
 
 
-def test_messages_that_cannot_be_stored_are_dead_letters_with_all_they_had(line: Line, ingester: Callable[..., Ingester]) -> None:
+@BOTH_ENGINES
+def test_messages_that_cannot_be_stored_are_dead_letters_with_all_they_had(line: Line, ingester: Callable[..., Ingester], engine: str) -> None:
     """A dead letter has the message's bytes, key and headers, its coordinates and a reason; its neighbours become rows, and no table is made for it."""
     tenant = fresh("dead-")
     topic = line.kafka.topic()
     bad = _bad_messages(tenant.encode())
     places = line.kafka.produce(topic, [record for record, _ in bad])
-    running = ingester(topic, record_bytes_max=200_000)
+    running = ingester(topic, record_bytes_max=200_000, engine=engine)
     line.wait_for_dead_letters(running, len(bad))
     assert not line.exists(tenant), "a table came of dead letters alone"
     line.kafka.produce(topic, [Record(b"good", headers=(("tenant", tenant.encode()),))])

@@ -18,6 +18,8 @@ from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
 
+BOTH_ENGINES = pytest.mark.parametrize("engine", ["local", "spark"])
+
 KAFKA_MS = int(datetime.now(UTC).timestamp()) * 1000
 MANY_KEYS = 10_000
 COLUMNS_MAX = 60
@@ -73,12 +75,13 @@ ROWS: list[Case] = [
 ]
 
 
-def test_nasty_messages_become_rows_or_dead_letters_and_the_line_goes_on(line: Line) -> None:
+@BOTH_ENGINES
+def test_nasty_messages_become_rows_or_dead_letters_and_the_line_goes_on(line: Line, engine: str) -> None:
     """Each message is one row or one dead letter with the stated reason, sums and counters agree, the audit is clean, and what comes after is stored."""
     tenant, topic = fresh("nasty-"), line.kafka.topic(max_message_bytes=str(24 * 2**20))
     cases = [*DEAD, *ROWS]
     line.kafka.produce(topic, [Record(body, b"k", (("tenant", tenant.encode()),), KAFKA_MS) for body, _, _ in cases])
-    ours = ToolLine(line, topic, columns_max=COLUMNS_MAX)
+    ours = ToolLine(line, topic, columns_max=COLUMNS_MAX, engine=engine)
     try:
         ours.ingester.start()
         line.kafka.produce(topic, [Record(b'{"message":"after all that"}', None, (("tenant", tenant.encode()),), KAFKA_MS)])

@@ -1,0 +1,222 @@
+"""What an executor runs: reads its ranges, routes, writes one flush per table with the same stages as a worker process, tells what it has done.
+
+A task that dies or is tried twice leaves files that nobody refers to, dead letters and parked messages that are there again under the same
+coordinates, and nothing else: only what Spark collects is committed.
+"""
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Message
+
+from ingest.buffer import Buffers, RawRecord
+from ingest.converter import Source
+from ingest.dead_letter import DeadLetters
+from ingest.engines.spark_desk import DeskLink
+from ingest.engines.spark_order import Fates, TaskFlush, TaskOrder, TaskResult, TaskSetup
+from ingest.engines.spark_plan import OffsetRange
+from ingest.fault_point import ARMED, reach
+from ingest.flush_writer import Flush, FlushWriter
+from ingest.kafka_reader import KafkaPartition, KafkaReader
+from ingest.link import Counts
+from ingest.parked_topic import ParkedTopic
+from ingest.routes import Routes
+from ingest.trouble import Trouble
+from lake.errors import FatalError, Rejected
+from lake.logs import configure_logs
+from lake.marks import TopicPartition
+from lake.storage import open_storage
+from lake.tenant import TableId
+
+# Tables written together, as in pipeline.py.
+GROUP_TABLES = 256
+GROUP_BYTES = 64 * 1024 * 1024
+# A table for which so much waits is converted while more comes; they are looked for whenever half as much has come.
+HOT_PART_BYTES = 32 * 1024 * 1024
+CONSUME_WAIT_S = 0.05
+
+
+def run_tasks(setup: TaskSetup, job: int, tasks: Iterable[int]) -> Iterator[TaskResult]:
+    """For `mapPartitions` over the numbers of a job's tasks."""
+    for task in tasks:
+        yield _run_task(setup, job, task)
+
+
+def _run_task(setup: TaskSetup, job: int, task: int) -> TaskResult:
+    global _tools  # noqa: PLW0603 - Spark keeps the process for further tasks, and clients of Kafka are costly to begin with
+    with closing(DeskLink(setup.address, setup.key, job)) as link:
+        order = link.order(task)
+        tools, _tools = _tools, None  # a task that fails leaves none behind
+        if tools is None or tools.setup != setup:
+            tools = TaskTools(setup)
+        try:
+            result = Task(order, tools, link).run()
+        except FatalError as error:
+            return TaskResult(refused=str(error))
+        _tools = tools
+        return result
+
+
+class TaskTools:
+    """What tasks of one process share."""
+
+    def __init__(self, setup: TaskSetup) -> None:
+        configure_logs("ingest")
+        self.setup = setup
+        self.storage = open_storage(setup.storage)
+        self.dead_letters = DeadLetters(setup.settings, self.storage, setup.warehouse)
+        self.parked_topic = ParkedTopic(setup.settings, self.storage, setup.warehouse)
+        self.reader = KafkaReader(setup.settings, CONSUME_WAIT_S)
+        self.routes = Routes(setup.settings)
+
+
+_tools: TaskTools | None = None
+
+
+class Task:
+    """One task, once. Raises UnavailableError where Kafka or the driver is gone (Spark tries again), FatalError for what a person has to mend."""
+
+    def __init__(self, order: TaskOrder, tools: TaskTools, link: DeskLink) -> None:
+        self._order = order
+        self._tools = tools
+        self._link = link
+        self._writer = FlushWriter(tools.setup.settings, link, tools.dead_letters, tools.storage)
+        self._numbers = {(s.topic, s.partition): number for number, s in enumerate(order.sources)}
+        self._buffers = Buffers()
+        self._fates: dict[TableId, Fates] = {}
+        self._next = {each.source: each.start for each in order.ranges}
+        self._left: dict[TableId, dict[int, int]] = {}
+        self._stuck: list[tuple[TableId, Trouble]] = []
+        self._flushes: list[TaskFlush] = []
+        self._delivered: Counter[str] = Counter()
+        self._record_bytes: dict[int, tuple[int, int]] = {}
+        self._parked = self._unspooled_bytes = 0
+
+    def run(self) -> TaskResult:
+        began_s = time.monotonic()
+        gc.disable()  # as in a worker process
+        try:
+            self._read()
+            self._finish()
+        finally:
+            gc.enable()
+        read = [OffsetRange(each.source, each.start, self._next[each.source]) for each in self._order.ranges]
+        writer = self._writer
+        counts = Counts(dict(self._delivered), dict(writer.dead), self._parked, writer.absorbed, writer.rows_with_errors)
+        return TaskResult(read, self._flushes, self._left, self._stuck, counts, self._record_bytes, time.monotonic() - began_s)
+
+    # ---- in
+
+    def _read(self) -> None:
+        sources, ranges = self._order.sources, self._order.ranges
+        partitions = {each.source: KafkaPartition(sources[each.source].topic, sources[each.source].topic_id, sources[each.source].partition) for each in ranges}
+        may_end = not any(each.whole for each in ranges)
+        with closing(self._tools.reader.read({partitions[each.source]: (each.start, each.end) for each in ranges})) as messages:
+            for message in messages:
+                self._take(message)
+                if may_end and self._buffers.size_bytes >= self._tools.setup.settings.task_bytes_max:
+                    return
+        self._next = {each.source: each.end for each in ranges}  # below an end there may be nothing but control records
+
+    def _take(self, message: Message) -> None:
+        topic, offset = message.topic(), message.offset()
+        number = self._numbers[topic, message.partition()]
+        record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value())
+        target = self._tools.routes.target(topic, record)
+        order = self._order
+        if order.only is not None:
+            if isinstance(target, TableId) and offset >= order.only.get(target, {}).get(number, offset + 1):
+                self._add(target, record)
+        elif isinstance(target, Rejected):
+            self._writer.bury(record, self._source(record), target, None)
+        elif target in order.skipped:
+            self._left.setdefault(target, {}).setdefault(number, offset)
+        else:
+            self._add(target, record)
+        self._next[number] = offset + 1
+        if order.only is None:
+            self._delivered[topic] += 1
+        records, size_bytes = self._record_bytes.get(number, (0, 0))
+        self._record_bytes[number] = records + 1, size_bytes + len(record.value or b"")
+        if ARMED:
+            reach("routed_in_batch")
+
+    def _add(self, table: TableId, record: RawRecord) -> None:
+        before_bytes = self._buffers.size_bytes
+        self._buffers.add(table, record, 0.0)
+        self._unspooled_bytes += self._buffers.size_bytes - before_bytes
+        if self._unspooled_bytes >= HOT_PART_BYTES // 2:
+            self._unspooled_bytes = 0
+            self._spool_hot()
+
+    def _spool_hot(self) -> None:
+        hot = [buffer for buffer in self._buffers if buffer.open_bytes >= HOT_PART_BYTES]
+        self._decide([buffer.table for buffer in hot])
+        for buffer in hot:
+            if (view := self._fates[buffer.table].views.get(buffer.table)) is not None:
+                self._writer.spool(buffer, self._order.sources, view)
+                self._buffers.pack(buffer.table)
+
+    def _source(self, record: RawRecord) -> Source:
+        return self._order.sources[record.source]
+
+    def _decide(self, tables: Iterable[TableId]) -> None:
+        """All records that the task has of a table go one way."""
+        if asked := [table for table in tables if table not in self._fates]:
+            fates = self._link.fates(asked)
+            self._fates.update(dict.fromkeys(asked, fates))
+
+    # ---- out
+
+    def _finish(self) -> None:
+        tables = [buffer.table for buffer in self._buffers]
+        self._decide(tables)
+        group: list[TableId] = []
+        group_bytes = 0
+        for table in tables:
+            fates = self._fates[table]
+            if table in fates.views:
+                group.append(table)
+                group_bytes += self._buffers.bytes_of(table)
+                if len(group) >= GROUP_TABLES or group_bytes >= GROUP_BYTES:
+                    self._write(group)
+                    group, group_bytes = [], 0
+            elif table in fates.parked:
+                self._park(table, fates.parked[table])
+            elif table in fates.buried:
+                self._writer.bury_all(self._buffers.take(table), self._order.sources, fates.buried[table])
+            else:
+                self._leave(table, self._buffers.take(table).first_offsets)
+        self._write(group)
+        self._writer.acknowledged()
+        self._tools.parked_topic.flush()
+        reach("dead_letters_acknowledged")
+
+    def _write(self, tables: Iterable[TableId]) -> None:
+        flushes = [self._cut(table) for table in tables]
+        if not flushes:
+            return
+        written = self._writer.write(flushes, self._order.sources, {flush.table: self._fates[flush.table].views[flush.table] for flush in flushes})  # 1, 2
+        firsts = {flush.table: flush.buffer.first_offsets for flush in flushes}
+        self._flushes += [TaskFlush(flush, firsts[flush.table]) for flush in written.flushes]
+        for flush, trouble in written.stuck:
+            self._stuck.append((flush.table, trouble))
+            self._leave(flush.table, flush.buffer.first_offsets)
+
+    def _cut(self, table: TableId) -> Flush:
+        buffer = self._buffers.take(table)
+        places = {n: TopicPartition(self._order.sources[n].topic_id, self._order.sources[n].partition) for n in buffer.first_offsets}
+        return Flush(table, buffer, {place: self._next[n] for n, place in places.items()}, hot=self._writer.take_hot(table))
+
+    def _park(self, table: TableId, parking: str) -> None:
+        for record in self._buffers.take(table).alive():
+            self._tools.parked_topic.send(self._source(record), record, table, parking)
+            self._parked += 1
+
+    def _leave(self, table: TableId, firsts: Mapping[int, int]) -> None:
+        left: dict[int, Any] = self._left.setdefault(table, {})
+        left |= {number: min(offset, left.get(number, offset)) for number, offset in firsts.items()}

@@ -1,0 +1,252 @@
+"""What the driver of the Spark engine makes of results and of what the main process says, without Spark: order, repetitions, group offsets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from ingest.consumer import Assignment
+from ingest.converter import Source
+from ingest.engines.spark_line import Job, SparkLine
+from ingest.engines.spark_order import TaskFlush, TaskResult
+from ingest.engines.spark_plan import Lag, OffsetRange
+from ingest.flush_writer import TABLE_DELETED
+from ingest.link import Outcome, TableView, WrittenFlush
+from ingest.trouble import Cause, Trouble
+from lake.marks import Marks, Range, TopicPartition
+from lake.settings import IngestSettings
+from lake.tenant import TableId, TenantId
+
+PLACE = TopicPartition("id", 0)
+A, B = TableId(TenantId("a"), "logs"), TableId(TenantId("b"), "logs")
+
+
+class FakeClock:
+    """Time that passes when it is told to."""
+
+    s = 100.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic_s(self) -> float:
+        return self.s
+
+
+@dataclass
+class FakeTopics:
+    """One partition whose end a test moves."""
+
+    ends: int = 0
+    assignment: Assignment = field(default_factory=lambda: Assignment([Source("t", "id", 0, "json", "UTC")], {("t", 0): 0}))
+    positions: Mapping[int, int] = field(default_factory=lambda: {0: 0})
+
+    def discover(self) -> list[int]:
+        return [0]
+
+    def lag(self, number: int, start: int) -> Lag:
+        return Lag(number, start, self.ends, 100.0)
+
+    def piece(self, number: int, start: int, end: int) -> Lag:
+        return Lag(number, start, end, 100.0)
+
+    def note(self, number: int, records: int, size_bytes: int) -> None: ...
+
+
+@dataclass
+class FakeLink:
+    """What the main process was told."""
+
+    asked: list[TableId] = field(default_factory=list)
+    submitted: list[WrittenFlush] = field(default_factory=list)
+    told: list[tuple[TableId, Trouble]] = field(default_factory=list)
+
+    def open(self, tables: Sequence[TableId]) -> None:
+        self.asked += tables
+
+    def submit(self, flushes: Sequence[WrittenFlush]) -> None:
+        self.submitted += flushes
+
+    def stuck(self, table: TableId, trouble: Trouble) -> None:
+        self.told.append((table, trouble))
+
+    def grow(self, names: Any) -> Any: ...
+
+
+@dataclass
+class Driven:
+    """A line with its fakes."""
+
+    line: SparkLine
+    topics: FakeTopics
+    link: FakeLink
+    clock: FakeClock
+
+    def batch(self, end: int) -> Job:
+        """The job that reads up to an offset."""
+        self.topics.ends = end
+        self.clock.s += 10
+        self.line.next_job()
+        self.clock.s += 10
+        job = self.line.job or self.line.next_job()
+        assert job is not None
+        assert job.only is None
+        return job
+
+    def lowest(self) -> int:
+        return self.line.offsets.lowest(self.line._waiting())[0]
+
+
+@pytest.fixture
+def driven() -> Driven:
+    """Nothing read yet; both tables are known."""
+    topics, link, clock = FakeTopics(), FakeLink(), FakeClock()
+
+    class Writer:
+        def acknowledged(self) -> None: ...
+
+    line = SparkLine(IngestSettings(flush_interval_s=1), cast("Any", topics), link, cast("Any", Writer()), clock, slots=2)
+    line.discover()
+    line.opened({A: view(0), B: view(0)}, [])
+    return Driven(line, topics, link, clock)
+
+
+def view(mark: int, uuid: str = "u") -> TableView:
+    """A table as it is when it has absorbed everything below an offset."""
+    return TableView(uuid, "file:///w", b"{}", Marks({PLACE: mark} if mark else {}))
+
+
+def written(table: TableId, start: int, end: int, first: int, uuid: str = "u") -> TaskFlush:
+    """A task's flush with some rows."""
+    return TaskFlush(WrittenFlush(table, uuid, {PLACE: Range(start, end)}, [], 1, {}), {0: first})
+
+
+def read(start: int, end: int, *flushes: TaskFlush, left: Mapping[TableId, int] | None = None, **more: Any) -> TaskResult:
+    """A task's result."""
+    return TaskResult([OffsetRange(0, start, end)], flushes, {table: {0: first} for table, first in (left or {}).items()}, **more)
+
+
+def test_a_later_batch_starts_where_the_one_in_flight_ends(driven: Driven) -> None:
+    """It waits for it, although its task saw the table before that was committed; the group's offset does not pass what is on its way."""
+    line, link = driven.line, driven.link
+    driven.batch(10)
+    line.collect([read(0, 10, written(A, 0, 10, 3))])
+    driven.batch(20)
+    line.collect([read(10, 20, written(A, 0, 20, 12))])
+    assert [flush.ranges for flush in link.submitted] == [{PLACE: Range(0, 10)}]
+    assert driven.lowest() == 3
+    line.settle([(A, Outcome.DONE, view(10))])
+    assert [flush.ranges for flush in link.submitted[1:]] == [{PLACE: Range(10, 20)}]
+    assert driven.lowest() == 12
+    line.settle([(A, Outcome.DONE, view(20))])
+    assert (driven.lowest(), line.is_idle) == (20, True)
+
+
+def test_a_flush_to_be_redone_takes_the_later_one_with_it(driven: Driven) -> None:
+    """Both are read again, for that table alone; others go on."""
+    line = driven.line
+    driven.batch(10)
+    line.collect([read(0, 10, written(A, 0, 10, 3), written(B, 0, 10, 1))])
+    driven.batch(20)
+    line.collect([read(10, 20, written(A, 0, 20, 12))])
+    line.settle([(A, Outcome.REDO, view(5, "new")), (B, Outcome.DONE, view(10))])
+    job = line.next_job()
+    assert job is not None
+    assert (job.only, job.tasks) == ({A: {0: 3}}, [[OffsetRange(0, 3, 20)]])
+    assert line.fates([A])[0].views == {A: view(5, "new")}
+    line.collect([read(3, 20, written(A, 5, 20, 3, "new"))])
+    assert driven.link.submitted[-1].ranges == {PLACE: Range(5, 20)}
+    line.settle([(A, Outcome.DONE, view(20, "new"))])
+    assert driven.lowest() == 20
+
+
+def test_tasks_that_met_different_states_of_a_table_do_it_again(driven: Driven) -> None:
+    """One flush per table and job, or none."""
+    driven.batch(10)
+    driven.line.collect([read(0, 10, written(A, 0, 5, 0), written(A, 0, 10, 6, "other"))])
+    assert driven.link.submitted == []
+    assert driven.lowest() == 0
+
+
+def test_what_one_task_left_all_tasks_left(driven: Driven) -> None:
+    """Rows beyond a gap must not be committed."""
+    driven.batch(10)
+    driven.line.collect([read(0, 5, left={A: 2}), read(5, 10, written(A, 0, 10, 6), written(B, 0, 10, 7))])
+    assert [flush.table for flush in driven.link.submitted] == [B]
+    assert driven.lowest() == 2
+
+
+def test_a_stuck_table_is_told_and_tried_again_later(driven: Driven) -> None:
+    """Its further records are left too, until a repetition has caught up."""
+    line, trouble = driven.line, Trouble(Cause.STORAGE, "no")
+    driven.batch(10)
+    line.collect([read(0, 10, left={A: 2}, stuck=[(A, trouble)])])
+    assert driven.link.told == [(A, trouble)]
+    assert line.next_job() is None
+    driven.clock.s += 1
+    job = line.next_job()
+    assert job is not None
+    assert job.only == {A: {0: 2}}
+    line.collect([read(2, 10, left={A: 2}, stuck=[(A, trouble)])])
+    driven.topics.ends, driven.clock.s = 20, driven.clock.s + 0.3
+    assert line.next_job() is None
+    line.settle([])
+    line._behind[A].not_before_s = 1e9
+    assert driven.batch(20).skipped == {A}
+
+
+def test_a_parked_table_parks_what_it_is_behind_with_before_what_comes(driven: Driven) -> None:
+    """A task of a batch never parks beyond records that were not parked yet."""
+    line = driven.line
+    driven.batch(10)
+    line.collect([read(0, 10, written(A, 0, 10, 3))])
+    driven.batch(20)
+    line.park({A: "p"})
+    assert line.fates([A]) == (line.fates([B])[0].__class__(), True)  # left
+    line.collect([read(10, 20, left={A: 12})])
+    job = line.next_job()
+    assert job is not None
+    assert job.only == {A: {0: 3}}
+    assert line.fates([A])[0].parked == {A: "p"}
+    line.collect([read(3, 20)])
+    assert driven.lowest() == 20
+    driven.batch(30)
+    assert line.fates([A])[0].parked == {A: "p"}
+    line.hold(A)
+    assert line.fates([A]) == (line.fates([])[0], True)
+    line.collect([read(20, 30, left={A: 21})])
+    assert line.next_job() is None
+    line.release({A: view(20)})
+    job = line.next_job()
+    assert job is not None
+    assert job.only == {A: {0: 21}}
+
+
+def test_a_flush_of_a_table_that_was_parked_meanwhile_is_not_committed(driven: Driven) -> None:
+    """Its task had asked before."""
+    line = driven.line
+    driven.batch(10)
+    line.park({A: "p"})
+    line.collect([read(0, 10, written(A, 0, 10, 3))])
+    assert driven.link.submitted == []
+    job = line.next_job()
+    assert job is not None
+    assert job.only == {A: {0: 3}}
+    line.collect([read(3, 7)])  # it did not come to the end
+    job = line.next_job()
+    assert job is not None
+    assert (job.only, driven.lowest()) == ({A: {0: 7}}, 7)
+
+
+def test_records_of_a_dropped_table_are_buried(driven: Driven) -> None:
+    """Where its owner wants that."""
+    line = driven.line
+    driven.batch(10)
+    line.collect([read(0, 10, written(A, 0, 10, 3))])
+    line.settle([(A, Outcome.BURY, view(0))])
+    assert line.next_job() is not None
+    assert line.fates([A])[0].buried == {A: TABLE_DELETED}
+    line.collect([read(3, 10)])
+    assert driven.lowest() == 10

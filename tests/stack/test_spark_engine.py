@@ -1,0 +1,168 @@
+"""The engine on Spark: exact by record identity, alone and in turns with the local one, whatever dies."""
+
+import os
+import random
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pytest
+
+from infra.local.supervisor import Stack
+from ingest.fault_point import SPARK_STEPS
+from lake.catalog_client import CatalogClient, TableName
+from lake.storage import local_path
+from tests.faults.identities import compare, dead, rows
+from tests.faults.record_flow import RecordFlow, table_of
+from tests.stack.ingester import Ingester
+from tests.stack.kafka_topics import KafkaTopics
+from tests.stack.parked import unwritable
+from tests.stack.spark_cluster import OPTIONS, spark_machines
+from tests.stack.waiting import fresh, pause, wait_for
+
+pytestmark = pytest.mark.stack
+
+KILLS = int(os.environ.get("FIRN_TEST_KILLS", "5"))
+PARTITIONS = 4
+REACHED_S, BACK_S, REST_S = 90.0, 120.0, 120.0
+# The steps that are killed at first: a task, the driver, the main process.
+STEPS = (
+    "routed_in_batch",
+    "job_ended",
+    "metadata_written",
+    "commit_answered",
+    "job_collected",
+    "dead_letters_acknowledged",
+    "handed_over",
+    "settled",
+    "files_synced",
+    "offsets_confirmed",
+    "offsets_stored",
+)
+
+
+@dataclass
+class Flowing:
+    """Records that keep coming, and an ingester whose engine a test chooses at every start."""
+
+    stack: Stack
+    kafka: KafkaTopics
+    flow: RecordFlow
+    ingester: Ingester
+
+    @property
+    def catalog(self) -> CatalogClient:
+        return CatalogClient(self.stack.address("catalog"))
+
+    def rows(self, names: Collection[TableName]) -> int:
+        return sum(rows(self.catalog, name, self.kafka.topic_id(self.flow.topic)).total() for name in names)
+
+    def wait_for_more(self, *names: TableName) -> None:
+        """Returns when more rows are committed than there were, in these tables or in all."""
+        tables = names or tuple(self.flow.good)
+        before = self.rows(tables)
+        self.ingester.wait_until(lambda: self.rows(tables) > before, BACK_S, "more rows")
+
+    def is_back(self) -> bool:
+        """Whether it reads again; a main process that died is started, everything else the node replaces itself."""
+        if not self.ingester.alive:
+            self.ingester.start(ready=False)
+        return self.ingester.is_ready()
+
+    def check(self) -> None:
+        """Ends the flow; when everything is at rest, every record is looked for by its identity."""
+        self.flow.end()
+        ends = self.kafka.ends(self.flow.topic)
+        self.ingester.wait_until(lambda: self.ingester.is_ready() and not self.ingester.parked(), REST_S, "nothing being parked")
+        self.ingester.wait_until(lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends, REST_S, f"group offsets at {ends}")
+        assert self.ingester.stop() == 0
+        found = {name: rows(self.catalog, name, self.kafka.topic_id(self.flow.topic)) for name in self.flow.good}
+        result = compare(self.flow.good, self.flow.bad, found, dead(self.kafka, self.ingester.dead_letter_topic))
+        assert (result.lost, result.doubled) == (0, 0), result.details
+
+
+@contextmanager
+def _flowing(stack: Stack, kafka: KafkaTopics, folder: Path, **settings: str) -> Iterator[Flowing]:
+    seed = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
+    print(f"FIRN_TEST_SEED={seed}")
+    topic, name = kafka.topic(PARTITIONS), fresh("g-")
+    own = {"group": name, "dead_letter_topic": f"dead-{name}", "parked_topic": f"parked-{name}", "replay_topic": f"replay-{name}", "shutdown_s": "30"}
+    quick = {"flush_interval_s": "0.4", "park_after_s": "0.8", "commit_timeout_s": "5", "bootstrap_servers": kafka.bootstrap_servers}
+    flow = RecordFlow(kafka, topic, [fresh("spark-") for _ in range(5)], PARTITIONS, random.Random(seed))
+    ingester = Ingester(folder, stack.environment(), [{"name": topic}], {"engine": "spark", **own, **quick, **settings})
+    try:
+        with flow:
+            yield Flowing(stack, kafka, flow, ingester)
+    finally:
+        ingester.kill()
+
+
+@pytest.mark.timeout(900)
+def test_engines_take_turns_on_one_topic(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+    """Local, Spark, killed, Spark, local, while records flow: every identity is there once, for the marks are the truth."""
+    with _flowing(stack, kafka, tmp_path) as flowing:
+        ingester = flowing.ingester
+        ingester.restart_with(engine="local")
+        flowing.wait_for_more()
+        assert ingester.stop() == 0
+        ingester.restart_with(engine="spark")
+        flowing.wait_for_more()
+        ingester.kill()
+        ingester.start()
+        flowing.wait_for_more()
+        assert ingester.stop() == 0
+        ingester.restart_with(engine="local")
+        flowing.wait_for_more()
+        flowing.check()
+
+
+@pytest.mark.timeout(300 * KILLS + 300)
+def test_nothing_is_lost_or_doubled_whichever_process_dies_at_whatever_step(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+    """SIGKILL of tasks, of the driver and of the main process at named steps while records flow."""
+    assert set(STEPS) >= set(SPARK_STEPS)
+    with _flowing(stack, kafka, tmp_path) as flowing:
+        flowing.ingester.start()
+        flowing.wait_for_more()
+        for at in range(KILLS):
+            step = STEPS[at % len(STEPS)]
+            flowing.ingester.kill()
+            folder = Path(tempfile.mkdtemp(dir=tmp_path))
+            flowing.ingester.start(ready=False, environment={"FIRN_FAULT_POINT": f"{step}:kill", "FIRN_FAULT_FOLDER": str(folder)})
+            wait_for((folder / f"{step}.reached").exists, REACHED_S, step)
+            pause(0.3)
+            wait_for(flowing.is_back, BACK_S, f"the ingester coming back after {step}")
+        flowing.check()
+
+
+@pytest.mark.timeout(600)
+def test_a_table_that_takes_no_rows_is_parked_by_tasks_and_drained(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+    """The others go on meanwhile; healed, it has every record once."""
+    with _flowing(stack, kafka, tmp_path) as flowing:
+        flowing.ingester.start()
+        flowing.wait_for_more()
+        sick = table_of(flowing.flow.tenants[0])
+        flowing.ingester.wait_until(lambda: rows(flowing.catalog, sick, kafka.topic_id(flowing.flow.topic)), BACK_S, "rows of the table")
+        data = local_path(flowing.catalog.load_table(sick)["metadata"]["location"]) / "data"
+        with unwritable(data):
+            flowing.ingester.wait_until(lambda: str(sick) in flowing.ingester.parked(), BACK_S, "the table being parked")
+            flowing.wait_for_more(*(name for name in flowing.flow.good if name != sick))
+        flowing.check()
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(900)
+def test_a_cluster_of_which_one_worker_dies_in_the_middle_of_a_task(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+    """On a standalone cluster, with our packages shipped to it: what the dead worker had read, the other one reads again."""
+    reached = tmp_path / "files_written.reached"
+    fault = {"FIRN_FAULT_POINT": "files_written:wait", "FIRN_FAULT_FOLDER": str(tmp_path)}
+    options = OPTIONS | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
+    with spark_machines(tmp_path) as machines:
+        with _flowing(stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()) as flowing:
+            flowing.ingester.start()
+            flowing.ingester.wait_until(lambda: reached.exists() and reached.read_text(), REACHED_S, "a task that has written its files")
+            machines.kill_worker_of(int(reached.read_text()))
+            flowing.wait_for_more()
+            flowing.check()
