@@ -86,7 +86,8 @@ class TaskFlush:
 @dataclass(frozen=True, slots=True)
 class TaskResult:
     """`read`: the ranges as far as they were read. `left`: tables whose records were not written, with their lowest offsets. `stuck`: of these,
-    those that could not be. `record_bytes`: records and bytes per source. `refused`: what a person has to mend; then nothing else counts.
+    those that could not be. `record_bytes`: how many records
+    of a source were measured, and their bytes. `refused`: what a person has to mend; then nothing else counts.
     """
 
     read: Sequence[OffsetRange] = ()

@@ -6,7 +6,7 @@ coordinates, and nothing else: only what Spark collects is committed.
 
 import gc
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
@@ -38,6 +38,8 @@ GROUP_BYTES = 64 * 1024 * 1024
 # A table for which so much waits is converted while more comes; they are looked for whenever half as much has come.
 HOT_PART_BYTES = 32 * 1024 * 1024
 CONSUME_WAIT_S = 0.05
+# The size of every so-manieth record is noted, for plans to come.
+SAMPLE_EVERY = 16
 
 
 def run_tasks(setup: TaskSetup, job: int, tasks: Iterable[int]) -> Iterator[TaskResult]:
@@ -92,8 +94,8 @@ class Task:
         self._left: dict[TableId, dict[int, int]] = {}
         self._stuck: list[tuple[TableId, Trouble]] = []
         self._flushes: list[TaskFlush] = []
-        self._delivered: Counter[str] = Counter()
-        self._record_bytes: dict[int, tuple[int, int]] = {}
+        self._records: Counter[int] = Counter()  # by source
+        self._samples: dict[int, list[int]] = defaultdict(list)  # sizes of some of them
         self._parked = self._unspooled_bytes = 0
 
     def run(self) -> TaskResult:
@@ -106,8 +108,12 @@ class Task:
             gc.enable()
         read = [OffsetRange(each.source, each.start, self._next[each.source]) for each in self._order.ranges]
         writer = self._writer
-        counts = Counts(dict(self._delivered), dict(writer.dead), self._parked, writer.absorbed, writer.rows_with_errors)
-        return TaskResult(read, self._flushes, self._left, self._stuck, counts, self._record_bytes, time.monotonic() - began_s)
+        samples = {number: (len(sizes), sum(sizes)) for number, sizes in self._samples.items()}
+        delivered: Counter[str] = Counter()
+        for number, records in self._records.items() if self._order.only is None else ():
+            delivered[self._order.sources[number].topic] += records
+        counts = Counts(dict(delivered), dict(writer.dead), self._parked, writer.absorbed, writer.rows_with_errors)
+        return TaskResult(read, self._flushes, self._left, self._stuck, counts, samples, time.monotonic() - began_s)
 
     # ---- in
 
@@ -116,34 +122,37 @@ class Task:
         partitions = {each.source: KafkaPartition(sources[each.source].topic, sources[each.source].topic_id, sources[each.source].partition) for each in ranges}
         may_end = not any(each.whole for each in ranges)
         with closing(self._tools.reader.read({partitions[each.source]: (each.start, each.end) for each in ranges})) as messages:
-            for message in messages:
-                self._take(message)
-                if may_end and self._buffers.size_bytes >= self._tools.setup.settings.task_bytes_max:
-                    return
-        self._next = {each.source: each.end for each in ranges}  # below an end there may be nothing but control records
+            self._take(messages, self._tools.setup.settings.task_bytes_max if may_end else None)
 
-    def _take(self, message: Message) -> None:
-        topic, offset = message.topic(), message.offset()
-        number = self._numbers[topic, message.partition()]
-        record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value())
-        target = self._tools.routes.target(topic, record)
+    def _take(self, messages: Iterable[Message], bytes_max: int | None) -> None:
+        """Routes messages until there are no more, or until so many bytes wait."""
+        numbers, next_offsets, target_of = self._numbers, self._next, self._tools.routes.target
+        for message in messages:
+            topic, offset = message.topic(), message.offset()
+            number = numbers[topic, message.partition()]
+            record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value())
+            self._put(target_of(topic, record), record)
+            next_offsets[number] = offset + 1
+            self._records[number] += 1
+            if not offset % SAMPLE_EVERY:
+                self._samples[number].append(len(record.value or b""))
+            if ARMED:
+                reach("routed_in_batch")
+            if bytes_max is not None and self._buffers.size_bytes >= bytes_max:
+                return
+        next_offsets |= {each.source: each.end for each in self._order.ranges}  # below an end there may be nothing but control records
+
+    def _put(self, target: TableId | Rejected, record: RawRecord) -> None:
         order = self._order
         if order.only is not None:
-            if isinstance(target, TableId) and offset >= order.only.get(target, {}).get(number, offset + 1):
+            if isinstance(target, TableId) and record.offset >= order.only.get(target, {}).get(record.source, record.offset + 1):
                 self._add(target, record)
         elif isinstance(target, Rejected):
             self._writer.bury(record, self._source(record), target, None)
         elif target in order.skipped:
-            self._left.setdefault(target, {}).setdefault(number, offset)
+            self._left.setdefault(target, {}).setdefault(record.source, record.offset)
         else:
             self._add(target, record)
-        self._next[number] = offset + 1
-        if order.only is None:
-            self._delivered[topic] += 1
-        records, size_bytes = self._record_bytes.get(number, (0, 0))
-        self._record_bytes[number] = records + 1, size_bytes + len(record.value or b"")
-        if ARMED:
-            reach("routed_in_batch")
 
     def _add(self, table: TableId, record: RawRecord) -> None:
         before_bytes = self._buffers.size_bytes

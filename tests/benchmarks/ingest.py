@@ -35,6 +35,7 @@ from lake.catalog_client import CatalogClient
 TOPIC = "bench"
 PARTITIONS = 4
 TIMEOUT_S = 1_800.0
+LOG_END_CHARACTERS = 4_000
 _USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"
 
 
@@ -248,6 +249,8 @@ def measure(stack: Stack, count: int, flush_interval_s: float, rule: str, settin
         log.close()
     catalog = CatalogClient(stack.address("catalog"))
     rows, files, commits, fewest = committed(catalog)
+    if rows != count:
+        sys.stderr.write(log_file.read_text(errors="replace")[-LOG_END_CHARACTERS:])
     return {
         "records": count,
         "cpu_s_per_million": round(cpu_s * 1_000_000 / count, 2),
