@@ -37,7 +37,7 @@ from lake.tenant import TableId
 
 BATCH_RECORDS = 1_000
 # One table is converted as a whole; all together wait as raw bytes, of which half the budget is theirs and half is for the conversion.
-TABLE_BYTES = 64 * 1024 * 1024
+TABLE_BYTES = 32 * 1024 * 1024
 GROUP_TABLES = 256
 # Every file that waits is looked at in every commit.
 FILES_WAITING = 1_000
@@ -217,8 +217,14 @@ class Backfill:
         for source in self._sources[-1:]:  # the others were compared at their ends
             if source.topic_id not in self._done:
                 self._check_unchanged(self.ledger.files[source.topic_id])
-        for first in range(0, len(tables), GROUP_TABLES):
-            self._commit([self._cut(table) for table in tables[first : first + GROUP_TABLES]])
+        group = list[Flush]()
+        for table in tables:
+            group.append(self._cut(table))
+            # A group is converted as a whole.
+            if len(group) >= GROUP_TABLES or sum(flush.buffer.size_bytes for flush in group) >= TABLE_BYTES:
+                self._commit(group)
+                group = []
+        self._commit(group)
         if not len(self._buffers):
             self._forget()
 

@@ -67,7 +67,11 @@ class Written:
 class FlushWriter:
     """One worker's; not thread-safe."""
 
-    def __init__(self, settings: IngestSettings, link: ColumnLink, dead_letters: Letters, storage: AnyStorage) -> None:
+    def __init__(
+        self, settings: IngestSettings, link: ColumnLink, dead_letters: Letters, storage: AnyStorage, write: Callable[..., list[DataFile]] = write_files
+    ) -> None:
+        """`write`: how a flush becomes files, `write_files` or another of writer.py."""
+        self._write_files = write
         self._link = link
         self._dead_letters = dead_letters
         self._storage = storage
@@ -137,7 +141,7 @@ class FlushWriter:
 
     def _write(self, flush: Flush, converted: Converted, view: TableView, schema_json: bytes | None) -> WrittenFlush:
         schema = view.log_schema if schema_json is None else shared_schema(schema_json)
-        files = write_files(self._storage, view.location, converted.rows, schema)
+        files = self._write_files(self._storage, view.location, converted.rows, schema)
         new = {name: schema.by_name[name].id for name in converted.new}
         return self._written(flush, view, files, converted.rows.num_rows, new)
 

@@ -26,6 +26,31 @@ def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSche
     return [_write(storage, data_file_uri(location, hour), hour, part, leaves) for hour, part in by_hour(laid_out(rows, fields))]
 
 
+def write_many_hours(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
+    """The same for rows of an archive, which may be of a thousand hours: they are put in order once, and a file has only the columns that its hour has.
+
+    All rows are held a second time meanwhile.
+    """
+    rows = rows.take(pc.sort_indices(rows.column(TIMESTAMP)))
+    files = []
+    for hour, part in _slices(rows):
+        fields = fields_of(schema, [name for name in part.column_names if part.column(name).null_count < part.num_rows])
+        names = {field["name"] for field in fields}
+        part = laid_out(part.select([name for name in part.column_names if name in names]), fields)
+        files.append(_write(storage, data_file_uri(location, hour), hour, part, leaf_ids(fields)))
+    return files
+
+
+def _slices(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Rows that are ordered by their time, by its hour."""
+    starts = pc.floor_temporal(rows.column(TIMESTAMP), unit="hour").cast(pa.int64()).combine_chunks()
+    counts = pc.value_counts(starts).to_pylist()
+    at = 0
+    for count in counts:
+        yield count["values"] // US_PER_HOUR, rows.slice(at, count["counts"])
+        at += count["counts"]
+
+
 def fields_of(schema: LogSchema, names: Container[str]) -> list[Mapping[str, Any]]:
     """The fields of a file that has these columns beside the system ones, as the schema's JSON spells them."""
     return [field for field in schema.json["fields"] if field["name"] in names or field["name"] in SYSTEM_COLUMNS]

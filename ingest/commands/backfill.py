@@ -31,6 +31,7 @@ from ingest.lease import TTL_S, NodeLease, control_of, lease_name
 from ingest.parked_record import ParkedRecords
 from ingest.rejects import OnceLetters, RejectsFile, in_topic
 from ingest.table_states import NewTables, TableStates
+from ingest.writer import write_many_hours
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
 from lake.errors import RefusedError, SettingsError
@@ -134,7 +135,7 @@ def _opened(settings: IngestSettings, topic: TopicSettings, found: list[ArchiveF
         new_tables = NewTables(settings.new_tables_per_minute, clock)
         states = TableStates(catalog, storage, warehouse, records, pool, clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token, ledger)
         committer = Committer(states, pool, clock, settings.commit_timeout_s, settings.on_deleted, f"backfill-{uuid4().hex}")
-        writer = FlushWriter(settings, Columns(states), letters, storage)
+        writer = FlushWriter(settings, Columns(states), letters, storage, write_many_hours)
         try:
             yield Backfill(settings, topic, storage, states, committer, ledger, writer, report, lease.check)
         finally:

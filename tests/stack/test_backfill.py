@@ -285,7 +285,7 @@ class LargeArchive:
         at = 0
         while self.records < records:
             for name, data in contents.items():
-                (folder / f"{at:03}-{name}").write_bytes(data)
+                (folder / f"{name}.{at:03}").write_bytes(data)
                 self.records += len(lines[name])
                 self.blank += sum(not text.strip() for text in lines[name])
             at += 1

@@ -1,0 +1,61 @@
+"""Files of a flush: one per hour, every row in one of them, whichever way they are written."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ingest.writer import write_files, write_many_hours
+from lake.data_file import DataFile
+from lake.log_schema import SYSTEM_COLUMNS, new_log_schema
+from lake.storage import local_path, open_storage
+
+SCHEMA = new_log_schema().with_strings({"even": (1_001, "even"), "odd": (1_002, "odd")}, 1)
+FIRST = datetime(2024, 3, 1, 10, 59, 59, 900_000, UTC)
+
+
+def _rows(count: int) -> pa.Table:
+    """Rows whose times go to and fro over many hours; each hour has one of two columns."""
+    times = [FIRST + timedelta(hours=at * 7 % 50, milliseconds=at) for at in range(count)]
+    hours = [int(moment.timestamp()) // 3_600 for moment in times]
+    return pa.table(
+        {
+            "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
+            "observed_timestamp": pa.array(times, pa.timestamp("us", "UTC")),
+            "_topic": ["t"] * count,
+            "_topic_id": ["id"] * count,
+            "_topic_partition": pa.array([0] * count, pa.int32()),
+            "_offset": pa.array(range(count), pa.int64()),
+            "_index": pa.array([0] * count, pa.int32()),
+            "even": [str(at) if hours[at] % 2 == 0 else None for at in range(count)],
+            "odd": [str(at) if hours[at] % 2 else None for at in range(count)],
+        }
+    )
+
+
+def _read(files: list[DataFile]) -> dict[int, tuple[int | None, datetime, str | None, str | None]]:
+    """By offset: hour of the file, time, and what the two columns hold."""
+    found = dict[int, tuple[int | None, datetime, str | None, str | None]]()
+    for file in files:
+        rows = pq.read_table(local_path(file.uri)).to_pylist()
+        assert len(rows) == file.rows
+        found |= {row["_offset"]: (file.hour, row["timestamp"], row.get("even"), row.get("odd")) for row in rows}
+    assert len(found) == sum(file.rows for file in files)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2, 500])
+def test_both_ways_write_the_same_rows(tmp_path: Path, count: int) -> None:
+    """The way for many hours gives the same files, in the order of time within them, and leaves out columns that an hour does not have."""
+    one = write_files(open_storage(), f"file://{tmp_path}/a", _rows(count), SCHEMA)
+    other = write_many_hours(open_storage(), f"file://{tmp_path}/b", _rows(count), SCHEMA)
+    assert [(file.hour, file.rows) for file in other] == [(file.hour, file.rows) for file in one]
+    assert len(other) > min(count, 2) - 1
+    assert _read(other) == _read(one)
+    for file in other:
+        table = pq.read_table(local_path(file.uri))
+        assert file.hour is not None
+        assert set(table.column_names) == {*SYSTEM_COLUMNS, "even" if file.hour % 2 == 0 else "odd"}
+        assert table.column("timestamp").to_pylist() == sorted(table.column("timestamp").to_pylist())
