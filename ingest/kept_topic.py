@@ -27,25 +27,31 @@ log = structlog.get_logger()
 def ensure_topic(servers: str, name: str) -> None:
     """Creates a topic, or makes sure that one which exists loses nothing. Raises PrerequisiteError with the command that mends it, UnavailableError."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
+    created = False
     try:
         if name not in admin.list_topics(timeout=30).topics:
             admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=-1, config=_CONFIG)])[name].result()
+            created = True
             log.info("topic.created", topic=name)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise UnavailableError(f"Kafka at {servers} neither has nor creates topic {name}: {error}") from error
-    found = _configuration(admin, servers, name)
-    wrong = {key: found[key].value for key, value in _CONFIG.items() if found[key].value != value}
+    wrong = _wrong_settings(admin, servers, name, created=created)
     if wrong:
         wanted = ",".join(f"{key}={value}" for key, value in _CONFIG.items() if key in wrong)
         raise PrerequisiteError(f"topic {name} could lose messages ({wrong}); run kafka-configs.sh --alter --topic {name} --add-config {wanted}")
 
 
-# A topic just created is not known to every part of the broker at once.
+# A topic just created is not known to every part of the broker at once, nor is how it is configured.
 @stamina.retry(on=UnavailableError, attempts=8, timeout=30.0)
-def _configuration(admin: AdminClient, servers: str, name: str) -> Mapping[str, Any]:
+def _wrong_settings(admin: AdminClient, servers: str, name: str, *, created: bool) -> Mapping[str, Any]:
+    """Values by key of what is not as it has to be."""
     resource = ConfigResource(ResourceType.TOPIC, name)
     try:
-        return dict(admin.describe_configs([resource])[resource].result())
+        found = admin.describe_configs([resource])[resource].result()
     except KafkaException as error:
         raise UnavailableError(f"Kafka at {servers} does not describe topic {name}: {error}") from error
+    wrong = {key: found[key].value for key, value in _CONFIG.items() if found[key].value != value}
+    if wrong and created:
+        raise UnavailableError(f"Kafka at {servers} has created topic {name} and does not know its configuration yet ({wrong})")
+    return wrong

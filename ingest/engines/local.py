@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any, ClassVar
 
+import stamina
 import structlog
 
 from ingest.canary import Canary
@@ -43,6 +44,7 @@ from lake.tenant import TableId
 WAIT_IDLE_S = 0.25
 WAIT_BUSY_S = 0.02
 RESTART_AFTER_S = 2.0
+START_S = 60.0
 BUDGET_EVERY_S = 1.0
 THREADS = 24
 # The main loop, which waits for nothing that takes long, asks for its lease each time around.
@@ -93,11 +95,11 @@ class LocalEngine:
         """Runs until SIGTERM or SIGINT, then flushes and leaves. Raises FatalError for what a person has to mend."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        warehouse = self.settings.warehouse or self._catalog.warehouse
-        if not warehouse:
-            raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
-        DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
-        ensure_topic(self.settings.bootstrap_servers, self.settings.parked_topic)
+        warehouse = ""
+        # Services that start together are not all there at once.
+        for attempt in stamina.retry_context(on=UnavailableError, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S):
+            with attempt:
+                warehouse = self._prepare()
         holder = f"{socket.gethostname()}:{os.getpid()}"
         lease = NodeLease(control_of(self.settings, self._catalog), self.settings, self._clock, holder, still_s=STANDS_STILL_S)
         while not self._stopping.is_set():
@@ -114,6 +116,15 @@ class LocalEngine:
                 self._end_workers()
                 lease.release()
         log.info("ingest.stopped")
+
+    def _prepare(self) -> str:
+        """The warehouse; when it is known, the topics that the node writes to are there, too."""
+        warehouse = self.settings.warehouse or self._catalog.warehouse
+        if not warehouse:
+            raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
+        DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
+        ensure_topic(self.settings.bootstrap_servers, self.settings.parked_topic)
+        return warehouse
 
     def _stop(self, number: int, _: FrameType | None) -> None:
         log.info("ingest.stopping", signal=signal.Signals(number).name, within_s=self.settings.shutdown_s)
