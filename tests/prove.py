@@ -39,6 +39,8 @@ PROOFS = (
     Proof("protocol-model", ("tests/faults/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "100000"}),
     Proof("crash-matrix", ("tests/faults/test_crash_matrix.py",), {"FIRN_MATRIX_KILLS": "200"}),
     Proof("line", ("tests/stack", "-m", "prove", "--ignore=tests/stack/test_isolation.py"), {"FIRN_PROVE": "1"}),
+    Proof("hot-tenant", ("tests/stack/test_hot_tenant.py",), {"FIRN_PROVE": "1"}),
+    Proof("spark-crashes", ("tests/stack/test_spark_engine.py",), {"FIRN_PROVE": "1", "FIRN_TEST_KILLS": "50"}),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),
@@ -61,18 +63,21 @@ def main(
     """Runs the proofs that have not passed on this commit yet."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     file = RESULTS / f"{commit}.json"
-    results = orjson.loads(file.read_bytes()) if file.exists() else {}
     failed = []
     for proof in PROOFS:
-        if (only and proof.name not in only) or (not again and results.get(proof.name, {}).get("passed")):
+        if (only and proof.name not in only) or (not again and _kept(file).get(proof.name, {}).get("passed")):
             continue
-        results[proof.name] = _run(proof, seed)
+        result = _run(proof, seed)
         RESULTS.mkdir(exist_ok=True)
-        file.write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
-        if not results[proof.name]["passed"]:
+        file.write_bytes(orjson.dumps(_kept(file) | {proof.name: result}, option=orjson.OPT_INDENT_2))  # another run may have added to it meanwhile
+        if not result["passed"]:
             failed.append(proof.name)
     if failed:
         raise SystemExit(f"not proven: {', '.join(failed)}")
+
+
+def _kept(file: Path) -> dict[str, dict[str, object]]:
+    return dict(orjson.loads(file.read_bytes())) if file.exists() else {}
 
 
 def _run(proof: Proof, seed: int) -> dict[str, object]:
