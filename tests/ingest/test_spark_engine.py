@@ -25,7 +25,7 @@ from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 
-KILLS = int(os.environ.get("FIRN_TEST_KILLS", "5"))
+KILLS = int(os.environ.get("FIRN_TEST_KILLS", "3"))
 PARTITIONS = 4
 REACHED_S, BACK_S, REST_S = 90.0, 120.0, 120.0
 # The steps that are killed at first: a task, the driver, the main process.
