@@ -28,6 +28,8 @@ pytestmark = pytest.mark.stack
 RUN_S = 120.0
 KILLED = -9
 FAULTS = ("files_written", "files_synced", "dead_letters_acknowledged", "handed_over", "metadata_written", "commit_answered", "settled")
+# Every run of the tests kills at these two; the long proofs at all of them.
+FIRST_FAULTS = ("metadata_written", "settled")
 
 
 class Archive:
@@ -176,7 +178,7 @@ def test_archive_is_in_the_table_once_however_often_it_is_read(line: Line, tmp_p
     assert len(run.dead()) == len(archive.bad)
 
 
-@pytest.mark.parametrize("step", FAULTS)
+@pytest.mark.parametrize("step", [step if step in FIRST_FAULTS else pytest.param(step, marks=pytest.mark.prove) for step in FAULTS])
 def test_killed_run_is_completed_by_the_next(line: Line, tmp_path: Path, archive: Archive, step: str) -> None:
     """Killed at each step of the protocol while most of the archive is still to come, and run again: every record once, every bad one a letter."""
     run = BackfillRun(line, tmp_path, buffer_bytes_max="300000")

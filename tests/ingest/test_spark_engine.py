@@ -25,7 +25,7 @@ from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 
-KILLS = int(os.environ.get("FIRN_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("FIRN_TEST_KILLS", "5"))
 PARTITIONS = 4
 REACHED_S, BACK_S, REST_S = 90.0, 120.0, 120.0
 # The steps that are killed at first: a task, the driver, the main process.
@@ -119,6 +119,7 @@ def test_engines_take_turns_on_one_topic(stack: Stack, kafka: KafkaTopics, tmp_p
         flowing.check()
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(300 * KILLS + 300)
 def test_nothing_is_lost_or_doubled_whichever_process_dies_at_whatever_step(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
     """SIGKILL of tasks, of the driver and of the main process at named steps while records flow."""
@@ -137,6 +138,7 @@ def test_nothing_is_lost_or_doubled_whichever_process_dies_at_whatever_step(stac
         flowing.check()
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(600)
 def test_a_table_that_takes_no_rows_is_parked_by_tasks_and_drained(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
     """The others go on meanwhile; healed, it has every record once."""

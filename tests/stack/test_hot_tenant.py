@@ -14,7 +14,7 @@ from tests.stack.ingester import Ingester
 from tests.stack.kafka_topics import Delivered, Record
 from tests.stack.line import Line
 from tests.stack.visibility import Watcher, catalog_database, visibility_s
-from tests.stack.waiting import fresh
+from tests.stack.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 
@@ -81,6 +81,8 @@ def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(line: Line, i
                 quiet_sent[tenant].append(delivered)
         for tenant in quiet:
             line.wait_for_rows(running, tenant, len(quiet_sent[tenant]), timeout_s=VISIBLE_S + 60)
+        names = {TableName(to_identifier(tenant), "logs") for tenant in quiet}
+        wait_for(lambda: names <= {table for table, _ in watcher.seen_s}, 30, "the watcher's next look")
     assert running.stop() == 0
 
     table = line.table(hot)
