@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.link import TableView
-from ingest.writer import ZSTD_LEVEL, by_hour, fields_of, laid_out
+from ingest.writer import DICTIONARY_ROWS_MIN, FileLayout, by_hour, fields_of, laid_out, layout_of, parquet_options
 from lake.data_file import DataFile, describe_parquet
-from lake.log_schema import LogSchema, leaf_ids
+from lake.log_schema import LogSchema
 from lake.storage import Storage
 from lake.table_layout import data_file_uri
 
@@ -22,13 +22,12 @@ from lake.table_layout import data_file_uri
 class OpenFile:
     """One Parquet file of one hour, to be closed or discarded."""
 
-    def __init__(self, storage: Storage, uri: str, hour: int, fields: Sequence[Mapping[str, Any]]) -> None:
-        self._uri, self._hour, self._leaves = uri, hour, leaf_ids(fields)
+    def __init__(self, storage: Storage, uri: str, hour: int, layout: FileLayout) -> None:
+        self._uri, self._hour, self._leaves = uri, hour, layout.leaves
         self._footers: list[pq.FileMetaData] = []
         self._context = storage.create(uri)
         self._file = self._context.__enter__()
-        options = {"compression": "zstd", "compression_level": ZSTD_LEVEL, "store_schema": False, "metadata_collector": self._footers}
-        self._writer = pq.ParquetWriter(self._file, LogSchema({"fields": fields}).arrow, **options)
+        self._writer = pq.ParquetWriter(self._file, layout.arrow, metadata_collector=self._footers, **parquet_options(DICTIONARY_ROWS_MIN))
 
     @property
     def size_bytes(self) -> int:
@@ -85,10 +84,10 @@ class HotFiles:
         if more:
             self._close_open()
             self._fields |= more
-        fields = list(self._fields.values())  # of all parts so far: the schema of this one need not have the columns of those before
-        for hour, part in by_hour(laid_out(rows, fields)):
+        layout = layout_of(list(self._fields.values()))  # of all parts so far: the schema of this one need not have the columns of those before
+        for hour, part in by_hour(laid_out(rows, layout)):
             if hour not in self._open:
-                self._open[hour] = OpenFile(self.storage, data_file_uri(self.view.location, hour), hour, fields)
+                self._open[hour] = OpenFile(self.storage, data_file_uri(self.view.location, hour), hour, layout)
             self._open[hour].write(part)
         self.rows += rows.num_rows
 

@@ -1,6 +1,8 @@
 """Arrow rows to Parquet files, one per hour partition, with the field ids of the table's schema."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -8,12 +10,45 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lake.data_file import DataFile, describe_parquet
-from lake.log_schema import SYSTEM_COLUMNS, TIMESTAMP, LogSchema, leaf_ids
+from lake.log_schema import INDEX, SEVERITY, SYSTEM_COLUMNS, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, LogSchema, leaf_ids
 from lake.storage import Storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
 
 # Level 1: what a flush writes is written again by the optimizer, with a better level.
 ZSTD_LEVEL = 1
+# Columns with few values. Of all others nothing is known yet: a dictionary that most values are new to costs time and bytes.
+DICTIONARY = (TOPIC, TOPIC_ID, TOPIC_PARTITION, INDEX, SEVERITY)
+# With fewer rows, a second page per column is more than a dictionary saves.
+DICTIONARY_ROWS_MIN = 1_000
+# A smaller file is put together in memory: Parquet's many small writes are dear when each goes through Python.
+IN_MEMORY_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """The columns of a file: their Arrow schema with field ids, and the field ids of its leaves in the order of Parquet's columns."""
+
+    arrow: pa.Schema
+    columns: Sequence[tuple[str, pa.DataType]]
+    leaves: tuple[int, ...]
+
+
+def layout_of(fields: Sequence[Mapping[str, Any]]) -> FileLayout:
+    """The layout of a file with these fields, as a schema's JSON spells them."""
+    arrow = LogSchema({"fields": fields}).arrow
+    return FileLayout(arrow, [(field.name, field.type) for field in arrow], leaf_ids(fields))
+
+
+# Most tables of a node have the schema of their shipper, one object for all of them.
+@lru_cache(maxsize=4_096)
+def _layout(schema: LogSchema, names: tuple[str, ...]) -> FileLayout:
+    return layout_of(fields_of(schema, names))
+
+
+def parquet_options(rows: int) -> dict[str, Any]:
+    """How rows of a flush are encoded."""
+    dictionary: Any = list(DICTIONARY) if rows >= DICTIONARY_ROWS_MIN else False
+    return {"compression": "zstd", "compression_level": ZSTD_LEVEL, "use_dictionary": dictionary, "store_schema": False}
 
 
 def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
@@ -21,9 +56,8 @@ def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSche
 
     Columns absent from `rows` are absent from the files (Iceberg reads them as NULL), but for the system columns.
     """
-    fields = fields_of(schema, rows.column_names)
-    leaves = leaf_ids(fields)
-    return [_write(storage, data_file_uri(location, hour), hour, part, leaves) for hour, part in by_hour(laid_out(rows, fields))]
+    layout = _layout(schema, tuple(rows.column_names))
+    return [_write(storage, data_file_uri(location, hour), hour, part, layout.leaves) for hour, part in by_hour(laid_out(rows, layout))]
 
 
 def write_many_hours(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
@@ -34,10 +68,8 @@ def write_many_hours(storage: Storage, location: str, rows: pa.Table, schema: Lo
     rows = rows.take(pc.sort_indices(rows.column(TIMESTAMP)))
     files = []
     for hour, part in _slices(rows):
-        fields = fields_of(schema, [name for name in part.column_names if part.column(name).null_count < part.num_rows])
-        names = {field["name"] for field in fields}
-        part = laid_out(part.select([name for name in part.column_names if name in names]), fields)
-        files.append(_write(storage, data_file_uri(location, hour), hour, part, leaf_ids(fields)))
+        layout = _layout(schema, tuple(name for name in part.column_names if part.column(name).null_count < part.num_rows))
+        files.append(_write(storage, data_file_uri(location, hour), hour, laid_out(part, layout), layout.leaves))
     return files
 
 
@@ -56,12 +88,16 @@ def fields_of(schema: LogSchema, names: Container[str]) -> list[Mapping[str, Any
     return [field for field in schema.json["fields"] if field["name"] in names or field["name"] in SYSTEM_COLUMNS]
 
 
-def laid_out(rows: pa.Table, fields: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows with exactly these fields, those that they lack being NULL."""
-    arrow = LogSchema({"fields": fields}).arrow
-    missing = {name: pa.nulls(rows.num_rows, arrow.field(name).type) for name in arrow.names if name not in rows.column_names}
-    columns = [missing[name] if name in missing else rows.column(name) for name in arrow.names]
-    return pa.table([column.cast(field.type) for column, field in zip(columns, arrow, strict=True)], schema=arrow)
+def laid_out(rows: pa.Table, layout: FileLayout) -> pa.Table:
+    """Rows with exactly these columns, those that they lack being NULL."""
+    given = dict(zip(rows.column_names, rows.columns, strict=True))
+    columns = [_of_type(given[name], kind) if name in given else pa.nulls(rows.num_rows, kind) for name, kind in layout.columns]
+    return pa.table(columns, schema=layout.arrow)
+
+
+def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    # Types that differ in the field ids of their members only count as equal.
+    return column if column.type == kind and not pa.types.is_nested(kind) else column.cast(kind)
 
 
 def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -77,7 +113,14 @@ def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 def _write(storage: Storage, uri: str, hour: int, table: pa.Table, leaves: tuple[int, ...]) -> DataFile:
     footers: list[pq.FileMetaData] = []
+    options = parquet_options(table.num_rows)
+    if table.nbytes <= IN_MEMORY_BYTES:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, metadata_collector=footers, **options)
+        data = sink.getvalue()
+        storage.write(uri, memoryview(data))
+        return describe_parquet(uri, hour, data.size, footers[0], leaves)
     with storage.create(uri) as file:
-        pq.write_table(table, file, compression="zstd", compression_level=ZSTD_LEVEL, store_schema=False, metadata_collector=footers)
+        pq.write_table(table, file, metadata_collector=footers, **options)
         size = file.tell()
     return describe_parquet(uri, hour, size, footers[0], leaves)

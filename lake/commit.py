@@ -147,7 +147,7 @@ def new_table_state(name: TableName, tenant: str, stream: str, warehouse: str) -
         location=location,
         schema=schema,
         schema_id_max=0,
-        last_column_id=_last_column_id(schema),
+        last_column_id=schema.last_column_id,
         spec=PARTITION_SPEC,
         head=None,
         sequence_number=0,
@@ -259,7 +259,7 @@ def _prepare(
         exists=True,
         schema=schema,
         schema_id_max=max(state.schema_id_max, schema.id),
-        last_column_id=max(state.last_column_id, _last_column_id(schema)),
+        last_column_id=max(state.last_column_id, schema.last_column_id),
         head=snapshot_id,
         sequence_number=sequence,
         updated_ms=timestamp_ms,
@@ -289,7 +289,7 @@ def _request(state: TableState, schema: LogSchema, snapshot: Mapping[str, Any], 
         if state.exists:
             requirements.append({"type": "assert-last-assigned-field-id", "last-assigned-field-id": state.last_column_id})
         updates += [
-            {"action": "add-schema", "schema": schema.json, "last-column-id": _last_column_id(schema)},
+            {"action": "add-schema", "schema": schema.json, "last-column-id": schema.last_column_id},
             {"action": "set-current-schema", "schema-id": -1},
         ]
     updates += [
@@ -312,16 +312,3 @@ def creation_request(state: TableState) -> dict[str, Any]:
         "write-order": {"order-id": 0, "fields": []},
         "properties": dict(state.properties),
     }
-
-
-def _last_column_id(schema: LogSchema) -> int:
-    def ids(kind: Any) -> list[int]:
-        if isinstance(kind, str):
-            return []
-        if kind["type"] == "struct":
-            return [i for field in kind["fields"] for i in (field["id"], *ids(field["type"]))]
-        if kind["type"] == "list":
-            return [kind["element-id"], *ids(kind["element"])]
-        return [kind["key-id"], kind["value-id"], *ids(kind["key"]), *ids(kind["value"])]
-
-    return max(ids(schema.json))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lake.avro import NULL, array, integer, optional, optional_blobs, optional_integer, optional_numbers, text
 from lake.table_layout import PARTITION_FIELD
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
@@ -34,26 +35,32 @@ class DataFile:
     sort_order_id: int | None = 0
     file_format: str = "PARQUET"
 
-    def to_avro(self) -> dict[str, Any]:
-        """The record of the manifest's Avro schema."""
-        return {
-            "content": self.content,
-            "file_path": self.uri,
-            "file_format": self.file_format,
-            "partition": {PARTITION_FIELD: self.hour},
-            "record_count": self.rows,
-            "file_size_in_bytes": self.size_bytes,
-            "column_sizes": _pairs(self.column_sizes),
-            "value_counts": _pairs(self.value_counts),
-            "null_value_counts": _pairs(self.null_counts),
-            "nan_value_counts": _pairs(self.nan_counts),
-            "lower_bounds": _pairs(self.lower_bounds),
-            "upper_bounds": _pairs(self.upper_bounds),
-            "key_metadata": None,
-            "split_offsets": self.split_offsets,
-            "equality_ids": self.equality_ids,
-            "sort_order_id": self.sort_order_id,
-        }
+    def to_avro(self) -> bytes:
+        """The record of the manifest's Avro schema, encoded."""
+        return b"".join(
+            [
+                integer(self.content),
+                text(self.uri),
+                text(self.file_format),
+                optional_integer(self.hour),
+                integer(self.rows),
+                integer(self.size_bytes),
+                optional_numbers(self.column_sizes),
+                optional_numbers(self.value_counts),
+                optional_numbers(self.null_counts),
+                optional_numbers(self.nan_counts),
+                optional_blobs(self.lower_bounds),
+                optional_blobs(self.upper_bounds),
+                NULL,  # key_metadata
+                _optional_list(self.split_offsets),
+                _optional_list(self.equality_ids),
+                optional_integer(self.sort_order_id),
+            ]
+        )
+
+
+def _optional_list(numbers: Sequence[int] | None) -> bytes:
+    return optional(None if numbers is None else array([integer(number) for number in numbers]))
 
 
 def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:
@@ -166,10 +173,6 @@ def _raised_bytes(raw: bytes) -> bytes | None:
         if raw[at] < 0xFF:
             return raw[:at] + bytes([raw[at] + 1])
     return None
-
-
-def _pairs(mapping: Mapping[int, Any] | None) -> list[dict[str, Any]] | None:
-    return None if mapping is None else [{"key": key, "value": value} for key, value in mapping.items()]
 
 
 def _mapping(pairs: Sequence[Mapping[str, Any]] | None) -> dict[int, Any] | None:

@@ -4,7 +4,7 @@ A schema is kept as the JSON of the Iceberg specification ("Appendix C: JSON ser
 """
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -133,6 +133,11 @@ class LogSchema:
         """Top-level columns by their folded name."""
         return {fold(column.name): column for column in self.columns}
 
+    @cached_property
+    def last_column_id(self) -> int:
+        """The highest field id, nested fields included."""
+        return max(_ids(self.json))
+
     @property
     def lacks(self) -> Sequence[str]:
         """System columns that are not there: the table is somebody else's, or somebody took them away."""
@@ -172,6 +177,19 @@ def _leaves(field_id: int, kind: Any) -> Sequence[int]:
     if kind["type"] == "list":
         return _leaves(kind["element-id"], kind["element"])
     return (*_leaves(kind["key-id"], kind["key"]), *_leaves(kind["value-id"], kind["value"]))
+
+
+def _ids(kind: Any) -> Iterator[int]:
+    if isinstance(kind, str):
+        return
+    if kind["type"] == "struct":
+        for field in kind["fields"]:
+            yield field["id"]
+            yield from _ids(field["type"])
+        return
+    for member in ("element",) if kind["type"] == "list" else ("key", "value"):
+        yield kind[f"{member}-id"]
+        yield from _ids(kind[member])
 
 
 def _arrow_field(field: Mapping[str, Any]) -> pa.Field:

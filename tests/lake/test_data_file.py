@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.data_file import BOUND_CHARACTERS, DataFile, data_file_from_avro, describe_parquet
+from lake.data_file import BOUND_CHARACTERS, DataFile, describe_parquet
 
 # Characters around every edge: end of ASCII, before and after the surrogates, the last of the plane and of Unicode.
 EDGES = "a\x00\x7f\x80\uffff\ud7ff\ue000\U00010000\U0010ffff\U0010fffe"
@@ -107,9 +107,3 @@ def test_all_null_column_has_counts_but_no_bounds() -> None:
     """A column of NULLs bounds nothing and keeps none of its rows out."""
     file = _describe([None, None], pa.string())
     assert (file.null_counts, file.value_counts, file.lower_bounds) == ({5: 2}, {5: 2}, {})
-
-
-def test_avro_record_leads_back() -> None:
-    """What goes into a manifest comes out of it."""
-    file = _describe(["x"], pa.string())
-    assert data_file_from_avro(file.to_avro()) == file
