@@ -9,26 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-import stamina
 import structlog
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ingest.converter import Source
+from ingest.group_offsets import REQUEST_TIMEOUT_S, group_offsets
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
 
 CONSUME_MESSAGES = 500
-REQUEST_TIMEOUT_S = 30.0
-# A group that is new, or whose coordinator moves to another broker, has no coordinator for some seconds.
-COORDINATOR_WAIT_S = 30.0
-_COORDINATOR_MOVES = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
 log = structlog.get_logger()
-
-
-def _coordinator_moves(error: Exception) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in _COORDINATOR_MOVES
 
 
 @dataclass
@@ -136,19 +128,10 @@ class InputTopics:
         try:
             for topic in {source.topic for source in sources}:
                 self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S)  # its own picture of the topic may lack new partitions for minutes
-            committed = self._committed([KafkaTopicPartition(s.topic, s.partition) for s in sources])
+            committed = group_offsets(self._consumer, [KafkaTopicPartition(s.topic, s.partition) for s in sources])
             return {source: self._start(source, stored) for source, stored in zip(sources, committed, strict=True)}
         except KafkaException as error:
             raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group {self._settings.group}: {error}") from error
-
-    @stamina.retry(on=_coordinator_moves, attempts=None, timeout=COORDINATOR_WAIT_S, wait_max=2.0)
-    def _committed(self, partitions: Sequence[Any]) -> list[Any]:
-        """The group's offsets. Raises KafkaException, also where the answer for a single partition is an error."""
-        answers = self._consumer.committed(list(partitions), timeout=REQUEST_TIMEOUT_S)
-        for answer in answers:
-            if answer.error is not None:
-                raise KafkaException(answer.error)
-        return list(answers)
 
     def _start(self, source: Source, stored: Any) -> int:
         low, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), timeout=REQUEST_TIMEOUT_S)

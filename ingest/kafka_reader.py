@@ -3,13 +3,13 @@
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import structlog
 from confluent_kafka import (
     OFFSET_INVALID,
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -19,6 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from ingest.group_offsets import group_offsets
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
 
@@ -69,6 +70,10 @@ class KafkaReader:
         self._group = settings.group
         self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
 
+    @cached_property
+    def _of_group(self) -> Consumer:
+        return reading_consumer(self._servers, self._group)
+
     def partitions(self, topics: Iterable[str]) -> list[KafkaPartition]:
         """The partitions of topics, those that do not exist left out. Raises UnavailableError."""
         found: list[KafkaPartition] = []
@@ -110,16 +115,11 @@ class KafkaReader:
         asked = {partition.key: partition for partition in partitions}
         if not asked:
             return {}
-        request = ConsumerGroupTopicPartitions(self._group, [partition.at(OFFSET_INVALID) for partition in asked.values()])
         try:
-            answer = self._admin.list_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[self._group].result()
+            answer = group_offsets(self._of_group, [partition.at(OFFSET_INVALID) for partition in asked.values()])
         except KafkaException as error:
             raise self._unavailable(f"does not give the offsets of group {self._group}", error) from error
-        return {
-            asked[each.topic, each.partition]: Stored(each.offset, *(each.metadata or "").partition(" ")[::2])
-            for each in answer.topic_partitions
-            if each.offset >= 0
-        }
+        return {asked[each.topic, each.partition]: Stored(each.offset, *(each.metadata or "").partition(" ")[::2]) for each in answer if each.offset >= 0}
 
     def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Generator[Message]:
         """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError."""
@@ -178,7 +178,7 @@ class KafkaReader:
 
 
 def reading_consumer(servers: str, group: str, fetch_bytes: int = 1024 * 1024) -> Consumer:
-    """A consumer that only reads what it is assigned. The group's name is the client's formality: nothing is ever stored under it."""
+    """A consumer that only reads what it is assigned, and never joins its group nor stores anything for it."""
     return Consumer(
         {
             "bootstrap.servers": servers,

@@ -245,12 +245,12 @@ def measure(stack: Stack, count: int, flush_interval_s: float, rule: str, settin
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
+        code = process.wait(60)
         log.close()
     catalog = CatalogClient(stack.address("catalog"))
     rows, files, commits, fewest = committed(catalog)
     if rows != count:
-        sys.stderr.write(log_file.read_text(errors="replace")[-LOG_END_CHARACTERS:])
+        sys.stderr.write(f"{log_file.read_text(errors='replace')[-LOG_END_CHARACTERS:]}\nthe node ended with exit code {code}\n")
     return {
         "records": count,
         "cpu_s_per_million": round(cpu_s * 1_000_000 / count, 2),
