@@ -161,7 +161,7 @@ class Backfill:
                 self.report.skipped += 1
             else:
                 record = RawRecord(reading.number, number, reading.file.modified_ms, None, (), value)
-                if self._buffers.add(table, record, now_s) >= TABLE_BYTES:
+                if self._buffers.add(table, now_s, *record) >= TABLE_BYTES:
                     self._routed[reading.number] = number + 1
                     self._flush([table])
             self._routed[reading.number] = number + 1

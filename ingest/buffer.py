@@ -15,10 +15,13 @@ import pyarrow as pa
 
 from lake.tenant import TableId
 
-# A `bytes` object, its place in the list, its coordinates.
-RECORD_OVERHEAD_BYTES = 33 + 8 + 4 + 8 + 8
-# What key and headers take beside their bytes: a place in the table of extras, a pair, and per header a pair, a name and a value.
-EXTRA_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 200, 150
+# A `bytes` object, its place in the list, those of key and headers, its coordinates.
+RECORD_OVERHEAD_BYTES = 33 + 8 + 8 + 8 + 4 + 8 + 8
+# What a key and headers take beside their bytes: a `bytes` object; a list, and per header a pair, a name and a value.
+KEY_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 33, 60, 150
+
+
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RawRecord(NamedTuple):
@@ -28,7 +31,7 @@ class RawRecord(NamedTuple):
     offset: int
     timestamp_ms: int
     key: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
+    headers: Headers
     value: bytes | None  # None is a tombstone, which is not an empty value; neither is ever buffered
 
 
@@ -58,7 +61,9 @@ class TableBuffer:
     offsets: array[int] = field(default_factory=lambda: array("q"))
     timestamps_ms: array[int] = field(default_factory=lambda: array("q"))
     values: list[bytes] = field(default_factory=list)
-    extras: dict[int, tuple[bytes | None, Sequence[tuple[str, bytes | None]]]] = field(default_factory=dict)
+    # Only a dead letter or a parked message needs these again, but nobody knows yet whether this becomes one.
+    keys: list[bytes | None] = field(default_factory=list)
+    headers: list[Headers] = field(default_factory=list)
     first_offsets: dict[int, int] = field(default_factory=dict)  # the lowest per source: offsets of one ascend
     size_bytes: int = 0
     raw_bytes: int = 0
@@ -66,22 +71,27 @@ class TableBuffer:
     buried: frozenset[int] = frozenset()
     looked_at: int = 0
 
-    def add(self, record: RawRecord) -> int:
-        """Appends a message; returns the bytes it costs."""
-        value = record.value or b""
+    def add(self, source: int, offset: int, timestamp_ms: int, key: bytes | None, headers: Headers, value: bytes | None) -> int:
+        """Appends a message, given by the fields of a `RawRecord`; returns the bytes it costs."""
+        value = value or b""
         cost = len(value) + RECORD_OVERHEAD_BYTES
-        if record.key is not None or record.headers:
-            # Only a dead letter or a parked message needs them again, but nobody knows yet whether this becomes one.
-            self.extras[len(self.values)] = (record.key, record.headers)
-            cost += EXTRA_OVERHEAD_BYTES + len(record.key or b"")
-            for _, text in record.headers:
-                cost += HEADER_OVERHEAD_BYTES + len(text or b"")
-        if record.source not in self.first_offsets:
-            self.first_offsets[record.source] = record.offset
-        self.sources.append(record.source)
-        self.offsets.append(record.offset)
-        self.timestamps_ms.append(record.timestamp_ms)
+        if key is not None:
+            cost += KEY_OVERHEAD_BYTES + len(key)
+        if headers:
+            if self.headers and headers == self.headers[-1]:
+                headers = self.headers[-1]  # as good as always: the tenant's name
+            else:
+                cost += HEADERS_OVERHEAD_BYTES
+                for _, text in headers:
+                    cost += HEADER_OVERHEAD_BYTES + len(text or b"")
+        if source not in self.first_offsets:
+            self.first_offsets[source] = offset
+        self.sources.append(source)
+        self.offsets.append(offset)
+        self.timestamps_ms.append(timestamp_ms)
         self.values.append(value)
+        self.keys.append(key)
+        self.headers.append(headers)
         self.size_bytes += cost
         self.raw_bytes += cost
         return cost
@@ -90,8 +100,7 @@ class TableBuffer:
         return len(self.values)
 
     def record(self, at: int) -> RawRecord:
-        key, headers = self.extras.get(at, (None, ()))
-        return RawRecord(self.sources[at], self.offsets[at], self.timestamps_ms[at], key, headers, self.values[at])
+        return RawRecord(self.sources[at], self.offsets[at], self.timestamps_ms[at], self.keys[at], self.headers[at], self.values[at])
 
     @property
     def open_bytes(self) -> int:
@@ -100,11 +109,11 @@ class TableBuffer:
 
     def pack(self) -> int:
         """Packs the messages that are not packed yet; returns the bytes that this gives back."""
-        content = pickle.dumps((self.sources, self.offsets, self.timestamps_ms, self.values, self.extras), pickle.HIGHEST_PROTOCOL)
+        content = pickle.dumps((self.sources, self.offsets, self.timestamps_ms, self.values, self.keys, self.headers), pickle.HIGHEST_PROTOCOL)
         freed = self.open_bytes
         self.packed.append(PackedPart(_CODEC.compress(content, asbytes=True), len(content), self.buried, self.looked_at))
         self.sources, self.offsets, self.timestamps_ms = array("i"), array("q"), array("q")
-        self.values, self.extras, self.buried, self.looked_at = [], {}, frozenset(), 0
+        self.values, self.keys, self.headers, self.buried, self.looked_at = [], [], [], frozenset(), 0
         freed -= len(self.packed[-1].data)
         self.size_bytes -= freed
         return freed
@@ -114,7 +123,7 @@ class TableBuffer:
         for at, part in enumerate(self.packed):
             content = _CODEC.decompress(part.data, part.length, asbytes=True)
             plain = TableBuffer(self.table, self.since_s, first_offsets=self.first_offsets, buried=part.buried)
-            plain.sources, plain.offsets, plain.timestamps_ms, plain.values, plain.extras = pickle.loads(content)  # noqa: S301 - made by `pack`
+            plain.sources, plain.offsets, plain.timestamps_ms, plain.values, plain.keys, plain.headers = pickle.loads(content)  # noqa: S301 - made by `pack`
             plain.looked_at = part.looked_at
             try:
                 yield plain
@@ -156,13 +165,13 @@ class Buffers:
     def __iter__(self) -> Iterator[TableBuffer]:
         return iter(self._tables.values())
 
-    def add(self, table: TableId, record: RawRecord, now_s: float) -> int:
-        """Appends a message; returns the bytes that wait for its table."""
+    def add(self, table: TableId, now_s: float, source: int, offset: int, timestamp_ms: int, key: bytes | None, headers: Headers, value: bytes | None) -> int:
+        """Appends a message, given by the fields of a `RawRecord`; returns the bytes that wait for its table."""
         buffer = self._tables.get(table)
         if buffer is None:
             buffer = self._tables[table] = TableBuffer(table, now_s)
             self._started.append(table)
-        self.size_bytes += buffer.add(record)
+        self.size_bytes += buffer.add(source, offset, timestamp_ms, key, headers, value)
         return buffer.raw_bytes
 
     def bytes_of(self, table: TableId) -> int:

@@ -209,7 +209,7 @@ class Drain:
         if number is None:
             number = self._numbers[source] = len(self.sources)
             self.sources.append(source)
-        self._buffer.add(record._replace(source=number))
+        self._buffer.add(*record._replace(source=number))
 
     def _cut(self) -> Flush:
         buffer, self._buffer = self._buffer, TableBuffer(self.order.table, 0.0)

@@ -17,6 +17,7 @@ A table is live, parked (its messages go to the parking topic) or held (they wai
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Protocol
 
 import structlog
@@ -46,6 +47,10 @@ AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
 HOT_PART_BYTES = 32 * 1024 * 1024
 POSTPONED = Rejected(Reason.UNSTORABLE, "the node's memory is full of records for new tables, more than new_tables_per_minute allows")
 log = structlog.get_logger()
+
+
+def _place(message: Message) -> tuple[str, int]:
+    return message.topic(), message.partition()
 
 
 class CommitLink(ColumnLink, Protocol):
@@ -97,27 +102,33 @@ class Pipeline:
 
     def take(self, messages: Iterable[Message]) -> None:
         """Routes delivered messages into their tables' buffers, to the parking topic or to the dead letters."""
-        now_s, numbers, routed = self._clock.monotonic_s(), self._topics.assignment.numbers, self.offsets.routed
-        waiting_bytes = 0
-        for message in messages:
-            topic = message.topic()
-            number, offset = numbers[topic, message.partition()], message.offset()
-            record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value())
-            target = self._routes.target(topic, record)
+        for (topic, partition), run in groupby(messages, _place):
+            self._take_run(topic, self._topics.assignment.numbers[topic, partition], run)
+        self._ask_for_new()
+
+    def _take_run(self, topic: str, number: int, run: Iterable[Message]) -> None:
+        """Routes messages of one topic-partition. This is done for each message by itself, so nothing is made here that most of them do not need."""
+        target_of, add, routed, now_s = self._routes.target, self.buffers.add, self.offsets.routed, self._clock.monotonic_s()
+        parked, flush_bytes = self._parked, self._settings.flush_bytes
+        taken = 0
+        for message in run:
+            offset, timestamp_ms, key, headers, value = message.offset(), message.timestamp()[1], message.key(), message.headers() or (), message.value()
+            target = target_of(topic, key, headers, value)
+            waiting_bytes = 0
             if isinstance(target, Rejected):
+                record = RawRecord(number, offset, timestamp_ms, key, headers, value)
                 self._writer.bury(record, self._source(record), target, None)
-            elif target in self._parked and target not in self._held:
-                self._park_record(target, record)
+            elif parked and target in parked and target not in self._held:
+                self._park_record(target, RawRecord(number, offset, timestamp_ms, key, headers, value))
             else:
-                waiting_bytes = self.buffers.add(target, record, now_s)
+                waiting_bytes = add(target, now_s, number, offset, timestamp_ms, key, headers, value)
             routed[number] = offset + 1
-            self._delivered[topic] += 1
-            if waiting_bytes >= self._settings.flush_bytes:
-                waiting_bytes = 0
+            taken += 1
+            if waiting_bytes >= flush_bytes:
                 self._roll_over(target)
             if ARMED:
                 reach("routed_in_batch")
-        self._ask_for_new()
+        self._delivered[topic] += taken
 
     def _roll_over(self, table: TableId | Rejected) -> None:
         """A full buffer does not wait for the end of the batch, which may be of large messages."""

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
+from ingest.buffer import Headers
 from ingest.decoder import Batch, Form, Pairs, decode, may_be_batch, take_apart
 from ingest.formats.json_object import is_text_value
 from lake.errors import Reason, Rejected, SettingsError
@@ -14,11 +14,10 @@ from lake.settings import TopicSettings
 from lake.tenant import TableId, TenantId, parse_stream, parse_tenant
 
 DEFAULT_STREAM = "logs"
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Envelope(NamedTuple):
-    """What a rule may look at."""
+    """A message as far as it says where it goes."""
 
     topic: str
     key: bytes | None
@@ -26,8 +25,11 @@ class Envelope(NamedTuple):
     value: bytes | None
 
 
-Name = str | bytes | Rejected | None  # Rejected: the message names several
-Rule = Callable[[Envelope], Name]
+# How many tables' names a router keeps at hand.
+NAMES_MAX = 65_536
+_Found = str | bytes | Rejected  # Rejected: the message names several
+Name = _Found | None
+Rule = Callable[[bytes | None, Headers, bytes | None], Name]  # key, headers, value
 # A record is looked into as deep as any setting allows; whether it is too deep is told when it is decoded.
 DEPTH_MAX = 200
 
@@ -38,18 +40,28 @@ class Router:
     def __init__(self, topic: TopicSettings) -> None:
         self._tenant = _first([_rule(rule, topic, Reason.TENANT_INVALID) for rule in topic.tenant])
         self._stream = _first([_rule(rule, topic, Reason.STREAM_INVALID) for rule in topic.stream])
+        self._tables: dict[tuple[_Found, _Found], TableId | Rejected] = {}
         self._described = ", ".join(topic.tenant) or "none"
 
     def route(self, envelope: Envelope) -> TableId | Rejected:
         """The table of a message, or why it has none."""
-        tenant = self._tenant(envelope)
+        return self.target(envelope.key, envelope.headers, envelope.value)
+
+    def target(self, key: bytes | None, headers: Headers, value: bytes | None) -> TableId | Rejected:
+        """The same for the parts of a message: this is asked for each one."""
+        tenant = self._tenant(key, headers, value)
         if not tenant:
             return Rejected(Reason.TENANT_MISSING, f"no rule of the topic yields a tenant ({self._described})")
-        return _table(tenant, self._stream(envelope) or DEFAULT_STREAM)
+        names = tenant, self._stream(key, headers, value) or DEFAULT_STREAM
+        table = self._tables.get(names)
+        if table is None:
+            if len(self._tables) >= NAMES_MAX:
+                self._tables.clear()
+            table = self._tables[names] = _table(*names)
+        return table
 
 
-@lru_cache(maxsize=65_536)
-def _table(raw_tenant: str | bytes | Rejected, raw_stream: str | bytes | Rejected) -> TableId | Rejected:
+def _table(raw_tenant: _Found, raw_stream: _Found) -> TableId | Rejected:
     tenant = raw_tenant if isinstance(raw_tenant, Rejected) else parse_tenant(raw_tenant)
     if not isinstance(tenant, TenantId):
         return tenant
@@ -62,13 +74,21 @@ def _first(rules: Sequence[Rule]) -> Rule:
     if len(rules) == 1:
         return rules[0]
 
-    def first(envelope: Envelope) -> Name:
+    def first(key: bytes | None, headers: Headers, value: bytes | None) -> Name:
         for rule in rules:
-            if name := rule(envelope):
+            if name := rule(key, headers, value):
                 return name
         return None
 
-    return first
+    return first if rules else _always(None)
+
+
+def _key(key: bytes | None, _: Headers, __: bytes | None) -> bytes | None:
+    return key
+
+
+def _always(name: str | None) -> Rule:
+    return lambda *_: name
 
 
 def _rule(text: str, topic: TopicSettings, mixed: Reason) -> Rule:
@@ -79,20 +99,21 @@ def _rule(text: str, topic: TopicSettings, mixed: Reason) -> Rule:
     if kind == "field" and argument:
         return _field_rule(argument, topic.format, mixed)
     if text == "key":
-        return lambda envelope: envelope.key
+        return _key
     if kind == "const" and argument:
-        return lambda _: argument
+        return _always(argument)
     if kind == "topic" and argument:
         return _topic_rule(argument, topic.name)
     raise SettingsError(f"topic {topic.name}: {text!r} is no rule; use header:NAME, field:NAME, key, topic:REGEX or const:NAME")
 
 
 def _header_rule(wanted: str) -> Rule:
-    def rule(envelope: Envelope) -> bytes | None:
-        for name, value in reversed(envelope.headers):
+    def rule(_: bytes | None, headers: Headers, __: bytes | None) -> bytes | None:
+        found = None
+        for name, text in headers:
             if name == wanted:
-                return value
-        return None
+                found = text  # the last one counts
+        return found
 
     return rule
 
@@ -109,8 +130,8 @@ def _field_rule(field: str, form: Form, mixed: Reason) -> Rule:
             return _named_exactly(record, field)
         return found if isinstance(found, str) else None
 
-    def rule(envelope: Envelope) -> Name:
-        value = envelope.value or b""
+    def rule(_: bytes | None, __: Headers, value: bytes | None) -> Name:
+        value = value or b""
         try:
             found = decode_name(value).name  # type: ignore[attr-defined]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -153,4 +174,4 @@ def _topic_rule(pattern: str, topic: str) -> Rule:
     except re.error as error:
         raise SettingsError(f"topic {topic}: topic:{pattern} is no regular expression ({error})") from error
     name = match[1] if match and match.re.groups else None
-    return lambda _: name
+    return _always(name)

@@ -1,10 +1,12 @@
 """Where a message goes by its topic's rules: to a table, or to the dead letters because no rule can be asked about it."""
 
-from ingest.buffer import RawRecord
-from ingest.router import Envelope, Router
+from ingest.buffer import Headers
+from ingest.router import Router
 from lake.errors import Reason, Rejected
 from lake.settings import IngestSettings
 from lake.tenant import TableId
+
+_EMPTY = Rejected(Reason.EMPTY, "the message has no value")
 
 
 class Routes:
@@ -14,10 +16,10 @@ class Routes:
         self._bytes_max = settings.record_bytes_max
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
 
-    def target(self, topic: str, record: RawRecord) -> TableId | Rejected:
+    def target(self, topic: str, key: bytes | None, headers: Headers, value: bytes | None) -> TableId | Rejected:
         """The table of a message, or why it belongs to none."""
-        if not record.value:
-            return Rejected(Reason.EMPTY, "the message has no value")
-        if len(record.value) > self._bytes_max:
-            return Rejected(Reason.TOO_LARGE, f"{len(record.value)} bytes, record_bytes_max is {self._bytes_max}")
-        return self._routers[topic].route(Envelope(topic, record.key, record.headers, record.value))
+        if not value:
+            return _EMPTY
+        if len(value) > self._bytes_max:
+            return Rejected(Reason.TOO_LARGE, f"{len(value)} bytes, record_bytes_max is {self._bytes_max}")
+        return self._routers[topic].target(key, headers, value)

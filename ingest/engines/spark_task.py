@@ -131,7 +131,7 @@ class Task:
             topic, offset = message.topic(), message.offset()
             number = numbers[topic, message.partition()]
             record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value())
-            self._put(target_of(topic, record), record)
+            self._put(target_of(topic, record.key, record.headers, record.value), record)
             next_offsets[number] = offset + 1
             self._records[number] += 1
             if not offset % SAMPLE_EVERY:
@@ -156,7 +156,7 @@ class Task:
 
     def _add(self, table: TableId, record: RawRecord) -> None:
         before_bytes = self._buffers.size_bytes
-        self._buffers.add(table, record, 0.0)
+        self._buffers.add(table, 0.0, *record)
         self._unspooled_bytes += self._buffers.size_bytes - before_bytes
         if self._unspooled_bytes >= HOT_PART_BYTES // 2:
             self._unspooled_bytes = 0

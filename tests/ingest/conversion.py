@@ -32,7 +32,7 @@ def converted(
     """Converts messages with offsets 0, 1, ... of one partition."""
     buffer = TableBuffer(TABLE, 0.0)
     for offset, body in enumerate(bodies):
-        buffer.add(RawRecord(0, offset, KAFKA_MS if times_ms is None else times_ms[offset], None, (), body))
+        buffer.add(*RawRecord(0, offset, KAFKA_MS if times_ms is None else times_ms[offset], None, (), body))
     sources = [Source("topic", "id", 0, form, time_zone)]
     return convert(buffer, sources, schema or new_log_schema(), [0], limits or ConverterLimits(100, 1_000, ANY_TIME), shapes or Shapes())
 

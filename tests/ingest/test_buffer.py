@@ -10,7 +10,7 @@ def _buffers(**waiting: tuple[float, int]) -> Buffers:
     """Buffers by table: since when (seconds), and how many bytes they hold."""
     buffers = Buffers()
     for name, (since_s, size) in waiting.items():
-        buffers.add(_table(name), RawRecord(0, 0, 0, None, (), b"x" * (size - RECORD_OVERHEAD_BYTES)), since_s)
+        buffers.add(_table(name), since_s, *RawRecord(0, 0, 0, None, (), b"x" * (size - RECORD_OVERHEAD_BYTES)))
     return buffers
 
 
@@ -53,7 +53,7 @@ def test_taking_a_buffer_gives_its_bytes_back() -> None:
     assert buffers.size_bytes == 1_500
     assert len(buffers.take(_table("a"))) == 1
     assert (buffers.size_bytes, len(buffers)) == (500, 1)
-    buffers.add(_table("a"), RawRecord(0, 1, 0, None, (), b""), 7.0)
+    buffers.add(_table("a"), 7.0, *RawRecord(0, 1, 0, None, (), b""))
     assert [buffer.since_s for buffer in buffers if buffer.table == _table("a")] == [7.0]
 
 
@@ -66,7 +66,7 @@ def test_packed_messages_come_back_as_they_were() -> None:
             buffer.buried, buffer.looked_at = frozenset({at % 7}), len(buffer)
             before = buffer.size_bytes
             assert buffer.pack() == before - buffer.size_bytes > 0
-        buffer.add(record)
+        buffer.add(*record)
     assert [len(part) for part in buffer.parts()] == [100, 100, 100]
     assert [part.record(at) for part in buffer.parts() for at in range(len(part))] == records
     assert [record for record in records if record not in list(buffer.alive())] == [records[100 % 7], records[100 + 200 % 7]]
@@ -77,9 +77,9 @@ def test_packed_messages_come_back_as_they_were() -> None:
 def test_packed_messages_that_nobody_has_looked_at_are_looked_at_later() -> None:
     """Packing alone does not say that bad messages became dead letters: who converts a part for the first time has to make them."""
     buffer = TableBuffer(_table("hot"), 0.0)
-    buffer.add(RawRecord(0, 0, 0, None, (), b"bad"))
+    buffer.add(*RawRecord(0, 0, 0, None, (), b"bad"))
     buffer.pack()
-    buffer.add(RawRecord(0, 1, 0, None, (), b"bad"))
+    buffer.add(*RawRecord(0, 1, 0, None, (), b"bad"))
     buffer.looked_at = 1
     buffer.pack()
     assert [part.looked_at for part in buffer.parts()] == [0, 1]

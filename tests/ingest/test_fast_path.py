@@ -88,7 +88,7 @@ def _bytes(text: str) -> bytes:
 def _converted(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> Converted:
     buffer = TableBuffer(TABLE, 0.0)
     for offset, body in enumerate(bodies):
-        buffer.add(RawRecord(0, offset, KAFKA_MS, None, (), body))
+        buffer.add(*RawRecord(0, offset, KAFKA_MS, None, (), body))
     return convert(buffer, SOURCES, schema, [0], LIMITS, shapes)
 
 

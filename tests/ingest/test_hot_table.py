@@ -63,7 +63,7 @@ class HotTable:
 
     def add(self, *bodies: bytes) -> None:
         for body in bodies:
-            self.buffer.add(RawRecord(0, self.offset, 1_795_210_000_000, None, (), body))
+            self.buffer.add(*RawRecord(0, self.offset, 1_795_210_000_000, None, (), body))
             self.offset += 1
 
     def spool(self) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.buffer import EXTRA_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Buffers, RawRecord, TableBuffer
+from ingest.buffer import HEADER_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, KEY_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Buffers, RawRecord, TableBuffer
 from ingest.offsets import RECOMMIT_S, Offsets
 from lake.tenant import TableId, TenantId
 
@@ -20,7 +20,7 @@ def test_lowest_is_below_every_record_that_waits(routed: list[tuple[int, int]], 
     buffers, offsets, following = Buffers(), Offsets(), {0: 10, 1: 500}
     waiting: list[tuple[int, int, int]] = []
     for table, source in routed:
-        buffers.add(TABLES[table], _record(source, following[source]), 0.0)
+        buffers.add(TABLES[table], 0.0, *_record(source, following[source]))
         waiting.append((table, source, following[source]))
         following[source] += 2  # gaps, as transactions leave them
         offsets.routed[source] = following[source] - 1
@@ -37,7 +37,7 @@ def test_a_partition_whose_oldest_record_waits_too_long_is_named() -> None:
     """Beyond `replay_records_max` the table that holds a partition's offset back is to be flushed, whatever its size."""
     buffers, offsets = Buffers(), Offsets()
     for source, offset, table in ((0, 10, 0), (0, 11, 1), (0, 500, 1), (1, 3, 1)):
-        buffers.add(TABLES[table], _record(source, offset), 0.0)
+        buffers.add(TABLES[table], 0.0, *_record(source, offset))
         offsets.routed[source] = offset + 1
     offsets.lowest(buffers)
     assert offsets.behind(490) == [0]
@@ -62,8 +62,8 @@ def test_record_comes_back_with_key_and_headers() -> None:
     buffer = TableBuffer(TABLES[0], 0.0)
     records = [_record(0, 1), _record(1, 2, b"", b"key"), RawRecord(0, 2**62, -1, None, (("h", None), ("h", b"\xff")), b"x" * 100)]
     for record in records:
-        buffer.add(record)
+        buffer.add(*record)
     assert [buffer.record(at) for at in range(len(buffer))] == records
-    extras = 2 * EXTRA_OVERHEAD_BYTES + len(b"key") + 2 * HEADER_OVERHEAD_BYTES + len(b"\xff")
+    extras = KEY_OVERHEAD_BYTES + len(b"key") + HEADERS_OVERHEAD_BYTES + 2 * HEADER_OVERHEAD_BYTES + len(b"\xff")
     assert buffer.size_bytes == sum(len(r.value or b"") for r in records) + 3 * RECORD_OVERHEAD_BYTES + extras
     assert buffer.first_offsets == {0: 1, 1: 2}

@@ -42,7 +42,7 @@ def _converted(messages: list[tuple[bytes, Origin | None]], source: int = 0) -> 
     buffer = TableBuffer(TABLE, 0.0)
     for offset, (body, origin) in enumerate(messages):
         headers = [("own", b"1"), *(replay_headers(origin, TABLE) if origin is not None else ())]
-        buffer.add(RawRecord(source, offset, KAFKA_MS, None, headers, body))
+        buffer.add(*RawRecord(source, offset, KAFKA_MS, None, headers, body))
     return convert(buffer, SOURCES, new_log_schema(), [0, 0], ConverterLimits(100, 1_000, ANY_TIME), Shapes())
 
 
