@@ -6,7 +6,7 @@ teaches the shape.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Any, NamedTuple
@@ -58,6 +58,15 @@ class Converted:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a buffer that are converted already (alike.py): their places in it, and the original paths of columns that the table does not have."""
+
+    rows: pa.Table
+    places: Sequence[int]
+    new: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ConverterLimits:
     """Bounds on one record and one table."""
 
@@ -66,7 +75,7 @@ class ConverterLimits:
     time: TimeLimits
 
 
-class _Reading(NamedTuple):
+class Reading(NamedTuple):
     """How a message is read."""
 
     form: Form
@@ -74,7 +83,7 @@ class _Reading(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Pieces:
+class Pieces:
     """Records to convert: their bytes, the places of their messages in the buffer, and their positions in these (None: each is its message's only one)."""
 
     values: Sequence[bytes]
@@ -83,7 +92,7 @@ class _Pieces:
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     """One flush on its way to Arrow."""
 
     buffer: TableBuffer
@@ -96,36 +105,77 @@ class _Work:
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
     rows_with_errors: int = 0
 
+    @property
+    def present(self) -> Sequence[Source]:
+        """The sources that messages of the buffer came from."""
+        return [self.sources[number] for number in self.buffer.first_offsets]
 
-def convert(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, marks: Sequence[int], limits: ConverterLimits, shapes: Shapes) -> Converted:
-    """Converts a table's waiting messages. `marks`: per source the next offset the table has not absorbed; what is below is left out."""
-    terms = Terms(Columns(schema, limits.columns_max), limits.time, limits.depth_max)
-    work = _Work(buffer, sources, terms, shapes, _int64(buffer.timestamps_ms))
+
+def work_on(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, limits: ConverterLimits, shapes: Shapes) -> Work:
+    """The beginning of a conversion for a table with this schema."""
+    return Work(buffer, sources, Terms(Columns(schema, limits.columns_max), limits.time, limits.depth_max), shapes, _int64(buffer.timestamps_ms))
+
+
+def convert(
+    buffer: TableBuffer,
+    sources: Sequence[Source],
+    schema: LogSchema,
+    marks: Sequence[int],
+    limits: ConverterLimits,
+    shapes: Shapes,
+    parts: Sequence[Part] = (),
+) -> Converted:
+    """Converts a table's waiting messages. `marks`: per source the next offset the table has not absorbed; what is below is left out.
+
+    `parts`: what is converted already; it has no row below the marks.
+    """
+    work = work_on(buffer, sources, schema, limits, shapes)
+    done = _take_parts(work, parts)
     absorbed = 0
-    some_absorbed = any(first < marks[source] for source, first in buffer.first_offsets.items())
+    some_absorbed = is_absorbed(buffer, marks)
     for first in range(0, len(buffer), CHUNK_ROWS):
         places: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
+        if done:
+            places = [at for at in places if at not in done]
         if some_absorbed:
             fresh = [at for at in places if buffer.offsets[at] >= marks[buffer.sources[at]]]
             absorbed += len(places) - len(fresh)
             places = fresh
-        _convert_chunk(work, places)
-    rows = pa.concat_tables(work.chunks, promote_options="default") if work.chunks else pa.table({})
-    return Converted(rows, terms.columns.new, work.rejected, absorbed, work.rows_with_errors)
+        if places:
+            _convert_chunk(work, places)
+    rows = work.chunks[0] if len(work.chunks) == 1 else pa.concat_tables(work.chunks, promote_options="default") if work.chunks else pa.table({})
+    return Converted(rows, work.terms.columns.new, work.rejected, absorbed, work.rows_with_errors)
 
 
-def _convert_chunk(work: _Work, places: Sequence[int]) -> None:
+def is_absorbed(buffer: TableBuffer, marks: Sequence[int]) -> bool:
+    """Whether the table has some of the messages already."""
+    return any(first < marks[source] for source, first in buffer.first_offsets.items())
+
+
+def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
+    """Takes over what the table can have; returns the places of that."""
+    done = list[Sequence[int]]()
+    for part in parts:
+        if all(work.terms.columns.admits(name, path) for name, path in part.new.items()):
+            work.chunks.append(part.rows)
+            done.append(part.places)
+    if sum(map(len, done)) == len(work.buffer):
+        return range(len(work.buffer))
+    return {at for places in done for at in places}
+
+
+def _convert_chunk(work: Work, places: Sequence[int]) -> None:
     """Converts messages: first by columns what can be, then what is left over."""
-    if any(source.form == FORM for source in work.sources):
+    if any(source.form == FORM for source in work.present):
         places = _convert_replayed(work, places)
     values = work.buffer.values
     for reading, objects, lines, others in _sorted(work, places):
         terms = replace(work.terms, local=reading.local)
         if lines:
-            pieces = _Pieces(_at(values, lines), lines)
+            pieces = Pieces(_at(values, lines), lines)
             others += [lines[at] for at in _convert_lines(work, pieces, terms)]
         if objects:
-            pieces = _Pieces(_at(values, objects), objects)
+            pieces = Pieces(_at(values, objects), objects)
             others += [objects[at] for at in _convert_objects(work, pieces, terms)]
         if others:
             _convert_others(work, sorted(others), reading, terms)
@@ -136,11 +186,12 @@ def _at(values: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
     return values[places[0] : places[-1] + 1] if places and len(places) == places[-1] - places[0] + 1 else [values[at] for at in places]
 
 
-def _sorted(work: _Work, places: Sequence[int]) -> Iterator[tuple[_Reading, Sequence[int], list[int], list[int]]]:
+def _sorted(work: Work, places: Sequence[int]) -> Iterator[tuple[Reading, Sequence[int], list[int], list[int]]]:
     """Messages by how they are read: those that look like one object, those that look like a line, all others."""
-    readings = [_Reading(source.form, zone(source.time_zone)) for source in work.sources]
-    if len(set(readings)) == 1 and readings[0].form in ("auto", "json") and {value[:1] for value in _at(work.buffer.values, places)} == {b"{"}:
-        return iter([(readings[0], places, [], [])])
+    alike = the_reading(work.present)
+    if alike is not None and alike.form in ("auto", "json") and {value[:1] for value in _at(work.buffer.values, places)} == {b"{"}:
+        return iter([(alike, places, [], [])])
+    readings = [Reading(source.form, zone(source.time_zone)) for source in work.sources]
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
     of_source = [(reading.form, *bins[reading]) for reading in readings]
     values, numbers = work.buffer.values, work.buffer.sources
@@ -156,43 +207,52 @@ def _sorted(work: _Work, places: Sequence[int]) -> Iterator[tuple[_Reading, Sequ
     return ((reading, *lists) for reading, lists in bins.items())
 
 
-def _convert_replayed(work: _Work, places: Sequence[int]) -> list[int]:
+def the_reading(sources: Iterable[Source]) -> Reading | None:
+    """How messages of all these sources are read; None where that differs."""
+    readings = {(source.form, source.time_zone) for source in sources}
+    if len(readings) != 1:
+        return None
+    ((form, time_zone),) = readings
+    return Reading(form, zone(time_zone))
+
+
+def _convert_replayed(work: Work, places: Sequence[int]) -> list[int]:
     """Converts what came from the replay topic, each message as its headers say; returns the places of all others."""
     rest = list[int]()
-    whole, single = defaultdict[_Reading, list[int]](list), defaultdict[_Reading, list[int]](list)
+    whole, single = defaultdict[Reading, list[int]](list), defaultdict[Reading, list[int]](list)
     for at in places:
         if work.sources[work.buffer.sources[at]].form != FORM:
             rest.append(at)
             continue
         found = origin_of(work.buffer.record(at).headers)
         if found is None:  # not from the tool that replays: a message like any other
-            whole[_Reading("auto", UTC)].append(at)
+            whole[Reading("auto", UTC)].append(at)
             continue
         origin = work.origins[at] = found[0]
-        (whole if origin.index is None else single)[_Reading(origin.form, zone(origin.time_zone))].append(at)
+        (whole if origin.index is None else single)[Reading(origin.form, zone(origin.time_zone))].append(at)
     for reading, listed in whole.items():
         _convert_others(work, listed, reading, replace(work.terms, local=reading.local))
     for reading, listed in single.items():
-        pieces = _Pieces([work.buffer.values[at] for at in listed], listed, [work.origins[at].index or 0 for at in listed])
+        pieces = Pieces([work.buffer.values[at] for at in listed], listed, [work.origins[at].index or 0 for at in listed])
         _convert_exactly(work, pieces, range(len(listed)), reading.form, replace(work.terms, local=reading.local))
     return rest
 
 
-def _convert_lines(work: _Work, pieces: _Pieces, terms: Terms) -> list[int]:
+def _convert_lines(work: Work, pieces: Pieces, terms: Terms) -> list[int]:
     """Converts lines by their formats; returns the positions of those left."""
     left = list[int]()
     for decoded in decode_lines(pieces.values, _taken(work.timestamps_ms, pieces.places), terms):
-        _keep(work, decoded.columns, pieces, decoded.places)
+        keep(work, decoded.columns, pieces, decoded.places)
         left += decoded.odd
     return left
 
 
-def _convert_objects(work: _Work, pieces: _Pieces, terms: Terms) -> list[int]:
+def _convert_objects(work: Work, pieces: Pieces, terms: Terms) -> list[int]:
     """Converts what fits the table's shape, again while that teaches something; returns the positions of what is left."""
     table, left = work.buffer.table, list[int]()
     kafka_ms = _taken(work.timestamps_ms, pieces.places, distinct=pieces.indexes is None)
     for decoded in decode_alike(pieces.values, kafka_ms, terms):
-        _keep(work, decoded.columns, pieces, decoded.places)
+        keep(work, decoded.columns, pieces, decoded.places)
         left += decoded.odd
     if not left:
         return []
@@ -203,7 +263,7 @@ def _convert_objects(work: _Work, pieces: _Pieces, terms: Terms) -> list[int]:
     for _ in range(LESSONS_MAX):
         values = pieces.values if len(odd) == len(pieces.values) else [pieces.values[at] for at in odd]
         decoded = decode_objects(shape, values, _taken(kafka_ms, odd), terms)
-        _keep(work, decoded.columns, pieces, [odd[at] for at in decoded.places])
+        keep(work, decoded.columns, pieces, [odd[at] for at in decoded.places])
         odd = [odd[at] for at in decoded.odd]
         if not odd:
             break
@@ -213,7 +273,7 @@ def _convert_objects(work: _Work, pieces: _Pieces, terms: Terms) -> list[int]:
     return list(odd)
 
 
-def _parsed(pieces: _Pieces, places: Sequence[int], terms: Terms) -> list[Pairs]:
+def _parsed(pieces: Pieces, places: Sequence[int], terms: Terms) -> list[Pairs]:
     """Objects to learn from; a message that carries several is none."""
     whole = pieces.indexes is None
     samples = [pieces.values[at] for at in places]
@@ -221,7 +281,7 @@ def _parsed(pieces: _Pieces, places: Sequence[int], terms: Terms) -> list[Pairs]
     return [pairs for pairs in fields if isinstance(pairs, Pairs)]
 
 
-def _convert_others(work: _Work, places: Sequence[int], reading: _Reading, terms: Terms) -> None:
+def _convert_others(work: Work, places: Sequence[int], reading: Reading, terms: Terms) -> None:
     """Messages that no fast path took: those that carry several records are taken apart, the rest go the exact way."""
     single, several = list[int](), _Several()
     for place in places:
@@ -240,7 +300,7 @@ def _convert_others(work: _Work, places: Sequence[int], reading: _Reading, terms
                 _convert_several(work, several, terms)
                 several = _Several()
     _convert_several(work, several, terms)
-    _convert_exactly(work, _Pieces([work.buffer.values[at] for at in single], single), range(len(single)), reading.form, terms)
+    _convert_exactly(work, Pieces([work.buffer.values[at] for at in single], single), range(len(single)), reading.form, terms)
 
 
 @dataclass(slots=True)
@@ -257,14 +317,14 @@ class _Several:
         self.indexes.append(index)
 
 
-def _convert_several(work: _Work, several: _Several, terms: Terms) -> None:
+def _convert_several(work: Work, several: _Several, terms: Terms) -> None:
     for first in range(0, len(several.values), CHUNK_ROWS):
         part = slice(first, first + CHUNK_ROWS)
-        pieces = _Pieces(several.values[part], several.places[part], several.indexes[part])
+        pieces = Pieces(several.values[part], several.places[part], several.indexes[part])
         _convert_exactly(work, pieces, _convert_objects(work, pieces, terms), "json", terms)
 
 
-def _convert_exactly(work: _Work, pieces: _Pieces, positions: Sequence[int], form: Form, terms: Terms) -> None:
+def _convert_exactly(work: Work, pieces: Pieces, positions: Sequence[int], form: Form, terms: Terms) -> None:
     rows, kept = list[Row](), list[int]()
     for at in positions:
         row = _row(pieces.values[at], work.buffer.timestamps_ms[pieces.places[at]], form, terms)
@@ -285,7 +345,7 @@ def _convert_exactly(work: _Work, pieces: _Pieces, positions: Sequence[int], for
     for name in dict.fromkeys(name for row in rows for name in row.values):
         arrays[name] = pa.array([row.values.get(name) for row in rows], arrow_type(terms.columns.kind(name)))
     work.rows_with_errors += sum(bool(row.errors) for row in rows)
-    _keep(work, arrays, pieces, kept)
+    keep(work, arrays, pieces, kept)
 
 
 def _row(value: bytes, timestamp_ms: int, form: Form, terms: Terms) -> Row | Rejected:
@@ -298,7 +358,7 @@ def _row(value: bytes, timestamp_ms: int, form: Form, terms: Terms) -> Row | Rej
         return Rejected(Reason.TOO_DEEP, f"nested deeper than {terms.depth_max} levels")
 
 
-def _keep(work: _Work, arrays: Mapping[str, pa.Array], pieces: _Pieces, positions: Sequence[int]) -> None:
+def keep(work: Work, arrays: Mapping[str, pa.Array], pieces: Pieces, positions: Sequence[int]) -> None:
     """Adds the rows at these positions, with the columns that say where they came from."""
     if not positions:
         return

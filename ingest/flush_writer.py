@@ -11,8 +11,9 @@ from typing import Protocol, TypeVar
 
 import structlog
 
+from ingest.alike import Waiting, convert_alike
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, Source, convert
+from ingest.converter import Converted, ConverterLimits, Part, Source, convert, is_absorbed
 from ingest.dead_letter import Letters
 from ingest.fault_point import reach
 from ingest.formats.rejected_record import RejectedRecord
@@ -85,7 +86,9 @@ class FlushWriter:
         """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead letters acknowledged (2)."""
         written = Written()
         hot = self._each([f for f in flushes if f.buffer.packed], lambda flush: self._write_hot(flush, sources, views[flush.table]), written)
-        converted = self._each([f for f in flushes if not f.buffer.packed], lambda flush: self._convert(flush.buffer, sources, views[flush.table]), written)
+        plain = [flush for flush in flushes if not flush.buffer.packed]
+        parts = self._convert_alike(plain, sources, views)
+        converted = self._each(plain, lambda flush: self._convert(flush.buffer, sources, views[flush.table], parts.get(flush.table, ())), written)
         written.empty = [flush for flush, result in converted if not result.rows.num_rows]
         full = [(flush, result) for flush, result in converted if result.rows.num_rows]
         new = {flush.table: result.new for flush, result in full if result.new}
@@ -124,10 +127,20 @@ class FlushWriter:
             return []
         return [flush for _, flush in files]
 
-    def _convert(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> Converted:
+    def _convert_alike(self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]) -> Mapping[TableId, Sequence[Part]]:
+        """What can be converted for many tables at once."""
+        waiting = [
+            Waiting(flush.buffer, views[flush.table].log_schema) for flush in flushes if not is_absorbed(flush.buffer, _marks(views[flush.table], sources))
+        ]
+        try:
+            return convert_alike(waiting, sources, self._limits, self._shapes)
+        except Exception:  # whatever a record has in it: each table by itself will tell which one
+            log.exception("flushes.not_converted_together", tables=len(waiting))
+            return {}
+
+    def _convert(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, parts: Sequence[Part] = ()) -> Converted:
         """Converts messages for the table as it is and buries what cannot be stored (once, however often they are written)."""
-        marks = [view.marks.of(TopicPartition(source.topic_id, source.partition)) for source in sources]
-        converted = convert(buffer, sources, view.log_schema, marks, self._limits, self._shapes)
+        converted = convert(buffer, sources, view.log_schema, _marks(view, sources), self._limits, self._shapes, parts)
         for at, rejected in converted.rejected:
             if at >= buffer.looked_at:
                 record = buffer.record(at)
@@ -224,6 +237,11 @@ class FlushWriter:
 
 
 TABLE_DELETED = Rejected(Reason.TABLE_DELETED, "the table was dropped, and its owner or the setting on_deleted wants dead letters")
+
+
+def _marks(view: TableView, sources: Sequence[Source]) -> list[int]:
+    """Per source the next offset that the table has not absorbed."""
+    return [view.marks.of(TopicPartition(source.topic_id, source.partition)) for source in sources]
 
 
 def _limits(settings: IngestSettings) -> ConverterLimits:

@@ -1,0 +1,113 @@
+"""Tables converted together get what each would get by itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest import alike, skeleton
+from ingest.alike import Waiting, convert_alike
+from ingest.buffer import RawRecord, TableBuffer
+from ingest.converter import Converted, ConverterLimits, Part, Source, convert
+from ingest.shape import Shapes
+from lake.log_schema import LogSchema, new_log_schema
+from lake.tenant import TableId, TenantId
+from tests.ingest.conversion import ANY_TIME, KAFKA_MS, rows_of
+from tests.ingest.test_fast_path import DECLARED, PLAIN, RECORDS
+
+SOURCES = [Source("topic", "id", partition, "auto") for partition in range(2)]
+LIMITS = ConverterLimits(100, 1_000, ANY_TIME)
+LINE = '{{"ts":"2025-11-13T02:13:20Z","level":"INFO","message":"m{0}","{1}":"v{0}"}}'
+
+
+@pytest.fixture(autouse=True)
+def from_the_first_row() -> Iterator[None]:
+    """Skeletons are used however few rows there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(skeleton, "ROWS_MIN", 1)
+        patch.setattr(alike, "ROWS_MIN", 1)
+        yield
+
+
+def _buffers(tables: Sequence[Sequence[str]]) -> list[TableBuffer]:
+    """The messages of each table, at offsets of their own."""
+    buffers, offset = [], 0
+    for number, bodies in enumerate(tables):
+        buffer = TableBuffer(TableId(TenantId(f"t{number}"), "logs"), 0.0)
+        for body in bodies:
+            buffer.add(*RawRecord(offset % len(SOURCES), offset, KAFKA_MS + offset, None, (), body.encode("utf-8", "surrogatepass")))
+            offset += 1
+        buffers.append(buffer)
+    return buffers
+
+
+def _together(buffers: Sequence[TableBuffer], schema: LogSchema, limits: ConverterLimits = LIMITS) -> Mapping[TableId, Sequence[Part]]:
+    return convert_alike([Waiting(buffer, schema) for buffer in buffers], SOURCES, limits, Shapes())
+
+
+def _converted(buffer: TableBuffer, schema: LogSchema, parts: Sequence[Part] = (), limits: ConverterLimits = LIMITS) -> Converted:
+    return convert(buffer, SOURCES, schema, [0] * len(SOURCES), limits, Shapes(), parts)
+
+
+@given(st.lists(RECORDS, min_size=2, max_size=3), st.sampled_from([PLAIN, DECLARED]))
+def test_each_table_gets_what_it_would_get_by_itself(tables: list[list[str]], schema: LogSchema) -> None:
+    """The same rows at the same coordinates, the same new columns, the same rejections, whatever the records are."""
+    buffers = _buffers(tables)
+    parts = _together(buffers, schema)
+    for buffer in buffers:
+        alone, shared = _converted(buffer, schema), _converted(buffer, schema, parts.get(buffer.table, ()))
+        assert rows_of(shared) == rows_of(alone)
+        assert shared.new.keys() == alone.new.keys()
+        assert sorted(shared.rejected, key=lambda one: one[0]) == sorted(alone.rejected, key=lambda one: one[0])
+        assert shared.rows_with_errors == alone.rows_with_errors
+
+
+def _lines(field: str, count: int = 5) -> list[str]:
+    return [LINE.format(at, field) for at in range(count)]
+
+
+def test_tables_alike_leave_nothing_to_be_converted_alone() -> None:
+    """Records of one skeleton are all in the parts, also where the tables have different numbers of them."""
+    buffers = _buffers([_lines("a", 3), _lines("a", 7), _lines("a", 1)])
+    parts = _together(buffers, new_log_schema())
+    assert [[len(part.places) for part in parts[buffer.table]] for buffer in buffers] == [[3], [7], [1]]
+    assert all(dict(part.new) == {"a": "/a"} for buffer in buffers for part in parts[buffer.table])
+
+
+def test_new_column_has_the_spelling_of_its_table() -> None:
+    """Two tables that spell a field differently get the same column name, each with its own path."""
+    schema = new_log_schema()
+    buffers = _buffers([_lines("Zone"), _lines("zone")])
+    parts = _together(buffers, schema)
+    assert [dict(_converted(buffer, schema, parts[buffer.table]).new) for buffer in buffers] == [{"zone": "/Zone"}, {"zone": "/zone"}]
+
+
+def test_column_that_is_empty_in_one_table_is_not_made_there() -> None:
+    """`null` in all records of a table is no column for it."""
+    schema = new_log_schema()
+    buffers = _buffers([['{"ts":1763000000000,"a":1,"b":2}'], ['{"ts":1763000000000,"a":null,"b":3}']])
+    parts = _together(buffers, schema)
+    assert [sorted(_converted(buffer, schema, parts[buffer.table]).new) for buffer in buffers] == [["a", "b"], ["b"]]
+
+
+def test_limit_of_columns_is_each_tables_own() -> None:
+    """Tables that together have more fields than a table may have keep all of them; within one, the rest goes to `_overflow`."""
+    schema = new_log_schema()
+    limits = ConverterLimits(100, len(schema.columns) + 2, ANY_TIME)
+    buffers = _buffers([_lines("a"), _lines("b"), _lines("c"), [*_lines("d"), *_lines("e"), *_lines("f")]])
+    parts = _together(buffers, schema, limits)
+    results = [_converted(buffer, schema, parts.get(buffer.table, ()), limits) for buffer in buffers]
+    assert [sorted(result.new) for result in results[:3]] == [["a"], ["b"], ["c"]]
+    assert len(results[3].new) == 2
+    rows: list[dict[str, Any]] = list(rows_of(results[3]).values())
+    assert len(rows) == 15
+    assert sum("_overflow" in row for row in rows) == 5
+
+
+def test_messages_read_in_different_ways_are_not_joined() -> None:
+    """A buffer with messages of two formats, or of text, is left to its table."""
+    sources = [Source("topic", "id", 0, "json"), Source("other", "id2", 0, "text")]
+    buffers = _buffers([_lines("a"), _lines("a")])
+    assert not convert_alike([Waiting(buffer, PLAIN) for buffer in buffers], sources, LIMITS, Shapes())
