@@ -155,6 +155,26 @@ def index_of(catalog: CatalogClient, table: TableName) -> dict[int, tuple[int, i
     return {parse_partition_path(row["partition"]) or 0: (row["data-files"], row["delete-files"]) for row in own}
 
 
+def test_interrupted_duty_is_done_again_at_the_next_round(catalog: CatalogClient) -> None:
+    """SIGTERM, or a lost lease, between two tables: the duty does not count as done, so that the other table does not wait for a whole interval."""
+    tables = [SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"}) for _ in range(2)]
+    for table in tables:
+        for hours_ago in (3, 50):
+            table.append(this_hour() - hours_ago, 5)
+    m = maintenance(catalog, [table.name for table in tables], retention_interval_s=0.001)
+
+    def hours() -> list[int]:
+        return [len(live_files(catalog, table.storage, table.name)) for table in tables]
+
+    before = Duties(m)._last("retention")
+    Duties(replace(m, halted=lambda: hours()[0] == 1)).run_due()
+    assert hours() == [1, 2]
+    assert Duties(m)._last("retention") == before
+    Duties(m).run_due()
+    assert hours() == [1, 1]
+    assert Duties(m)._last("retention") > before
+
+
 def test_daily_duty_brings_tables_that_nobody_merges_within_their_limits(catalog: CatalogClient) -> None:
     """A table with one file an hour never has anything to merge; its snapshots and manifests are tidied all the same, without retention."""
     table = SmallFiles(catalog, open_storage(), fresh("slow"))
