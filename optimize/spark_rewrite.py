@@ -55,10 +55,9 @@ def rewrite_statement(catalog: str, table: TableName, hours: Sequence[int], *, b
     }
     pairs = ", ".join(f"'{name}', '{value}'" for name, value in wanted.items())
     order = ", ".join(f"{_quoted(name)} ASC NULLS LAST" for name in sort_by)
-    where = _within(hours).replace("'", "''")
     return (
-        f"CALL {catalog}.system.rewrite_data_files(table => '{_name(table)}', branch => '{branch}', strategy => 'sort', sort_order => '{order}', "
-        f"where => '{where}', options => map({pairs}))"
+        f"CALL {catalog}.system.rewrite_data_files(table => {_literal(_name(table))}, branch => '{branch}', strategy => 'sort', "
+        f"sort_order => {_literal(order)}, where => {_literal(_within(hours))}, options => map({pairs}))"
     )
 
 
@@ -76,6 +75,10 @@ def _name(table: TableName) -> str:
 
 def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def _within(hours: Sequence[int]) -> str:

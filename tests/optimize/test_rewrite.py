@@ -40,7 +40,7 @@ def test_rows_deleted_by_trino_stay_deleted_through_merges(line: Line, optimizer
     """
     table = SmallFiles(line.catalog, open_storage(), fresh("del"))
     touched, other = this_hour() - 3, this_hour() - 4
-    table.append(touched, 10, times=4)
+    table.append(touched, 10, {"it's `odd`\\": [f"{at}" for at in range(10)]}, times=4)  # a field's name is any text
     table.append(other, 10, times=4)
     sql_name, name = f'"{table.name.namespace}"."logs"', f"{table.name.namespace}.{table.name.name}"
 
