@@ -28,7 +28,7 @@ from catalog.metadata_store import MetadataStore, WriteTimedOut
 from catalog.name_journal import flush, note, note_dropped, table_event
 from catalog.namespaces import create_missing, existing_namespaces
 from catalog.table_changes import NextVersion, TableChange, next_version
-from catalog.tables import VIEW, Head, find_many, reserved_names, uuids_in_use
+from catalog.tables import VIEW, Head, find_many, lives_already, living_with_uuid, reserved_names, uuids_in_use
 from catalog.view_changes import next_view_version
 from lake.clock import Clock, epoch_ms
 from lake.errors import FirnError
@@ -197,6 +197,7 @@ class Committer:
                 winners.append(unit)
         self._check_leases(connection, winners)
         self._check_creations(connection, [unit for unit in winners if unit.error is None], now_ms)
+        self._check_registrations(connection, [unit for unit in winners if unit.error is None])
         versions = [version for unit in winners if unit.error is None for version in unit.versions if version.swaps]
         inserts = [_new_row(version, now_ms) for version in versions if version.head is None]
         updates = [
@@ -243,6 +244,14 @@ class Committer:
                 if version.head is None and unit.error is None:
                     unit.error = _creation_problem(version, present, used, reserved)
                     used.add(version.uuid)
+
+    def _check_registrations(self, connection: Connection, units: list[CommitUnit]) -> None:
+        """A table lives under one name: files that one name no longer needs are deleted, whatever another refers to."""
+        for unit in units:
+            for version in unit.versions:
+                if version.change.register is not None and version.change.kind != VIEW and unit.error is None:
+                    living = living_with_uuid(connection, version.uuid)
+                    unit.error = None if living in (None, version.change.identifier.key) else lives_already(str(living))
 
     def _reserved(self, connection: Connection, keys: list[str]) -> set[str]:
         kept_since_ms = epoch_ms(self._clock.now()) - int(self._undo_window_s * 1_000)

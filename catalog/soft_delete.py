@@ -13,7 +13,7 @@ from catalog.error_response import CatalogError, no_such_namespace
 from catalog.identifier import Identifier, dotted, levels
 from catalog.name_journal import note_dropped, note_purged
 from catalog.namespaces import namespace_exists
-from catalog.tables import find, taken, uuids_in_use
+from catalog.tables import find, lives_already, living_with_uuid, taken, uuids_in_use
 
 Json = dict[str, Any]
 _COLUMNS = "id, namespace, name, uuid, location, metadata_location, dropped_ms, purge_requested, purge_started_ms"
@@ -53,8 +53,8 @@ def mark_shared(connection: Connection, entries: list[Json]) -> None:
 
 
 def undo_drop(connection: Connection, database: Database, *, identifier: Identifier | None, dropped_id: int | None, new_name: Identifier | None) -> Identifier:
-    """Brings a dropped table back, under its old name or another; returns its name. Raises CatalogError 404, or 409 where the name is taken
-    or its purge has begun."""
+    """Brings a dropped table back, under its old name or another; returns its name. Raises CatalogError 404, or 409 where the name is taken,
+    its purge has begun, or it was registered again and lives."""
     condition, value = ("id = :value", dropped_id) if dropped_id is not None else ("ident = :value", identifier.key if identifier else "")
     statement = f"SELECT {_COLUMNS}, kind, created_ms FROM dropped_tables WHERE {condition} ORDER BY dropped_ms DESC, id DESC LIMIT 1{database.locking()}"  # noqa: S608
     row = connection.execute(text(statement), {"value": value}).one_or_none()
@@ -68,6 +68,9 @@ def undo_drop(connection: Connection, database: Database, *, identifier: Identif
     other = find(connection, target)
     if other is not None:
         raise taken(target, other.kind, row[9])
+    living = living_with_uuid(connection, row[3])
+    if living is not None:
+        raise lives_already(living)
     values = {
         "id": row[0], "ident": target.key, "namespace": target.namespace, "name": target.name, "kind": row[9], "uuid": row[3], "location": row[4],
         "metadata_location": row[5], "created_ms": row[10], "changed_ms": row[6],

@@ -76,6 +76,16 @@ def uuids_in_use(connection: Connection, database: Database, uuids: Sequence[str
     return {str(row[0]) for row in connection.execute(text(statement), {"keys": database.many(uuids)})}
 
 
+def living_with_uuid(connection: Connection, table_uuid: str) -> str | None:
+    """The key of the living table that has a uuid, None where there is none."""
+    return connection.execute(text("SELECT ident FROM tables WHERE uuid = :uuid"), {"uuid": table_uuid}).scalar()
+
+
+def lives_already(key: str) -> CatalogError:
+    """The 409 for a second name of the same table: what one of them no longer needs would be deleted under the other."""
+    return already_exists("Table with the same uuid", f"{dotted(key)}; rename it, or drop it without purge first")
+
+
 def reserved_names(connection: Connection, database: Database, keys: Iterable[str], *, kept_since_ms: int) -> set[str]:
     """Which of these identifiers belong to a table that was dropped and may still come back: until its purge is done, or, where nobody asked
     for one, until the time for undo is over."""

@@ -196,7 +196,6 @@ class CommitRound:
 
     def _fail(self, one: Pending, reason: str) -> None:
         self._settle_without_commit(one, Fate.FAILED, reason)
-        log.warning("optimize.table_failed", table=str(one.view.name), reason=reason)
 
     def _settle_without_commit(self, one: Pending, fate: Fate, reason: str) -> None:
         one.fate, one.reason = fate, reason

@@ -46,7 +46,8 @@ class Duties:
                 continue
             try:
                 work()
-                self._done(name, version, now_ms)
+                if not self.maintenance.halted():  # what was interrupted is not done
+                    self._done(name, version, now_ms)
             except FirnError as error:
                 log.warning("optimize.duty_failed", duty=name, error=str(error))
 
@@ -142,9 +143,10 @@ class Duties:
         return next(((t["version"], int(t["record"]["at-ms"])) for t in tasks if t["id"] == f"{KIND}:{name}"), (0, 0))
 
     def _done(self, name: str, version: int, now_ms: int) -> None:
-        if self.maintenance.catalog.has_extras:
+        m = self.maintenance
+        if m.catalog.has_extras:
             task = {"id": f"{KIND}:{name}", "kind": KIND, "state": "done", "version": version, "record": {"at-ms": now_ms}}
-            self.maintenance.catalog.post(PATH, {"tasks": [task]})
+            m.catalog.post(PATH, {"tasks": [task]} | ({"lease": m.states.lease} if m.states.lease else {}))
 
 
 def moment(at_us: int) -> str:

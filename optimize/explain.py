@@ -34,18 +34,21 @@ def explain(view: TableView, plan: TablePlan, memory: Memory | None, share: Shar
 def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -> str:
     """One reason, the one that matters most."""
     if memory is not None and memory.state is State.PAUSED and now_ms < memory.until_ms:
-        return f"paused after {_times(memory.failures)} until {_time(memory.until_ms)}; the last: {memory.reason}. `python -m optimize resume` ends the pause"
+        failed = f"paused after {count_failures(memory.failures)} until {_time(memory.until_ms)}"
+        return f"{failed}; the last: {memory.reason}. `python -m optimize resume` ends the pause"
     standings = [partition.standing for partition in plan.partitions]
     if Standing.EQUALITY_DELETES in standings:
         return "foreign writer with equality deletes: the hours they touch are left alone until that writer compacts them"
     if memory is not None and memory.state is State.FAILING:
-        return f"failing: {_times(memory.failures)} in a row ({memory.reason}); it is tried again at the next round"
+        return f"failing: {count_failures(memory.failures)} in a row ({memory.reason}); it is tried again at the next round"
     if plan.merges and share.reason:
         return f"lag: {share.reason}, {share.share:.0%} of a round's work is done until it has caught up"
     if plan.merges and memory is not None and memory.state is State.RUNNING:
         return "in work: part of its merges is done, a round does the rest"
-    if plan.merges and memory is not None and memory.state in (State.WAITING, State.LAG):
-        return "waiting its turn: other tenants' tables filled the last round"
+    if plan.merges and memory is not None and memory.state is State.WAITING:
+        return "waiting its turn: other tables filled the last round"
+    if plan.merges and memory is not None and memory.state is State.LAG:
+        return "waiting its turn: the last round did only a part of the work, because ingestion lagged"
     if plan.merges and plan.never_optimized:
         return "never optimized: it is due at the next round"
     if plan.merges:
@@ -59,7 +62,8 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
     return "up to date"
 
 
-def _times(failures: int) -> str:
+def count_failures(failures: int) -> str:
+    """`1 failure`, `2 failures`."""
     return "1 failure" if failures == 1 else f"{failures} failures"
 
 

@@ -56,10 +56,8 @@ class RoundReport:
     merged_tables: int = 0
     files_before: int = 0
     files_after: int = 0
-    bytes_merged: int = 0
     snapshots_expired: int = 0
     files_deleted: int = 0
-    executor_cpu_s: float = 0.0
     paused: int = 0
     waiting: set[str] = field(default_factory=set)
     held_back: str = ""
@@ -199,7 +197,6 @@ class Maintenance:
 
     def _commit(self, results: Sequence[JobResult], planned: dict[TableName, Planned], report: RoundReport) -> None:
         cpu_s = {result.job.table: result.cpu_s for result in results}
-        report.executor_cpu_s += sum(cpu_s.values())
         pending = []
         for result in results:
             if result.failure:
@@ -265,7 +262,6 @@ class Maintenance:
             report.files_before += len(change.removed)
             before, after = len(change.removed), sum(len(merged.outputs) for merged in change.merged)
             report.files_after += after
-            report.bytes_merged += size
             entry = Entry(name, action, "done", before, after, size, rows, len(change.expired), one.attempts, cpu_s)
             log.info("optimize.merged", table=name, files=before, into=after, attempts=one.attempts, action=action)
         report.entries.append(entry)

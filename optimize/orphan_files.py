@@ -5,6 +5,9 @@ protect too much. The live set is taken after the listing, and again just before
 same paths under different schemes or buckets, somebody moved the warehouse, and nothing is deleted.
 """
 
+import gzip
+import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import structlog
 
 from lake.catalog_client import CatalogClient, TableName
-from lake.errors import FatalError
+from lake.errors import FatalError, NotFoundError
 from lake.manifest import ManifestFile, read_manifest_list
 from lake.storage import AnyStorage, canonical
 from optimize.deletions import Throttle
@@ -22,6 +25,8 @@ from optimize.purge import own_prefix
 from optimize.table_view import TableView, load_view
 
 DELETE_FILES = 200
+_METADATA_FILE = re.compile(r"\.metadata\.json(\.gz)?$")
+_GZIP = b"\x1f\x8b"
 LISTING_PAGE_FILES = 1_000  # an object store lists so many a request
 log = structlog.get_logger()
 
@@ -44,7 +49,7 @@ def comparable(uri: str) -> str:
 def find_orphans(catalog: CatalogClient, storage: AnyStorage, table: TableName, throttle: Throttle, *, age_min_s: float, now: datetime) -> Orphans | None:
     """Files below a table, older than `age_min_s`, that no version of it refers to. None where the table is gone.
 
-    Raises ValueError where other tables may lie below this one's location, FatalError where the warehouse was moved.
+    Raises ValueError where other tables may lie at or below this one's location, FatalError where the warehouse was moved.
     """
     view = load_view(catalog, storage, table)
     if view is None:
@@ -53,17 +58,43 @@ def find_orphans(catalog: CatalogClient, storage: AnyStorage, table: TableName, 
     before = now - timedelta(seconds=age_min_s)
     listed = 0
     old: dict[str, int] = {}
+    metadata_files: list[str] = []
     for stored in storage.list(prefix):
         if listed % LISTING_PAGE_FILES == 0:
             throttle.take()
         listed += 1
+        if _METADATA_FILE.search(stored.uri):
+            metadata_files.append(stored.uri)
         if stored.modified < before:
             old[stored.uri] = stored.size
     view = load_view(catalog, storage, table)  # after the listing: what was committed meanwhile is live
     if view is None or own_prefix(view.state.location, view.state.uuid, catalog.warehouse or "") != prefix:
         return None
-    gone = _unreferenced(old, live_files(view), table)
+    live = live_files(view)
+    _check_alone((uri for uri in metadata_files if comparable(uri) not in live), storage, view)
+    gone = _unreferenced(old, live, table)
     return Orphans(table, listed, tuple(gone), sum(old[uri] for uri in gone))
+
+
+def _check_alone(metadata_files: Iterable[str], storage: AnyStorage, view: TableView) -> None:
+    """Metadata that this table does not name must at least be its own, left behind by a commit. Raises ValueError."""
+    folder = comparable(f"{view.state.location}/metadata")
+    for uri in metadata_files:
+        text = _text(storage, uri)
+        if text is not None and (comparable(uri).rpartition("/")[0] != folder or f'"{view.state.uuid}"' not in text):
+            raise ValueError(f"{uri} is no metadata of this table: another one may lie there; move it, or delete what nobody needs")
+
+
+def _text(storage: AnyStorage, uri: str) -> str | None:
+    """What a metadata file holds; None where a commit has deleted it meanwhile."""
+    try:
+        data = storage.read(uri)
+    except NotFoundError:
+        return None
+    try:
+        return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError):
+        return ""  # nobody's, as far as can be told
 
 
 def _unreferenced(candidates: Iterable[str], live: set[str], table: TableName) -> list[str]:

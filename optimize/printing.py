@@ -9,6 +9,7 @@ from rich.table import Table
 from lake.errors import FirnError
 from lake.table_layout import US_PER_HOUR
 from optimize.duties import moment
+from optimize.explain import count_failures
 from optimize.ingestion_lag import Share
 from optimize.maintenance import Maintenance, RoundReport
 from optimize.orphan_files import Orphans
@@ -73,7 +74,7 @@ def print_status(maintenance: Maintenance) -> None:
         say(f"{state}: {count} tables")
     for name, memory in sorted(states.items()):
         if memory.reason:
-            say(f"  {name}: {memory.state.value} after {memory.failures} failures: {memory.reason}")
+            say(f"  {name}: {memory.state.value} after {count_failures(memory.failures)}: {memory.reason}")
 
 
 def print_retention(found: Iterable[Expired], *, dry_run: bool) -> None:

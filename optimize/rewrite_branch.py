@@ -1,16 +1,19 @@
 """Hours that Spark's rewrite_data_files merges: on a branch, so that nothing of it counts before it is proven.
 
     branch    `firn-rewrite` is set to what is the head of main
+    contents  number and hashes of the rows that the branch holds in these hours, delete files applied
     CALL      Spark rewrites the hours on the branch, whatever comes to main meanwhile
+    contents  are the same after it: no row less, none twice, no value changed
     compare   what the branch has and the head had not are the new files, the other way round the old ones
-    proof     on executors, `rewrite_proof.py`
+    proof     of each new file, on executors, `rewrite_proof.py`
     commit    to main like any other merge, against writers that never stop; the branch goes in the same commit
 
 A branch that a killed leader left behind holds its snapshot until the next commit of maintenance to the table takes it away.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -32,11 +35,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A rewrite ready to be committed to main. `view`: the version of the table it was made from; `branch_head`: what the branch names now."""
+    """A rewrite ready to be committed to main, or refused. `view`: the version of the table it was made from."""
 
     result: JobResult
     view: TableView
-    branch_head: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,19 @@ class RewriteBranch:
             return None
         self._open(before, before.state.head)
         hours = sorted({merge.hour for merge in work.merges})
+        had = self._contents(before, hours)
         counts = self.executor.rewrite(view.name, hours, branch=REWRITE_BRANCH, sort_by=layout.sort_by, target_bytes=work.plan.target_bytes)
         log.info("optimize.rewritten", table=str(view.name), hours=len(hours), **counts)
+        has = self._contents(before, hours)
         after = self._on_branch(before)
         if after is None or after.state.head is None:
             return None
         changes = _changes(before, after, hours)
         job = replace(to_job(work, before, layout), groups=tuple(group for group, _, _ in changes))
-        return Rewritten(self._proven(job, changes), before, after.state.head)
+        if has != had:
+            refused = JobResult(job, (), f"the rows read differently after rewrite_data_files: {dict(has)}, before {dict(had)}", is_refused=True)
+            return Rewritten(refused, before)
+        return Rewritten(self._proven(job, changes), before)
 
     def _open(self, view: TableView, head: int) -> None:
         """Sets the branch. Raises UnavailableError."""
@@ -73,6 +80,11 @@ class RewriteBranch:
         (result,) = self.catalog.commit_all([request])
         if result.status is not CommitStatus.COMMITTED:
             raise UnavailableError(f"the branch {REWRITE_BRANCH} of {view.name} cannot be set: {result.status.value} {result.message}")
+
+    def _contents(self, view: TableView, hours: Sequence[int]) -> Mapping[str, Any]:
+        """Of the columns that the version has: those that come meanwhile are in no row of these hours yet."""
+        columns = [field["name"] for field in view.state.schema.json["fields"] if not _holds_map(field["type"])]
+        return self.executor.contents(view.name, hours, branch=REWRITE_BRANCH, columns=columns)
 
     def _on_branch(self, before: TableView) -> TableView | None:
         """The table as its branch has it."""
@@ -92,6 +104,14 @@ class RewriteBranch:
             return JobResult(job, (), refusals[0], is_refused=True)
         merged = (Merged(group, outputs, proof.checksums) for (group, outputs, _), proof in zip(changes, proofs, strict=True))
         return JobResult(job, tuple(merged))
+
+
+def _holds_map(kind: Any) -> bool:
+    """Whether a type (Iceberg's JSON) is or contains a map, which Spark does not hash."""
+    if isinstance(kind, str):
+        return False
+    inner = [kind.get("element"), *(field["type"] for field in kind.get("fields", ()))]
+    return kind["type"] == "map" or any(_holds_map(one) for one in inner if one is not None)
 
 
 _Change = tuple[MergeGroup, tuple[DataFile, ...], tuple[str, ...]]

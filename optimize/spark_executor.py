@@ -14,7 +14,7 @@ from lake.spark_session import SparkOptions, open_context, open_session
 from optimize.compaction import merge_bins
 from optimize.merge_job import Bin, JobResult
 from optimize.rewrite_proof import Proof, Rewrite, prove_all
-from optimize.spark_rewrite import call, catalog_options, rewrite_statement
+from optimize.spark_rewrite import call, catalog_options, contents_statement, rewrite_statement
 
 log = structlog.get_logger()
 
@@ -30,6 +30,9 @@ class Executor(Protocol):
 
     def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
         """Rewrites hours on a branch of the table with Spark's procedure; returns its counts. Raises FirnError."""
+
+    def contents(self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]) -> Mapping[str, Any]:
+        """What the rows of a branch hold in these hours, as `contents_statement` tells it; the same for the same rows. Raises FirnError."""
 
     def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
         """One proof for each rewrite, in order. Raises UnavailableError."""
@@ -92,6 +95,15 @@ class SparkExecutor:
                 yield future.result()
 
     def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
+        session, catalog = self._session()
+        return call(session, rewrite_statement(catalog, table, hours, branch=branch, sort_by=sort_by, target_bytes=target_bytes))
+
+    def contents(self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]) -> Mapping[str, Any]:
+        session, catalog = self._session()
+        return call(session, contents_statement(catalog, table, hours, branch=branch, columns=columns))
+
+    def _session(self) -> tuple[Any, str]:
+        """A session with our catalog, and the catalog's name in it. Raises PrerequisiteError."""
         if self._settings.spark_jars is None:
             raise PrerequisiteError("its large or partly deleted hours need rewrite_data_files: set FIRN_OPTIMIZE_SPARK_JARS")
         # Spark keeps a catalog for ever under its name; a new lease needs a new one.
@@ -99,7 +111,7 @@ class SparkExecutor:
         session = open_session(self.options)
         for name, value in catalog_options(catalog, self._settings, StorageSettings.load(), self._lease).items():
             session.conf.set(name, value)
-        return call(session, rewrite_statement(catalog, table, hours, branch=branch, sort_by=sort_by, target_bytes=target_bytes))
+        return session, catalog
 
     def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
         if not rewrites:

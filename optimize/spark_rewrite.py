@@ -54,13 +54,35 @@ def rewrite_statement(catalog: str, table: TableName, hours: Sequence[int], *, b
         "partial-progress.enabled": "false",
     }
     pairs = ", ".join(f"'{name}', '{value}'" for name, value in wanted.items())
-    quoted = ".".join(f"`{part}`" for part in (*table.namespace.split(NAMESPACE_SEPARATOR), table.name))
-    order = ", ".join(f"`{name}` ASC NULLS LAST" for name in sort_by)
-    where = " OR ".join(f"(timestamp >= TIMESTAMP ''{_moment(hour)}'' AND timestamp < TIMESTAMP ''{_moment(hour + 1)}'')" for hour in hours)
+    order = ", ".join(f"{_quoted(name)} ASC NULLS LAST" for name in sort_by)
     return (
-        f"CALL {catalog}.system.rewrite_data_files(table => '{quoted}', branch => '{branch}', strategy => 'sort', sort_order => '{order}', "
-        f"where => '{where}', options => map({pairs}))"
+        f"CALL {catalog}.system.rewrite_data_files(table => {_literal(_name(table))}, branch => '{branch}', strategy => 'sort', "
+        f"sort_order => {_literal(order)}, where => {_literal(_within(hours))}, options => map({pairs}))"
     )
+
+
+def contents_statement(catalog: str, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]) -> str:
+    """The SELECT that tells what rows of a branch hold in these hours, whatever files they are in: their number, and the sum of their hashes."""
+    hashed = f"xxhash64({', '.join(_quoted(name) for name in columns)})"
+    # As decimals, because a sum of 64-bit numbers is none.
+    wanted = f"count(*) AS row_count, coalesce(sum(CAST({hashed} AS DECIMAL(20, 0))), 0) AS hash_sum"
+    return f"SELECT {wanted} FROM {catalog}.{_name(table)} VERSION AS OF '{branch}' WHERE {_within(hours)}"  # noqa: S608 - names are quoted
+
+
+def _name(table: TableName) -> str:
+    return ".".join(_quoted(part) for part in (*table.namespace.split(NAMESPACE_SEPARATOR), table.name))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _within(hours: Sequence[int]) -> str:
+    return " OR ".join(f"(timestamp >= TIMESTAMP '{_moment(hour)}' AND timestamp < TIMESTAMP '{_moment(hour + 1)}')" for hour in hours)
 
 
 def _moment(hour: int) -> str:
@@ -68,7 +90,7 @@ def _moment(hour: int) -> str:
 
 
 def call(session: Any, statement: str) -> Mapping[str, Any]:
-    """Runs a procedure and returns the one row it answers with. Raises UnavailableError where Spark fails."""
+    """Runs a statement and returns the one row it answers with. Raises UnavailableError where Spark fails."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

@@ -66,9 +66,6 @@ class TableView:
         """Manifests of data files partitioned by hour; those of other specs are somebody else's and stay as they are."""
         return [m for m in self.state.manifests if m.content == DATA_MANIFEST and m.spec_id == self.state.spec["spec-id"]]
 
-    def foreign_manifests(self) -> list[ManifestFile]:
-        return [m for m in self.state.manifests if m.content == DATA_MANIFEST and m.spec_id != self.state.spec["spec-id"]]
-
     def partitions(self, hours: Iterable[int] | None = None) -> dict[int, Partition]:
         """The live partitions, all or those of the given hours; only manifests that may hold them are read."""
         wanted = None if hours is None else frozenset(hours)
@@ -97,10 +94,6 @@ class TableView:
                 for entry in self.live_entries(manifest):
                     found.setdefault(entry.file.hour if ours else None, []).append(entry.file)
         return found
-
-    def live_uris(self) -> set[str]:
-        """Every data and delete file of this version, as the manifests spell them."""
-        return {entry.file.uri for manifest in self.state.manifests for entry in self.live_entries(manifest)}
 
 
 def has_live(manifest: ManifestFile) -> bool:

@@ -5,8 +5,9 @@ rows, null counts and bounds      of the old files (footers and manifests) agree
 the file, read back, is equal     to the ordered rows in memory, and its footer says what will be committed
 the file has not changed since    asked by the driver, just before the commit
 
-What Spark's rewrite_data_files wrote was in no memory of ours: there the second line is all, with the positions that delete files took away
-(`rewrite_proof.py`), and that every row of the new files can be read.
+What Spark's rewrite_data_files wrote was in no memory of ours: there Spark itself sums the hashes of the rows before and after
+(`rewrite_branch.py`), and of the new files the second line holds, with the positions that delete files took away, and that every row of them
+can be read (`rewrite_proof.py`).
 """
 
 import struct

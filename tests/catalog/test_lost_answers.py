@@ -127,7 +127,8 @@ def set_up(client: httpx.Client) -> Json:
     for name, purge in (("kept", "false"), ("due", "true"), ("begun", "true")):
         ask(client, "POST", "/v1/namespaces/a/tables", create_body(name))
         ask(client, "DELETE", f"/v1/namespaces/a/tables/{name}?purgeRequested={purge}")
-    dropped = {entry["identifier"]["name"]: entry["id"] for entry in ask(client, "GET", "/firn/v1/dropped-tables")["dropped-tables"]}
+    entries = {entry["identifier"]["name"]: entry for entry in ask(client, "GET", "/firn/v1/dropped-tables")["dropped-tables"]}
+    dropped = {name: entry["id"] for name, entry in entries.items()}
     ask(client, "POST", f"/firn/v1/dropped-tables/{dropped['begun']}/purge-started")
     ask(client, "POST", "/firn/v1/tasks", {"tasks": [{"id": "old", "kind": "k", "state": "s", "version": 0, "record": 1}]})
     location = table["metadata"]["location"]
@@ -136,7 +137,7 @@ def set_up(client: httpx.Client) -> Json:
     return {
         **dropped,
         "location": location,
-        "metadata": table["metadata-location"],
+        "metadata": entries["kept"]["metadata-location"],
         "view-metadata": view["metadata-location"],
         "token": ask(client, "POST", "/firn/v1/leases/held/acquire", {"holder": "h", "ttl-ms": 60_000})["token"],
         "deletion": deletion["id"],

@@ -80,6 +80,21 @@ def test_the_purge_of_a_name_spares_who_has_it_now(hasty: Server, catalog: Catal
     append_rows(catalog, NAME, 1)
 
 
+def test_a_table_lives_under_one_name(hasty: Server, catalog: CatalogClient, requests: httpx.Client) -> None:
+    """A living table's metadata cannot be registered under a second name, nor under that of another table, and an undo does not bring a second one."""
+    append_rows(catalog, NAME, 5)
+    append_rows(catalog, TableName("a", "other"), 3)
+    body = {"name": "again", "metadata-location": requests.get(PATH).json()["metadata-location"]}
+    refused = requests.post("/v1/namespaces/a/register", json=body)
+    assert (refused.status_code, "a.t; rename it" in refused.text) == (409, True)
+    assert requests.post("/v1/namespaces/a/register", json={**body, "name": "other", "overwrite": True}).status_code == 409
+    assert requests.post("/v1/namespaces/a/register", json={**body, "name": "t", "overwrite": True}).status_code == 200
+    dropped_id = drop(requests)
+    assert requests.post("/v1/namespaces/a/register", json=body).status_code == 200
+    assert requests.post("/firn/v1/dropped-tables/undo", json={"id": dropped_id}).status_code == 409
+    assert {name: len(offsets) for name, (offsets, _) in offsets_and_marks(hasty.url).items()} == {"a.again": 5, "a.other": 3}
+
+
 def test_a_shared_location_is_said_before_a_purge(hasty: Server, catalog: CatalogClient, requests: httpx.Client) -> None:
     """Where a dropped table's files are a living table's too, because it was registered again, the list and the purge say so."""
     append_rows(catalog, NAME, 5)

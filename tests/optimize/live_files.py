@@ -1,8 +1,14 @@
-"""What must be true of a table whatever happened to it: every file of every live snapshot is there."""
+"""What must be true of a table whatever happened to it: every file of every live snapshot is there, and every row."""
+
+import io
+
+import pyarrow.parquet as pq
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.manifest import Status, read_manifest, read_manifest_list
 from lake.storage import AnyStorage
+from optimize.table_view import load_view
+from tests.optimize.small_files import SmallFiles
 
 
 def missing_files(catalog: CatalogClient, storage: AnyStorage, table: TableName) -> list[str]:
@@ -40,3 +46,11 @@ def live_files(catalog: CatalogClient, storage: AnyStorage, table: TableName) ->
                 if entry.status is not Status.DELETED and entry.file.hour is not None:
                     found[entry.file.hour] = found.get(entry.file.hour, 0) + 1
     return found
+
+
+def offsets_of(table: SmallFiles) -> list[int]:
+    """The offsets of all rows in live data files, read file by file."""
+    view = load_view(table.catalog, table.storage, table.name)
+    assert view is not None
+    files = [table.storage.read(file.uri) for partition in view.partitions().values() for file in partition.files]
+    return sorted(offset for data in files for offset in pq.read_table(io.BytesIO(data), columns=["_offset"]).column("_offset").to_pylist())

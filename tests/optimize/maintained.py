@@ -17,6 +17,7 @@ from optimize.inventory import Inventory, NamedTables, open_inventory
 from optimize.maintenance import Maintenance
 from optimize.merge_job import Bin, JobResult
 from optimize.rewrite_proof import Proof, Rewrite, prove_all
+from optimize.spark_executor import Executor
 from optimize.table_states import TableStates
 
 
@@ -37,6 +38,9 @@ class InProcess:
             yield results
 
     def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
+        raise PrerequisiteError("there is no Spark here")
+
+    def contents(self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]) -> Mapping[str, Any]:
         raise PrerequisiteError("there is no Spark here")
 
     def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
@@ -64,6 +68,7 @@ def maintenance(
     clock: Clock | None = None,
     between: Callable[[], object] = lambda: None,
     storage: AnyStorage | None = None,
+    executor: Executor | None = None,
     **settings: Any,
 ) -> Maintenance:
     """Maintenance of some tables (none named: of all) with settings of the test."""
@@ -73,7 +78,7 @@ def maintenance(
     inventory: Inventory = NamedTables(tables) if tables else open_inventory(catalog, chosen, lambda: epoch_ms(clock.now()))
     states = TableStates(catalog, chosen.failures_max, int(chosen.pause_s * 1000), lease)
     commits, history = CommitRound(catalog, storage, queue, chosen, clock), History(catalog, storage, clock)
-    return Maintenance(catalog, storage, chosen, clock, inventory, commits, InProcess(storage, between), states, history)
+    return Maintenance(catalog, storage, chosen, clock, inventory, commits, executor or InProcess(storage, between), states, history)
 
 
 def utc(*parts: int) -> datetime:

@@ -1,6 +1,9 @@
 """Retention, purge and orphan files on real tables: only what should go goes."""
 
+import gzip
 import os
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import creation_request, new_table_state, prepare_append
 from lake.data_file import DataFile
+from lake.errors import ConflictError
 from lake.storage import local_path, open_storage
 from lake.table_layout import US_PER_HOUR, parse_partition_path
 from optimize.deletions import Throttle
@@ -19,11 +23,10 @@ from optimize.orphan_files import delete_orphans, find_orphans
 from optimize.purge import Dropped
 from optimize.table_view import load_view
 from tests.optimize.delete_files import add_delete_file
-from tests.optimize.live_files import live_files, missing_files
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, this_hour
+from tests.optimize.live_files import live_files, missing_files, offsets_of
+from tests.optimize.maintained import FixedClock, maintenance, utc
+from tests.optimize.small_files import SmallFiles, hour_of, rows_of, this_hour
 from tests.optimize.test_duties import SPELLINGS
-from tests.optimize.test_rounds import offsets_of
 from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
@@ -48,6 +51,31 @@ def test_retention_takes_whole_hours_and_a_dry_run_takes_nothing(catalog: Catalo
     assert state.totals.rows == 40
     assert missing_files(catalog, table.storage, table.name) == []
     assert list(duties.retention()) == []
+
+
+@pytest.fixture(params=["Pacific/Kiritimati", "America/St_Johns"])
+def far_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The process believes to be in another time zone: fourteen hours ahead of UTC, three and a half behind it."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_away")
+def test_retention_counts_in_utc_wherever_it_runs_and_whatever_month_ends(catalog: CatalogClient) -> None:
+    """On the first of March at 12:59 UTC a day's retention keeps the 29th of February from 12 o'clock on, and at 13:00 one hour less, in any zone."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "1d"})
+    hours = [hour_of(utc(2024, 2, 28, 23)), *(hour_of(utc(2024, 2, 29, hour)) for hour in (0, 11, 12, 13, 23)), hour_of(utc(2024, 3, 1, 0))]
+    table.commit({hour: rows_of(hour, at, 1) for at, hour in enumerate(hours)}, len(hours))
+    for moment, first_kept in ((utc(2024, 3, 1, 12, 59), 3), (utc(2024, 3, 1, 13, 0), 4)):
+        duties = Duties(maintenance(catalog, [table.name], clock=FixedClock(moment)))
+        (would,) = duties.retention(dry_run=True)
+        (went,) = duties.retention()
+        assert went == would
+        assert sorted(live_files(catalog, table.storage, table.name)) == hours[first_kept:]
+    assert offsets_of(table) == [4, 5, 6]
 
 
 def test_unclear_retention_of_one_table_is_told_and_deletes_nothing(catalog: CatalogClient) -> None:
@@ -127,6 +155,26 @@ def index_of(catalog: CatalogClient, table: TableName) -> dict[int, tuple[int, i
     return {parse_partition_path(row["partition"]) or 0: (row["data-files"], row["delete-files"]) for row in own}
 
 
+def test_interrupted_duty_is_done_again_at_the_next_round(catalog: CatalogClient) -> None:
+    """SIGTERM, or a lost lease, between two tables: the duty does not count as done, so that the other table does not wait for a whole interval."""
+    tables = [SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"}) for _ in range(2)]
+    for table in tables:
+        for hours_ago in (3, 50):
+            table.append(this_hour() - hours_ago, 5)
+    m = maintenance(catalog, [table.name for table in tables], retention_interval_s=0.001)
+
+    def hours() -> list[int]:
+        return [len(live_files(catalog, table.storage, table.name)) for table in tables]
+
+    before = Duties(m)._last("retention")
+    Duties(replace(m, halted=lambda: hours()[0] == 1)).run_due()
+    assert hours() == [1, 2]
+    assert Duties(m)._last("retention") == before
+    Duties(m).run_due()
+    assert hours() == [1, 1]
+    assert Duties(m)._last("retention") > before
+
+
 def test_daily_duty_brings_tables_that_nobody_merges_within_their_limits(catalog: CatalogClient) -> None:
     """A table with one file an hour never has anything to merge; its snapshots and manifests are tidied all the same, without retention."""
     table = SmallFiles(catalog, open_storage(), fresh("slow"))
@@ -154,6 +202,44 @@ def test_dropped_table_stays_for_three_days_and_comes_back_whole(catalog: Catalo
     assert purged(catalog, table.name, purge_after_s=0) == []
     assert offsets_of(table) == list(range(20))
     assert missing_files(catalog, table.storage, table.name) == []
+
+
+def test_table_dropped_and_created_again_within_three_days_has_two_lives(catalog: CatalogClient) -> None:
+    """While the time for undo runs, neither purge nor orphan removal touches the first table's files; undone under another name, both are whole."""
+    storage = open_storage()
+    first = SmallFiles(catalog, storage, fresh("t"))
+    first.append(this_hour() - 3, 10, times=2)
+    catalog.drop_table(first.name, purge=True)
+    assert catalog.warehouse is not None
+    catalog.create_table(first.name, creation_request(new_table_state(first.name, "t", "logs", catalog.warehouse)))
+    second = SmallFiles(catalog, storage, first.name.namespace)
+    second.append(this_hour() - 3, 7, times=2)
+    for path in (p for state in (first.state, second.state) for p in local_path(state.location).rglob("*") if p.is_file()):
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    assert purged(catalog, first.name) == []
+    assert list(Duties(maintenance(catalog, [second.name])).orphans(delete=True)) == []
+    with pytest.raises(ConflictError):
+        catalog.post("/firn/v1/dropped-tables/undo", {"identifier": first.name.to_json()})
+    back = TableName(first.name.namespace, "before")
+    catalog.post("/firn/v1/dropped-tables/undo", {"identifier": first.name.to_json(), "new-identifier": back.to_json()})
+    assert purged(catalog, first.name, purge_after_s=0) == []
+    assert offsets_of(SmallFiles(catalog, storage, first.name.namespace, "before")) == list(range(20))
+    assert offsets_of(second) == list(range(14))
+    assert [missing_files(catalog, storage, name) for name in (back, second.name)] == [[], []]
+
+
+def test_purge_refuses_a_location_that_a_living_table_has(catalog: CatalogClient) -> None:
+    """A dropped table whose metadata was registered under another name lives on there: its files stay."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(this_hour() - 3, 10, times=2)
+    metadata_location = catalog.load_table(table.name)["metadata-location"]
+    catalog.drop_table(table.name, purge=True)
+    again = TableName(table.name.namespace, "again")
+    catalog.post(f"/v1/namespaces/{again.namespace}/register", {"name": again.name, "metadata-location": metadata_location})
+    ((dropped, files),) = purged(catalog, table.name, purge_after_s=0)
+    assert (dropped.refusal, files) == ("a living table shares its location", 0)
+    assert offsets_of(SmallFiles(catalog, table.storage, again.namespace, "again")) == list(range(20))
+    assert missing_files(catalog, table.storage, again) == []
 
 
 def test_table_dropped_without_purge_is_kept(catalog: CatalogClient) -> None:
@@ -210,6 +296,41 @@ def test_table_that_lies_elsewhere_keeps_its_files(catalog: CatalogClient, elsew
     assert "not below the warehouse" in dropped.refusal
     assert files == 0
     assert set(before) < set(elsewhere.rglob("*"))
+
+
+@pytest.mark.parametrize("below", ["", "/data/inner"])
+def test_table_at_or_below_the_location_of_another_keeps_its_files(catalog: CatalogClient, below: str) -> None:
+    """Where an engine was told to put a table into the folder of another, old files of both stay, and the search says why."""
+    storage, tenant, warehouse = open_storage(), fresh("t"), catalog.warehouse
+    assert warehouse is not None
+    outer = SmallFiles(catalog, storage, tenant)
+    outer.append(this_hour() - 3, 10, times=2)
+    request = creation_request(new_table_state(TableName(tenant, "inner"), tenant, "inner", warehouse))
+    as_engines_do = {key: value for key, value in request.items() if key != "table-uuid"}
+    catalog.create_table(TableName(tenant, "inner"), as_engines_do | {"location": outer.state.location + below})
+    inner = SmallFiles(catalog, storage, tenant, "inner")
+    inner.append(this_hour() - 3, 10, times=2)
+    for path in local_path(outer.state.location).rglob("*"):
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    ((found, reason),) = Duties(maintenance(catalog, [outer.name])).orphans(delete=True)
+    assert found.files == ()
+    assert "another one may lie there" in reason
+    assert [missing_files(catalog, storage, table.name) for table in (outer, inner)] == [[], []]
+
+
+def test_metadata_that_a_lost_commit_left_behind_is_an_orphan(catalog: CatalogClient) -> None:
+    """A metadata file of the table's own, compressed or not, that no version names is found and goes like any other file."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(this_hour() - 3, 10)
+    folder, text = local_path(table.state.location) / "metadata", f'{{"table-uuid":"{table.state.uuid}"}}'.encode()
+    left = [folder / "00000-lost.metadata.json", folder / "00000-lost.gz.metadata.json"]
+    for path, data in zip(left, (text, gzip.compress(text)), strict=True):
+        path.write_bytes(data)
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    ((found, reason),) = Duties(maintenance(catalog, [table.name])).orphans(delete=True)
+    assert (found.files, reason) == (tuple(sorted(f"file://{path}" for path in left)), "")
+    assert not any(path.exists() for path in left)
+    assert missing_files(catalog, table.storage, table.name) == []
 
 
 def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient) -> None:

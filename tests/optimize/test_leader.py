@@ -1,18 +1,19 @@
 """One leader at a time, and a frozen one cannot commit after it wakes."""
 
+import errno
 import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
-import psutil
 import pytest
 
 from lake.catalog_client import CatalogClient
 from lake.storage import local_path, open_storage
 from optimize.leader import Leader
 from tests.optimize.conftest import Optimizer
-from tests.optimize.live_files import live_files, missing_files
+from tests.optimize.live_files import live_files, missing_files, offsets_of
 from tests.optimize.maintained import maintenance
 from tests.optimize.small_files import SmallFiles, this_hour
 from tests.stack.waiting import fresh, wait_for
@@ -54,23 +55,60 @@ def test_leader_that_lost_its_lease_cannot_commit(catalog: CatalogClient) -> Non
     with_token.close()
 
 
+class Held:
+    """A file of the table as a named pipe: who reads it waits until it is let go."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._data, self._pipe = path, path.read_bytes(), -1
+        path.unlink()
+        os.mkfifo(path)
+
+    def is_awaited(self) -> bool:
+        """Whether somebody has begun to read it."""
+        try:
+            self._pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return False
+        return True
+
+    def let_go(self) -> None:
+        """Gives the reader the content; from now on the file is an ordinary one."""
+        ordinary = self._path.with_suffix(".kept")
+        ordinary.write_bytes(self._data)
+        ordinary.rename(self._path)
+        os.set_blocking(self._pipe, True)
+        with os.fdopen(self._pipe, "wb") as pipe:
+            pipe.write(self._data)
+
+
 def test_leader_frozen_past_its_lease_cannot_commit_after_waking(catalog: CatalogClient, optimizer_alone: Callable[..., Optimizer]) -> None:
-    """SIGSTOP of the whole optimizer while Spark works, SIGCONT when another leads: nothing of it is committed; when it leads again it finishes."""
+    """SIGSTOP of the driver while an executor merges, SIGCONT when the merge is written and another leads: its commit is refused, its file goes.
+
+    When it leads again it finishes.
+    """
     hour = this_hour() - 3
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(hour, 10, times=4)
+    folder = local_path(f"{table.state.location}/data/{hour}")
+    held = Held(min(folder.iterdir()))
     one = optimizer_alone(lease_s=1)
     process = one.start("run", "--table", str(table.name))
-    wait_for(lambda: any(child.name() == "java" for child in psutil.Process(process.pid).children(recursive=True)), 60, "Spark")
-    assert "optimize.leads" in one.log()
+    wait_for(held.is_awaited, 120, "the merge")
     os.killpg(process.pid, signal.SIGSTOP)
     with Leader(catalog, 60.0) as successor:
         wait_for(lambda: successor.acquire(threading.Event(), 0.0), 20, "the successor")
+        held.let_go()
+        wait_for(lambda: list(folder.glob("merged-*")), 60, "the merged file, by the executor that nobody froze")
         os.killpg(process.pid, signal.SIGCONT)
         wait_for(lambda: "optimize.lease_lost" in one.log(), 60, "its notice")
-        wait_for(lambda: '"optimize.round"' in one.log() or process.poll() is not None, 120, "the end of its round")
+        wait_for(lambda: "optimize.table_failed" in one.log() or process.poll() is not None, 120, "the answer to its commit")
         assert process.poll() is None, one.log()[-3000:]
+        (refusal,) = [line for line in one.log().splitlines() if "optimize.table_failed" in line]
+        assert "lease" in refusal
         assert live_files(catalog, table.storage, table.name) == {hour: 4}
-        assert [path.name for path in local_path(f"{table.state.location}/data/{hour}").iterdir() if path.name.startswith("merged-")] == []
+        assert list(folder.glob("merged-*")) == []
     wait_for(lambda: live_files(catalog, table.storage, table.name) == {hour: 1}, 120, "the merge under a lease of its own")
+    assert offsets_of(table) == list(range(40))
     assert missing_files(catalog, table.storage, table.name) == []

@@ -1,15 +1,24 @@
 """Spark's rewrite_data_files, the second executor, on hours with position deletes."""
 
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from infra.local.services.optimize import environment
+from lake.catalog_client import TableName
+from lake.settings import OptimizeSettings
 from lake.storage import open_storage
 from optimize.replacement import REWRITE_BRANCH
+from optimize.spark_executor import SparkExecutor
 from optimize.table_view import load_view
 from tests.optimize.conftest import Optimizer
 from tests.optimize.live_files import live_files, missing_files
+from tests.optimize.maintained import maintenance
 from tests.optimize.small_files import SmallFiles, this_hour
 from tests.stack.line import Line
 from tests.stack.waiting import fresh
@@ -31,7 +40,7 @@ def test_rows_deleted_by_trino_stay_deleted_through_merges(line: Line, optimizer
     """
     table = SmallFiles(line.catalog, open_storage(), fresh("del"))
     touched, other = this_hour() - 3, this_hour() - 4
-    table.append(touched, 10, times=4)
+    table.append(touched, 10, {"it's `odd`\\": [f"{at}" for at in range(10)]}, times=4)  # a field's name is any text
     table.append(other, 10, times=4)
     sql_name, name = f'"{table.name.namespace}"."logs"', f"{table.name.namespace}.{table.name.name}"
 
@@ -52,6 +61,85 @@ def test_rows_deleted_by_trino_stay_deleted_through_merges(line: Line, optimizer
     round_leaves(kept)
     line.sql(f"DELETE FROM {sql_name} WHERE _offset % 10 = 2")
     round_leaves({offset for offset in kept if offset % 10 != 2})
+
+
+class Unfaithful(SparkExecutor):
+    """Spark whose rewrite ends with rows other than it began with: `faults` are statements on the branch after the CALL."""
+
+    def __init__(self, settings: OptimizeSettings) -> None:
+        super().__init__(settings)
+        self.faults: Sequence[str] = ()
+
+    def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
+        counts = super().rewrite(table, hours, branch=branch, sort_by=sort_by, target_bytes=target_bytes)
+        session, spark_catalog = self._session()
+        for fault in self.faults:
+            session.sql(fault.format(f"{spark_catalog}.`{table.namespace}`.`{table.name}`.`branch_{branch}`")).collect()
+        return counts
+
+
+FAULTS = {
+    "a row is missing": ("DELETE FROM {} WHERE _offset = 7",),
+    "a value is another": ("UPDATE {} SET message = 'message 8 of hour 1' WHERE _offset = 7",),
+    "a row is there twice in place of another": ("UPDATE {} SET _offset = 8, message = 'message 8' WHERE _offset = 7",),
+    "two rows have each other's value": ("UPDATE {} SET severity = CASE severity WHEN 'info' THEN 'warn' ELSE 'info' END WHERE _offset IN (6, 7)",),
+}
+
+
+def test_rewrite_that_changes_a_row_is_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark wrote is read again before it counts: a row dropped, changed, doubled or mixed up on the branch is refused, the table pauses.
+
+    Without a fault the same hour is rewritten.
+    """
+    monkeypatch.setenv("JAVA_HOME", environment()["FIRN_OPTIMIZE_JAVA_HOME"])
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    table, hour = SmallFiles(line.catalog, open_storage(), fresh("wrong")), this_hour() - 3
+    table.append(hour, 10, times=4)
+    line.sql(f'DELETE FROM "{table.name.namespace}"."logs" WHERE _offset % 4 = 1')
+    kept = [offset for offset in range(40) if offset % 4 != 1]
+    jars = Path(environment()["FIRN_OPTIMIZE_SPARK_JARS"])
+    with Unfaithful(OptimizeSettings.load(catalog_uri=line.catalog.uri, spark_jars=jars)) as spark:
+        for what, spark.faults in FAULTS.items():
+            m = maintenance(line.catalog, [table.name], executor=spark)
+            report = m.run()
+            assert "read differently" in report.failures[str(table.name)], what
+            assert report.refused == {str(table.name)}
+            m.states.forget(table.name)
+            assert live_files(line.catalog, table.storage, table.name) == {hour: 4}
+            assert missing_files(line.catalog, table.storage, table.name) == []
+        spark.faults = ()
+        assert maintenance(line.catalog, [table.name], executor=spark).run().failures == {}
+    assert live_files(line.catalog, table.storage, table.name) == {hour: 1}
+    assert [offset for (offset,) in line.sql(f'SELECT _offset FROM "{table.name.namespace}"."logs" ORDER BY 1')] == kept
+
+
+def test_renamed_column_and_its_successor_stay_two_through_both_executors(line: Line, optimizer: Callable[..., Optimizer]) -> None:
+    """A later type for `status` renames it to `status__string` and adds a number: Trino reads each value in its own column after every merge.
+
+    One hour is merged by PyArrow, one by Spark because a row of it was deleted.
+    """
+    table = SmallFiles(line.catalog, open_storage(), fresh("renamed"))
+    by_arrow, by_spark = this_hour() - 3, this_hour() - 4
+    sql_name = f'"{table.name.namespace}"."logs"'
+    for hour in (by_arrow, by_spark):
+        table.append(hour, 2, {"status": ["200", "ok"]}, times=2)
+    line.sql(f"ALTER TABLE {sql_name} RENAME COLUMN status TO status__string")
+    line.sql(f"ALTER TABLE {sql_name} ADD COLUMN status bigint")
+    for hour in (by_arrow, by_spark):
+        moment = f"TIMESTAMP '{datetime.fromtimestamp(hour * 3_600, UTC):%Y-%m-%d %H:%M:%S} UTC'"
+        columns = "timestamp, observed_timestamp, _topic, _topic_id, _topic_partition, _offset, _index, status"
+        line.sql(f"INSERT INTO {sql_name} ({columns}) VALUES ({moment}, {moment}, 'logs', 'topic-id', 1, {hour}, 0, 404)")
+    line.sql(f"DELETE FROM {sql_name} WHERE _offset = 4")
+    everything = f"SELECT _topic_partition, _offset, status__string, status FROM {sql_name} ORDER BY 1, 2"
+    before = line.sql(everything)
+    assert [row[2:] for row in before] == [("200", None), ("ok", None), ("200", None), ("ok", None), ("ok", None), *[("200", None), ("ok", None)]] + [
+        (None, 404)
+    ] * 2
+    log = optimizer().run("run", "--once", "--table", str(table.name))
+    assert '"action": "rewrite"' in log
+    assert '"action": "merge"' in log
+    assert live_files(line.catalog, table.storage, table.name) == {by_arrow: 1, by_spark: 1}
+    assert line.sql(everything) == before
 
 
 def test_rewrite_is_committed_although_ingestion_never_stops(line: Line, optimizer: Callable[..., Optimizer]) -> None:

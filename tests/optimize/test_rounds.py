@@ -17,20 +17,12 @@ from optimize.history import TABLE
 from optimize.table_view import load_view
 from tests.optimize.damage import removed, truncated, with_a_changed_value, with_a_flipped_byte, with_a_row_twice, without_a_row
 from tests.optimize.delete_files import add_delete_file
-from tests.optimize.live_files import live_files, missing_files
+from tests.optimize.live_files import live_files, missing_files, offsets_of
 from tests.optimize.maintained import FixedClock, maintenance
 from tests.optimize.small_files import SmallFiles, hour_of, rows_of, this_hour
 from tests.stack.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
-
-
-def offsets_of(table: SmallFiles) -> list[int]:
-    """The offsets of all live rows, read file by file."""
-    view = load_view(table.catalog, table.storage, table.name)
-    assert view is not None
-    uris = [file.uri for partition in view.partitions().values() for file in partition.files]
-    return sorted(offset for uri in uris for offset in pq.read_table(local_path(uri), columns=["_offset"]).column("_offset").to_pylist())
 
 
 def new_table(catalog: CatalogClient, files: int = 6, hours_ago: int = 3, **properties: str) -> SmallFiles:

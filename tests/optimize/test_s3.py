@@ -1,10 +1,8 @@
 """The same maintenance on an object store: merges by both executors, retention, orphan files, purge."""
 
-import io
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-import pyarrow.parquet as pq
 import pytest
 
 from infra.local.supervisor import Stack
@@ -17,7 +15,7 @@ from optimize.orphan_files import live_files as named_files
 from optimize.table_view import load_view
 from tests.optimize.conftest import Optimizer
 from tests.optimize.delete_files import delete_positions
-from tests.optimize.live_files import live_files, missing_files
+from tests.optimize.live_files import live_files, missing_files, offsets_of
 from tests.optimize.maintained import maintenance
 from tests.optimize.small_files import SmallFiles, this_hour
 from tests.stack.waiting import fresh
@@ -43,13 +41,6 @@ def storage(s3_stack: Stack) -> AnyStorage:
 def s3_catalog(s3_stack: Stack) -> Iterator[CatalogClient]:
     with closing(CatalogClient(s3_stack.address("catalog"))) as client:
         yield client
-
-
-def offsets_of(table: SmallFiles) -> list[int]:
-    view = load_view(table.catalog, table.storage, table.name)
-    assert view is not None
-    files = [file for partition in view.partitions().values() for file in partition.files]
-    return sorted(at for f in files for at in pq.read_table(io.BytesIO(table.storage.read(f.uri)), columns=["_offset"]).column("_offset").to_pylist())
 
 
 def test_both_executors_merge_on_an_object_store(
