@@ -156,7 +156,8 @@ def _show_rows(state: SearchState, found: dict[str, Any], rows: list[dict[str, A
         st.session_state["row"] = "" if at is None else row_key(rows[at]["coordinates"], rows[at]["timestamp"])
 
     chosen = _chosen(state, rows)
-    left, right = st.columns([3, 2] if chosen else [1, NO_WIDTH])  # always two: the table would forget where it was scrolled to in another place
+    # Always two columns: in another place the table would forget where it was scrolled to.
+    left, right = st.columns([3, 2] if chosen else [1, NO_WIDTH], gap="small" if chosen else None)
     with left:
         result_table.show(rows, columns, key, on_select=picked)
         if pages[-1]["next"] and st.button(f"Show {PAGE_ROWS} more", icon=":material/expand_more:", on_click=_more):
