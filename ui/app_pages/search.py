@@ -109,7 +109,7 @@ def _search(state: SearchState) -> dict[str, Any]:
         body = {"tenant": state.tenant, "stream": state.stream, "query": state.query, "from": state.from_, "to": state.to, "pin": state.pin}
         counts = api().post("/histogram", {**body, "by": "level"})
         # The page sees the same range and the same rows as the histogram, whatever is written meanwhile.
-        body |= {"from": counts["from"], "to": counts["to"], "pin": state.pin}
+        body |= {"from": counts["from"], "to": counts["to"], "pin": counts["pin"]}
         kept = {"key": key, "body": body, "counts": counts, "pages": []}
         st.session_state["answer"] = kept
     while len(kept["pages"]) < st.session_state.get("pages", 1):
