@@ -53,7 +53,7 @@ def _of_lag(lag: Lag, end: datetime) -> list[str]:
     if lag.records == 0 or (lag.complete_until is not None and end <= lag.complete_until):
         return []
     until = f" (everything up to {rfc3339(lag.complete_until)} is in)" if lag.complete_until is not None else ""
-    return [f"ingestion is {lag.records:,} records behind{until}: newer rows may be missing"]
+    return [f"ingestion is {lag.records:,} record{'' if lag.records == 1 else 's'} behind{until}: newer rows may be missing"]
 
 
 def _of_pin(pin: Pin, view: TableView, rows: int | None) -> list[str]:

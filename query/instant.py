@@ -15,6 +15,7 @@ _PERIOD = re.compile(
 _RELATIVE = re.compile(r"now(\s*(?P<sign>[+-])\s*(?P<count>\d{1,6})\s*(?P<unit>[smhdw]))?")
 _EPOCH = re.compile(r"-?\d{1,19}")
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_TIMESTAMP = exp.DataType.build("TIMESTAMPTZ(6)", dialect="trino")
 _STEP = timedelta(microseconds=1)
 # Partition arithmetic and both engines are safe within these.
 EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
@@ -68,7 +69,7 @@ def parse_instant(text: str, now: datetime, *, what: str) -> datetime:
 def timestamp_literal(moment: datetime) -> exp.Expression:
     """A timestamp with time zone, exact to the microsecond."""
     written = moment.astimezone(UTC).strftime("%m-%d %H:%M:%S.%f+00:00")
-    return exp.cast(exp.Literal.string(f"{moment.astimezone(UTC).year:04d}-{written}"), exp.DataType.build("TIMESTAMPTZ(6)", dialect="trino"))
+    return exp.Cast(this=exp.Literal.string(f"{moment.astimezone(UTC).year:04d}-{written}"), to=_TIMESTAMP.copy())
 
 
 def rfc3339(moment: datetime) -> str:

@@ -1,6 +1,5 @@
 """The search API as the pages call it. Every failure is one sentence for the person who looks at the page."""
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +7,8 @@ import httpx
 import orjson
 import streamlit as st
 
-API_VARIABLE = "FIRN_UI_API"
-API_DEFAULT = "http://127.0.0.1:8282"
+from ui.settings import API_VARIABLE, api_uri
+
 TIMEOUT_S = 120.0
 
 
@@ -90,4 +89,4 @@ def _client(uri: str, key: str | None) -> ApiClient:
 
 def api() -> ApiClient:
     """The client of this browser session."""
-    return _client(os.environ.get(API_VARIABLE, API_DEFAULT), st.session_state.get("key"))
+    return _client(api_uri(), st.session_state.get("key"))

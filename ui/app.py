@@ -1,4 +1,4 @@
-"""Firn in the browser: `python -m streamlit run ui/app.py`. FIRN_UI_API is the address of the search API."""
+"""Firn in the browser: the script that Streamlit runs for every page; `python -m ui serve` starts it."""
 
 import streamlit as st
 
@@ -6,7 +6,9 @@ from ui.app_pages import dead_letters, errors, health, search, sql, tenants
 from ui.components.session import sign_in
 
 st.set_page_config(page_title="Firn", page_icon=":material/ac_unit:", layout="wide", initial_sidebar_state="auto")
-st.html("<style>.stMainBlockContainer{padding-top:4.5rem;padding-bottom:3rem;max-width:1700px}</style>")  # Streamlit leaves a hand's breadth above a page
+# Streamlit leaves a hand's breadth above a page, and sets statements like prose.
+STYLE = ".stMainBlockContainer{padding-top:4.5rem;padding-bottom:3rem;max-width:1700px}.stTextArea textarea{font-family:monospace}"
+st.html(f"<style>{STYLE}</style>")
 page = st.navigation(
     [
         st.Page(search.show, title="Search", icon=":material/search:", url_path="search", default=True),

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from lake.errors import FirnError
 from lake.tenant import TenantId, from_identifier
+from query.access import Caller
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.cancellation import Run
 from query.instant import rfc3339
@@ -14,6 +15,7 @@ from query.table_view import TableView, UnreadableTable, every_stream, table_id,
 
 router = APIRouter(prefix="/v1", tags=["tenants"])
 TENANTS_PAGE_MAX = 1_000
+NAMES_PAGE_MAX = 100_000
 
 
 class StreamAnswer(BaseModel):
@@ -49,6 +51,11 @@ class TenantsAnswer(BaseModel):
     next: Annotated[str | None, Field(description="`after` of the next page; null: this was the last")]
 
 
+class NamesAnswer(BaseModel):
+    tenants: list[str]
+    next: Annotated[str | None, Field(description="`after` of the next page; null: this was the last")]
+
+
 class StreamsAnswer(BaseModel):
     streams: list[StreamAnswer]
 
@@ -64,14 +71,30 @@ async def get_tenants(
     """The tenants that the caller's key reaches, in the order of their namespaces."""
 
     def ask(current: Run) -> TenantsAnswer:
-        known = sorted((each for each in tenants(caller.catalog) if each.namespace > after), key=lambda each: each.namespace)
+        known, following = _page(caller, after, limit)
 
         def told(tenant: TenantId) -> TenantAnswer:
             current.check()
             return _tenant(tenant, [stream_answer(services, tenant, stream) for stream in every_stream(caller.catalog, tenant)])
 
-        found = list(services.readers.map(told, known[:limit]))
-        return TenantsAnswer(tenants=found, next=known[limit - 1].namespace if len(known) > limit else None)
+        return TenantsAnswer(tenants=list(services.readers.map(told, known)), next=following)
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+@router.get("/tenants/names")
+async def get_tenant_names(
+    request: Request,
+    services: ServicesOf,
+    caller: CallerOf,
+    after: Annotated[str, Query(max_length=400, description="`next` of the page before")] = "",
+    limit: Annotated[int, Query(ge=1, le=NAMES_PAGE_MAX)] = 10_000,
+) -> NamesAnswer:
+    """The names alone: no table is loaded, which counts where there are thousands."""
+
+    def ask(_: Run) -> NamesAnswer:
+        known, following = _page(caller, after, limit)
+        return NamesAnswer(tenants=[tenant.name for tenant in known], next=following)
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
@@ -86,6 +109,12 @@ async def get_streams(request: Request, services: ServicesOf, caller: CallerOf, 
         return StreamsAnswer(streams=[stream_answer(services, wanted, view) for view in views])
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+def _page(caller: Caller, after: str, limit: int) -> tuple[list[TenantId], str | None]:
+    """The next tenants in the order of their namespaces, and where the page after them begins."""
+    known = sorted((each for each in tenants(caller.catalog) if each.namespace > after), key=lambda each: each.namespace)
+    return known[:limit], known[limit - 1].namespace if len(known) > limit else None
 
 
 def stream_answer(services: Services, tenant: TenantId, stream: TableView | UnreadableTable) -> StreamAnswer:

@@ -85,7 +85,7 @@ def _of_nothing(select: exp.Select) -> list[tuple[Any, ...]]:
 
 def sql_over(paths: Sequence[str], schema: LogSchema, select: exp.Select) -> str:
     """The SELECT as DuckDB's SQL over exactly these files."""
-    return with_source(select, exp.Table(this=exp.Var(this=_read_parquet(paths, schema)))).sql(dialect="duckdb")
+    return with_source(select, exp.Table(this=exp.Var(this=_read_parquet(paths, schema)))).sql(dialect="duckdb", copy=False)
 
 
 def _read_parquet(paths: Sequence[str], schema: LogSchema) -> str:
@@ -112,7 +112,7 @@ def duckdb_type(kind: Any) -> str:
 
 
 def _name(name: str) -> str:
-    return str(exp.to_identifier(name, quoted=True).sql(dialect="duckdb"))
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _translated(error: duckdb.Error) -> Exception:

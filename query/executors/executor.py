@@ -54,7 +54,7 @@ def from_source() -> exp.Expression:
 
 def with_source(select: exp.Select, table: exp.Expression) -> exp.Select:
     """The SELECT with its placeholder replaced, in place: a SELECT is made for one query."""
-    for placeholder in list(select.find_all(exp.Table)):
-        if placeholder.name == SOURCE and not placeholder.db:
-            placeholder.replace(exp.alias_(table.copy(), SOURCE, table=True))
+    source = select.find(exp.From)
+    assert source is not None, "a search reads from one place"
+    source.set("this", exp.alias_(table, SOURCE, table=True))
     return select

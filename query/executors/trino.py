@@ -72,7 +72,7 @@ class TrinoExecutor:
 
     def sql(self, source: Source, select: exp.Select) -> str:
         """The SELECT as Trino's SQL over the table as of its view."""
-        return with_source(select, self._table(source.view)).sql(dialect="trino")
+        return with_source(select, self._table(source.view)).sql(dialect="trino", copy=False)
 
     def _table(self, view: TableView) -> exp.Expression:
         names = [exp.to_identifier(name, quoted=True) for name in (view.name.name, view.name.namespace, self._settings.trino_catalog)]

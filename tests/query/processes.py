@@ -1,4 +1,4 @@
-"""`python -m catalog serve` and `python -m query serve` as child processes with settings of their own, and their command lines."""
+"""`python -m <room> serve` as child processes with settings of their own, and their command lines."""
 
 import os
 import shutil
@@ -21,10 +21,10 @@ END_BYTES = 4_000
 class Child:
     """One server on a port of its own; `start` again after `kill` keeps the port."""
 
-    def __init__(self, room: str, folder: Path, environment: Mapping[str, str], *arguments: str) -> None:
+    def __init__(self, room: str, folder: Path, environment: Mapping[str, str], *arguments: str, ready_path: str = "/readyz") -> None:
         self.log_file = folder / f"{room}.log"
         self.port = reserve_free()
-        self._room, self._arguments = room, arguments
+        self._room, self._arguments, self._ready_path = room, arguments, ready_path
         self._environment = child_environment(folder, environment)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -43,7 +43,7 @@ class Child:
         def ready() -> bool:
             assert process.poll() is None, f"{self._room} ended with {process.returncode}:\n{self.log()[-END_BYTES:]}"
             try:
-                return httpx.get(f"{self.address}/readyz", timeout=5.0, trust_env=False).is_success
+                return httpx.get(f"{self.address}{self._ready_path}", timeout=5.0, trust_env=False).is_success
             except httpx.HTTPError:
                 return False
 

@@ -10,49 +10,20 @@ import orjson
 import pytest
 
 from infra.local.supervisor import Stack
-from tests.query.processes import Child, run
-from tests.stack.kafka_topics import Record
+from tests.query.following import Following
+from tests.query.processes import run
 from tests.stack.line import Line
-from tests.stack.waiting import fresh, wait_for
+from tests.stack.waiting import wait_for
 
 pytestmark = pytest.mark.stack
-
-
-class Following:
-    """An API that asks the ingest tools of one topic, and the ingester of that topic."""
-
-    def __init__(self, line: Line, folder: Any) -> None:
-        self.line, self.topic, self.tenant, self.other = line, line.kafka.topic(1), fresh("follow-"), fresh("other-")
-        self.ingester = line.ingester({"name": self.topic, "format": "json"}, start=False)
-        environment = {**self.ingester.environment, "FIRN_INGEST_NODE_URI": ""}
-        self.serve = Child("ingest", folder, environment).start()
-        own = {**line.stack.environment(), "FIRN_QUERY_INGEST_URI": self.serve.address, "FIRN_QUERY_STATE": str(folder / "query")}
-        self.folder, self.environment = folder, own
-        self.api = Child("query", folder, own).start()
-
-    def produce(self, tenant: str, *bodies: bytes) -> None:
-        self.line.kafka.produce(self.topic, [Record(body, headers=(("tenant", tenant.encode()),)) for body in bodies])
-
-    def get(self, path: str, **query: Any) -> dict[str, Any]:
-        answer = httpx.get(f"{self.api.address}/v1/{path}", params=query, timeout=60.0, trust_env=False)
-        assert answer.is_success, answer.text
-        return dict(answer.json())
-
-    def post(self, path: str, **body: Any) -> dict[str, Any]:
-        answer = httpx.post(f"{self.api.address}/v1/{path}", json=body, timeout=120.0, trust_env=False)
-        assert answer.is_success, answer.text
-        return dict(answer.json())
 
 
 @pytest.fixture(scope="module")
 def following(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
     """Ended after the tests of this file."""
     made = Following(line, tmp_path_factory.mktemp("following"))
-    try:
-        yield made
-    finally:
-        for one in (made.api, made.serve, made.ingester):
-            one.kill()
+    yield made
+    made.end()
 
 
 def test_a_tail_shows_records_before_they_are_in_a_table(following: Following) -> None:
@@ -117,7 +88,7 @@ def test_an_answer_over_what_is_not_ingested_yet_says_so(following: Following) -
 
     wait_for(lambda: not newest()["complete"], 30.0, "the lag being noticed")
     answer = newest()
-    assert "ingestion is 1 records behind" in answer["reasons"][0]
+    assert "ingestion is 1 record behind" in answer["reasons"][0]
     assert answer["freshness"]["lag_records"] == 1
     assert following.post("histogram", tenant=following.tenant, **{"from": "now-3h", "to": "now-2h"})["complete"]
     following.ingester.start()

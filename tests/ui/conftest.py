@@ -37,3 +37,9 @@ def page(browser: Browser) -> Iterator[Page]:
     context.set_default_timeout(PATIENCE_MS)
     yield context.new_page()
     context.close()
+
+
+@pytest.fixture(scope="session")
+def query_uri(stack: Stack, ui_uri: str) -> str:
+    """The address of the API behind the pages of the shared stack."""
+    return stack.address("query")

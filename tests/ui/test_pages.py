@@ -5,13 +5,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.stack.waiting import wait_for
+from tests.ui.conftest import PATIENCE_MS
 from tests.ui.test_search_page import cell, choose_row, open_search
 
 pytestmark = pytest.mark.stack
+SETTLES_MS = 1_500
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +73,7 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
     deleted = page.get_by_text("Deleted streams", exact=True)
     choice = page.get_by_role("combobox", name=re.compile("Of tenant"))
 
-    page.wait_for_timeout(1_500)
-    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)  # else the page before is clicked
+    settle(page)  # else the page before is clicked
 
     def opened() -> bool:
         """The page is drawn anew while it is looked at, and closes what was opened before."""
@@ -132,25 +133,111 @@ def test_a_saved_search_opens_again(page: Page, ui_uri: str, table: LogTable) ->
     expect(page.get_by_text("1 row", exact=True)).to_be_visible()
 
 
-def test_the_search_page_can_be_used_on_a_narrow_screen(browser: Browser, ui_uri: str, table: LogTable) -> None:
-    """At 400 pixels nothing lies beside the screen, and the rows are reached by scrolling down."""
-    context = browser.new_context(viewport={"width": 400, "height": 800})
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_search_page_is_used_at_any_width(browser: Browser, ui_uri: str, table: LogTable, width: int) -> None:
+    """A search is typed, a row chosen and read, its link opened; nothing lies beside the screen. Where there is room the row is seen without scrolling."""
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     open_search(page, ui_uri, table)
-    page.get_by_test_id("stDataFrame").first.scroll_into_view_if_needed()
-    expect(page.get_by_test_id("stDataFrame").first).to_be_in_viewport()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    box = page.get_by_role("textbox", name="Search", exact=True)
+    box.fill("page")
+    box.press("Enter")
+    expect(page.get_by_text("10 rows", exact=True)).to_be_visible()
+    rows = page.get_by_test_id("stDataFrame").first
+    rows.scroll_into_view_if_needed()
+    expect(rows).to_be_in_viewport()
+    choose_row(page, 2)
+    words = page.get_by_test_id("stCode").filter(has_text="page 7").first
+    expect(words).to_be_visible()
+    if width == 1280:
+        expect(words).to_be_in_viewport(ratio=1)
+    words.scroll_into_view_if_needed()
+    expect(words).to_be_in_viewport()
+    page.get_by_role("button", name="Link").click()
+    expect(page.get_by_test_id("stCode").filter(has_text="pin=")).to_be_visible()
+    assert overflow_px(page) == 0
     context.close()
 
 
-def test_a_search_is_made_by_keyboard_alone(page: Page, ui_uri: str, table: LogTable) -> None:
-    """Tabulator reaches the search box; typing and Enter search."""
+def test_no_page_lies_beside_a_narrow_screen(browser: Browser, ui_uri: str, table: LogTable) -> None:
+    """Every page at 400 pixels, reached by its own menu."""
+    context = browser.new_context(viewport={"width": 400, "height": 800})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
     open_search(page, ui_uri, table)
-    box = page.get_by_role("textbox", name="Search", exact=True)
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        if box.evaluate("box => box === document.activeElement"):
-            break
-    page.keyboard.type('"page 7"')
+    for name, heading in (("SQL", "SQL"), ("Tenants and streams",) * 2, ("Errors",) * 2, ("Dead letters",) * 2, ("Health", "Pipeline health")):
+        if (menu := page.get_by_test_id("stExpandSidebarButton")).is_visible():
+            menu.click()
+        page.get_by_test_id("stSidebar").get_by_role("link", name=name, exact=True).click()
+        expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+        expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
+        assert overflow_px(page) == 0, name
+    context.close()
+
+
+def overflow_px(page: Page) -> int:
+    """How far the page reaches beyond the right edge of the screen."""
+    beyond = "[document.documentElement, document.querySelector('[data-testid=stMain]')].map(each => each.scrollWidth - each.clientWidth)"
+    return int(max(page.evaluate(beyond)))
+
+
+def test_everything_is_done_by_keyboard_alone(page: Page, ui_uri: str, table: LogTable) -> None:
+    """Tabulator, arrows and Enter: a search is typed, its range chosen, a row opened, its link shown, another page reached."""
+    open_search(page, ui_uri, table)
+    tab_to(page, page.get_by_role("textbox", name="Search", exact=True))
+    page.keyboard.type('"page 7" OR "page 3"')
     page.keyboard.press("Enter")
-    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect(page.get_by_text("2 rows", exact=True)).to_be_visible()
+    times = page.get_by_role("combobox", name="Time range")
+    tab_to(page, times)
+    page.keyboard.type("Last 24")
+    expect(page.get_by_role("option")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(times).to_have_value("Last 24 hours")
+    expect(page.get_by_text("2 rows", exact=True)).to_be_visible()
+    settle(page)
+    tab_to(page, page.get_by_test_id("data-grid-canvas").first)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Shift+Space")
+    expect(page.get_by_test_id("stCode").filter(has_text="page 3").first).to_be_visible()
+    tab_to(page, page.get_by_role("button", name="Link"), key="Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("stCode").filter(has_text="row=")).to_be_visible()
+    page.keyboard.press("Escape")
+    tab_to(page, page.get_by_role("link", name="Health", exact=True), key="Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Pipeline health")).to_be_visible()
+
+
+def tab_to(page: Page, target: Locator, *, key: str = "Tab") -> None:
+    """Presses the key until the target has the focus."""
+    for _ in range(60):
+        page.keyboard.press(key)
+        if target.evaluate("element => element === document.activeElement"):
+            return
+    raise AssertionError(f"{target} is not reached by {key}")
+
+
+def test_the_table_stays_where_it_was_scrolled_to_when_a_row_is_chosen(page: Page, ui_uri: str, catalog_client: Any) -> None:
+    """The row opens beside the table, which neither jumps nor forgets its choice; unchoosing it closes the row."""
+    long = LogTable(catalog_client, fresh_tenant("scrolled"))
+    start = datetime.now(UTC) - timedelta(minutes=10)
+    long.append([{"timestamp": start + timedelta(seconds=at), "message": f"line {at}"} for at in range(90)])
+    open_search(page, ui_uri, long)
+    scroller = page.get_by_test_id("stDataFrame").first.locator(".dvn-scroller")
+    scroller.evaluate("element => element.scrollTop = 1400")
+    settle(page)
+    choose_row(page, 2)
+    expect(page.get_by_role("tab", name="JSON")).to_be_visible()
+    settle(page)
+    assert scroller.evaluate("element => element.scrollTop") == 1400
+    expect(page.get_by_test_id("stCode").filter(has_text=re.compile(r"line \d+")).first).to_contain_text("line 47")
+    choose_row(page, 2)
+    expect(page.get_by_role("tab", name="JSON")).to_have_count(0)
+
+
+def settle(page: Page) -> None:
+    """Returns when the page is drawn."""
+    page.wait_for_timeout(SETTLES_MS)
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import orjson
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -91,6 +92,64 @@ def test_a_search_that_finds_nothing_says_what_to_do(page: Page, ui_uri: str, ta
     open_search(page, ui_uri, table, q="hots:web-1")
     expect(page.get_by_text("Did you mean host")).to_be_visible()
     expect(page.get_by_text("No row in this time range matches.")).to_be_visible()
+
+
+def test_dragging_over_the_histogram_narrows_the_range(page: Page, ui_uri: str, table: LogTable) -> None:
+    """The chosen stretch becomes the range, and the rows are those in it."""
+    open_search(page, ui_uri, table)
+    box = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg.marks").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=8)
+    page.mouse.up()
+    page.get_by_role("button", name=re.compile("Narrow to")).click()
+    rows = page.get_by_text(re.compile(r"^\d+ rows$"))
+    expect(rows).not_to_have_text("400 rows")
+    times = [datetime.fromisoformat(page.get_by_label(label, exact=True).input_value()) for label in ("From", "To")]
+    assert timedelta(minutes=8) < times[1] - times[0] < timedelta(minutes=16)
+    assert 60 < int(rows.inner_text().split()[0]) < 140
+
+
+def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: LogTable) -> None:
+    """The values of a field with their counts; one is excluded, another alone is wanted; a field becomes a column."""
+    open_search(page, ui_uri, table)
+    page.get_by_text("Fields", exact=True).click()
+    page.get_by_role("combobox", name="Top values of").fill("host")
+    page.get_by_role("option").first.click()
+    expect(page.get_by_text("web-0 134")).to_be_visible()
+    page.locator(".st-key-not-0 button").first.click()
+    expect(page.get_by_text("266 rows", exact=True)).to_be_visible()
+    expect(page.get_by_role("textbox", name="Search", exact=True)).to_have_value('NOT host:"web-0"')
+    expect(page.get_by_text("web-1 133")).to_be_visible()
+    page.locator(".st-key-add-0 button").first.click()
+    expect(page.get_by_text("133 rows", exact=True)).to_be_visible()
+    page.get_by_role("combobox", name="Columns").fill("host")
+    page.get_by_role("option", name="host", exact=True).click()
+    expect(cell(page, 0, 3)).to_have_text("web-1")
+
+
+def test_all_rows_are_fetched_as_a_file_from_the_page(page: Page, ui_uri: str, table: LogTable) -> None:
+    """An export is asked for, is written in the background, and its download holds the rows of the search."""
+    open_search(page, ui_uri, table, q="refused number")
+    expect(page.get_by_text("8 rows", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Export").click()
+    page.get_by_role("button", name="Export all rows").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name=re.compile("ndjson · 8 rows")).click()
+    lines = download.value.path().read_bytes().splitlines()
+    assert [orjson.loads(line)["message"] for line in lines] == [f"connection refused number {at}" for at in range(0, ROWS, 50)]
+
+
+def test_the_rows_around_a_row_are_shown_whatever_they_say(page: Page, ui_uri: str, table: LogTable) -> None:
+    """Eight before and eight after, the row itself marked."""
+    open_search(page, ui_uri, table, q="refused number")
+    choose_row(page, 1)
+    page.get_by_text("Surrounding rows", exact=True).click()
+    around = page.get_by_test_id("stCode").filter(has_text="▸")
+    expect(around).to_contain_text("item 292 served")
+    expect(around).to_contain_text("item 308 served")
+    assert next(line for line in around.inner_text().splitlines() if line.startswith("▸")).endswith("connection refused number 300")
 
 
 def test_the_tenants_page_lists_rows_files_and_freshness(page: Page, ui_uri: str, table: LogTable) -> None:

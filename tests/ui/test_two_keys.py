@@ -1,30 +1,26 @@
 """The pages of an API that asks for keys: each key sees its own tenant, on every page, and nothing of the other one."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from infra.local.jvm_parts import REPOSITORY
-from infra.local.ports import LOOPBACK, reserve_free
 from infra.local.supervisor import Stack
 from tests.query.guarded import SECRET, START, Guarded, start_guarded
-from tests.stack.waiting import wait_for
+from tests.query.processes import run
 from tests.ui.conftest import PATIENCE_MS
+from tests.ui.front_end import start_front_end
+from tests.ui.test_pages import settle
+from tests.ui.test_search_page import cell, choose_row
+from ui.exposure import check_host
 
 pytestmark = pytest.mark.stack
 
-PAGES = ("SQL", "Tenants and streams", "Errors", "Dead letters", "Health", "Search")
 OURS, THEIRS = "Alder", "Birch"
-READY_S = 60.0
-SETTLES_MS = 1_500
 
 
 @pytest.fixture(scope="module")
@@ -36,27 +32,11 @@ def guarded(stack: Stack, catalog_client: Any, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(scope="module")
-def guarded_ui(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def guarded_ui(guarded: Guarded) -> Iterator[str]:
     """The front end on that API."""
-    folder, port = Path(tmp_path_factory.mktemp("ui")), reserve_free()
-    options = ("--server.address", LOOPBACK, "--server.port", str(port), "--server.headless", "true", "--browser.gatherUsageStats", "false")
-    environment = {**os.environ, "FIRN_UI_API": guarded.api.address}
-    with (folder / "ui.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "streamlit", "run", "ui/app.py", *options], cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
-
-    def ready() -> bool:
-        assert process.poll() is None
-        try:
-            return httpx.get(f"http://{LOOPBACK}:{port}/_stcore/health", trust_env=False).is_success
-        except httpx.HTTPError:
-            return False
-
-    try:
-        wait_for(ready, READY_S, "the front end being ready")
-        yield f"http://{LOOPBACK}:{port}"
-    finally:
-        process.kill()
-        process.wait()
+    child = start_front_end(guarded.api.address, guarded.folder)
+    yield child.address
+    child.kill()
 
 
 def sign_in(page: Page, key: str) -> None:
@@ -66,26 +46,95 @@ def sign_in(page: Page, key: str) -> None:
     box.press("Enter")
 
 
-def settle(page: Page) -> None:
-    """Returns when the page is drawn."""
-    page.wait_for_timeout(SETTLES_MS)
-    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+def shows(page: Page, guarded: Guarded, own: str) -> None:
+    """Nothing of the other tenant stands on the page, neither in text nor in tables nor in any list that can be opened."""
+    settle(page)
+    foreign = next(table for table in (guarded.mine, guarded.theirs) if table.tenant != own)
+    hidden = (foreign.tenant, foreign.name.namespace, *((SECRET,) if own == OURS else ("of Mine",)))
+    read = [page.content()]
+    for box in page.get_by_role("combobox").all():
+        box.click()
+        expect(page.get_by_role("option").first).to_be_visible()
+        read.append(page.content())
+        page.keyboard.press("Escape")
+    for content in read:
+        assert not [word for word in hidden if word in content], page.url
 
 
-@pytest.mark.parametrize(("key", "own", "foreign"), [("mine", OURS, THEIRS), ("theirs", THEIRS, OURS)])
-def test_a_key_sees_its_tenant_on_every_page_and_no_other(page: Page, guarded: Guarded, guarded_ui: str, key: str, own: str, foreign: str) -> None:
-    """Signed in with one key, the tenants page lists its tenant; no page names the other one or shows a word of its rows."""
-    page.goto(f"{guarded_ui}/tenants")
-    sign_in(page, guarded.keys[key])
-    expect(page.get_by_text("signed in with key")).to_be_attached()
-    expect(page.get_by_text("1 stream.")).to_be_visible()
-    settle(page)  # the list is drawn on a canvas, its words follow
-    assert own in page.content()
-    for name in PAGES:
-        page.get_by_role("link", name=name, exact=True).click()
+KEYS = pytest.mark.parametrize(("key", "own"), [("mine", OURS), ("theirs", THEIRS)])
+
+
+@pytest.fixture
+def signed_in(page: Page, guarded: Guarded, guarded_ui: str) -> Callable[..., Page]:
+    """`signed_in(key, path)`: the page at that path, opened with one of the keys."""
+
+    def open_with(key: str, path: str) -> Page:
+        page.goto(f"{guarded_ui}/{path}")
+        sign_in(page, guarded.keys[key])
+        expect(page.get_by_text("signed in with key")).to_be_attached()
+        return page
+
+    return open_with
+
+
+@KEYS
+def test_the_search_page_knows_one_tenant(signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str) -> None:
+    """Rows, fields and values of its own; lists, links, exports and saved searches of nobody else."""
+    times = {"from": START.isoformat(), "to": START.replace(hour=11).isoformat()}
+    page = signed_in(key, f"?{urlencode(times)}")
+    expect(page.get_by_text("30 rows").first).to_be_visible()
+    expect(cell(page, 0, 2)).to_have_text(f"{'of Mine' if own == OURS else SECRET} 29")
+    for name in ("Export", "Saved"):
+        page.get_by_role("button", name=name).click()
         settle(page)
-        assert foreign not in page.content(), name
-        assert key == "theirs" or SECRET not in page.content(), name
+        page.keyboard.press("Escape")
+    page.get_by_text("Fields", exact=True).click()
+    shows(page, guarded, own)
+
+
+@KEYS
+def test_the_sql_page_runs_over_one_tenant(signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str) -> None:
+    """Its own table is counted; the other's is refused in a sentence, by its name as by its schema."""
+    page = signed_in(key, "sql")
+    foreign = next(table for table in (guarded.mine, guarded.theirs) if table.tenant != own)
+    box = page.get_by_role("textbox", name="Statement")
+    box.fill("SELECT count(*) AS found FROM logs")
+    box.press("Control+Enter")
+    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect(cell(page, 0, 0)).to_have_text("30")
+    shows(page, guarded, own)
+    for name in (f'"{foreign.tenant}".logs', f"{foreign.name.namespace}.logs"):
+        box.fill(f"SELECT message FROM {name}")
+        box.press("Control+Enter")
+        expect(page.get_by_test_id("stAlert")).to_contain_text("This key does not reach tenant")
+        assert SECRET not in page.content()
+
+
+@KEYS
+def test_the_tenants_page_lists_one_tenant(signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str) -> None:
+    """One stream, its columns, its retention; the list of deleted streams offers no other."""
+    page = signed_in(key, "tenants")
+    expect(page.get_by_text("1 stream.")).to_be_visible()
+    expect(cell(page, 0, 1)).to_have_text(own)
+    choose_row(page, 0)
+    expect(page.get_by_role("heading", name=f"{own} / logs")).to_be_visible()
+    page.get_by_text("Deleted streams", exact=True).click()
+    shows(page, guarded, own)
+
+
+@KEYS
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [("errors", "Every value fitted its column."), ("dead-letters", "Ingest at .* does not answer"), ("health", "Your key does not show parked tables")],
+)
+def test_the_other_pages_speak_of_one_tenant(signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str, path: str, says: str) -> None:
+    """Each has something to say to a key of one tenant, and names no other one."""
+    page = signed_in(key, path)
+    if path == "errors":
+        page.get_by_role("combobox", name="Time range").fill("Last 30 days")
+        page.keyboard.press("Enter")
+    expect(page.get_by_text(re.compile(says)).first).to_be_visible()
+    shows(page, guarded, own)
 
 
 def test_a_link_to_another_tenants_rows_opens_for_its_own_key_alone(browser: Browser, guarded: Guarded, guarded_ui: str) -> None:
@@ -108,3 +157,24 @@ def test_a_wrong_key_is_told_so(page: Page, guarded_ui: str) -> None:
     page.goto(guarded_ui)
     sign_in(page, "firn_000000000000_x")
     expect(page.get_by_text("This key is not in force.")).to_be_visible()
+
+
+def test_no_key_is_written_into_the_front_ends_log(page: Page, guarded: Guarded, guarded_ui: str) -> None:
+    """After good and bad ones were typed."""
+    page.goto(guarded_ui)
+    sign_in(page, guarded.keys["mine"])
+    expect(page.get_by_text("signed in with key")).to_be_attached()
+    log = (guarded.folder / "ui.log").read_text()
+    assert guarded_ui.rsplit(":", 1)[1] in log
+    assert not [name for name, key in guarded.keys.items() if key.split("_", 2)[2] in log]
+
+
+def test_beyond_loopback_the_front_end_wants_an_api_that_asks_for_keys(guarded: Guarded, query_uri: str, tmp_path: Path) -> None:
+    """On every interface it does not start before an API that lets everybody in, nor before one that does not answer; before one with keys it does."""
+    for api, says in ((query_uri, "lets callers in without keys"), ("http://127.0.0.1:9", "does not answer")):
+        done = run("ui", tmp_path, {"FIRN_UI_API": api}, "serve", "--host", "0.0.0.0", "--port", "0")
+        assert done.returncode == 2, done.stderr
+        assert "refuses to listen on 0.0.0.0" in done.stderr
+        assert says in done.stderr
+    check_host("0.0.0.0", guarded.api.address)
+    check_host("127.0.0.1", query_uri)

@@ -1,5 +1,6 @@
 """Messages that could not be stored, streams whose records wait, and sending them again."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -8,21 +9,27 @@ import streamlit as st
 
 from ui.api_client import ApiError, api
 from ui.components.message import empty, plain, show_error
+from ui.components.stream_choice import tenant_names
 from ui.components.wording import count
 
 PAGE = 100
+FORBIDDEN = 403
+EVERYBODY = "(all tenants)"
 RANGES = {"Any time": "", "Last hour": "now-1h", "Last 24 hours": "now-24h", "Last 7 days": "now-7d"}
 
 
 def show() -> None:
     """The page."""
     st.title("Dead letters")
+    whose = ""
     try:
-        tenants = [tenant["tenant"] for tenant in api().get("/tenants", limit=1000)["tenants"]]
-        whose, since, reason = _filters(tenants)
+        whose, since, reason = _filters(tenant_names())
         found = api().get("/dead-letters", tenant=whose, since=since, reason=reason, limit=PAGE, before=st.session_state.get("letters_before", ""))
         parked = api().get("/parked", tenant=whose)["parked"]
     except ApiError as error:
+        if error.status == FORBIDDEN and not whose and not st.session_state.get("one_tenant"):
+            st.session_state["one_tenant"] = True  # the key does not reach all, so the list does not offer all
+            st.rerun()
         show_error(error)
         return
     letters = found["dead_letters"]
@@ -45,13 +52,13 @@ def show() -> None:
         st.caption("No stream is parked: every record that was read is on its way to its table.")
 
 
-def _filters(tenants: list[str]) -> tuple[str, str, str]:
+def _filters(tenants: Sequence[str]) -> tuple[str, str, str]:
     one, two, three = st.columns(3)
-    everybody = "(all tenants)"
-    whose = one.selectbox("Tenant", [everybody, *tenants], on_change=_from_the_top)
+    everybody = [] if st.session_state.get("one_tenant") else [EVERYBODY]
+    whose = one.selectbox("Tenant", [*everybody, *tenants], on_change=_from_the_top)
     label = two.selectbox("Died within", list(RANGES), on_change=_from_the_top)
     reason = three.text_input("Reason", placeholder="all reasons", on_change=_from_the_top).strip()
-    return "" if whose == everybody else whose, RANGES[label], reason
+    return "" if whose == EVERYBODY else whose, RANGES[label], reason
 
 
 def _from_the_top() -> None:
@@ -72,7 +79,7 @@ def _list(letters: list[dict[str, Any]], following: str | None, whose: str) -> N
     event = st.dataframe(
         frame, hide_index=True, width="stretch", height=min(38 + 35 * len(letters), 460), on_select="rerun", selection_mode="single-row", key="letters"
     )
-    st.caption(f"{count(len(letters), 'letter')} shown, newest first; {len({letter['reason'] for letter in letters})} reasons.")
+    st.caption(f"{count(len(letters), 'letter')} shown, newest first; {count(len({letter['reason'] for letter in letters}), 'reason')}.")
     if following and st.button("Older ones", icon=":material/expand_more:"):
         st.session_state["letters_before"] = following
         st.rerun()

@@ -7,17 +7,20 @@ import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components.message import empty, show_error
+from ui.components import maintenance
+from ui.components.message import show_error
 from ui.components.wording import age, count
 
 REFRESH_S = 5.0
 POINTS_MAX = 240
+COLOUR = "#5a8fb5"
 
 
 def show() -> None:
     """The page; it refreshes itself."""
     st.title("Pipeline health")
     _now()
+    maintenance.show()
 
 
 @st.fragment(run_every=REFRESH_S)
@@ -38,7 +41,7 @@ def _now() -> None:
     if parked is None:
         st.caption("Your key does not show parked tables, or the catalog keeps none.")
     elif not parked:
-        st.caption("No table is parked.")
+        st.caption("No table is parked: every record that was read is on its way to its table.")
     else:
         st.dataframe(pd.DataFrame(parked), hide_index=True, width="stretch")
 
@@ -52,26 +55,32 @@ def _numbers(health: dict[str, Any]) -> None:
         "Buffered": f"{ingest['buffered_bytes'] / 1e6:,.1f} MB" if "buffered_bytes" in ingest else "not known",
         "Partitions with many files": "not known" if health["partitions_with_many_files"] is None else f"{health['partitions_with_many_files']:,}",
     }
-    for place, (label, value) in zip(st.columns(len(numbers)), numbers.items(), strict=True):
-        place.metric(label, value)
+    row = st.container(horizontal=True)
+    for label, value in numbers.items():
+        row.metric(label, value)
 
 
 def _history(health: dict[str, Any]) -> None:
     """What this page has seen since it was opened."""
     seen = st.session_state.setdefault("health_seen", [])
     ingest = health["ingest"] or {}
-    seen.append({"time": pd.Timestamp.now("UTC"), "lag": health["lag_records"], "buffered MB": ingest.get("buffered_bytes", 0) / 1e6})
+    buffered = ingest.get("buffered_bytes")
+    seen.append({"time": pd.Timestamp.now("UTC"), "lag, records": health["lag_records"], "buffered, MB": None if buffered is None else buffered / 1e6})
     del seen[:-POINTS_MAX]
-    if len(seen) < 2:
-        empty("The plots begin now.", f"Every {REFRESH_S:.0f} seconds a point is added while this page is open.")
-        return
     frame = pd.DataFrame(seen)
     left, right = st.columns(2)
-    for place, name in ((left, "lag"), (right, "buffered MB")):
+    for place, name in ((left, "lag, records"), (right, "buffered, MB")):
+        known = frame[["time", name]].dropna()
+        if len(known) < 2:
+            place.caption(f"The plot of “{name}” begins with the second answer of ingest; a point is added every {REFRESH_S:.0f} seconds.")
+            continue
         chart = (
-            alt.Chart(frame)
-            .mark_line(point=len(seen) < 20)
-            .encode(x=alt.X("time:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=6)), y=alt.Y(f"{name}:Q", title=name))
+            alt.Chart(known)
+            .mark_line(point=len(known) < 20, color=COLOUR)
+            .encode(
+                x=alt.X("time:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=6)),
+                y=alt.Y(f"{name}:Q", title=name, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=4, format="~s")),
+            )
             .properties(height=160)
         )
         place.altair_chart(chart, width="stretch")

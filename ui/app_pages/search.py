@@ -1,5 +1,6 @@
 """Search: a tenant, a stream, a time range, words; a histogram, rows, and one row in full."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,11 +8,13 @@ import streamlit as st
 
 from ui.api_client import ApiError, api
 from ui.components import auto_refresh, basis, export, field_list, histogram, result_table, row_detail, saved_searches, time_range
-from ui.components.message import empty, show_error, show_warnings
+from ui.components.message import empty, plain, show_error, show_warnings
+from ui.components.stream_choice import NOTHING_YET, first_with_streams, no_streams, streams_of, tenant_names
 from ui.components.wording import short_time
 from ui.url_state import SearchState, from_params, link, parse_row_key, row_key, to_params
 
 PAGE_ROWS = 100
+NO_WIDTH = 0.001
 FIELDS = ("tenant", "stream", "query", "from_", "to", "pin", "row", "columns")
 SYNTAX = """
 | write | to find |
@@ -29,8 +32,7 @@ SYNTAX = """
 def show() -> None:
     """The page."""
     _load_state()
-    streams = _choose_stream()
-    if streams is None:
+    if not _choose_stream():
         return
     state = _state()
     st.query_params.from_dict(to_params(state))
@@ -56,27 +58,34 @@ def _state() -> SearchState:
     return state
 
 
-def _choose_stream() -> list[str] | None:
-    """The row of inputs. None: there is nothing to search yet."""
+def _choose_stream() -> bool:
+    """The row of inputs. False: there is nothing to search yet."""
     try:
-        tenants = {tenant["tenant"]: [s["stream"] for s in tenant["streams"]] for tenant in api().get("/tenants", limit=1000)["tenants"]}
+        wanted = st.session_state["tenant"]
+        names = tenant_names(wanted)
+        if not names:
+            empty("There are no logs yet.", NOTHING_YET)
+            return False
+        if wanted not in names:
+            if wanted:
+                st.warning(f"There is no tenant “{plain(wanted)}” that you can see; the link may be old, or meant for another key.", icon=":material/warning:")
+            st.session_state["tenant"] = first_with_streams(names)
+        streams = streams_of(st.session_state["tenant"], st.session_state["stream"])
     except ApiError as error:
         show_error(error)
-        return None
-    tenants = {tenant: streams for tenant, streams in tenants.items() if streams}
-    if not tenants:
-        empty("There are no logs yet.", "Send a record with a `tenant` header to one of the input topics. It can be searched after the next flush.")
-        return None
-    wanted = st.session_state["tenant"]
-    if wanted not in tenants and wanted:
-        st.warning(f"There is no tenant “{wanted}” that you can see; the link may be old, or meant for another key.", icon=":material/warning:")
-    if wanted not in tenants:
-        st.session_state["tenant"] = next(iter(tenants))
-    streams = tenants[st.session_state["tenant"]]
+        return False
     if st.session_state["stream"] not in streams:
-        st.session_state["stream"] = "logs" if "logs" in streams else streams[0]
+        st.session_state["stream"] = "logs" if "logs" in streams else next(iter(streams), "")
+    _inputs(names, streams)
+    if not streams:
+        no_streams(st.session_state["tenant"])
+        return False
+    return True
+
+
+def _inputs(names: Sequence[str], streams: Sequence[str]) -> None:
     places = st.columns([2, 1.6, 5, 2, 1.1], vertical_alignment="bottom")
-    places[0].selectbox("Tenant", list(tenants), key="tenant", on_change=_changed)
+    places[0].selectbox("Tenant", names, key="tenant", on_change=_changed)
     places[1].selectbox("Stream", streams, key="stream", on_change=_changed)
     places[2].text_input("Search", key="query", on_change=_changed, placeholder="words or field:value — empty: every row", help=SYNTAX)
     with places[3]:
@@ -86,7 +95,6 @@ def _choose_stream() -> list[str] | None:
         st.session_state["pages"] = 1
     if time_range.label_of(st.session_state["from"], st.session_state["to"]) == time_range.TYPED or st.session_state.get("typing"):
         time_range.type_in()
-    return streams
 
 
 def _changed() -> None:
@@ -101,7 +109,7 @@ def _search(state: SearchState) -> dict[str, Any]:
         body = {"tenant": state.tenant, "stream": state.stream, "query": state.query, "from": state.from_, "to": state.to, "pin": state.pin}
         counts = api().post("/histogram", {**body, "by": "level"})
         # The page sees the same range and the same rows as the histogram, whatever is written meanwhile.
-        body |= {"from": counts["from"], "to": counts["to"], "pin": state.pin}
+        body |= {"from": counts["from"], "to": counts["to"], "pin": counts["pin"]}
         kept = {"key": key, "body": body, "counts": counts, "pages": []}
         st.session_state["answer"] = kept
     while len(kept["pages"]) < st.session_state.get("pages", 1):
@@ -116,54 +124,65 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
     counts, pages = found["counts"], found["pages"]
     show_warnings(counts["warnings"])
     basis.warn(counts)
-    rows = [row for page in pages for row in page["rows"]]
-    left, refresh, saved, middle, right = st.columns([5, 1.3, 1.3, 1.3, 1.2], vertical_alignment="center")
-    with refresh:
-        auto_refresh.offer()
-    with saved:
-        saved_searches.show(state, _open)
-    with middle:
-        export.show(found["body"])
+    left, right = st.columns(2, vertical_alignment="center")
     with left:
         basis.show({**counts, "took_ms": counts["took_ms"] + pages[0]["took_ms"]}, counts["rows"])
-    place_of_link = right.container()  # filled at the end: the link names the row that is chosen further down
+    with right.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
+        auto_refresh.offer()
+        saved_searches.show(state, _open)
+        export.show(found["body"])
+        _link(state, counts)
     picked = histogram.show(counts, key=f"histogram-{counts['from']}-{counts['to']}")
     if picked and st.button(f"Narrow to {picked[0]} – {picked[1]}", icon=":material/zoom_in:", on_click=_narrow, args=picked):
         st.rerun()
-    if rows:
+    if rows := [row for page in pages for row in page["rows"]]:
         _show_rows(state, found, rows)
     else:
         _nothing(state, counts)
-    with place_of_link:
-        _link(state, counts)
+        if chosen := _chosen(state, []):  # of a link, or of the search before
+            _show_row(state, chosen)
 
 
 def _show_rows(state: SearchState, found: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """The fields, the table of rows, and the one that is chosen."""
+    """The fields, the table of rows, and the one that is chosen beside it, where it is seen without scrolling."""
     counts, pages = found["counts"], found["pages"]
     with st.expander("Fields", icon=":material/list:", expanded=bool(st.session_state.get("values_of"))):
         field_list.show(found["body"])
     columns = [name for name in st.session_state["columns"].split(",") if name]
-    chosen = result_table.show(rows, columns, key=f"rows-{counts['from']}-{counts['to']}-{hash(state.query)}")
-    if pages[-1]["next"] and st.button(f"Show {PAGE_ROWS} more", icon=":material/expand_more:", on_click=_more):
-        st.rerun()
-    _show_row(state, rows[chosen] if chosen is not None else None)
+    key = "rows-" + "-".join((state.tenant, state.stream, state.query, counts["from"], counts["to"]))
 
+    def picked() -> None:
+        at = result_table.position(key, len(rows))
+        st.session_state["row"] = "" if at is None else row_key(rows[at]["coordinates"], rows[at]["timestamp"])
 
-def _show_row(state: SearchState, chosen: dict[str, Any] | None) -> None:
-    """The chosen row, or the one that the address names."""
+    chosen = _chosen(state, rows)
+    # Always two columns: in another place the table would forget where it was scrolled to.
+    left, right = st.columns([3, 2] if chosen else [1, NO_WIDTH], gap="small" if chosen else None)
+    with left:
+        result_table.show(rows, columns, key, on_select=picked)
+        if pages[-1]["next"] and st.button(f"Show {PAGE_ROWS} more", icon=":material/expand_more:", on_click=_more):
+            st.rerun()
+        if chosen is None:
+            st.caption("Choose a row to see all of it; by keyboard with the arrows and Shift+Space.")
     if chosen is not None:
-        st.session_state["row"] = row_key(chosen["coordinates"], chosen["timestamp"])
-        st.query_params["row"] = st.session_state["row"]
-        st.session_state["address"] = dict(st.query_params)
-    elif state.row and (where := parse_row_key(state.row)) is not None:
-        try:
-            chosen = api().get("/row", tenant=state.tenant, stream=state.stream, **where)
-        except ApiError as error:
-            show_error(error)
-    if chosen is None:
-        st.caption("Choose a row to see all of it.")
-        return
+        with right:
+            _show_row(state, chosen)
+
+
+def _chosen(state: SearchState, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The row that the address names."""
+    where = parse_row_key(state.row) if state.row else None
+    if where is None:
+        return None
+    shown = next((row for row in rows if row_key(row["coordinates"], row["timestamp"]) == state.row), None)
+    try:
+        return shown or api().get("/row", tenant=state.tenant, stream=state.stream, **where)
+    except ApiError as error:
+        show_error(error)
+        return None
+
+
+def _show_row(state: SearchState, chosen: dict[str, Any]) -> None:
     st.subheader("Row", anchor=False)
     row_detail.show(chosen)
     _surrounding(state, chosen)
@@ -188,9 +207,9 @@ def _surrounding(state: SearchState, row: dict[str, Any]) -> None:
 
 def _link(state: SearchState, counts: dict[str, Any]) -> None:
     """An address with absolute times and the marks: it re-opens exactly these rows."""
-    with st.popover("Link", icon=":material/link:", width="stretch"):
+    with st.popover("Link", icon=":material/link:"):
         st.write("Re-opens exactly these rows, also after more were written and files were merged.")
-        exact = replace(state, from_=counts["from"], to=counts["to"], pin=counts["pin"], row=st.session_state.get("row", ""))
+        exact = replace(state, from_=counts["from"], to=counts["to"], pin=counts["pin"])
         st.code(link(st.context.url or "", exact), language=None, wrap_lines=True)
 
 

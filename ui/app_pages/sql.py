@@ -5,31 +5,39 @@ import streamlit as st
 
 from ui.api_client import ApiError, api
 from ui.components.message import empty, plain, show_error
+from ui.components.stream_choice import choose_tenant, no_streams, streams_of
 from ui.components.wording import count, size
 
+STREAMS_SHOWN = 12
 EXAMPLE = "SELECT severity, count(*) AS rows_\nFROM {stream}\nWHERE timestamp > current_timestamp - INTERVAL '1' HOUR\nGROUP BY severity\nORDER BY rows_ DESC"
 
 
 def show() -> None:
     """The page."""
     st.title("SQL")
+    left, right = st.columns([1, 3])
     try:
-        tenants = {tenant["tenant"]: [s["stream"] for s in tenant["streams"]] for tenant in api().get("/tenants", limit=1000)["tenants"] if tenant["streams"]}
+        tenant = choose_tenant(left, "sql", help_text='Whose streams names without a schema mean. Other tenants: "their name".stream')
+        if tenant is None:
+            return
+        streams = streams_of(tenant)
     except ApiError as error:
         show_error(error)
         return
-    if not tenants:
-        empty("There is nothing to query yet.", "Send a record with a `tenant` header to one of the input topics; its table appears with the next flush.")
+    if not streams:
+        no_streams(tenant)
         return
-    left, right = st.columns([1, 3])
-    tenant = left.selectbox("Tenant", list(tenants), help='Whose streams names without a schema mean. Other tenants: "their name".stream')
-    limit = left.number_input("Rows at most", min_value=1, max_value=10_000, value=500)
-    with right:
-        example = EXAMPLE.format(stream=_quoted("logs" if "logs" in tenants[tenant] else tenants[tenant][0]))
+    left.caption("Streams: " + ", ".join(f"`{_quoted(stream)}`" for stream in streams[:STREAMS_SHOWN]) + (" …" if len(streams) > STREAMS_SHOWN else ""))
+    # In a form, Ctrl+Enter in the statement runs it.
+    with right.form("statement", border=False):
+        example = EXAMPLE.format(stream=_quoted("logs" if "logs" in streams else streams[0]))
         statement = st.text_area(
             "Statement", value=example, key=f"statement-{tenant}", height=170, help="One SELECT in Trino's SQL. Streams are tables; `timestamp` is the time."
         )
-    if left.button("Run", type="primary", width="stretch", icon=":material/play_arrow:"):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            limit = st.number_input("Rows at most", min_value=1, max_value=10_000, value=500, width=180)
+            is_asked = st.form_submit_button("Run", type="primary", icon=":material/play_arrow:", width=180)
+    if is_asked:
         _run(statement, tenant, int(limit))
     _answer()
 

@@ -31,17 +31,17 @@ def show() -> None:
         empty("No tenant has any rows yet.", "Send a record with a `tenant` header to one of the input topics; its table appears with the next flush.")
         return
     streams = [stream for tenant in tenants for stream in tenant["streams"]]
-    for place, (label, value) in zip(
-        st.columns(4),
-        (
-            ("Tenants", f"{len(tenants):,}" + ("+" if found["next"] else "")),
-            ("Rows", f"{sum(stream['rows'] for stream in streams):,}"),
-            ("Files", f"{sum(stream['files'] for stream in streams):,}"),
-            ("Size", size(sum(stream["bytes"] for stream in streams))),
-        ),
-        strict=True,
-    ):
-        place.metric(label, value)
+    numbers = {
+        "Tenants": f"{len(tenants):,}" + ("+" if found["next"] else ""),
+        "Rows": f"{sum(stream['rows'] for stream in streams):,}",
+        "Files": f"{sum(stream['files'] for stream in streams):,}",
+        "Size": size(sum(stream["bytes"] for stream in streams)),
+    }
+    row = st.container(horizontal=True)
+    for label, value in numbers.items():
+        row.metric(label, value)
+    if found["next"]:
+        st.caption(f"These are the first {len(tenants):,} tenants. The search page knows all of them.")
     wanted = st.text_input("Filter", placeholder="part of a tenant's or stream's name", label_visibility="collapsed")
     shown = [stream for stream in streams if wanted.lower() in f"{stream['tenant']} {stream['stream']}".lower()]
     if shown:

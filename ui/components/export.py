@@ -14,7 +14,7 @@ DOWNLOAD_BYTES_MAX = 200_000_000
 
 def show(body: dict[str, Any]) -> None:
     """The button that starts one, and the exports of this tenant."""
-    with st.popover("Export", icon=":material/download:", width="stretch"):
+    with st.popover("Export", icon=":material/download:"):
         chosen = st.radio("Format", list(FORMATS), horizontal=True, key="export_format")
         if st.button("Export all rows", type="primary", width="stretch"):
             _start({**body, "format": FORMATS[chosen]})

@@ -8,6 +8,7 @@ from ui.api_client import ApiError, api
 from ui.components.message import plain, show_error
 
 VALUES = 8
+CHARACTERS = 80
 
 
 def show(body: dict[str, Any]) -> None:
@@ -20,11 +21,13 @@ def show(body: dict[str, Any]) -> None:
     names = [field["name"] for field in fields]
     chosen = [name for name in st.session_state["columns"].split(",") if name in names]
     st.session_state["columns_chosen"] = chosen
-    st.multiselect("Columns", names, key="columns_chosen", on_change=_keep_columns, placeholder="message", help="What the table shows beside the time")
+    left, right = st.columns(2)
+    left.multiselect("Columns", names, key="columns_chosen", on_change=_keep_columns, placeholder="message", help="What the table shows beside the time")
     about = {field["name"]: f"{field['name']} · {field['type']}{_covered(field)}" for field in fields}
-    wanted = st.selectbox("Top values of", names, index=None, format_func=lambda name: about[name], placeholder="choose a field", key="values_of")
+    wanted = right.selectbox("Top values of", names, index=None, format_func=lambda name: about[name], placeholder="choose a field", key="values_of")
     if wanted:
-        _values(body, wanted)
+        with right.container(gap=None):
+            _values(body, wanted)
 
 
 def _values(body: dict[str, Any], field: str) -> None:
@@ -36,10 +39,11 @@ def _values(body: dict[str, Any], field: str) -> None:
     if not found["values"]:
         st.caption("No matching row has a value here.")
     for at, value in enumerate(found["values"]):
-        text, more, less = st.columns([5, 1, 1], vertical_alignment="center")
-        text.markdown(f"{plain(str(value['value']))[:80]} :gray[{value['rows']:,}]")
-        more.button("", icon=":material/add:", key=f"add-{at}", help="only these", on_click=_filter, args=(field, value["value"], ""))
-        less.button("", icon=":material/remove:", key=f"not-{at}", help="without these", on_click=_filter, args=(field, value["value"], "NOT "))
+        line = st.container(horizontal=True, vertical_alignment="center", gap="small")
+        line.markdown(f"{plain(str(value['value'])[:CHARACTERS])} :gray[{value['rows']:,}]")
+        for name, icon, what, sign in (("add", "add", "only these", ""), ("not", "remove", "without these", "NOT ")):
+            args = (field, value["value"], sign)
+            line.button("", icon=f":material/{icon}:", key=f"{name}-{at}", help=what, type="tertiary", on_click=_filter, args=args)
     if found["sampled"]:
         st.caption("Counted over the newest rows only.")
 

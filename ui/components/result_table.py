@@ -1,6 +1,7 @@
 """The rows of a page as a table; one of them can be chosen."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
@@ -10,29 +11,41 @@ from ui.components.wording import short_time
 SUMMARY_CHARACTERS = 500
 
 
-def show(rows: list[dict[str, Any]], columns: list[str], key: str) -> int | None:
-    """Draws the rows; the position of the chosen one."""
-    shown = {"time (UTC)": [short_time(row["timestamp"]) for row in rows]}
+def show(rows: list[dict[str, Any]], columns: list[str], key: str, on_select: Callable[[], None] | Literal["rerun"] = "rerun") -> int | None:
+    """Draws the rows; the position of the chosen one. `on_select` is called when another one is chosen, before the page is drawn again."""
+    title, times = _times(rows)
+    shown = {title: times}
     if any(row["severity"] for row in rows):
         shown["severity"] = [row["severity"] for row in rows]
     if columns:
         shown |= {name: [value_of(row, name) for row in rows] for name in columns}
     else:
         shown["message"] = [summary(row) for row in rows]
-    widths = {"time (UTC)": 185, "severity": 80, "message": 1000}
-    settings = {name: st.column_config.TextColumn(width=width) for name, width in widths.items()}
-    event = st.dataframe(
+    widths = {title: 8 * len(title if len(title) > len(times[0]) else times[0]), "severity": 80, "message": 1000}
+    st.dataframe(
         pd.DataFrame(shown),
         key=key,
         width="stretch",
         height=min(38 + 35 * len(rows), 560),
         hide_index=True,
-        on_select="rerun",
+        on_select=on_select,
         selection_mode="single-row",
-        column_config=settings,
+        column_config={name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
     )
-    picked = event["selection"]["rows"]
-    return picked[0] if picked and picked[0] < len(rows) else None
+    return position(key, len(rows))
+
+
+def position(key: str, rows: int) -> int | None:
+    """Which of so many rows is chosen in the table with this key; None: no one."""
+    picked = st.session_state[key]["selection"]["rows"]
+    return picked[0] if picked and picked[0] < rows else None
+
+
+def _times(rows: list[dict[str, Any]]) -> tuple[str, list[str]]:
+    """The column of times and its title, which names the day where it is the same for all: so there is room for the message on a narrow screen."""
+    times = [short_time(row["timestamp"]) for row in rows]
+    days = {time[:10] for time in times}
+    return (f"{days.pop()} (UTC)", [time[11:] for time in times]) if len(days) == 1 else ("time (UTC)", times)
 
 
 def summary(row: dict[str, Any]) -> str:

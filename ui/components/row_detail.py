@@ -6,6 +6,9 @@ import orjson
 import pandas as pd
 import streamlit as st
 
+HEIGHT_PX = 740
+FIELD_PX_MAX = 220
+
 
 def show(row: dict[str, Any]) -> None:
     """As a table, as JSON, and its place in Kafka."""
@@ -18,7 +21,8 @@ def show(row: dict[str, Any]) -> None:
             pd.DataFrame({"field": list(values), "value": [str(value) for value in values.values()]}),
             hide_index=True,
             width="stretch",
-            column_config={"field": st.column_config.TextColumn(width="small")},
+            height=min(38 + 35 * len(values), HEIGHT_PX),
+            column_config={"field": st.column_config.TextColumn(width=min(8 * max(map(len, values)) + 16, FIELD_PX_MAX))},
         )
         if row["errors"]:
             st.markdown("**Values that did not fit their columns**")

@@ -13,15 +13,8 @@ def _needs(_: StackState) -> tuple[str, ...]:
 
 
 def _prepare(site: Site) -> Launch:
-    options = {
-        "server.address": LOOPBACK,
-        "server.port": str(site.port),
-        "server.headless": "true",
-        "server.fileWatcherType": "none",
-        "browser.gatherUsageStats": "false",
-    }
     return Launch(
-        command=(sys.executable, "-m", "streamlit", "run", "ui/app.py", *(f"--{name}={value}" for name, value in options.items())),
+        command=(sys.executable, "-m", "ui", "serve", "--host", LOOPBACK, "--port", str(site.port)),
         address=f"http://{LOOPBACK}:{site.port}",
         folder=REPOSITORY,
         environment={"FIRN_UI_API": site.stack.record("query").address},

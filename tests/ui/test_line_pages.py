@@ -1,0 +1,118 @@
+"""The pages about the line as an operator uses them: errors, dead letters, health, over an ingester of one topic."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from lake.log_schema import ValueReason
+from tests.query.following import Following
+from tests.stack.kafka_topics import Record
+from tests.stack.line import Line
+from tests.stack.waiting import wait_for
+from tests.ui.front_end import start_front_end
+from tests.ui.test_search_page import cell, choose_row
+from ui.app_pages.errors import WHAT
+
+WITHOUT_TENANT = b'{"message":"sent without a tenant"}'
+BROKEN = b'{"message": "cut o'
+
+
+def test_every_reason_of_a_value_that_did_not_fit_is_explained() -> None:
+    """The errors page has a sentence for each, and none for reasons that are gone."""
+    assert set(WHAT) == set(ValueReason)
+
+
+@pytest.fixture(scope="module")
+def following(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
+    """Three rows, one with a time that cannot be read; a broken message; one that names no tenant."""
+    made = Following(line, tmp_path_factory.mktemp("following-pages"))
+    now = datetime.now(UTC).isoformat().encode()
+    sound = [b'{"message":"%b","timestamp":"%b"}' % (message, now) for message in (b"first", b"second")]
+    made.produce(made.tenant, *sound, b'{"message":"third","timestamp":"yesterday"}', BROKEN)
+    line.kafka.produce(made.topic, [Record(WITHOUT_TENANT)])
+    made.ingester.start()
+    made.line.wait_for_rows(made.ingester, made.tenant, 3)
+    wait_for(lambda: len(made.get("dead-letters")["dead_letters"]) == 2, 60.0, "the letters")
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def pages(following: Following, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a front end on that API."""
+    child = start_front_end(following.api.address, Path(tmp_path_factory.mktemp("ui")))
+    yield child.address
+    child.kill()
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    """Takes an option of a list by typing it."""
+    page.get_by_role("combobox", name=label).fill(option)
+    page.get_by_role("option", name=option, exact=True).click()
+
+
+@pytest.mark.stack
+def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(page: Page, following: Following, pages: str) -> None:
+    """The group says what it means and shows the value; a row shows it in full; the link searches for these rows."""
+    page.goto(f"{pages}/errors")
+    choose(page, "Tenant", following.tenant)
+    expect(page.get_by_text("1 row with values that did not fit.")).to_be_visible()
+    for column, text in enumerate(("bad_timestamp", WHAT["bad_timestamp"], "/timestamp", "1", "yesterday")):
+        expect(cell(page, 0, column)).to_have_text(text)
+    page.get_by_test_id("stDataFrame").nth(1).locator(".dvn-scroller").click(position={"x": 17, "y": 36 + 17})
+    expect(page.get_by_text("Values that did not fit their columns")).to_be_visible()
+    address = cell(page, 0, 5).inner_text()
+    assert parse_qs(urlsplit(address).query)["q"] == ["_errors:bad_timestamp"]
+    page.goto(f"{pages}{address}")
+    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect(cell(page, 0, 2)).to_have_text("third")
+
+
+@pytest.mark.stack
+def test_a_dead_letter_is_read_whole_and_sent_again(page: Page, following: Following, pages: str) -> None:
+    """The list tells reasons; a letter shows its bytes; the dry run tells what would happen; sent to a tenant it becomes a row."""
+    page.goto(f"{pages}/dead-letters")
+    expect(page.get_by_text("2 letters shown, newest first; 2 reasons.")).to_be_visible()
+    choose(page, "Tenant", following.tenant)
+    expect(page.get_by_text("1 letter shown, newest first; 1 reason.")).to_be_visible()
+    choose_row(page, 0)
+    expect(page.get_by_test_id("stCode").first).to_contain_text("cut o")
+    choose(page, "Tenant", "(all tenants)")
+    box = page.get_by_label("Reason")
+    box.fill("tenant_missing")
+    box.press("Enter")
+    expect(page.get_by_text("1 letter shown")).to_be_visible()
+    page.get_by_text("Send them again").click()
+    target = page.get_by_label("To tenant")
+    target.fill(following.other)
+    target.press("Enter")
+    page.get_by_role("button", name="What would happen?").click()
+    expect(page.get_by_test_id("stAlert")).to_contain_text("1 letter would be sent")
+    assert not following.line.exists(following.other)
+    page.get_by_role("button", name="Send again").click()
+    expect(page.get_by_test_id("stAlert")).to_contain_text("1 letter sent")
+    following.line.wait_for_rows(following.ingester, following.other, 1)
+
+
+@pytest.mark.stack
+def test_health_shows_what_runs_and_how_far_ingestion_is_behind(page: Page, following: Following, pages: str) -> None:
+    """Services, lag, maintenance; when ingestion stops, the lag grows on the open page, and a search says that it is not complete."""
+    page.goto(f"{pages}/health")
+    for service in ("catalog", "trino", "ingest"):
+        expect(page.get_by_text(service, exact=True).first).to_be_visible()
+    expect(page.get_by_text("0 records", exact=True)).to_be_visible()
+    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
+    expect(page.get_by_text("No table is parked")).to_be_visible()
+    expect(page.get_by_text(re.compile("Nobody runs it now|Runs now"))).to_be_visible()
+    following.ingester.stop()
+    following.produce(following.tenant, b'{"message":"waits"}')
+    expect(page.get_by_text("1 record", exact=True)).to_be_visible()
+    page.goto(f"{pages}/?tenant={following.tenant}&from=now-1h")
+    expect(page.get_by_text("Not complete.")).to_be_visible()
+    expect(page.get_by_test_id("stAlert")).to_contain_text("1 record behind")
+    following.ingester.start()

@@ -1,0 +1,43 @@
+"""`python -m ui serve`: the front end as a process. FIRN_UI_API is the address of the search API."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from ui.exposure import ExposedError, check_host
+from ui.settings import api_uri
+
+PORT = 8501
+SCRIPT = Path(__file__).with_name("app.py")
+
+
+def main() -> None:
+    """Becomes Streamlit's server; an expected problem is one sentence and exit code 2."""
+    asked = _arguments()
+    try:
+        check_host(asked.host, api_uri())
+    except ExposedError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(2) from error
+    options = {
+        "server.address": asked.host,
+        "server.port": asked.port,
+        "server.headless": "true",
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+    }
+    os.chdir(SCRIPT.parent.parent)  # where .streamlit lies, and from where the pages are imported
+    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(SCRIPT), *(f"--{name}={value}" for name, value in options.items())])  # noqa: S606
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m ui", description="The browser's side of search. FIRN_UI_API is the address of the search API.")
+    serve = parser.add_subparsers(required=True, metavar="serve").add_parser("serve", help="serve the pages until stopped")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    serve.add_argument("--port", type=int, default=PORT, help="port to listen on (default %(default)s)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
