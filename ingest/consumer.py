@@ -1,6 +1,8 @@
 """Kafka in: the partitions of the input topics by assignment, from the group's offsets, identified by topic id.
 
 No group rebalance ever moves a partition under a running node: `assign` names them all, and the group only stores offsets.
+
+Where the group began to read a partition is stored with its offsets, for ever.
 """
 
 from collections import Counter
@@ -16,7 +18,9 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ingest.converter import Source
+from ingest.kafka_reader import Stored, parse_stored
 from lake.errors import FatalError, UnavailableError
+from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 
 CONSUME_MESSAGES = 500
@@ -43,6 +47,10 @@ class Assignment:
         self.sources.append(source)
         return len(self.sources) - 1
 
+    def place(self, number: int) -> TopicPartition:
+        """As marks name it."""
+        return TopicPartition(self.sources[number].topic_id, self.sources[number].partition)
+
 
 class InputTopics:
     """Reads one worker's share of the configured topics: of `workers` processes, the one with this `index`."""
@@ -52,7 +60,7 @@ class InputTopics:
         self._index, self._workers = index, workers
         self._expired: Counter[str] = Counter()
         self.positions: dict[int, int] = {}
-        self._witnesses: dict[Source, str] = {}  # as stored with the group's offsets
+        self._stored: dict[Source, Stored] = {}  # as the group's offsets were stored last
         self.assignment = Assignment()
         self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
         self._consumer = Consumer(
@@ -82,6 +90,10 @@ class InputTopics:
             log.info("partition.assigned", topic=source.topic, topic_id=source.topic_id, partition=source.partition, offset=starts[source])
         self.positions |= {n: starts[s] for n, s in zip(numbers, found, strict=True)}
         return numbers
+
+    def first(self, number: int) -> int:
+        """Where the group began to read a partition; 0 where that is not known."""
+        return self._stored[self.assignment.sources[number]].first
 
     def _begin(self, starts: Mapping[Source, int]) -> None:
         """Reads partitions from these offsets on."""
@@ -153,10 +165,11 @@ class InputTopics:
     def _start(self, source: Source, stored: Any) -> int:
         low, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), timeout=REQUEST_TIMEOUT_S)
         if stored.offset == OFFSET_INVALID or stored.offset < 0:
+            self._stored[source] = Stored(int(low), source.topic_id)
             return int(low)
-        topic_id, _, self._witnesses[source] = (stored.metadata or "").partition(" ")
-        if (topic_id and topic_id != source.topic_id) or stored.offset > high:
-            raise self._recreated(source, topic_id or "unknown")
+        found = self._stored[source] = parse_stored(stored.offset, stored.metadata)
+        if (found.topic_id and found.topic_id != source.topic_id) or stored.offset > high:
+            raise self._recreated(source, found.topic_id or "unknown")
         if stored.offset < low:
             self._expired[source.topic] += low - stored.offset
             log.error("records.expired", topic=source.topic, partition=source.partition, first=stored.offset, next=low, advice="lengthen the topic's retention")
@@ -181,13 +194,12 @@ class InputTopics:
     def commit_group(self, offsets: Mapping[int, int], witness: str) -> None:
         """Stores the group's offsets (number of the source -> next offset), each with its topic's id and a witness (witness.py; empty: the one
         that is there). Raises UnavailableError."""
-        sources = self.assignment.sources
-        if witness:
-            self._witnesses = dict.fromkeys(sources, witness)
-        entries = [
-            KafkaTopicPartition(sources[n].topic, sources[n].partition, offset, f"{sources[n].topic_id} {self._witnesses.get(sources[n], '')}".rstrip())
-            for n, offset in offsets.items()
-        ]
+        entries = []
+        for n, offset in offsets.items():
+            source = self.assignment.sources[n]
+            stored = self._stored[source]
+            self._stored[source] = stored = Stored(offset, source.topic_id, witness or stored.witness, stored.first)
+            entries.append(KafkaTopicPartition(source.topic, source.partition, offset, stored.metadata))
         try:
             self._consumer.commit(offsets=entries, asynchronous=False)
         except KafkaException as error:

@@ -275,8 +275,7 @@ class SparkLine:
         return replace(flush, ranges={place: Range(max(r.start, ends.get(place, 0)), r.end) for place, r in flush.ranges.items()})
 
     def _place(self, number: int) -> TopicPartition:
-        source = self.topics.assignment.sources[number]
-        return TopicPartition(source.topic_id, source.partition)
+        return self.topics.assignment.place(number)
 
     def _submit(self, ready: Sequence[tuple[TableId, TableFlush]]) -> None:
         self._in_flight.update(ready)
@@ -298,9 +297,10 @@ class SparkLine:
 
     # ---- what the main process says
 
-    def discover(self) -> None:
-        for number in self.topics.discover():
-            self.offsets.routed[number] = self.topics.positions[number]
+    def discover(self) -> Mapping[TopicPartition, int]:
+        found = self.topics.discover()
+        self.offsets.routed |= {number: self.topics.positions[number] for number in found}
+        return {self._place(number): self.topics.first(number) for number in found}
 
     def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
         self._postponed.update(postponed)

@@ -46,6 +46,9 @@ class FakeTopics:
     def discover(self) -> list[int]:
         return [0]
 
+    def first(self, number: int) -> int:
+        return 0
+
     def lag(self, number: int, start: int) -> Lag:
         return Lag(number, start, self.ends, 100.0)
 
