@@ -7,7 +7,8 @@ the tables alone whose records were left. One job runs at a time, while the flus
     next        the flush of a later batch: it waits for the one in flight, then starts where that ends
     behind      records were left, from known offsets on: the table is not known yet, takes no rows now, or changed under its flush. Batches leave its
                 further records too, until a repetition has caught up with them, so the order of a table's records is kept
-    parked      its records go to the parking topic, by tasks; only those of a table that is not behind do, so there is no gap in the topic either
+    parked      its records go to the parking topic, by tasks; only those of a table that is not behind do, and only where each partition is one task's, so
+                there is no gap in the topic either
     held        its records are left
 """
 
@@ -42,6 +43,11 @@ class Job:
     tasks: Sequence[Sequence[OffsetRange]]
     skipped: frozenset[TableId]
     only: Firsts | None
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether several tasks read one partition, so that nobody knows whose records come first."""
+        return any(each.whole for task in self.tasks for each in task)
 
     @property
     def starts(self) -> dict[int, int]:
@@ -151,6 +157,8 @@ class SparkLine:
     def _job(self, lags: Sequence[Lag], only: Firsts | None) -> Job:
         self._jobs += 1
         skipped = {*self._behind, *self._later} if only is None else set[TableId]()
+        if self._parked:  # each partition's in the order of its offsets
+            lags = [replace(lag, measured=False) for lag in lags]
         return Job(self._jobs, plan(lags, self.capacity), frozenset(skipped), only)
 
     def _is_far_behind(self) -> bool:
@@ -176,6 +184,8 @@ class SparkLine:
         only = self.job.only
         views, parked, buried = dict[TableId, TableView](), dict[TableId, str](), dict[TableId, Rejected]()
         left = {table for table in tables if table in self._held or (only is None and table in self._behind)}
+        if self.job.in_pieces:  # it was parked since the job began
+            left |= {table for table in tables if table in self._parked}
         for table in [table for table in tables if table not in left]:
             behind = self._behind.get(table)
             if table in self._parked:

@@ -243,6 +243,22 @@ def test_a_flush_of_a_table_that_was_parked_meanwhile_is_not_committed(driven: D
     assert (job.only, driven.lowest()) == ({A: {0: 7}}, 7)
 
 
+def test_tasks_that_share_a_partition_park_nothing(driven: Driven) -> None:
+    """The later piece could reach the parking topic before the earlier one: what comes is left, and parked by jobs that share none."""
+    line = driven.line
+    job = driven.batch(200_000)
+    assert job.in_pieces
+    line.park({A: "p"})
+    assert line.fates([A]) == (line.fates([])[0], True)
+    line.collect([read(0, 100_000, left={A: 5}), read(100_000, 200_000, left={A: 100_001})])
+    repetition = line.next_job()
+    assert repetition is not None
+    assert (repetition.only, repetition.tasks) == ({A: {0: 5}}, [[OffsetRange(0, 5, 200_000)]])
+    assert line.fates([A])[0].parked == {A: "p"}
+    line.collect([read(5, 200_000)])
+    assert not driven.batch(400_000).in_pieces
+
+
 def test_records_of_a_dropped_table_are_buried(driven: Driven) -> None:
     """Where its owner wants that."""
     line = driven.line
