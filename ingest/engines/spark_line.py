@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from ingest.engines.spark_order import Fates, Firsts, TaskFlush, TaskResult
-from ingest.engines.spark_plan import Capacity, Lag, OffsetRange, plan, waiting
+from ingest.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, plan, waiting
 from ingest.engines.spark_topics import PlannedTopics
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, FlushWriter
@@ -37,16 +37,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Ranges per task. `skipped`, `only`: as in a TaskOrder."""
+    """Ranges per task. `skipped`, `only`, `hands_on`: as in a TaskOrder."""
 
     number: int
     tasks: Sequence[Sequence[OffsetRange]]
     skipped: frozenset[TableId]
     only: Firsts | None
+    hands_on: bool = False
 
     @property
     def in_pieces(self) -> bool:
-        """Whether several tasks read one partition, so that nobody knows whose records come first."""
+        """Whether several tasks may have records of one partition and table, so that nobody knows whose come first."""
         return any(each.whole for task in self.tasks for each in task)
 
     @property
@@ -103,6 +104,7 @@ class SparkLine:
     _behind: dict[TableId, Behind] = field(default_factory=dict)
     _ends: dict[TableId, dict[TopicPartition, int]] = field(default_factory=lambda: defaultdict(dict))  # where the last flush of a table ends
     _jobs: int = 0
+    _spread: Spread = field(default_factory=Spread)  # of the last batch that several tasks have read
     _waits_since_s: float | None = None  # since when something waits in the topics
     _stalled_since_s: float | None = None  # when the last batch was read, while tables are left or late and nothing was settled since
     _delivered: Counter[str] = field(default_factory=Counter)
@@ -159,7 +161,11 @@ class SparkLine:
         skipped = {*self._behind, *self._later} if only is None else set[TableId]()
         if self._parked:  # each partition's in the order of its offsets
             lags = [replace(lag, measured=False) for lag in lags]
-        return Job(self._jobs, plan(lags, self.capacity), frozenset(skipped), only)
+        tasks = plan(lags, self.capacity)
+        hands_on = only is None and not self._parked and len(tasks) > 1 and self._spread.pays_to_hand_on and all(lag.measured for lag in lags)
+        if hands_on:
+            tasks = [[replace(each, whole=True) for each in ranges] for ranges in tasks]
+        return Job(self._jobs, tasks, frozenset(skipped), only, hands_on)
 
     def _is_far_behind(self) -> bool:
         """Reading on has an end where what was left would have to be read from too far back."""
@@ -213,6 +219,9 @@ class SparkLine:
         assert job is not None
         for result in results:
             self._count(result)
+        if job.only is None and len(job.tasks) > 1:
+            small = [table for result in results for table in result.small]
+            self._spread = Spread(len(small), len(set(small)), sum(result.small_bytes for result in results))
         left = self._left(results)
         self._note_left(job, results, left)
         reach("job_collected")

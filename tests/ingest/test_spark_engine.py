@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -18,9 +19,9 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.storage import local_path, open_storage
 from tests.faults.identities import compare, dead, rows
 from tests.faults.record_flow import RecordFlow, table_of
-from tests.optimize.live_files import live_uris
+from tests.optimize.live_files import live_files, live_uris
 from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import KafkaTopics
+from tests.stack.kafka_topics import KafkaTopics, Record
 from tests.stack.parked import unwritable
 from tests.stack.spark_cluster import OPTIONS, spark_machines
 from tests.stack.waiting import fresh, pause, wait_for
@@ -169,6 +170,58 @@ def test_a_cluster_of_which_one_worker_dies_in_the_middle_of_a_task(stack: Stack
             machines.kill_worker_of(int(reached.read_text()))
             flowing.wait_for_more()
             flowing.check()
+
+
+MANY_TENANTS, BATCH_RECORDS = 150, 45_000
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+def test_small_parts_of_many_tables_become_one_file_each(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+    """Two tasks that both meet all tables write two files of each in the first batch; in the next they hand on what they have, and each has one more."""
+    topic, name, draws = kafka.topic(PARTITIONS), fresh("g-"), random.Random(1)
+    tenants = [fresh("many-") for _ in range(MANY_TENANTS)]
+    own = {"group": name, "dead_letter_topic": f"dead-{name}", "parked_topic": f"parked-{name}", "replay_topic": f"replay-{name}"}
+    settings = {"engine": "spark", **own, "flush_interval_s": "20", "shutdown_s": "30", "bootstrap_servers": kafka.bootstrap_servers}
+    ingester, catalog, storage = Ingester(tmp_path, stack.environment(), [{"name": topic}], settings), CatalogClient(stack.address("catalog")), open_storage()
+    good: dict[TableName, set[tuple[int, int]]] = {table_of(tenant): set() for tenant in tenants}
+    bad: set[tuple[int, int]] = set()
+
+    def produce() -> None:
+        sent = [draws.choice(tenants) for _ in range(BATCH_RECORDS)]
+        records = [
+            Record(b'{"n":%d}' % at if at % 1_000 else b"{", headers=(("tenant", tenant.encode()),), partition=at % PARTITIONS)
+            for at, tenant in enumerate(sent)
+        ]
+        for at, (tenant, place) in enumerate(zip(sent, kafka.produce(topic, records), strict=True)):
+            (good[table_of(tenant)] if at % 1_000 else bad).add((place.partition, place.offset))
+
+    def files() -> int:
+        return sum(sum(live_files(catalog, storage, table).values()) for table in good)
+
+    def written() -> bool:
+        stored = kafka.group_offsets(ingester.group, topic)
+        return stored == kafka.ends(topic)
+
+    try:
+        produce()
+        ingester.start()
+        ingester.wait_until(written, BACK_S, "the first batch")
+        first = files()
+        assert first == 2 * MANY_TENANTS
+        produce()
+        ingester.wait_until(written, BACK_S, "the second batch")
+        assert files() == first + MANY_TENANTS
+        assert [job["handed_on"] for job in _jobs(ingester)] == [False, True]
+    finally:
+        ingester.kill()
+    found = {table: rows(catalog, table, kafka.topic_id(topic)) for table in good}
+    result = compare(good, bad, found, dead(kafka, ingester.dead_letter_topic))
+    assert (result.lost, result.doubled) == (0, 0), result.details
+
+
+def _jobs(ingester: Ingester) -> list[dict[str, Any]]:
+    return [event for text in ingester.log().splitlines() if "job.ended" in text and (event := orjson.loads(text))["event"] == "job.ended"]
 
 
 # A task that runs for longer than a second is run a second time, beside it.

@@ -259,6 +259,24 @@ def test_tasks_that_share_a_partition_park_nothing(driven: Driven) -> None:
     assert not driven.batch(400_000).in_pieces
 
 
+def test_a_batch_hands_on_when_the_one_before_it_was_spread(driven: Driven) -> None:
+    """All of its ranges are read to their ends, for others write what is handed on; not while a table is parked, nor for what is read again."""
+    line = driven.line
+    many = [TableId(TenantId(f"t{at}"), "logs") for at in range(500)]
+    assert not driven.batch(100_000).hands_on
+    line.collect([read(0, 50_000, small=many, small_bytes=1_000_000), read(50_000, 100_000, small=many, small_bytes=1_000_000)])
+    job = driven.batch(200_000)
+    assert job.hands_on
+    assert all(each.whole for task in job.tasks for each in task)
+    line.collect([read(100_000, 150_000, small=many, small_bytes=1_000_000), read(150_000, 200_000, left={A: 160_000}), TaskResult()])
+    assert driven.lowest() == 160_000
+    repetition = line.next_job()
+    assert repetition is not None
+    assert not repetition.hands_on
+    line.collect([read(160_000, 200_000)])
+    assert not driven.batch(300_000).hands_on, "the last one was not spread"
+
+
 def test_records_of_a_dropped_table_are_buried(driven: Driven) -> None:
     """Where its owner wants that."""
     line = driven.line
