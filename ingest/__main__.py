@@ -109,11 +109,12 @@ def audit(
     since: Annotated[
         datetime | None, typer.Option(help="only records that reached Kafka at or after this time, UTC; without it all that Kafka still has")
     ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="also records from before the group began to read: all of a topic's past is backfilled")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Proves per partition that consumed = written + dead-lettered + parked, no gap and no duplicate; ends with 1 where that does not hold."""
     configure_logs("ingest")
-    found = Tools.open(IngestSettings.load()).auditor().audit(None if since is None else epoch_ms(since.replace(tzinfo=UTC)))
+    found = Tools.open(IngestSettings.load()).auditor().audit(None if since is None else epoch_ms(since.replace(tzinfo=UTC)), whole=whole)
     if as_json:
         sys.stdout.write(json.dumps(audit_report.to_json(found)) + "\n")
     else:

@@ -5,7 +5,7 @@ The order matters, because ingesters may run meanwhile; what is read later can o
     1  the group's offsets: what is below them has to be somewhere
     2  the rows of all tables (identity columns of the live data files), and of dropped ones that may still come back
     3  dead letters, parked records, replays
-    4  the input itself, from its first offset that Kafka still has to the group's: which records there are to account for
+    4  the input itself, from its first offset that Kafka still has, or where the group began, to the group's: which records there are to account for
 
 Offsets prove nothing by themselves: control records and aborted transactions leave gaps. A dead letter or a parked record may be there more
 than once. A parked record that is a row, too, was drained. A dead letter that is a row, too, was replayed, or is an error.
@@ -22,7 +22,7 @@ import pyarrow as pa
 from ingest.audit_compare import Example, Expected, Verdict, compare
 from ingest.audit_sources import TableScan, records_in, spool_dead_letters, spool_dropped, spool_parked, spool_replays, spool_tables
 from ingest.audit_spool import BUCKET_BITS, BUCKET_OFFSETS, WHOLE, IdentitySpool, Place
-from ingest.kafka_reader import KafkaPartition, KafkaReader
+from ingest.kafka_reader import KafkaPartition, KafkaReader, Stored
 from ingest.router import Envelope, Router
 from lake.catalog_client import CatalogClient
 from lake.marks import TopicPartition
@@ -91,11 +91,12 @@ class Auditor:
         self._storage = storage
         self._topics = {topic.name: topic for topic in settings.topics}
 
-    def audit(self, since_ms: int | None = None) -> Audit:
-        """The audit. `since_ms`: only records that reached Kafka at or after this time have to be accounted for. Raises FirnError."""
+    def audit(self, since_ms: int | None = None, *, whole: bool = False) -> Audit:
+        """The audit. `since_ms`: only records that reached Kafka at or after this time have to be accounted for; `whole`: also those from before the
+        group began, which are a backfill's to bring in. Raises FirnError."""
         with tempfile.TemporaryDirectory(prefix="firn-audit-") as folder:
             spool = IdentitySpool(Path(folder), frozenset((*self._topics, self._settings.replay_topic)))
-            stretches = self._stretches(since_ms)  # 1
+            stretches = self._stretches(since_ms, whole=whole)  # 1
             replay = self._reader.partitions([self._settings.replay_topic])
             consumed = {partition: stored.offset for partition, stored in self._reader.stored(replay).items()}
             tables = spool_tables(self._catalog, self._storage, spool)  # 2
@@ -108,16 +109,17 @@ class Auditor:
             audits += [self._audit_gone(spool, place, tables) for place in spool.partitions() if place not in looked_at]
         return Audit(audits, tables, dead_letters, parked)
 
-    def _stretches(self, since_ms: int | None) -> list[_Stretch]:
+    def _stretches(self, since_ms: int | None, *, whole: bool) -> list[_Stretch]:
         partitions = self._reader.partitions(self._topics)
         ends, stored = self._reader.ends(partitions), self._reader.stored(partitions)
         first = {p: end.start for p, end in ends.items()} if since_ms is None else self._reader.from_time(partitions, since_ms)
         stretches = []
         for partition in partitions:
-            known = stored.get(partition)
-            is_ours = known is not None and known.topic_id in ("", partition.topic_id)
-            end = known.offset if known is not None and is_ours else first[partition]
-            stretches.append(_Stretch(partition, first[partition], max(first[partition], end)))
+            known, start = stored.get(partition), first[partition]
+            if known is None or known.topic_id not in ("", partition.topic_id):
+                known = Stored(start, partition.topic_id)
+            start = start if whole else max(start, known.first)
+            stretches.append(_Stretch(partition, start, max(start, known.offset)))
         return stretches
 
     def _audit_partition(self, spool: IdentitySpool, stretch: _Stretch, tables: TableScan) -> PartitionAudit:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ingest.archive import ArchiveFile, UnusableFileError
-from ingest.ledger import Advance
+from ingest.ledger import Advance, beside_live
 from lake.backfill_mark import BackfillMark, backfill_property, parse_backfill_mark
 from lake.commit import TableState
-from lake.marks import MARKS_PROPERTY, Marks, Range, TopicPartition
+from lake.marks import Marks, Range, TopicPartition
 
 
 @dataclass
@@ -45,11 +45,7 @@ class BackfillLedger:
         return Marks({TopicPartition(source, 0): mark.next for source, mark in marks.items() if mark is not None})
 
     def advance(self, state: TableState, ranges: Mapping[TopicPartition, Range], _: str) -> Advance:
-        # The live marks are repeated as they are, with whoever moved them last: nobody is to take a backfill for a second ingester.
-        properties = {backfill_property(place.topic_id): self._mark(place.topic_id, end).to_property() for place, (_, end) in ranges.items()}
-        if MARKS_PROPERTY not in state.properties:
-            properties[MARKS_PROPERTY] = state.marks.to_property()  # without it the catalog would not notice that the table moves back
-        return Advance(state.marks, state.writer, properties)
+        return beside_live(state, {backfill_property(place.topic_id): self._mark(place.topic_id, end).to_property() for place, (_, end) in ranges.items()})
 
     def moved_by(self, _: TableState) -> str:
         return ""

@@ -1,6 +1,8 @@
 """Kafka in: the partitions of the input topics by assignment, from the group's offsets, identified by topic id.
 
 No group rebalance ever moves a partition under a running node: `assign` names them all, and the group only stores offsets.
+
+Where the group began to read a partition is stored with its offsets, for ever.
 """
 
 from collections import Counter
@@ -14,9 +16,11 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ingest.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
 from ingest.converter import Source
-from ingest.group_offsets import REQUEST_TIMEOUT_S, group_offsets
+from ingest.kafka_reader import Stored, parse_stored
 from lake.errors import FatalError, UnavailableError
+from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 
 CONSUME_MESSAGES = 500
@@ -35,6 +39,10 @@ class Assignment:
         self.sources.append(source)
         return len(self.sources) - 1
 
+    def place(self, number: int) -> TopicPartition:
+        """As marks name it."""
+        return TopicPartition(self.sources[number].topic_id, self.sources[number].partition)
+
 
 class InputTopics:
     """Reads one worker's share of the configured topics: of `workers` processes, the one with this `index`."""
@@ -44,7 +52,7 @@ class InputTopics:
         self._index, self._workers = index, workers
         self._expired: Counter[str] = Counter()
         self.positions: dict[int, int] = {}
-        self._witnesses: dict[Source, str] = {}  # as stored with the group's offsets
+        self._stored: dict[Source, Stored] = {}  # as the group's offsets were stored last
         self.assignment = Assignment()
         self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
         self._consumer = Consumer(
@@ -74,6 +82,10 @@ class InputTopics:
             log.info("partition.assigned", topic=source.topic, topic_id=source.topic_id, partition=source.partition, offset=starts[source])
         self.positions |= {n: starts[s] for n, s in zip(numbers, found, strict=True)}
         return numbers
+
+    def first(self, number: int) -> int:
+        """Where the group began to read a partition; 0 where that is not known."""
+        return self._stored[self.assignment.sources[number]].first
 
     def _begin(self, starts: Mapping[Source, int]) -> None:
         """Reads partitions from these offsets on."""
@@ -128,7 +140,7 @@ class InputTopics:
         try:
             for topic in {source.topic for source in sources}:
                 self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S)  # its own picture of the topic may lack new partitions for minutes
-            committed = group_offsets(self._consumer, [KafkaTopicPartition(s.topic, s.partition) for s in sources])
+            committed = committed_offsets(self._consumer, [KafkaTopicPartition(s.topic, s.partition) for s in sources])
             return {source: self._start(source, stored) for source, stored in zip(sources, committed, strict=True)}
         except KafkaException as error:
             raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group {self._settings.group}: {error}") from error
@@ -136,10 +148,11 @@ class InputTopics:
     def _start(self, source: Source, stored: Any) -> int:
         low, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), timeout=REQUEST_TIMEOUT_S)
         if stored.offset == OFFSET_INVALID or stored.offset < 0:
+            self._stored[source] = Stored(int(low), source.topic_id)
             return int(low)
-        topic_id, _, self._witnesses[source] = (stored.metadata or "").partition(" ")
-        if (topic_id and topic_id != source.topic_id) or stored.offset > high:
-            raise self._recreated(source, topic_id or "unknown")
+        found = self._stored[source] = parse_stored(stored.offset, stored.metadata)
+        if (found.topic_id and found.topic_id != source.topic_id) or stored.offset > high:
+            raise self._recreated(source, found.topic_id or "unknown")
         if stored.offset < low:
             self._expired[source.topic] += low - stored.offset
             log.error("records.expired", topic=source.topic, partition=source.partition, first=stored.offset, next=low, advice="lengthen the topic's retention")
@@ -164,13 +177,12 @@ class InputTopics:
     def commit_group(self, offsets: Mapping[int, int], witness: str) -> None:
         """Stores the group's offsets (number of the source -> next offset), each with its topic's id and a witness (witness.py; empty: the one
         that is there). Raises UnavailableError."""
-        sources = self.assignment.sources
-        if witness:
-            self._witnesses = dict.fromkeys(sources, witness)
-        entries = [
-            KafkaTopicPartition(sources[n].topic, sources[n].partition, offset, f"{sources[n].topic_id} {self._witnesses.get(sources[n], '')}".rstrip())
-            for n, offset in offsets.items()
-        ]
+        entries = []
+        for n, offset in offsets.items():
+            source = self.assignment.sources[n]
+            stored = self._stored[source]
+            self._stored[source] = stored = Stored(offset, source.topic_id, witness or stored.witness, stored.first)
+            entries.append(KafkaTopicPartition(source.topic, source.partition, offset, stored.metadata))
         try:
             self._consumer.commit(offsets=entries, asynchronous=False)
         except KafkaException as error:

@@ -141,9 +141,11 @@ class Drain:
         routers = {name: Router(topic) for name, topic in topics.items()}
         partitions = self._reader.partitions(topics)
         start, left = {}, {}
+        stored = self._reader.stored(partitions)
         for partition, (first, end) in self._reader.ends(partitions).items():
             place = TopicPartition(partition.topic_id, partition.partition)
-            begin = max(first, self.view.marks.of(place))
+            begun = stored[partition].first if partition in stored else 0
+            begin = max(first, begun, self.view.marks.of(place))
             stop = min(end, self._first_parked.get(place, end))
             if begin > self.view.marks.of(place) > 0:
                 log.error("records.expired", table=str(self.order.table), topic=partition.topic, partition=partition.partition, first=begin)

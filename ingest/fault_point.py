@@ -1,7 +1,8 @@
 """Named steps of the protocol at which a test may stop a process; without the variable set, reaching one does nothing.
 
 `FIRN_FAULT_POINT=step:kill` ends the process there by SIGKILL, as a crash would; `step:wait` writes its id to `<folder>/<step>.reached` and waits
-until `<folder>/<step>.go` is there, so that something else can be killed meanwhile. Each happens once per folder (`FIRN_FAULT_FOLDER`).
+until `<folder>/<step>.go` is there, so that something else can be killed meanwhile. Several are separated by commas. Each happens once per folder
+(`FIRN_FAULT_FOLDER`), so that one process after the other may die of them.
 """
 
 import os
@@ -9,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-_STEP, _, _ACTION = os.environ.get("FIRN_FAULT_POINT", "").partition(":")
+_ACTIONS = dict(each.split(":", 1) for each in os.environ.get("FIRN_FAULT_POINT", "").split(",") if each)
 _FOLDER = Path(os.environ.get("FIRN_FAULT_FOLDER", "."))
 WAIT_MAX_S = 30.0
 
@@ -43,14 +44,14 @@ SPARK_STEPS = (
 
 
 def _reach(step: str) -> None:
-    if step != _STEP:
+    if step not in _ACTIONS:
         return
     try:
         with (_FOLDER / f"{step}.reached").open("x") as file:
             file.write(str(os.getpid()))
     except FileExistsError:
         return
-    if _ACTION == "kill":
+    if _ACTIONS[step] == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     until_s = time.monotonic() + WAIT_MAX_S
     while not (_FOLDER / f"{step}.go").exists() and time.monotonic() < until_s:
@@ -61,5 +62,5 @@ def _pass(_: str) -> None:
     return
 
 
-ARMED = bool(_STEP)
+ARMED = bool(_ACTIONS)
 reach = _reach if ARMED else _pass

@@ -1,33 +1,42 @@
-"""What a consumer group has stored, asked by a consumer of that group that never joins it.
+"""The group's offsets set by somebody else than the workers that read: at the first start, after a topic was re-created, after the catalog went back."""
 
-Not by an AdminClient: librdkafka ends the process with a segmentation fault where a coordinator that has just moved answers it (it looks for the
-group of a client that has none), as every coordinator does for a while after a broker's first start.
-"""
+from collections.abc import Mapping
+from contextlib import closing
 
-from collections.abc import Sequence
-from typing import Any
+import structlog
+from confluent_kafka import Consumer, KafkaException
 
-import stamina
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from ingest.kafka_reader import KafkaPartition, KafkaReader, Stored
+from lake.errors import UnavailableError
+from lake.settings import IngestSettings
 
-REQUEST_TIMEOUT_S = 30.0
-# A group that is new, or whose coordinator moves to another broker, has no coordinator for some seconds.
-COORDINATOR_WAIT_S = 30.0
-_COORDINATOR_MOVES = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
+LATEST = "latest"
+log = structlog.get_logger()
 
 
-def _coordinator_moves(error: Exception) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in _COORDINATOR_MOVES
+def store_offsets(settings: IngestSettings, offsets: Mapping[KafkaPartition, Stored]) -> None:
+    """Stores offsets for the group. Nobody may be reading meanwhile. Raises UnavailableError."""
+    options = {"bootstrap.servers": settings.bootstrap_servers, "group.id": settings.group, "enable.auto.commit": False, "log_level": 2}
+    with closing(Consumer(options)) as consumer:
+        try:
+            consumer.commit(offsets=[partition.at(each.offset, each.metadata) for partition, each in offsets.items()], asynchronous=False)
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka at {settings.bootstrap_servers} did not store the offsets: {error}; run it again") from error
 
 
-@stamina.retry(on=_coordinator_moves, attempts=None, timeout=COORDINATOR_WAIT_S, wait_max=2.0)
-def group_offsets(consumer: Consumer, partitions: Sequence[Any]) -> list[Any]:
-    """The partitions with the offsets and metadata that the consumer's group has stored, an invalid offset where it has none.
+def store_first_offsets(settings: IngestSettings, reader: KafkaReader) -> None:
+    """Has the group begin at the end of every topic whose setting `start` says so, and of which it has read nothing yet. Raises UnavailableError.
 
-    Raises KafkaException, also where the answer for a single partition is an error.
+    Stored before anything is read, for after a restart the end would be elsewhere. Partitions and topics that appear later are read from their
+    starts: they came to be after the group had begun.
     """
-    answers = consumer.committed(list(partitions), timeout=REQUEST_TIMEOUT_S)
-    for answer in answers:
-        if answer.error is not None:
-            raise KafkaException(answer.error)
-    return list(answers)
+    latest = [topic.name for topic in settings.topics if topic.start == LATEST]
+    if not latest:
+        return
+    partitions = reader.partitions(latest)
+    known = {partition.topic for partition in reader.stored(partitions)}
+    new = [partition for partition in partitions if partition.topic not in known]
+    if new:
+        ends = reader.ends(new)
+        store_offsets(settings, {each: Stored(ends[each].end, each.topic_id, first=ends[each].end) for each in new})
+        log.info("group.begins", topics=sorted({each.topic for each in new}), offsets={f"{p.topic}-{p.partition}": end.end for p, end in ends.items()})

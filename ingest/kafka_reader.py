@@ -19,13 +19,14 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from ingest.group_offsets import group_offsets
+from ingest.committed_offsets import committed_offsets
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
 
 REQUEST_TIMEOUT_S = 15.0
 SILENCE_MAX_S = 60.0
 CONSUME_MESSAGES = 500
+_FROM = "from="
 log = structlog.get_logger()
 
 
@@ -47,11 +48,30 @@ class KafkaPartition(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """An offset that the group has stored, and the topic's id it was stored with (empty: nobody said). `witness`: as in `witness.py`."""
+    """An offset that the group has stored, and the topic's id it was stored with (empty: nobody said). `witness`: as in `witness.py`.
+
+    `first`: where the group began to read; what lies before is not its own to read. 0 where nobody said.
+    """
 
     offset: int
     topic_id: str
     witness: str = ""
+    first: int = 0
+
+    @property
+    def metadata(self) -> str:
+        """As it stands beside the offset."""
+        return " ".join([self.topic_id, *([self.witness] if self.witness else []), *([f"{_FROM}{self.first}"] if self.first else [])])
+
+
+def parse_stored(offset: int, metadata: str | None) -> Stored:
+    """Reads what stands beside a group's offset. An offset that another tool has set, with nothing beside it, is where the group begins."""
+    if not metadata:
+        return Stored(offset, "", first=offset)
+    topic_id, *others = metadata.split(" ")
+    first = next((text.removeprefix(_FROM) for text in others if text.startswith(_FROM)), "")
+    witness = next((text for text in others if not text.startswith(_FROM)), "")
+    return Stored(offset, topic_id, witness, int(first) if first.isdigit() else 0)
 
 
 class Ends(NamedTuple):
@@ -116,10 +136,10 @@ class KafkaReader:
         if not asked:
             return {}
         try:
-            answer = group_offsets(self._of_group, [partition.at(OFFSET_INVALID) for partition in asked.values()])
+            answer = committed_offsets(self._of_group, [partition.at(OFFSET_INVALID) for partition in asked.values()])
         except KafkaException as error:
             raise self._unavailable(f"does not give the offsets of group {self._group}", error) from error
-        return {asked[each.topic, each.partition]: Stored(each.offset, *(each.metadata or "").partition(" ")[::2]) for each in answer if each.offset >= 0}
+        return {asked[each.topic, each.partition]: parse_stored(each.offset, each.metadata) for each in answer if each.offset >= 0}
 
     def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Generator[Message]:
         """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError."""
@@ -143,10 +163,12 @@ class KafkaReader:
 
     def _until(self, consumer: Any, left: dict[tuple[str, int], int]) -> Iterator[Message]:
         """Messages until every partition has come to its end (or was taken out of `left` by the caller)."""
-        heard_s = time.monotonic()
+        silent_s = 0.0  # spent here, not by whoever takes the messages
         while left:
-            for message in consumer.consume(CONSUME_MESSAGES, self._wait_s):
-                heard_s = time.monotonic()
+            began_s = time.monotonic()
+            messages = consumer.consume(CONSUME_MESSAGES, self._wait_s)
+            silent_s = 0.0 if messages else silent_s + time.monotonic() - began_s
+            for message in messages:
                 key = (message.topic(), message.partition())
                 if (error := message.error()) is not None:
                     self._react(error, key, left)
@@ -157,7 +179,7 @@ class KafkaReader:
                         left.pop(key, None)
                 else:
                     left.pop(key, None)
-            if time.monotonic() - heard_s > SILENCE_MAX_S:
+            if silent_s > SILENCE_MAX_S:
                 raise UnavailableError(f"Kafka at {self._servers} sent nothing of {sorted(left)} for {SILENCE_MAX_S:.0f} s; is the broker well?")
 
     def _react(self, error: KafkaError, key: tuple[str, int], left: dict[tuple[str, int], int]) -> None:

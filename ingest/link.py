@@ -79,6 +79,13 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """Where the ingestion of partitions began that the worker has taken up, of those of which that is known and is not 0. Said before it reads them."""
+
+    firsts: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
 class OpenTables:
     """Tables met for the first time; `Opened` tells of each when it is known."""
 
@@ -252,5 +259,5 @@ class Stop:
     """Flush everything and leave."""
 
 
-FromWorker = OpenTables | GrowTables | Submit | Stuck | Held | Drained | Durable | Report | Failed
+FromWorker = Begun | OpenTables | GrowTables | Submit | Stuck | Held | Drained | Durable | Report | Failed
 ToWorker = Opened | Grown | Settled | Park | Hold | Release | Drain | StopDraining | Confirmed | Budget | Stop

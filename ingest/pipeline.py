@@ -95,10 +95,11 @@ class Pipeline:
 
     # ---- in
 
-    def discover(self) -> None:
-        """Takes up new partitions."""
-        for number in self._topics.discover():
-            self.offsets.routed[number] = self._topics.positions[number]
+    def discover(self) -> Mapping[TopicPartition, int]:
+        """Takes up new partitions; where their ingestion began."""
+        found = self._topics.discover()
+        self.offsets.routed |= {number: self._topics.positions[number] for number in found}
+        return {self._topics.assignment.place(number): self._topics.first(number) for number in found}
 
     def take(self, messages: Iterable[Message]) -> None:
         """Routes delivered messages into their tables' buffers, to the parking topic or to the dead letters."""

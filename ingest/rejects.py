@@ -15,7 +15,7 @@ from ingest.dead_letters import read_letter
 from ingest.kafka_reader import KafkaReader
 from lake.errors import PrerequisiteError, Rejected, SettingsError, UnavailableError
 
-Identity = tuple[str, int, int | None]  # topic id, offset, index
+Identity = tuple[str, int, int, int | None]  # topic id, partition, offset, index
 _INDEX_BITS = 24
 _BEGINNING = b'{"reason":'
 Headers = Sequence[tuple[str, bytes | None]]
@@ -24,14 +24,14 @@ Headers = Sequence[tuple[str, bytes | None]]
 class OnceLetters:
     """Passes on letters that are not there yet. Those that are there are read when the first letter is sent: most backfills have none.
 
-    `known` gives the identities of all letters that are there. One takes about 60 bytes of memory, as far as it is of a file that is read.
+    `known` gives the identities of all letters that are there. One takes about 60 bytes of memory, as far as it is of what is read.
     """
 
     def __init__(self, letters: Letters, known: Callable[[], Iterable[Identity]], sources: Iterable[str]) -> None:
         self._letters = letters
         self._known = known
         self._sources = frozenset(sources)
-        self._there: dict[str, set[int]] | None = None
+        self._there: dict[tuple[str, int], set[int]] | None = None
         self.sent = self.there_already = 0
 
     def send(
@@ -49,10 +49,10 @@ class OnceLetters:
         """Sends a letter, unless it was sent by an earlier run."""
         if self._there is None:
             self._there = defaultdict(set)
-            for topic_id, number, place in self._known():
+            for topic_id, partition, number, place in self._known():
                 if topic_id in self._sources:
-                    self._there[topic_id].add(_packed(number, place))
-        if _packed(offset, index) in self._there.get(source.topic_id, ()):
+                    self._there[topic_id, partition].add(_packed(number, place))
+        if _packed(offset, index) in self._there.get((source.topic_id, source.partition), ()):
             self.there_already += 1
             return
         self.sent += 1
@@ -72,7 +72,7 @@ def in_topic(reader: KafkaReader, topic: str) -> Iterator[Identity]:
     ends = reader.ends(reader.partitions([topic]))
     for message in reader.read({partition: (end.start, end.end) for partition, end in ends.items()}):
         if (letter := read_letter(message)) is not None:
-            yield letter.was_topic_id, letter.was_offset, letter.index
+            yield letter.was_topic_id, letter.was_partition, letter.was_offset, letter.index
 
 
 class RejectsFile:
@@ -97,7 +97,7 @@ class RejectsFile:
             for number, line in enumerate(file, start=1):
                 try:
                     letter = orjson.loads(line)
-                    yield letter["topic_id"], letter["offset"], letter["index"]
+                    yield letter["topic_id"], letter["partition"], letter["offset"], letter["index"]
                 except (orjson.JSONDecodeError, KeyError, TypeError) as error:
                     raise SettingsError(f"{self.path} line {number} is no dead letter; give --rejects a file of its own") from error
 

@@ -1,15 +1,13 @@
 """After a topic was re-created: lets the group read the new topic from its start, while no node runs."""
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException
-
+from ingest.group_offsets import store_offsets
 from ingest.held_lease import held_lease
-from ingest.kafka_reader import KafkaPartition, KafkaReader
+from ingest.kafka_reader import KafkaPartition, KafkaReader, Stored
 from lake.catalog_client import CatalogClient
-from lake.errors import NotFoundError, RefusedError, SettingsError, UnavailableError
+from lake.errors import NotFoundError, RefusedError, SettingsError
 from lake.settings import IngestSettings
 
 STORE_TIMEOUT_S = 30.0
@@ -63,12 +61,7 @@ def reset_topic(settings: IngestSettings, plan: Sequence[Reset], catalog: Catalo
     What the tables hold of the old topic stays, under the old topic's id; marks are by id, so none of them concerns the new topic.
     """
     with held_lease(catalog, _lease(settings), _refusal(settings)):
-        options = {"bootstrap.servers": settings.bootstrap_servers, "group.id": settings.group, "enable.auto.commit": False, "log_level": 2}
-        with closing(Consumer(options)) as consumer:
-            try:
-                consumer.commit(offsets=[each.partition.at(each.start, each.partition.topic_id) for each in plan], asynchronous=False)
-            except KafkaException as error:
-                raise UnavailableError(f"Kafka at {settings.bootstrap_servers} did not store the offsets: {error}; run it again") from error
+        store_offsets(settings, {each.partition: Stored(each.start, each.partition.topic_id) for each in plan})
 
 
 def _lease(settings: IngestSettings) -> str:

@@ -5,21 +5,20 @@ records the group's offset has passed, it took away the witness that was stored 
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
-from confluent_kafka import Consumer, KafkaException
 
 from ingest.dropped_table import was_dropped
+from ingest.group_offsets import store_offsets
 from ingest.held_lease import held_lease
-from ingest.kafka_reader import KafkaReader
+from ingest.kafka_reader import KafkaReader, Stored
 from ingest.lease import lease_name
 from ingest.parked_record import REREAD
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.commit import TableState
-from lake.errors import FatalError, NotFoundError, UnavailableError
+from lake.errors import FatalError, NotFoundError
 from lake.settings import IngestSettings
 
 log = structlog.get_logger()
@@ -94,20 +93,16 @@ def _knows(metadata: Mapping[str, Any], witness: Witness) -> bool:
 
 
 def resolve_all(settings: IngestSettings, control: CatalogClient, how: str) -> int:
-    """Goes on after the catalog went back: reread sets the group's offsets to the start of every input topic, accept leaves them; how many.
+    """Goes on after the catalog went back: reread sets the group's offsets to where it began, accept leaves them; how many.
 
     Raises RefusedError while a node runs, UnavailableError.
     """
     reader = KafkaReader(settings)
     partitions = reader.partitions(topic.name for topic in settings.with_replay_topic().topics)
     stored, ends = reader.stored(partitions), reader.ends(partitions)
-    wanted = [(each, ends[each].start if how == REREAD else stored[each].offset) for each in partitions if each in stored]
+    first = {each: max(ends[each].start, stored[each].first) for each in partitions if each in stored}
+    wanted = {each: start if how == REREAD else stored[each].offset for each, start in first.items()}
     refusal = f"an ingester of group {settings.group} runs; stop it (all nodes, standbys too) before its offsets are changed"
     with held_lease(control, lease_name(settings), refusal):
-        options = {"bootstrap.servers": settings.bootstrap_servers, "group.id": settings.group, "enable.auto.commit": False, "log_level": 2}
-        with closing(Consumer(options)) as consumer:
-            try:
-                consumer.commit(offsets=[each.at(offset, each.topic_id) for each, offset in wanted], asynchronous=False)
-            except KafkaException as error:
-                raise UnavailableError(f"Kafka at {settings.bootstrap_servers} did not store the offsets: {error}; run it again") from error
+        store_offsets(settings, {each: Stored(offset, each.topic_id, first=stored[each].first) for each, offset in wanted.items()})
     return len(wanted)

@@ -18,6 +18,7 @@ from ingest.drain import Drain, drain_trouble
 from ingest.fault_point import reach
 from ingest.flush_writer import FlushWriter
 from ingest.link import (
+    Begun,
     Budget,
     Confirmed,
     Drained,
@@ -48,6 +49,7 @@ from ingest.trouble import Trouble
 from lake.clock import Clock
 from lake.errors import FatalError, FirnError, UnavailableError
 from lake.logs import configure_logs
+from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 from lake.tenant import TableId
@@ -141,8 +143,8 @@ class Line(Protocol):
 
     bytes_max: int
 
-    def discover(self) -> None:
-        """Takes up new partitions. Raises UnavailableError, FatalError."""
+    def discover(self) -> Mapping[TopicPartition, int]:
+        """Takes up new partitions; where their ingestion began. Raises UnavailableError, FatalError."""
 
     def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
         """Takes note of tables that were asked for."""
@@ -185,7 +187,7 @@ class Worker(ABC):
         self._next: dict[str, float] = {}
 
     def run(self) -> None:
-        self._line.discover()
+        self._take_up()
         gc.disable()  # what the line makes dies by its reference count
         gc.freeze()
         while self._stop_by_s is None:
@@ -294,9 +296,13 @@ class Worker(ABC):
 
     def _discover(self) -> None:
         try:
-            self._line.discover()
+            self._take_up()
         except UnavailableError as error:
             log.warning("partitions.not_looked_for", reason=str(error))
+
+    def _take_up(self) -> None:
+        if firsts := {place: first for place, first in self._line.discover().items() if first}:
+            self._link.send(Begun(firsts))
 
     def _say_durable(self) -> None:
         """Offsets are stored once it is certain that no other node had taken over when all they stand on was acknowledged."""

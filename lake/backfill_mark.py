@@ -5,16 +5,18 @@ the record in the file. So a file is to its rows what a topic with one partition
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
 
 from lake.errors import ProtocolError
-from lake.marks import MARKS_PROPERTY, Marks, TopicPartition, parse_marks
+from lake.marks import MARKS_PROPERTY, Range, TopicPartition, parse_marks
 from lake.storage import canonical
+from lake.topic_fill import FILL_PREFIX, all_fills, join
 
 BACKFILL_PREFIX = "firn.backfill."
+Absorbed = Mapping[TopicPartition, Sequence[Range]]  # stretches of offsets, ascending, that neither overlap nor touch
 _ID_CHARACTERS = 20
 
 
@@ -65,8 +67,17 @@ def parse_backfill_mark(properties: Mapping[str, str], source: str) -> BackfillM
         ) from error
 
 
-def all_marks(properties: Mapping[str, str]) -> Marks:
-    """The marks of a table's topics and of the files that were backfilled into it: every row lies below one of them. Raises ProtocolError."""
-    sources = [name.removeprefix(BACKFILL_PREFIX) for name in properties if name.startswith(BACKFILL_PREFIX)]
-    files = {TopicPartition(source, 0): mark.next for source in sources if (mark := parse_backfill_mark(properties, source)) is not None}
-    return Marks({**parse_marks(properties.get(MARKS_PROPERTY)).offsets, **files})
+def absorbed(properties: Mapping[str, str]) -> Absorbed:
+    """The offsets that a table has absorbed, of topics, of files, and of topics' pasts that a backfill brought in: every row is of one of these.
+
+    Raises ProtocolError.
+    """
+    live, found = parse_marks(properties.get(MARKS_PROPERTY)), all_fills(properties)
+    for place in live.offsets:
+        covered = live.covered(place)
+        found[place] = join([*found.get(place, ()), *([] if covered is None else [covered])])
+    sources = [name.removeprefix(BACKFILL_PREFIX) for name in properties if name.startswith(BACKFILL_PREFIX) and not name.startswith(FILL_PREFIX)]
+    for source in sources:
+        if (mark := parse_backfill_mark(properties, source)) is not None:
+            found[TopicPartition(source, 0)] = (Range(0, mark.next),)
+    return found

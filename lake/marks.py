@@ -2,10 +2,12 @@
 
 The mark of a table for a topic-partition is the next offset it has not absorbed. Marks are the table property `firn.offsets`,
 set in the same commit as the data; every snapshot of ours repeats them in its summary.
+
+Beside it stands where the ingestion began that has set it: a mark covers `[first, next)`. Where no first is said, nobody knows, and it counts as 0.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -42,9 +44,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Immutable marks of one table."""
+    """Immutable marks of one table. `firsts`: where the ingestion began, of partitions of which that is known and is not 0."""
 
     offsets: Mapping[TopicPartition, int]
+    firsts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def of(self, partition: TopicPartition) -> int:
         """The next offset the table has not absorbed; 0 where it has seen nothing of the partition."""
@@ -65,9 +68,16 @@ class Marks:
             return Verdict.ABSORBED
         return Verdict.AHEAD if ahead else Verdict.COMMIT
 
-    def advanced(self, ranges: Mapping[TopicPartition, Range]) -> "Marks":
-        """Marks after a commit of these ranges; no mark goes back."""
-        return Marks({**self.offsets, **{partition: max(self.of(partition), r.end) for partition, r in ranges.items()}})
+    def covered(self, partition: TopicPartition) -> Range | None:
+        """The offsets that the mark of a partition covers; None where there is no mark."""
+        end = self.offsets.get(partition)
+        return None if end is None else Range(min(self.firsts.get(partition, 0), end), end)
+
+    def advanced(self, ranges: Mapping[TopicPartition, Range], firsts: Mapping[TopicPartition, int] | None = None) -> "Marks":
+        """Marks after a commit of these ranges; no mark goes back. `firsts`: where ingestion began, for partitions that have no mark yet."""
+        offsets = {**self.offsets, **{partition: max(self.of(partition), r.end) for partition, r in ranges.items()}}
+        begun = {p: firsts[p] for p in ranges if p not in self.offsets and firsts.get(p)} if firsts else {}
+        return Marks(offsets, {**self.firsts, **begun})
 
     def exceeds(self, other: "Marks") -> bool:
         """Whether some partition's mark is beyond that of `other`."""
@@ -75,17 +85,29 @@ class Marks:
 
     def joined(self, other: "Marks") -> "Marks":
         """The higher mark of each partition."""
-        return Marks({partition: max(self.of(partition), other.of(partition)) for partition in {**self.offsets, **other.offsets}})
+        offsets = {partition: max(self.of(partition), other.of(partition)) for partition in {**self.offsets, **other.offsets}}
+        return Marks(offsets, {**other.firsts, **self.firsts})
 
     def to_property(self) -> str:
-        """The value of the table property: `{"v":1,"offsets":{topic id:{partition:offset}}}`."""
-        topics: dict[str, dict[str, int]] = {}
-        for (topic_id, partition), offset in sorted(self.offsets.items()):
-            topics.setdefault(topic_id, {})[str(partition)] = offset
-        return orjson.dumps({"v": _VERSION, "offsets": topics}).decode()
+        """The value of the table property: `{"v":1,"offsets":{topic id:{partition:next}},"firsts":{topic id:{partition:first}}}`, without `firsts`
+        where there are none."""
+        document = {"v": _VERSION, "offsets": by_topic(self.offsets)}
+        return orjson.dumps(document | ({"firsts": by_topic(self.firsts)} if self.firsts else {})).decode()
 
 
 NO_MARKS = Marks({})
+
+
+def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """As JSON has it: topic id -> partition -> offset."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic_id, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic_id, {})[str(partition)] = offset
+    return topics
+
+
+def _by_partition(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    return {TopicPartition(topic, int(p)): int(offset) for topic, ps in topics.items() for p, offset in ps.items()}
 
 
 def parse_marks(value: str | None) -> Marks:
@@ -96,6 +118,6 @@ def parse_marks(value: str | None) -> Marks:
         document = orjson.loads(value)
         if document["v"] != _VERSION:
             raise ProtocolError(f"{MARKS_PROPERTY} has version {document['v']}, this Firn knows {_VERSION}: run the newer Firn that wrote it")
-        return Marks({TopicPartition(topic, int(p)): int(offset) for topic, ps in document["offsets"].items() for p, offset in ps.items()})
+        return Marks(_by_partition(document["offsets"]), _by_partition(document.get("firsts", {})))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(f"{MARKS_PROPERTY} cannot be read ({value[:200]!r}); restore it from the last snapshot's summary") from error

@@ -137,6 +137,10 @@ class TopicSettings(BaseModel):
         Literal["auto", "json", "text", "otlp_proto", "replay"],
         Field(description="auto: JSON, NDJSON, OTLP and known kinds of lines are told from the message; replay: Firn's own topic of dead letters sent again"),
     ] = "auto"
+    start: Annotated[
+        Literal["earliest", "latest"],
+        Field(description="where a group that has read nothing of the topic begins; after latest, `ingest backfill kafka` brings in what came before"),
+    ] = "earliest"
     time_zone: Annotated[str, AfterValidator(_time_zone), Field(description="zone of times that name none, as in syslog: an IANA name")] = "UTC"
     tenant: Annotated[tuple[str, ...], Field(description="rules for the tenant: header:NAME, field:NAME, key, topic:REGEX (its first group), const:NAME")] = (
         "header:tenant",

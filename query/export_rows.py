@@ -59,7 +59,7 @@ class SearchRows:
 def new_job(prepared: Prepared, written_as: Format, part_rows: int) -> Job:
     """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows` rows."""
     question, view = prepared.question, prepared.view
-    pin = question.pin or Pin(view.uuid, view.marks)
+    pin = question.pin or Pin(view.uuid, view.absorbed)
     cut = slices(prepared.plan, newest_first=False, first_rows=part_rows, growth=1)
     return Job(
         id="",

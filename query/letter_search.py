@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from lake.catalog_client import TableName
 from lake.log_schema import MESSAGE, OFFSET, SYSTEM_COLUMNS, TIMESTAMP, LogSchema, fold, new_log_schema
-from lake.marks import NO_MARKS
 from lake.snapshot import Totals
 from lake.tenant import TenantId
 from query.cancellation import Run
@@ -75,7 +74,7 @@ def _matching(executor: Executor, letters: Sequence[Mapping[str, Any]], query: s
         path = Path(folder) / "letters.parquet"
         pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path)
         file = LiveFile(f"file://{path}", len(rows), path.stat().st_size, 0, 1, None, None, None, None)
-        view = TableView(table_id("letters", "logs"), TableName("", ""), "", schema, True, None, None, None, Totals(), NO_MARKS, {}, {})
+        view = TableView(table_id("letters", "logs"), TableName("", ""), "", schema, True, None, None, None, Totals(), {}, {}, {})
         return sorted(int(row[0]) for row in executor.fetch(Source(view, [file]), select, run).rows)
 
 

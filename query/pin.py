@@ -1,18 +1,20 @@
 """A pin: what a link carries so that it re-opens exactly the rows it was made of.
 
-It holds the table's uuid and marks. A row belongs to it when its offset lies below the mark of its partition: true for the same rows after
+It holds the table's uuid and the offsets that the table has absorbed. A row belongs to it when its own is one of these: true for the same rows after
 compaction, after expiry of the snapshot, and however much is written since. What retention removed is missing, which the count shows.
 """
 
 import base64
 import hashlib
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import orjson
 
-from lake.marks import Marks, TopicPartition
+from lake.backfill_mark import Absorbed
+from lake.marks import Range, TopicPartition, by_topic
 from query.problem import BadQuestionError, refuse
 
 _BYTES_MAX = 200_000
@@ -23,16 +25,17 @@ class Pin:
     """`rows`: how many rows matched when it was made; None where nobody counted. `asked`: the search that was counted (see `fingerprint`)."""
 
     table_uuid: str
-    marks: Marks
+    absorbed: Absorbed
     rows: int | None = None
     asked: str = ""
 
     def to_text(self) -> str:
         """URL-safe text."""
-        topics: dict[str, dict[str, int]] = {}
-        for (topic_id, partition), offset in sorted(self.marks.offsets.items()):
-            topics.setdefault(topic_id, {})[str(partition)] = offset
-        raw = orjson.dumps({"u": self.table_uuid, "m": topics} | ({} if self.rows is None else {"n": self.rows, "q": self.asked}))
+        whole = {place: ranges[0].end for place, ranges in self.absorbed.items() if len(ranges) == 1 and ranges[0].start == 0}
+        others = {place: ranges for place, ranges in self.absorbed.items() if ranges and place not in whole}
+        parts = {"r": [[*place, *map(list, ranges)] for place, ranges in sorted(others.items())]} if others else {}
+        counted = {} if self.rows is None else {"n": self.rows, "q": self.asked}
+        raw = orjson.dumps({"u": self.table_uuid, "m": by_topic(whole), **parts, **counted})
         return base64.urlsafe_b64encode(zlib.compress(raw, 9)).decode().rstrip("=")
 
 
@@ -48,12 +51,16 @@ def parse_pin(text: str) -> Pin:
         reader = zlib.decompressobj()
         raw = reader.decompress(packed, _BYTES_MAX)
         document = orjson.loads(raw)
-        offsets = {TopicPartition(str(topic), int(p)): int(offset) for topic, ps in document["m"].items() for p, offset in ps.items()}
+        absorbed: dict[TopicPartition, Sequence[Range]] = {}
+        for topic, partitions in document["m"].items():
+            absorbed |= {TopicPartition(str(topic), int(p)): (Range(0, int(end)),) for p, end in partitions.items()}
+        for topic, p, *ranges in document.get("r", ()):
+            absorbed[TopicPartition(str(topic), int(p))] = tuple(Range(int(start), int(end)) for start, end in ranges)
         rows = document.get("n")
-        pin = Pin(str(document["u"]), Marks(offsets), None if rows is None else int(rows), str(document.get("q", "")))
+        pin = Pin(str(document["u"]), absorbed, None if rows is None else int(rows), str(document.get("q", "")))
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise _damaged() from error
-    if any(not 0 <= p.partition < 2**31 or not 0 <= offset < 2**63 for p, offset in offsets.items()):
+    if any(not 0 <= p.partition < 2**31 or not all(0 <= start <= end < 2**63 for start, end in ranges) for p, ranges in absorbed.items()):
         raise _damaged()
     return pin
 

@@ -31,7 +31,7 @@ from query.pin import Pin, fingerprint
 from query.problem import Problem, refuse
 from query.results import ORDER, Cursor, cursor_of
 from query.search_language import Node, parse_search
-from query.search_sql import all_of, any_of, below_marks, column, compile_search, text_literal, within
+from query.search_sql import all_of, any_of, column, compile_search, text_literal, within, within_offsets
 from query.table_view import EPOCH, TableView, load_view
 
 Engine = Literal["auto", "trino", "duckdb"]
@@ -181,7 +181,7 @@ class Searcher:
         lag = self._lag.of(question.table)
         view = load_view(self.catalog, question.table)
         compiled = compile_search(node, view.schema)
-        pinned = below_marks(question.pin.marks) if question.pin is not None else None
+        pinned = within_offsets(question.pin.absorbed) if question.pin is not None else None
         live = self.index.files(view)
         plan = plan_files(live, question.start, question.end, node, view.schema)
         condition = all_of([compiled.condition, pinned])
@@ -224,7 +224,7 @@ class Searcher:
         question, view = prepared.question, prepared.view
         freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, prepared.lag)
         asked = fingerprint(question.query, question.start, question.end)
-        pin = question.pin or Pin(view.uuid, view.marks, counted_rows, asked if counted_rows is not None else "")
+        pin = question.pin or Pin(view.uuid, view.absorbed, counted_rows, asked if counted_rows is not None else "")
         rows = counted_rows if pin.asked == asked else None
         completeness = assess(question.end, self._clock.now(), freshness, stopped=progress.stopped, view=view, pin=question.pin, rows=rows)
         return Basis(

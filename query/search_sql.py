@@ -14,8 +14,9 @@ from functools import reduce
 
 from sqlglot import exp
 
+from lake.backfill_mark import Absorbed
 from lake.log_schema import ERRORS, OFFSET, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, Column, LogSchema, fold
-from lake.marks import Marks
+from lake.marks import Range, TopicPartition
 from query.instant import Period, parse_period, timestamp_literal
 from query.problem import Problem, refuse
 from query.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Piece, Place, Wildcard
@@ -55,17 +56,20 @@ def compile_search(node: Node, schema: LogSchema) -> Compiled:
     return Compiled(compiler.condition(node), tuple(dict.fromkeys(compiler.warnings)))
 
 
-def below_marks(marks: Marks) -> exp.Expression:
-    """Rows that the marks had absorbed: by identity, so the same rows whatever was compacted or written since."""
-    pinned = [
-        exp.and_(
-            exp.EQ(this=column(TOPIC_ID), expression=text_literal(topic_id)),
-            exp.EQ(this=column(TOPIC_PARTITION), expression=exp.Literal.number(partition)),
-            exp.LT(this=column(OFFSET), expression=exp.Literal.number(offset)),
-        )
-        for (topic_id, partition), offset in sorted(marks.offsets.items())
+def within_offsets(absorbed: Absorbed) -> exp.Expression:
+    """Rows that a table had absorbed: by identity, so the same rows whatever was compacted or written since."""
+    return any_of([_of_partition(place, each) for place, ranges in sorted(absorbed.items()) for each in ranges])
+
+
+def _of_partition(place: TopicPartition, offsets: Range) -> exp.Expression:
+    conditions: list[exp.Expression] = [
+        exp.EQ(this=column(TOPIC_ID), expression=text_literal(place.topic_id)),
+        exp.EQ(this=column(TOPIC_PARTITION), expression=exp.Literal.number(place.partition)),
+        exp.LT(this=column(OFFSET), expression=exp.Literal.number(offsets.end)),
     ]
-    return any_of(pinned)
+    if offsets.start:
+        conditions.append(exp.GTE(this=column(OFFSET), expression=exp.Literal.number(offsets.start)))
+    return exp.and_(*conditions)
 
 
 def within(start: datetime, end: datetime) -> exp.Expression:

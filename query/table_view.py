@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lake.backfill_mark import all_marks
+from lake.backfill_mark import Absorbed, absorbed
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.errors import FirnError, NotFoundError, Rejected, UnavailableError
 from lake.log_schema import LogSchema
-from lake.marks import Marks
 from lake.snapshot import Totals, totals_of
 from lake.table_layout import STREAM_PROPERTY, TENANT_PROPERTY
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream, parse_tenant
@@ -31,7 +30,7 @@ class TableView:
     committed_at: datetime | None
     manifest_list: str | None
     totals: Totals
-    marks: Marks
+    absorbed: Absorbed
     properties: Mapping[str, str]
     specs: Mapping[int, Mapping[str, Any]]
     snapshots: int = 0
@@ -79,7 +78,7 @@ def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> Tab
         committed_at=EPOCH + timedelta(milliseconds=head["timestamp-ms"]) if head else None,
         manifest_list=head["manifest-list"] if head else None,
         totals=totals_of(head["summary"]) if head else Totals(),
-        marks=all_marks(metadata.get("properties", {})),
+        absorbed=absorbed(metadata.get("properties", {})),
         properties=metadata.get("properties", {}),
         specs={spec["spec-id"]: spec for spec in metadata["partition-specs"]},
         snapshots=len(metadata.get("snapshots", ())),

@@ -1,4 +1,4 @@
-"""`python -m ingest backfill files`."""
+"""`python -m ingest backfill files` and `backfill kafka`."""
 
 import json
 import os
@@ -6,9 +6,10 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,22 +19,29 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ingest.archive import ArchiveFile, find_files
-from ingest.backfill import Backfill, Columns
+from ingest.archive import find_files
+from ingest.backfill import Backfill
+from ingest.backfill_commits import BackfillCommits, Columns
 from ingest.backfill_ledger import BackfillLedger
-from ingest.backfill_report import BackfillReport
+from ingest.backfill_offsets import ALL, Bound, Wanted, plan_ranges
+from ingest.backfill_report import BackfillReport, FilesReport, TopicReport
+from ingest.backfill_topic import TopicBackfill
+from ingest.backfill_topic_ledger import TopicLedger
 from ingest.committer import Committer
 from ingest.dead_letter import DeadLetters
 from ingest.dead_letters import known_stream, known_tenant
 from ingest.flush_writer import FlushWriter
 from ingest.kafka_reader import KafkaReader
 from ingest.lease import TTL_S, NodeLease, control_of, lease_name
+from ingest.ledger import Ledger
 from ingest.parked_record import ParkedRecords
 from ingest.rejects import OnceLetters, RejectsFile, in_topic
+from ingest.replay import FORM as REPLAY
+from ingest.routes import Routes
 from ingest.table_states import NewTables, TableStates
 from ingest.writer import write_many_hours
 from lake.catalog_client import CatalogClient
-from lake.clock import SystemClock
+from lake.clock import SystemClock, epoch_ms
 from lake.errors import RefusedError, SettingsError
 from lake.logs import configure_logs
 from lake.settings import IngestSettings, TopicSettings
@@ -77,14 +85,15 @@ def files(
     _check_place_of_rejects(settings, rejects)
     storage = open_storage()
     found = find_files(patterns, storage)
+    sources = [file.source for file in found]
     console = Console(stderr=True)
-    report = BackfillReport(len(found), lambda text: console.print(Text(text)))
-    with _opened(settings, topic, found, rejects, report) as backfill:
-        backfill.run(found)
-    if as_json:
-        sys.stdout.write(json.dumps(report.to_json()) + "\n")
-    else:
-        Console().print(report.to_renderable())
+    report, ledger = FilesReport(lambda text: console.print(Text(text)), files_total=len(found)), BackfillLedger()
+    catalog, control = _catalog(settings)
+    letters = _dead_letters(settings, _warehouse(settings, catalog), sources) if rejects is None else _rejects(rejects, sources)
+    what = "\n".join([*topic.tenant, *topic.stream, *(file.uri for file in found)])
+    with _lease(settings, control, what) as lease, _commits(settings, catalog, control, lease, ledger, letters, report) as commits:
+        Backfill(settings, topic, storage, commits, ledger, report).run(found)
+    _print(report, as_json)
     if report.failed:
         raise typer.Exit(1)
 
@@ -119,46 +128,125 @@ def _check_place_of_rejects(settings: IngestSettings, rejects: Path | None) -> N
         )
 
 
-@contextmanager
-def _opened(settings: IngestSettings, topic: TopicSettings, found: list[ArchiveFile], rejects: Path | None, report: BackfillReport) -> Iterator[Backfill]:
-    """A backfill with all it needs; at the end its counts are in the report."""
+@app.command()
+def kafka(
+    topic: Annotated[str, typer.Argument(help="one of the input topics of the settings")],
+    partition: Annotated[list[int] | None, typer.Option(help="only this partition; repeatable")] = None,
+    from_offset: Annotated[list[str] | None, typer.Option(help="first offset: N for all partitions, P:N for one; repeatable")] = None,
+    to_offset: Annotated[list[str] | None, typer.Option(help="offset before which to end, likewise")] = None,
+    from_time: Annotated[datetime | None, typer.Option(help="from the first record that reached Kafka at or after this time, UTC")] = None,
+    to_time: Annotated[datetime | None, typer.Option(help="before the first record that reached Kafka at or after this time, UTC")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the report as one JSON object")] = False,
+) -> None:
+    """Reads what came into a topic before live ingestion of it began; without bounds all of it. By the topic's own settings, old times accepted."""
+    configure_logs("ingest")
+    settings = IngestSettings.load().model_copy(update={"late_limit": "accept"})
+    topic_settings = _input_topic(settings, topic)
+    bounds = [_bound(name, texts, time) for name, texts, time in (("from", from_offset, from_time), ("to", to_offset, to_time))]
+    (from_offsets, from_ms), (to_offsets, to_ms) = bounds
+    reader, console = KafkaReader(settings), Console(stderr=True)
+    with ExitStack() as ends:
+        # The lease comes first: what another run has filled is to be seen.
+        catalog, control = _catalog(settings)
+        lease = ends.enter_context(_lease(settings, control, f"kafka {topic}"))
+        ranges = plan_ranges(settings, topic, reader, Wanted(from_offsets, to_offsets, from_ms, to_ms, frozenset(partition or ())))
+        told = [(each.partition.partition, each.start, each.end) for each in ranges]
+        report = TopicReport(lambda text: console.print(Text(text)), topic=topic, ranges=told)
+        if ranges:
+            ledger = TopicLedger(topic, ranges[0].partition.topic_id, {each.partition.partition: each.start for each in ranges})
+            letters = _dead_letters(settings, _warehouse(settings, catalog), [ledger.topic_id])
+            commits = ends.enter_context(_commits(settings, catalog, control, lease, ledger, letters, report))
+            TopicBackfill(topic_settings, ranges, reader, Routes(settings), commits, ledger, report).run()
+    _print(report, as_json)
+
+
+def _input_topic(settings: IngestSettings, name: str) -> TopicSettings:
+    found = next((each for each in settings.topics if each.name == name), None)
+    if found is None or found.format == REPLAY:
+        names = ", ".join(each.name for each in settings.topics if each.format != REPLAY)
+        raise SettingsError(f"{name} is no input topic that has a past of its own; the settings name {names or 'none'}")
+    return found
+
+
+def _bound(name: str, texts: list[str] | None, time: datetime | None) -> tuple[Bound, int | None]:
+    """Offsets by partition, or a time in ms since 1970."""
+    if texts and time is not None:
+        raise SettingsError(f"give --{name}-offset or --{name}-time, not both")
+    offsets = {}
+    for text in texts or ():
+        partition, colon, offset = text.rpartition(":")
+        if not offset.isdecimal() or (colon and not partition.isdecimal()):
+            raise SettingsError(f"--{name}-offset {text!r} is no offset; write 1000 for all partitions, or 3:1000 for partition 3")
+        offsets[int(partition) if colon else ALL] = int(offset)
+    return offsets, None if time is None else epoch_ms(time.replace(tzinfo=UTC))
+
+
+# ---- what both need
+
+
+def _print(report: BackfillReport, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(report.to_json()) + "\n")
+    else:
+        Console().print(report.to_renderable())
+
+
+def _catalog(settings: IngestSettings) -> tuple[CatalogClient, CatalogClient | None]:
+    """The catalog, and who holds leases and parked records."""
     token = settings.catalog_token
     catalog = CatalogClient(settings.catalog_uri, token=token.get_secret_value() if token else None)
-    storage, clock, ledger = open_storage(), SystemClock(), BackfillLedger()
+    return catalog, control_of(settings, catalog)
+
+
+def _warehouse(settings: IngestSettings, catalog: CatalogClient) -> str:
     warehouse = settings.warehouse or catalog.warehouse
     if not warehouse:
         raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
-    letters = _letters(settings, warehouse, found, rejects)
-    control = control_of(settings, catalog)
+    return warehouse
+
+
+@contextmanager
+def _commits(
+    settings: IngestSettings,
+    catalog: CatalogClient,
+    control: CatalogClient | None,
+    lease: NodeLease,
+    ledger: Ledger,
+    letters: OnceLetters,
+    report: BackfillReport,
+) -> Iterator[BackfillCommits]:
+    """All that a backfill writes by; at the end its counts are in the report."""
+    storage, clock, warehouse = open_storage(), SystemClock(), _warehouse(settings, catalog)
     records = None if control is None else ParkedRecords(control, timeout_s=settings.commit_timeout_s)
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="backfill") as pool, _lease(settings, control, topic, found) as lease:
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="backfill") as pool:
         new_tables = NewTables(settings.new_tables_per_minute, clock)
         states = TableStates(catalog, storage, warehouse, records, pool, clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token, ledger)
         committer = Committer(states, pool, clock, settings.commit_timeout_s, settings.on_deleted, f"backfill-{uuid4().hex}")
         writer = FlushWriter(settings, Columns(states), letters, storage, write_many_hours)
         try:
-            yield Backfill(settings, topic, storage, states, committer, ledger, writer, report, lease.check)
+            yield BackfillCommits(states, committer, writer, report, lease.check, settings.buffer_bytes_max)
         finally:
             report.dead_letters, report.dead_letters_before = letters.sent, letters.there_already
 
 
-def _letters(settings: IngestSettings, warehouse: str, found: list[ArchiveFile], rejects: Path | None) -> OnceLetters:
-    sources = [file.source for file in found]
-    if rejects is not None:
-        file = RejectsFile(rejects)
-        return OnceLetters(file, file.known, sources)
+def _dead_letters(settings: IngestSettings, warehouse: str, sources: Iterable[str]) -> OnceLetters:
     topic = DeadLetters(settings, open_storage(), warehouse)
     topic.ensure_topic()
     return OnceLetters(topic, lambda: in_topic(KafkaReader(settings), settings.dead_letter_topic), sources)
 
 
+def _rejects(path: Path, sources: Iterable[str]) -> OnceLetters:
+    file = RejectsFile(path)
+    return OnceLetters(file, file.known, sources)
+
+
 @contextmanager
-def _lease(settings: IngestSettings, control: CatalogClient | None, topic: TopicSettings, found: list[ArchiveFile]) -> Iterator[NodeLease]:
+def _lease(settings: IngestSettings, control: CatalogClient | None, what: str) -> Iterator[NodeLease]:
     """A lease of its own, so that nodes go on, other backfills too, and only the same one does not run twice at once.
 
     That of a run that was killed is waited for, some seconds. Raises RefusedError where it is held on.
     """
-    about = sha256("\n".join([*topic.tenant, *topic.stream, *(file.uri for file in found)]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    about = sha256(what.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     lease = NodeLease(control, settings, SystemClock(), f"{socket.gethostname()}:{os.getpid()}", f"{lease_name(settings)}.backfill.{about}")
     late = threading.Event()
     timer = threading.Timer(LEASE_WAIT_S, late.set)

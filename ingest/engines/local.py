@@ -23,10 +23,12 @@ from ingest.canary import Canary
 from ingest.committer import Committer
 from ingest.dead_letter import DeadLetters
 from ingest.engines.local_worker import run_local_worker
+from ingest.group_offsets import store_first_offsets
 from ingest.kafka_reader import KafkaReader
 from ingest.kept_topic import ensure_topic
 from ingest.lease import NodeLease, control_of
-from ingest.link import Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
+from ingest.ledger import LiveMarks
+from ingest.link import Begun, Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
 from ingest.node import Node
 from ingest.parked_record import ParkedRecords
 from ingest.parking import Parking
@@ -80,6 +82,7 @@ class LocalEngine:
     _restarts: int = 0
     _role: str = "starting"
     _node: Node | None = None
+    _ledger: LiveMarks = field(default_factory=LiveMarks)
     _budget_at_s: float = 0.0
     _clock: Clock = field(default_factory=SystemClock)
 
@@ -141,6 +144,7 @@ class LocalEngine:
         node = self._node = self._make_node(warehouse, lease, canary)
         check_witnesses(_stored_witnesses(KafkaReader(self.settings), self.settings), self._catalog)
         parked = self._load_parked(node)  # before anything is routed
+        store_first_offsets(self.settings, KafkaReader(self.settings))
         self._seats = [self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)]
         self._role = "active"
         log.info("ingest.running", topics=[t.name for t in self.settings.topics], workers=len(self._seats), lease=lease.token, parked=len(parked))
@@ -158,7 +162,10 @@ class LocalEngine:
         control = control_of(s, self._catalog)
         records = None if control is None else ParkedRecords(control, timeout_s=s.commit_timeout_s)
         new_tables = NewTables(s.new_tables_per_minute, self._clock)
-        states = TableStates(self._catalog, self._storage, warehouse, records, self._pool, self._clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token)
+        self._ledger = LiveMarks()
+        states = TableStates(
+            self._catalog, self._storage, warehouse, records, self._pool, self._clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token, self._ledger
+        )
         writer = f"{s.group}@{socket.gethostname()}:{os.getpid()}"
         committer = Committer(states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer)
         parking = None
@@ -205,6 +212,8 @@ class LocalEngine:
             case Report():
                 self._seats[at].report = message
                 self._measure(message)
+            case Begun(firsts):
+                self._ledger.firsts.update(firsts)
             case Failed(sentence, fatal):
                 raise FatalError(sentence) if fatal else NodeRestart(sentence)
             case _:

@@ -7,7 +7,8 @@ the tables alone whose records were left. One job runs at a time, while the flus
     next        the flush of a later batch: it waits for the one in flight, then starts where that ends
     behind      records were left, from known offsets on: the table is not known yet, takes no rows now, or changed under its flush. Batches leave its
                 further records too, until a repetition has caught up with them, so the order of a table's records is kept
-    parked      its records go to the parking topic, by tasks; only those of a table that is not behind do, so there is no gap in the topic either
+    parked      its records go to the parking topic, by tasks; only those of a table that is not behind do, and only where each partition is one task's, so
+                there is no gap in the topic either
     held        its records are left
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from ingest.engines.spark_order import Fates, Firsts, TaskFlush, TaskResult
-from ingest.engines.spark_plan import Capacity, Lag, OffsetRange, plan, waiting
+from ingest.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, plan, waiting
 from ingest.engines.spark_topics import PlannedTopics
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, FlushWriter
@@ -36,12 +37,18 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Ranges per task. `skipped`, `only`: as in a TaskOrder."""
+    """Ranges per task. `skipped`, `only`, `hands_on`: as in a TaskOrder."""
 
     number: int
     tasks: Sequence[Sequence[OffsetRange]]
     skipped: frozenset[TableId]
     only: Firsts | None
+    hands_on: bool = False
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether several tasks may have records of one partition and table, so that nobody knows whose come first."""
+        return any(each.whole for task in self.tasks for each in task)
 
     @property
     def starts(self) -> dict[int, int]:
@@ -97,6 +104,7 @@ class SparkLine:
     _behind: dict[TableId, Behind] = field(default_factory=dict)
     _ends: dict[TableId, dict[TopicPartition, int]] = field(default_factory=lambda: defaultdict(dict))  # where the last flush of a table ends
     _jobs: int = 0
+    _spread: Spread = field(default_factory=Spread)  # of the last batch that several tasks have read
     _waits_since_s: float | None = None  # since when something waits in the topics
     _stalled_since_s: float | None = None  # when the last batch was read, while tables are left or late and nothing was settled since
     _delivered: Counter[str] = field(default_factory=Counter)
@@ -151,7 +159,13 @@ class SparkLine:
     def _job(self, lags: Sequence[Lag], only: Firsts | None) -> Job:
         self._jobs += 1
         skipped = {*self._behind, *self._later} if only is None else set[TableId]()
-        return Job(self._jobs, plan(lags, self.capacity), frozenset(skipped), only)
+        if self._parked:  # each partition's in the order of its offsets
+            lags = [replace(lag, measured=False) for lag in lags]
+        tasks = plan(lags, self.capacity)
+        hands_on = only is None and not self._parked and len(tasks) > 1 and self._spread.pays_to_hand_on and all(lag.measured for lag in lags)
+        if hands_on:
+            tasks = [[replace(each, whole=True) for each in ranges] for ranges in tasks]
+        return Job(self._jobs, tasks, frozenset(skipped), only, hands_on)
 
     def _is_far_behind(self) -> bool:
         """Reading on has an end where what was left would have to be read from too far back."""
@@ -176,6 +190,8 @@ class SparkLine:
         only = self.job.only
         views, parked, buried = dict[TableId, TableView](), dict[TableId, str](), dict[TableId, Rejected]()
         left = {table for table in tables if table in self._held or (only is None and table in self._behind)}
+        if self.job.in_pieces:  # it was parked since the job began
+            left |= {table for table in tables if table in self._parked}
         for table in [table for table in tables if table not in left]:
             behind = self._behind.get(table)
             if table in self._parked:
@@ -203,6 +219,9 @@ class SparkLine:
         assert job is not None
         for result in results:
             self._count(result)
+        if job.only is None and len(job.tasks) > 1:
+            small = [table for result in results for table in result.small]
+            self._spread = Spread(len(small), len(set(small)), sum(result.small_bytes for result in results))
         left = self._left(results)
         self._note_left(job, results, left)
         reach("job_collected")
@@ -275,8 +294,7 @@ class SparkLine:
         return replace(flush, ranges={place: Range(max(r.start, ends.get(place, 0)), r.end) for place, r in flush.ranges.items()})
 
     def _place(self, number: int) -> TopicPartition:
-        source = self.topics.assignment.sources[number]
-        return TopicPartition(source.topic_id, source.partition)
+        return self.topics.assignment.place(number)
 
     def _submit(self, ready: Sequence[tuple[TableId, TableFlush]]) -> None:
         self._in_flight.update(ready)
@@ -298,9 +316,10 @@ class SparkLine:
 
     # ---- what the main process says
 
-    def discover(self) -> None:
-        for number in self.topics.discover():
-            self.offsets.routed[number] = self.topics.positions[number]
+    def discover(self) -> Mapping[TopicPartition, int]:
+        found = self.topics.discover()
+        self.offsets.routed |= {number: self.topics.positions[number] for number in found}
+        return {self._place(number): self.topics.first(number) for number in found}
 
     def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
         self._postponed.update(postponed)

@@ -22,9 +22,13 @@ from lake.tenant import TableId
 Firsts = Mapping[TableId, Mapping[int, int]]  # the lowest offset of a table's records per source
 
 
+# The task number of those that write what others have handed on.
+WRITING = -1
+
+
 @dataclass(frozen=True, slots=True)
 class FetchOrder:
-    """A task begins: its number within the job."""
+    """A task begins: its number within the job, or WRITING."""
 
     job: int
     task: int
@@ -44,13 +48,14 @@ class TaskSetup:
 @dataclass(frozen=True, slots=True)
 class TaskOrder:
     """`sources`: by number. `skipped`: tables whose records are left for later. `only`: of all records those of these tables, from these offsets on;
-    None: everything.
+    None: everything. `hands_on`: tables of which the task has little are handed on. The ranges of a task that writes are those of the whole job.
     """
 
     sources: Sequence[Source]
     ranges: Sequence[OffsetRange]
     skipped: frozenset[TableId]
     only: Firsts | None
+    hands_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,9 @@ class TaskFlush:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """`read`: the ranges as far as they were read. `left`: tables whose records were not written, with their lowest offsets. `stuck`: of these,
-    those that could not be. `record_bytes`: how many records
-    of a source were measured, and their bytes. `refused`: what a person has to mend; then nothing else counts.
+    """`read`: the ranges as far as they were read; none of a task that writes. `left`: tables whose records were not written, with their lowest
+    offsets. `stuck`: of these, those that could not be. `record_bytes`: how many records of a source were measured, and their bytes. `small`: tables of
+    which the task had little, and the bytes of their records. `refused`: what a person has to mend; then nothing else counts.
     """
 
     read: Sequence[OffsetRange] = ()
@@ -96,5 +101,7 @@ class TaskResult:
     stuck: Sequence[tuple[TableId, Trouble]] = ()
     counts: Counts = field(default_factory=Counts)
     record_bytes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    small: Sequence[TableId] = ()
+    small_bytes: int = 0
     seconds: float = 0.0
     refused: str | None = None

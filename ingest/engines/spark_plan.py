@@ -3,6 +3,8 @@
     much waits        every partition gives the same share of what waits, so that those that lag most catch up most
     little waits      few tasks: a table gets a file from every task that meets it, so ten thousand quiet tables must not be spread over all
     a hot partition   is split when it would keep one task busy for much longer than the others, and then only
+    small parts     what tasks have little of, of tables that others have some of as well, is handed on, by table, to tasks that write it: when the files
+                    that this saves cost more than sending the records does, as the last batch has shown
 
 The ranges of a partition are in one task otherwise, so that what one partition holds of a table ends in one file per hour.
 """
@@ -17,6 +19,11 @@ TASK_RECORDS_MIN = 20_000
 # A partition is split where it is so many times what a task should have, into pieces of so many records at least.
 SPLIT_FACTOR = 1.5
 PIECE_RECORDS_MIN = 50_000
+# A flush of a few records, its file and its share of the commit, against a byte of records that is packed, sent and unpacked (CPU seconds); only their
+# ratio counts, and it is the same on slow and on fast machines. Beyond it a second stage takes about so long, whatever it does.
+FLUSH_COST_S, BYTE_COST_S, STAGE_COST_S = 0.007, 16e-9, 0.5
+# Of more than this a part is worth a file of its own.
+SMALL_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +54,22 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """What the tasks of a batch had little of: so many parts of so many tables, and the bytes of their records."""
+
+    parts: int = 0
+    tables: int = 0
+    size_bytes: int = 0
+
+    @property
+    def pays_to_hand_on(self) -> bool:
+        """Whether one flush per table costs less than one per part, the way of the records included."""
+        return (self.parts - self.tables) * FLUSH_COST_S > self.size_bytes * BYTE_COST_S + STAGE_COST_S
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets `[start, end)` of a source. `whole`: it has to be read to its end, for the next piece of the partition is another task's."""
+    """Offsets `[start, end)` of a source. `whole`: it has to be read to its end, for other tasks build on that."""
 
     source: int
     start: int

@@ -7,18 +7,20 @@ coordinates, and nothing else: only what Spark collects is committed.
 import gc
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
+from zlib import crc32
 
 from confluent_kafka import Message
 
-from ingest.buffer import Buffers, RawRecord
+from ingest.buffer import Buffers, RawRecord, TableBuffer
 from ingest.converter import Source
 from ingest.dead_letter import DeadLetters
 from ingest.engines.spark_desk import DeskLink
-from ingest.engines.spark_order import Fates, TaskFlush, TaskOrder, TaskResult, TaskSetup
-from ingest.engines.spark_plan import OffsetRange
+from ingest.engines.spark_order import WRITING, Fates, TaskFlush, TaskOrder, TaskResult, TaskSetup
+from ingest.engines.spark_plan import SMALL_BYTES, OffsetRange
 from ingest.fault_point import ARMED, reach
 from ingest.flush_writer import Flush, FlushWriter
 from ingest.kafka_reader import KafkaPartition, KafkaReader
@@ -45,10 +47,38 @@ SAMPLE_EVERY = 16
 def run_tasks(setup: TaskSetup, job: int, tasks: Iterable[int]) -> Iterator[TaskResult]:
     """For `mapPartitions` over the numbers of a job's tasks."""
     for task in tasks:
-        yield _run_task(setup, job, task)
+        yield _run_task(setup, job, task).result
 
 
-def _run_task(setup: TaskSetup, job: int, task: int) -> TaskResult:
+def read_tasks(setup: TaskSetup, job: int, writers: int, tasks: Iterable[int]) -> Iterator[tuple[int, TaskResult | TableBuffer]]:
+    """The same for a job that hands on: results, and what is handed on, each with the number of the task that is to have it."""
+    for task in tasks:
+        done = _run_task(setup, job, task)
+        yield task, done.result
+        for buffer in done.handed_on:
+            yield crc32(str(buffer.table).encode()) % writers, buffer
+
+
+def write_tasks(setup: TaskSetup, job: int, received: Iterable[tuple[int, TaskResult | TableBuffer]]) -> Iterator[TaskResult]:
+    """For `mapPartitions` over what was handed on: results pass, the rest is written."""
+    buffers: list[TableBuffer] = []
+    for _, each in received:
+        if isinstance(each, TaskResult):
+            yield each
+        else:
+            buffers.append(each)
+    if buffers:
+        yield _run_task(setup, job, WRITING, buffers).result
+
+
+class Done(NamedTuple):
+    """What a task has done, and what others are to write."""
+
+    result: TaskResult
+    handed_on: Sequence[TableBuffer] = ()
+
+
+def _run_task(setup: TaskSetup, job: int, task: int, received: Sequence[TableBuffer] = ()) -> Done:
     global _tools  # noqa: PLW0603 - Spark keeps the process for further tasks, and clients of Kafka are costly to begin with
     with closing(DeskLink(setup.address, setup.key, job)) as link:
         order = link.order(task)
@@ -56,11 +86,11 @@ def _run_task(setup: TaskSetup, job: int, task: int) -> TaskResult:
         if tools is None or tools.setup != setup:
             tools = TaskTools(setup)
         try:
-            result = Task(order, tools, link).run()
+            done = Task(order, tools, link).run() if task != WRITING else Task(order, tools, link).write(received)
         except FatalError as error:
-            return TaskResult(refused=str(error))
+            return Done(TaskResult(refused=str(error)))
         _tools = tools
-        return result
+        return done
 
 
 class TaskTools:
@@ -98,22 +128,51 @@ class Task:
         self._samples: dict[int, list[int]] = defaultdict(list)  # sizes of some of them
         self._parked = self._unspooled_bytes = 0
 
-    def run(self) -> TaskResult:
+    def run(self) -> Done:
+        """Reads its ranges, and writes what is not handed on."""
         began_s = time.monotonic()
         gc.disable()  # as in a worker process
         try:
             self._read()
+            small = [buffer.table for buffer in self._buffers if buffer.raw_bytes < SMALL_BYTES]
+            small_bytes = sum(buffer.raw_bytes for buffer in self._buffers if buffer.raw_bytes < SMALL_BYTES)
+            handed_on = [self._buffers.take(table) for table in small] if self._order.hands_on else []
+            for buffer in handed_on:
+                buffer.pack()
             self._finish()
         finally:
             gc.enable()
         read = [OffsetRange(each.source, each.start, self._next[each.source]) for each in self._order.ranges]
+        return Done(replace(self._result(began_s), read=read, small=small, small_bytes=small_bytes), handed_on)
+
+    def write(self, received: Iterable[TableBuffer]) -> Done:
+        """Writes what others have handed on: of each table the part of all tasks as one. All ranges of the job were read to their ends."""
+        began_s = time.monotonic()
+        gc.disable()
+        try:
+            for each in self._order.ranges:
+                self._next[each.source] = max(each.end, self._next[each.source])
+            parts: dict[TableId, list[TableBuffer]] = defaultdict(list)
+            for buffer in received:
+                parts[buffer.table].append(buffer)
+            for table, buffers in parts.items():
+                for record in sorted((record for buffer in buffers for record in buffer.alive()), key=_place):
+                    self._buffers.add(table, 0.0, *record)
+                buffers.clear()
+            self._finish()
+        finally:
+            gc.enable()
+        return Done(self._result(began_s))
+
+    def _result(self, began_s: float) -> TaskResult:
         writer = self._writer
         samples = {number: (len(sizes), sum(sizes)) for number, sizes in self._samples.items()}
         delivered: Counter[str] = Counter()
         for number, records in self._records.items() if self._order.only is None else ():
             delivered[self._order.sources[number].topic] += records
         counts = Counts(dict(delivered), dict(writer.dead), self._parked, writer.absorbed, writer.rows_with_errors)
-        return TaskResult(read, self._flushes, self._left, self._stuck, counts, samples, time.monotonic() - began_s)
+        seconds = time.monotonic() - began_s
+        return TaskResult(flushes=self._flushes, left=self._left, stuck=self._stuck, counts=counts, record_bytes=samples, seconds=seconds)
 
     # ---- in
 
@@ -229,3 +288,7 @@ class Task:
     def _leave(self, table: TableId, firsts: Mapping[int, int]) -> None:
         left: dict[int, Any] = self._left.setdefault(table, {})
         left |= {number: min(offset, left.get(number, offset)) for number, offset in firsts.items()}
+
+
+def _place(record: RawRecord) -> tuple[int, int]:
+    return record.source, record.offset

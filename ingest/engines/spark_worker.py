@@ -17,9 +17,9 @@ import structlog
 from ingest.dead_letter import DeadLetters
 from ingest.engines.spark_cluster import SparkCluster
 from ingest.engines.spark_desk import Desk
-from ingest.engines.spark_line import SparkLine
-from ingest.engines.spark_order import AskFates, FetchOrder, JobOver, TaskOrder, TaskResult, TaskSetup
-from ingest.engines.spark_task import run_tasks
+from ingest.engines.spark_line import Job, SparkLine
+from ingest.engines.spark_order import WRITING, AskFates, FetchOrder, JobOver, TaskOrder, TaskResult, TaskSetup
+from ingest.engines.spark_task import read_tasks, run_tasks, write_tasks
 from ingest.engines.spark_topics import PlannedTopics
 from ingest.fault_point import reach
 from ingest.flush_writer import FlushWriter
@@ -108,8 +108,14 @@ class SparkWorker(Worker):
         job = self._spark_line.next_job()
         if job is None:
             return
-        body = partial(run_tasks, self._setup, job.number)
-        self._running = RunningJob(self._pool.submit(self._cluster.run, len(job.tasks), body), self._clock.monotonic_s())
+        self._running = RunningJob(self._pool.submit(self._run_job, job), self._clock.monotonic_s())
+
+    def _run_job(self, job: Job) -> list[TaskResult]:
+        """In a thread."""
+        if not job.hands_on:
+            return self._cluster.run(len(job.tasks), partial(run_tasks, self._setup, job.number))
+        read, write = partial(read_tasks, self._setup, job.number, len(job.tasks)), partial(write_tasks, self._setup, job.number)
+        return self._cluster.run_in_two(len(job.tasks), read, write)
 
     def _end(self, running: RunningJob) -> None:
         if not running.future.done():
@@ -120,9 +126,11 @@ class SparkWorker(Worker):
             raise FatalError(refused)
         reach("job_ended")
         self._running, self._collected = None, results
-        wall_s, task_s = self._clock.monotonic_s() - running.began_s, max(result.seconds for result in results)
+        wall_s = self._clock.monotonic_s() - running.began_s
+        task_s = sum(max((each.seconds for each in results if bool(each.read) is reads), default=0.0) for reads in (True, False))
+        handed_on = any(not result.read for result in results)
         records = sum(sum(result.counts.delivered.values()) for result in results)
-        log.info("job.ended", tasks=len(results), records=records, wall_s=round(wall_s, 3), task_s=round(task_s, 3))
+        log.info("job.ended", tasks=len(results), records=records, wall_s=round(wall_s, 3), task_s=round(task_s, 3), handed_on=handed_on)
         self._collect()
 
     def _collect(self) -> None:
@@ -155,7 +163,8 @@ class SparkWorker(Worker):
             case GrowTables(names):
                 self._desk.answer(peer, Grown(self._link.grow(names)))
             case FetchOrder(number, task) if job is not None and running is not None and job.number == number:
-                order = TaskOrder(list(self._topics.assignment.sources), job.tasks[task], job.skipped, job.only)
+                ranges = [each for task in job.tasks for each in task] if task == WRITING else job.tasks[task]
+                order = TaskOrder(list(self._topics.assignment.sources), ranges, job.skipped, job.only, job.hands_on and task != WRITING)
                 self._desk.answer(peer, order)
             case AskFates(number) if job is not None and running is not None and job.number == number:
                 running.asking.append((peer, question, self._clock.monotonic_s() + FATES_WAIT_S))

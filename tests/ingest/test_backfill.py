@@ -7,10 +7,10 @@ import pytest
 
 from ingest.archive import ArchiveFile, UnusableFileError
 from ingest.backfill_ledger import BackfillLedger
-from ingest.backfill_report import BackfillReport
+from ingest.backfill_report import FilesReport
 from ingest.converter import Source
 from ingest.rejects import Identity, OnceLetters, RejectsFile
-from lake.backfill_mark import all_marks, backfill_property, parse_backfill_mark
+from lake.backfill_mark import absorbed, backfill_property, parse_backfill_mark
 from lake.catalog_client import TableName
 from lake.commit import TableState, new_table_state, prepare_append
 from lake.errors import PrerequisiteError, Reason, Rejected, SettingsError
@@ -45,7 +45,7 @@ def test_commit_moves_the_marks_of_files_and_no_others() -> None:
     prepared = prepare_append(state, [], state.schema, advance.marks, 1, writer=advance.writer, properties=advance.properties)
     assert prepared.request["updates"][-1] == {"action": "set-properties", "updates": dict(advance.properties)}
     assert ledger.marks(prepared.after) == Marks({PLACE: 7})
-    assert all_marks(prepared.after.properties) == Marks({**LIVE.offsets, PLACE: 7})
+    assert absorbed(prepared.after.properties) == {TopicPartition("topic-id", 0): (Range(0, 5),), PLACE: (Range(0, 7),)}
     ledger.ends[FILE.source] = 9
     last = ledger.advance(prepared.after, {PLACE: Range(7, 9)}, "backfill").properties
     assert list(last) == [backfill_property(FILE.source)]
@@ -130,7 +130,7 @@ def test_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
 def test_report_speaks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress is a line every few seconds, and the end a count of everything."""
     said: list[str] = []
-    report = BackfillReport(3, said.append)
+    report = FilesReport(said.append, files_total=3)
     report.show("a")
     assert said == []
     report.records, report.rows, report.files = 2_000, 1_500, 1

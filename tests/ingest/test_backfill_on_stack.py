@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ import zstandard
 from infra.local.jvm_parts import REPOSITORY
 from lake.backfill_mark import BACKFILL_PREFIX
 from lake.catalog_client import TableName
+from lake.storage import open_storage
 from lake.tenant import to_identifier
+from tests.optimize.conftest import Optimizer
+from tests.optimize.live_files import live_files
 from tests.stack.kafka_topics import Record
 from tests.stack.line import Line
 from tests.stack.waiting import fresh, wait_for
@@ -92,7 +96,7 @@ class BackfillRun:
     """`python -m ingest backfill files` as a process, into a tenant of its own."""
 
     def __init__(self, line: Line, folder: Path, **settings: str) -> None:
-        self.line, self.folder = line, folder
+        self.line, self.folder, self.began_s = line, folder, time.time()
         self.tenant = fresh("old-")
         self.dead_letter_topic = fresh("dead-")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
@@ -305,7 +309,10 @@ def _lines(data: bytes) -> list[bytes]:
 @pytest.mark.prove
 @pytest.mark.timeout(3_600)
 def test_million_records_with_a_crash_in_the_middle(line: Line, tmp_path: Path) -> None:
-    """A large archive is killed in the middle and run again: every record is a row or a dead letter, no identity twice, and once more adds nothing."""
+    """A large archive is killed in the middle and run again: every record is a row or a dead letter, no identity twice, and once more adds nothing.
+
+    After one round of maintenance the table lies as after live ingestion and one round: each hour that is over is one file, of the rows of that hour.
+    """
     archive = LargeArchive(tmp_path / "archive", int(os.environ.get("FIRN_BACKFILL_RECORDS", "1000000")))
     run = BackfillRun(line, tmp_path)
     pattern = f"{archive.folder}/*"
@@ -327,5 +334,21 @@ def test_million_records_with_a_crash_in_the_middle(line: Line, tmp_path: Path) 
     assert messages + len(set(run.dead())) == archive.records - archive.blank
     again = run.into_tenant(pattern, timeout_s=3_000)
     assert (again["rows"], again["dead_letters"], again["skipped"]) == (0, 0, archive.records)
-    ((files,),) = line.sql(f'SELECT count(*) FROM {table.removesuffix(chr(34))}$files"')
-    print(f"{archive.records:,} records, killed at {half:,} rows, {report['commits']} commits and {report['seconds']} s later {rows:,} rows in {files} files")
+    before = _files_by_hour(line, run.tenant)
+    optimizer = Optimizer(tmp_path, line.stack)
+    try:
+        assert optimizer.start("run", "--once", "--table", f"{to_identifier(run.tenant)}.logs").wait(1_800) == 0, optimizer.log()[-4_000:]
+    finally:
+        optimizer.kill()
+    after = _files_by_hour(line, run.tenant)
+    assert after.keys() == before.keys()
+    over = [hour for hour in after if hour < int(run.began_s) // 3_600 - 1]
+    assert len(over) > 100, "the archive is to be of many hours"
+    assert {after[hour] for hour in over} == {1}
+    assert line.sql(f"SELECT count(*), count(DISTINCT ROW(_topic_id, _offset, _index)) FROM {table}") == [(rows, rows)]
+    print(f"{archive.records:,} records, killed at {half:,} rows, {report['commits']} commits and {report['seconds']} s later {rows:,} rows")
+    print(f"{sum(before.values()):,} files of {len(before):,} hours, after one round of maintenance {sum(after.values()):,}")
+
+
+def _files_by_hour(line: Line, tenant: str) -> dict[int, int]:
+    return live_files(line.catalog, open_storage(), TableName(to_identifier(tenant), "logs"))

@@ -3,10 +3,12 @@
 import os
 import random
 import tempfile
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -14,34 +16,25 @@ import pytest
 from infra.local.supervisor import Stack
 from ingest.fault_point import SPARK_STEPS
 from lake.catalog_client import CatalogClient, TableName
-from lake.storage import local_path
+from lake.storage import local_path, open_storage
 from tests.faults.identities import compare, dead, rows
 from tests.faults.record_flow import RecordFlow, table_of
+from tests.optimize.live_files import live_files, live_uris
 from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import KafkaTopics
+from tests.stack.kafka_topics import KafkaTopics, Record
 from tests.stack.parked import unwritable
 from tests.stack.spark_cluster import OPTIONS, spark_machines
 from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 
-KILLS = int(os.environ.get("FIRN_TEST_KILLS", "5"))
+KILLS = int(os.environ.get("FIRN_TEST_KILLS", "50"))
 PARTITIONS = 4
 REACHED_S, BACK_S, REST_S = 90.0, 120.0, 120.0
-# The steps that are killed at first: a task, the driver, the main process.
-STEPS = (
-    "routed_in_batch",
-    "job_ended",
-    "metadata_written",
-    "commit_answered",
-    "job_collected",
-    "dead_letters_acknowledged",
-    "handed_over",
-    "settled",
-    "files_synced",
-    "offsets_confirmed",
-    "offsets_stored",
-)
+# Every run of the tests has the driver die at these five: by itself at four, with the main process at one.
+FIRST_STEPS = ("job_ended", "metadata_written", "job_collected", "handed_over", "offsets_stored")
+# Those at which tasks and the main process die; of the death of a task on this machine alone the driver dies, too.
+STEPS = (*FIRST_STEPS, "routed_in_batch", "commit_answered", "dead_letters_acknowledged", "settled", "files_synced", "offsets_confirmed")
 
 
 @dataclass
@@ -71,6 +64,23 @@ class Flowing:
         if not self.ingester.alive:
             self.ingester.start(ready=False)
         return self.ingester.is_ready()
+
+    def die_at(self, steps: Sequence[str], folder: Path) -> None:
+        """Starts it and has it die at each of these steps, one after the other as it comes to them; returns when it is back.
+
+        It is armed once for all of them: a start for each would cost more than what is tested.
+        """
+        fault = ",".join(f"{step}:kill" for step in steps)
+        reached = [folder / f"{step}.reached" for step in steps]
+        deadline_s = time.monotonic() + REACHED_S * len(steps)
+        while not all(file.exists() for file in reached):
+            missing = [file.stem for file in reached if not file.exists()]
+            assert time.monotonic() < deadline_s, f"it never came to {missing}:\n{self.ingester.log()[-4_000:]}"
+            if not self.ingester.alive:
+                self.ingester.start(ready=False, environment={"FIRN_FAULT_POINT": fault, "FIRN_FAULT_FOLDER": str(folder)})
+            pause(0.2)
+        pause(0.3)
+        wait_for(self.is_back, BACK_S, f"the ingester coming back after {steps}")
 
     def check(self) -> None:
         """Ends the flow; when everything is at rest, every record is looked for by its identity."""
@@ -102,16 +112,14 @@ def _flowing(stack: Stack, kafka: KafkaTopics, folder: Path, **settings: str) ->
 
 @pytest.mark.timeout(900)
 def test_engines_take_turns_on_one_topic(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
-    """Local, Spark, killed, Spark, local, while records flow: every identity is there once, for the marks are the truth."""
+    """Local, Spark, whose driver dies at five steps of the protocol, local, while records flow: every identity is there once."""
     with _flowing(stack, kafka, tmp_path) as flowing:
         ingester = flowing.ingester
         ingester.restart_with(engine="local")
         flowing.wait_for_more()
         assert ingester.stop() == 0
-        ingester.restart_with(engine="spark")
-        flowing.wait_for_more()
-        ingester.kill()
-        ingester.start()
+        ingester.set(engine="spark")
+        flowing.die_at(FIRST_STEPS, tmp_path)
         flowing.wait_for_more()
         assert ingester.stop() == 0
         ingester.restart_with(engine="local")
@@ -125,16 +133,10 @@ def test_nothing_is_lost_or_doubled_whichever_process_dies_at_whatever_step(stac
     """SIGKILL of tasks, of the driver and of the main process at named steps while records flow."""
     assert set(STEPS) >= set(SPARK_STEPS)
     with _flowing(stack, kafka, tmp_path) as flowing:
-        flowing.ingester.start()
-        flowing.wait_for_more()
-        for at in range(KILLS):
-            step = STEPS[at % len(STEPS)]
+        for at in range(0, KILLS, len(STEPS)):
             flowing.ingester.kill()
-            folder = Path(tempfile.mkdtemp(dir=tmp_path))
-            flowing.ingester.start(ready=False, environment={"FIRN_FAULT_POINT": f"{step}:kill", "FIRN_FAULT_FOLDER": str(folder)})
-            wait_for((folder / f"{step}.reached").exists, REACHED_S, step)
-            pause(0.3)
-            wait_for(flowing.is_back, BACK_S, f"the ingester coming back after {step}")
+            flowing.die_at(STEPS[: KILLS - at], Path(tempfile.mkdtemp(dir=tmp_path)))
+            flowing.wait_for_more()
         flowing.check()
 
 
@@ -168,3 +170,84 @@ def test_a_cluster_of_which_one_worker_dies_in_the_middle_of_a_task(stack: Stack
             machines.kill_worker_of(int(reached.read_text()))
             flowing.wait_for_more()
             flowing.check()
+
+
+MANY_TENANTS, BATCH_RECORDS = 150, 45_000
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+def test_small_parts_of_many_tables_become_one_file_each(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+    """Two tasks that both meet all tables write two files of each in the first batch; in the next they hand on what they have, and each has one more."""
+    topic, name, draws = kafka.topic(PARTITIONS), fresh("g-"), random.Random(1)
+    tenants = [fresh("many-") for _ in range(MANY_TENANTS)]
+    own = {"group": name, "dead_letter_topic": f"dead-{name}", "parked_topic": f"parked-{name}", "replay_topic": f"replay-{name}"}
+    settings = {"engine": "spark", **own, "flush_interval_s": "20", "shutdown_s": "30", "bootstrap_servers": kafka.bootstrap_servers}
+    ingester, catalog, storage = Ingester(tmp_path, stack.environment(), [{"name": topic}], settings), CatalogClient(stack.address("catalog")), open_storage()
+    good: dict[TableName, set[tuple[int, int]]] = {table_of(tenant): set() for tenant in tenants}
+    bad: set[tuple[int, int]] = set()
+
+    def produce() -> None:
+        sent = [draws.choice(tenants) for _ in range(BATCH_RECORDS)]
+        records = [
+            Record(b'{"n":%d}' % at if at % 1_000 else b"{", headers=(("tenant", tenant.encode()),), partition=at % PARTITIONS)
+            for at, tenant in enumerate(sent)
+        ]
+        for at, (tenant, place) in enumerate(zip(sent, kafka.produce(topic, records), strict=True)):
+            (good[table_of(tenant)] if at % 1_000 else bad).add((place.partition, place.offset))
+
+    def files() -> int:
+        return sum(sum(live_files(catalog, storage, table).values()) for table in good)
+
+    def written() -> bool:
+        stored = kafka.group_offsets(ingester.group, topic)
+        return stored == kafka.ends(topic)
+
+    try:
+        produce()
+        ingester.start()
+        ingester.wait_until(written, BACK_S, "the first batch")
+        first = files()
+        assert first == 2 * MANY_TENANTS
+        produce()
+        ingester.wait_until(written, BACK_S, "the second batch")
+        assert files() == first + MANY_TENANTS
+        assert [job["handed_on"] for job in _jobs(ingester)] == [False, True]
+    finally:
+        ingester.kill()
+    found = {table: rows(catalog, table, kafka.topic_id(topic)) for table in good}
+    result = compare(good, bad, found, dead(kafka, ingester.dead_letter_topic))
+    assert (result.lost, result.doubled) == (0, 0), result.details
+
+
+def _jobs(ingester: Ingester) -> list[dict[str, Any]]:
+    return [event for text in ingester.log().splitlines() if "job.ended" in text and (event := orjson.loads(text))["event"] == "job.ended"]
+
+
+# A task that runs for longer than a second is run a second time, beside it.
+SPECULATION = {"spark.speculation": "true", "spark.speculation.interval": "200ms", "spark.speculation.task.duration.threshold": "1s"}
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(900)
+def test_a_task_that_runs_twice_at_once_and_once_more(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+    """One that hangs with its files written gets a twin; that dies with its own written and its dead letters sent, and is tried again: nothing is there
+    twice, and what the others wrote belongs to no table."""
+    fault = {"FIRN_FAULT_POINT": "files_synced:wait,dead_letters_acknowledged:kill", "FIRN_FAULT_FOLDER": str(tmp_path)}
+    options = OPTIONS | SPECULATION | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
+    with spark_machines(tmp_path) as machines:
+        with _flowing(stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()) as flowing:
+            flowing.ingester.start()
+            for step in ("files_synced", "dead_letters_acknowledged"):
+                flowing.ingester.wait_until((tmp_path / f"{step}.reached").exists, REACHED_S, step)
+            (tmp_path / "files_synced.go").touch()
+            flowing.wait_for_more()
+            flowing.check()
+            assert "node.restarts" not in flowing.ingester.log()
+            assert any(_unreferenced(flowing.catalog, name) for name in flowing.flow.good)
+
+
+def _unreferenced(catalog: CatalogClient, name: TableName) -> set[str]:
+    """Data files of a table that lie there and belong to no snapshot."""
+    location = local_path(catalog.load_table(name)["metadata"]["location"])
+    return {str(file) for file in (location / "data").rglob("*.parquet")} - {str(local_path(uri)) for uri in live_uris(catalog, open_storage(), name)}

@@ -46,6 +46,9 @@ class FakeTopics:
     def discover(self) -> list[int]:
         return [0]
 
+    def first(self, number: int) -> int:
+        return 0
+
     def lag(self, number: int, start: int) -> Lag:
         return Lag(number, start, self.ends, 100.0)
 
@@ -238,6 +241,40 @@ def test_a_flush_of_a_table_that_was_parked_meanwhile_is_not_committed(driven: D
     job = line.next_job()
     assert job is not None
     assert (job.only, driven.lowest()) == ({A: {0: 7}}, 7)
+
+
+def test_tasks_that_share_a_partition_park_nothing(driven: Driven) -> None:
+    """The later piece could reach the parking topic before the earlier one: what comes is left, and parked by jobs that share none."""
+    line = driven.line
+    job = driven.batch(200_000)
+    assert job.in_pieces
+    line.park({A: "p"})
+    assert line.fates([A]) == (line.fates([])[0], True)
+    line.collect([read(0, 100_000, left={A: 5}), read(100_000, 200_000, left={A: 100_001})])
+    repetition = line.next_job()
+    assert repetition is not None
+    assert (repetition.only, repetition.tasks) == ({A: {0: 5}}, [[OffsetRange(0, 5, 200_000)]])
+    assert line.fates([A])[0].parked == {A: "p"}
+    line.collect([read(5, 200_000)])
+    assert not driven.batch(400_000).in_pieces
+
+
+def test_a_batch_hands_on_when_the_one_before_it_was_spread(driven: Driven) -> None:
+    """All of its ranges are read to their ends, for others write what is handed on; not while a table is parked, nor for what is read again."""
+    line = driven.line
+    many = [TableId(TenantId(f"t{at}"), "logs") for at in range(500)]
+    assert not driven.batch(100_000).hands_on
+    line.collect([read(0, 50_000, small=many, small_bytes=1_000_000), read(50_000, 100_000, small=many, small_bytes=1_000_000)])
+    job = driven.batch(200_000)
+    assert job.hands_on
+    assert all(each.whole for task in job.tasks for each in task)
+    line.collect([read(100_000, 150_000, small=many, small_bytes=1_000_000), read(150_000, 200_000, left={A: 160_000}), TaskResult()])
+    assert driven.lowest() == 160_000
+    repetition = line.next_job()
+    assert repetition is not None
+    assert not repetition.hands_on
+    line.collect([read(160_000, 200_000)])
+    assert not driven.batch(300_000).hands_on, "the last one was not spread"
 
 
 def test_records_of_a_dropped_table_are_buried(driven: Driven) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.engines.spark_plan import PIECE_RECORDS_MIN, TASK_RECORDS_MIN, Capacity, Lag, OffsetRange, plan, waiting
+from ingest.engines.spark_plan import PIECE_RECORDS_MIN, TASK_RECORDS_MIN, Capacity, Lag, OffsetRange, Spread, plan, waiting
 
 SMALL = Capacity(slots=4, records_max=100_000, bytes_max=100_000_000)
 LAGS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 3_000_000), st.floats(1, 100_000), st.booleans()), max_size=12)
@@ -54,3 +54,12 @@ def test_only_a_hot_partition_is_split_and_only_when_its_records_are_known() -> 
     assert len(plan([Lag(0, 0, hot.end, 10.0, measured=False)], SMALL)) == 1
     assert plan([], SMALL) == []
     assert waiting([hot], SMALL) == 2.0
+
+
+def test_small_parts_are_handed_on_only_when_the_files_saved_cost_more_than_the_way() -> None:
+    """Ten thousand tables in both of two tasks: yes. Each table in one task, few tables, or parts that are hardly small: no."""
+    assert Spread(20_000, 10_000, 480_000_000).pays_to_hand_on
+    assert not Spread(10_000, 10_000, 480_000_000).pays_to_hand_on
+    assert not Spread(100, 50, 20_000_000).pays_to_hand_on
+    assert not Spread(2_000, 1_000, 2_000 * 250_000).pays_to_hand_on
+    assert not Spread().pays_to_hand_on

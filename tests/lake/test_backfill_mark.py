@@ -2,9 +2,10 @@
 
 import pytest
 
-from lake.backfill_mark import BackfillMark, all_marks, backfill_property, parse_backfill_mark, source_id
+from lake.backfill_mark import BackfillMark, absorbed, backfill_property, parse_backfill_mark, source_id
 from lake.errors import ProtocolError
-from lake.marks import MARKS_PROPERTY, Marks, TopicPartition
+from lake.marks import MARKS_PROPERTY, Marks, Range, TopicPartition
+from lake.topic_fill import TopicFill, fill_property
 
 MARK = BackfillMark('file:///archive/ü "x".gz', 10, "etag", 7, complete=True)
 
@@ -35,10 +36,16 @@ def test_source_is_the_same_for_every_spelling() -> None:
     assert len({source_id(uri) for uri in ("/a/b", "/a/c", "s3://a/b")}) == 3
 
 
-def test_all_marks_are_those_of_topics_and_files() -> None:
-    """A pin made of them holds the rows of both."""
-    live = Marks({TopicPartition("id", 3): 5})
-    assert all_marks({}) == Marks({})
-    assert all_marks({MARKS_PROPERTY: live.to_property(), backfill_property("s"): MARK.to_property(), "firn.other": "x"}) == Marks(
-        {TopicPartition("id", 3): 5, TopicPartition("s", 0): 7}
-    )
+def test_absorbed_are_offsets_of_topics_of_their_pasts_and_of_files() -> None:
+    """A pin made of them holds the rows of all three, and none that a backfill may still bring between them."""
+    place, legacy = TopicPartition("id", 3), TopicPartition("old", 0)
+    live = Marks({place: 50, legacy: 9}, {place: 40})
+    fill = TopicFill("t", {3: (Range(5, 8), Range(30, 40)), 4: (Range(0, 2),)})
+    properties = {MARKS_PROPERTY: live.to_property(), backfill_property("s"): MARK.to_property(), fill_property("id"): fill.to_property(), "firn.other": "x"}
+    assert absorbed({}) == {}
+    assert absorbed(properties) == {
+        place: (Range(5, 8), Range(30, 50)),
+        TopicPartition("id", 4): (Range(0, 2),),
+        legacy: (Range(0, 9),),
+        TopicPartition("s", 0): (Range(0, 7),),
+    }

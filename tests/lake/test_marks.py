@@ -32,7 +32,7 @@ CASES = [
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["id-a", "id-b"]), st.integers(0, 2))
 OFFSETS = st.integers(0, 12)
 RANGES = st.dictionaries(PARTITIONS, st.tuples(OFFSETS, OFFSETS).map(lambda pair: Range(min(pair), max(pair))), min_size=1, max_size=4)
-MARKS = st.dictionaries(PARTITIONS, OFFSETS, max_size=4).map(Marks)
+MARKS = st.builds(Marks, st.dictionaries(PARTITIONS, OFFSETS, max_size=4), st.dictionaries(PARTITIONS, OFFSETS, max_size=2))
 
 
 @pytest.mark.parametrize(("why", "offsets", "ranges", "verdict"), CASES, ids=[case[0] for case in CASES])
@@ -73,13 +73,27 @@ def test_property_leads_back_to_the_marks(marks: Marks) -> None:
     assert parse_marks(marks.to_property()) == marks
 
 
+def test_mark_covers_what_lies_from_where_ingestion_began() -> None:
+    """The first commit says where that is and no later one changes it; where nobody said, everything below the mark is covered."""
+    began = NO_MARKS.advanced({P0: Range(0, 9), P1: Range(0, 4)}, {P0: 5, P1: 0, OTHER: 3})
+    assert began == Marks({P0: 9, P1: 4}, {P0: 5})
+    later = began.advanced({P0: Range(9, 12), OTHER: Range(0, 7)}, {P0: 8, OTHER: 3})
+    assert [later.covered(place) for place in (P0, P1, OTHER)] == [Range(5, 12), Range(0, 4), Range(3, 7)]
+    assert NO_MARKS.covered(P0) is None
+    assert later.joined(Marks({P0: 20}, {P0: 1})) == Marks({P0: 20, P1: 4, OTHER: 7}, {P0: 5, OTHER: 3})
+    assert began.to_property() == '{"v":1,"offsets":{"id-a":{"0":9,"1":4}},"firsts":{"id-a":{"0":5}}}'
+
+
 def test_property_has_a_version_and_is_sorted() -> None:
     """The property is versioned JSON by topic id and partition, the same text for the same marks."""
     assert Marks({P1: 2, OTHER: 1, P0: 3}).to_property() == '{"v":1,"offsets":{"id-a":{"0":3,"1":2},"id-b":{"0":1}}}'
     assert parse_marks(None) == NO_MARKS
 
 
-@pytest.mark.parametrize("value", ["", "x", "[]", "{}", '{"v":2,"offsets":{}}', '{"v":1}', '{"v":1,"offsets":[]}', '{"v":1,"offsets":{"a":{"x":1}}}'])
+@pytest.mark.parametrize(
+    "value",
+    ["", "x", "[]", "{}", '{"v":2,"offsets":{}}', '{"v":1}', '{"v":1,"offsets":[]}', '{"v":1,"offsets":{"a":{"x":1}}}', '{"v":1,"offsets":{},"firsts":7}'],
+)
 def test_unreadable_property_is_an_error_and_never_no_marks(value: str) -> None:
     """Marks that cannot be read stop the table: taken for none they would double every row."""
     with pytest.raises(ProtocolError):

@@ -35,6 +35,15 @@ def missing_files(catalog: CatalogClient, storage: AnyStorage, table: TableName)
     return missing
 
 
+def live_uris(catalog: CatalogClient, storage: AnyStorage, table: TableName) -> set[str]:
+    """Data files that the live snapshots refer to."""
+    found: set[str] = set()
+    for snapshot in catalog.load_table(table)["metadata"]["snapshots"]:
+        for manifest in read_manifest_list(storage.read(snapshot["manifest-list"])):
+            found |= {entry.file.uri for entry in read_manifest(storage.read(manifest.uri), manifest) if entry.status is not Status.DELETED}
+    return found
+
+
 def live_files(catalog: CatalogClient, storage: AnyStorage, table: TableName) -> dict[int, int]:
     """Live data files of the head by hour."""
     metadata = catalog.load_table(table)["metadata"]

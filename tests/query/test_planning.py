@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lake.backfill_mark import Absorbed
 from lake.clock import epoch_us
-from lake.marks import Marks, TopicPartition
+from lake.marks import Range, TopicPartition
+from lake.topic_fill import join
 from query.buckets import BUCKETS_WANTED, bucket_width_s
 from query.file_index import LiveFile
 from query.file_planner import Effort, Plan, slices
@@ -79,13 +81,15 @@ def test_a_written_time_is_as_long_as_it_is_exact() -> None:
     assert parse_period("2026-13-01") is None
 
 
-MARKS = st.dictionaries(st.tuples(st.text(max_size=10), st.integers(0, 100)).map(lambda p: TopicPartition(*p)), st.integers(0, 2**62), max_size=8).map(Marks)
+PLACES = st.tuples(st.text(max_size=10), st.integers(0, 100)).map(lambda p: TopicPartition(*p))
+STRETCHES = st.lists(st.tuples(st.just(0) | st.integers(0, 2**61), st.integers(1, 2**61)).map(lambda p: Range(p[0], p[0] + p[1])), min_size=1, max_size=4)
+ABSORBED = st.dictionaries(PLACES, STRETCHES.map(join), max_size=8)
 
 
-@given(MARKS, st.none() | st.integers(0, 10**12))
-def test_a_pin_survives_its_text(marks: Marks, rows: int | None) -> None:
+@given(ABSORBED, st.none() | st.integers(0, 10**12))
+def test_a_pin_survives_its_text(absorbed: Absorbed, rows: int | None) -> None:
     """What a link carries is read back as it was; a cut-off one is refused."""
-    pin = Pin("uuid", marks, rows, "" if rows is None else fingerprint("a b", NOW, NOW))
+    pin = Pin("uuid", absorbed, rows, "" if rows is None else fingerprint("a b", NOW, NOW))
     assert parse_pin(pin.to_text()) == pin
     with pytest.raises(BadQuestionError):
         parse_pin(pin.to_text()[:-9])

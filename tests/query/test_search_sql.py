@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from lake.log_schema import LogSchema, new_log_schema
-from lake.marks import Marks, TopicPartition
+from lake.marks import Range, TopicPartition
 from query.problem import BadQuestionError
 from query.search_language import parse_search
-from query.search_sql import below_marks, compile_search
+from query.search_sql import compile_search, within_offsets
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "search.txt"
 TYPES = {"bytes": "long", "took": "double", "ok": "boolean", "day": "date"}
@@ -80,11 +80,13 @@ def test_names_may_be_written_with_dots_and_capitals() -> None:
     assert sql_of("http.Status:500", "trino") == sql_of("http_status:500", "trino")
 
 
-def test_marks_become_a_condition_on_identity() -> None:
-    """Rows below the marks, per topic and partition; no marks are no rows."""
-    marks = Marks({TopicPartition("t'1", 0): 5, TopicPartition("t'1", 1): 7})
-    assert below_marks(marks).sql("trino").count("'t''1'") == 2
-    assert below_marks(Marks({})) == exp.false()
+def test_absorbed_offsets_become_a_condition_on_identity() -> None:
+    """Rows of these offsets, per topic and partition; none are no rows."""
+    absorbed = {TopicPartition("t'1", 0): (Range(0, 5),), TopicPartition("t'1", 1): (Range(2, 7), Range(9, 11))}
+    sql = within_offsets(absorbed).sql("trino").replace('"', "")
+    assert sql.count("'t''1'") == 3
+    assert [sql.count(f"_offset < {end}") + sql.count(f"_offset >= {start}") for start, end in ((0, 5), (2, 7), (9, 11))] == [1, 2, 2]
+    assert within_offsets({}) == exp.false()
 
 
 @given(

@@ -14,7 +14,6 @@ import pytest
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.log_schema import LogSchema, new_log_schema
-from lake.marks import NO_MARKS
 from lake.settings import QuerySettings
 from lake.snapshot import Totals
 from query.cancellation import Run
@@ -55,7 +54,7 @@ def test_the_embedded_engine_finds_what_a_filter_in_python_finds(tmp_path: Path)
     arrow = schema().arrow
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path)
-    view = TableView(table_id("t", "logs"), TableName("t", "logs"), "u", schema(), True, 1, None, None, Totals(), NO_MARKS, {}, {})
+    view = TableView(table_id("t", "logs"), TableName("t", "logs"), "u", schema(), True, 1, None, None, Totals(), {}, {}, {})
     file = LiveFile(f"file://{path}", ROWS, 1, 0, 1, None, None, None, None)
     engine = EmbeddedExecutor(QuerySettings(state=str(tmp_path)), lambda uris: [uri.removeprefix("file://") for uri in uris])
     found_some = 0

@@ -54,8 +54,12 @@ class Ingester:
 
     def restart_with(self, **settings: str) -> "Ingester":
         """Starts again with other settings (names as in the settings class)."""
-        self._environment |= {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
+        self.set(**settings)
         return self.start()
+
+    def set(self, **settings: str) -> None:
+        """Other settings, from the next start on."""
+        self._environment |= {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
 
     @property
     def environment(self) -> dict[str, str]:

@@ -47,9 +47,11 @@ def spark_machines(folder: Path) -> Iterator[SparkMachines]:
     variables |= {"SPARK_WORKER_DIR": str(folder), "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "SPARK_DAEMON_MEMORY": "256m"}
     port, log = reserve_free(), folder / "cluster.log"
     address = f"spark://{LOOPBACK}:{port}"
-    place = ("--host", LOOPBACK, "--webui-port", "0")
-    commands: list[tuple[str, ...]] = [("org.apache.spark.deploy.master.Master", *place, "--port", str(port))]
-    commands += [("org.apache.spark.deploy.worker.Worker", *place, "--cores", "1", "--memory", "512m", address)] * 2
+    quiet = ("--webui-port", "0")
+    commands: list[tuple[str, ...]] = [("org.apache.spark.deploy.master.Master", "--host", LOOPBACK, *quiet, "--port", str(port))]
+    # Two names of one machine: Spark runs no twin of a task on the same host.
+    share = ("--cores", "1", "--memory", "512m", address)
+    commands += [("org.apache.spark.deploy.worker.Worker", "--host", host, *quiet, *share) for host in (LOOPBACK, "localhost")]
     processes = []
     with ExitStack() as ends, log.open("ab") as output:
         for name, *arguments in commands:
