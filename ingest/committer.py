@@ -134,10 +134,17 @@ class Committer:
     # ---- before an attempt
 
     def _due(self) -> list[Job]:
+        """Jobs that could be sent now: not those that wait for the batch in the air to come back."""
         now_s = self.clock.monotonic_s()
         due = [job for job in self._jobs.values() if not job.in_air and job.not_before_s <= now_s]
         self.states.want(job.table for job in due if self.states.get(job.table) is None)
+        if self._batch_in_air:
+            due = [job for job in due if self._apart.size(job.table, now_s) < BATCH_TABLES]
         return [job for job in due if self.states.get(job.table) is not None]
+
+    @property
+    def _batch_in_air(self) -> bool:
+        return any(sent.batch for sent in self._air.values())
 
     def _is_ready(self, job: Job, step: Step) -> bool:
         """Compares; what is absorbed or has to be written again leaves the job. True where something is left to commit."""
@@ -186,7 +193,7 @@ class Committer:
             by_size[self._apart.size(job.table, now_s)].append(job)
         batch = by_size.pop(BATCH_TABLES, [])
         apart = [jobs[at : at + size] for size, jobs in sorted(by_size.items()) for at in range(0, len(jobs), size)]
-        if batch and not any(sent.batch for sent in self._air.values()):
+        if batch and not self._batch_in_air:
             self._send_out(InAir(batch[:BATCH_TABLES], batch=True), self._patience.s)
         for jobs in apart[: APART_AT_ONCE - sum(not sent.batch for sent in self._air.values())]:
             self._send_out(InAir(jobs, batch=False), self._patience.s * 2 ** min(10, max(job.tries for job in jobs)))

@@ -3,6 +3,7 @@
 When a worker dies, or this process does, all of the node starts again together: nobody goes on with what a dead one believed.
 """
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -51,6 +52,8 @@ BUDGET_EVERY_S = 1.0
 THREADS = 24
 # The main loop, which waits for nothing that takes long, asks for its lease each time around.
 STANDS_STILL_S = 60.0
+# What is known of ten thousand tables stays, and is not to be looked through again for every few that change.
+COLLECT_OBJECTS = 100_000
 # A table the catalog does not answer for in this time is tried again later.
 LOAD_TIMEOUT_S = 5.0
 log = structlog.get_logger()
@@ -98,6 +101,8 @@ class LocalEngine:
         """Runs until SIGTERM or SIGINT, then flushes and leaves. Raises FatalError for what a person has to mend."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
+        gc.freeze()
+        gc.set_threshold(COLLECT_OBJECTS)
         warehouse = ""
         # Services that start together are not all there at once.
         for attempt in stamina.retry_context(on=UnavailableError, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S):
