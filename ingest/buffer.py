@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
+from confluent_kafka import Message
 
 from lake.tenant import TableId
 
@@ -33,6 +34,10 @@ class RawRecord(NamedTuple):
     key: bytes | None
     headers: Headers
     value: bytes | None  # None is a tombstone, which is not an empty value; neither is ever buffered
+
+
+def _cost_of(headers: Headers) -> int:
+    return HEADERS_OVERHEAD_BYTES + sum([HEADER_OVERHEAD_BYTES + len(text or b"") for _, text in headers]) if headers else 0
 
 
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -81,9 +86,7 @@ class TableBuffer:
             if self.headers and headers == self.headers[-1]:
                 headers = self.headers[-1]  # as good as always: the tenant's name
             else:
-                cost += HEADERS_OVERHEAD_BYTES
-                for _, text in headers:
-                    cost += HEADER_OVERHEAD_BYTES + len(text or b"")
+                cost += _cost_of(headers)
         if source not in self.first_offsets:
             self.first_offsets[source] = offset
         self.sources.append(source)
@@ -92,6 +95,27 @@ class TableBuffer:
         self.values.append(value)
         self.keys.append(key)
         self.headers.append(headers)
+        self.size_bytes += cost
+        self.raw_bytes += cost
+        return cost
+
+    def extend(self, source: int, messages: Sequence[Message]) -> int:
+        """Appends messages of one topic-partition that have values, in order; returns the bytes they cost."""
+        values, keys = [message.value() or b"" for message in messages], [message.key() for message in messages]
+        cost = sum(map(len, values)) + len(values) * RECORD_OVERHEAD_BYTES
+        cost += sum(KEY_OVERHEAD_BYTES + len(key) for key in keys if key is not None)
+        last: Headers = self.headers[-1] if self.headers else ()
+        for message in messages:
+            if (headers := message.headers() or ()) != last:
+                last = headers
+                cost += _cost_of(headers)
+            self.headers.append(last)
+        self.first_offsets.setdefault(source, messages[0].offset())
+        self.sources.extend([source] * len(values))
+        self.offsets.extend([message.offset() for message in messages])
+        self.timestamps_ms.extend([message.timestamp()[1] for message in messages])
+        self.values += values
+        self.keys += keys
         self.size_bytes += cost
         self.raw_bytes += cost
         return cost
@@ -167,12 +191,22 @@ class Buffers:
 
     def add(self, table: TableId, now_s: float, source: int, offset: int, timestamp_ms: int, key: bytes | None, headers: Headers, value: bytes | None) -> int:
         """Appends a message, given by the fields of a `RawRecord`; returns the bytes that wait for its table."""
+        buffer = self._of(table, now_s)
+        self.size_bytes += buffer.add(source, offset, timestamp_ms, key, headers, value)
+        return buffer.raw_bytes
+
+    def extend(self, table: TableId, now_s: float, source: int, messages: Sequence[Message]) -> int:
+        """Appends messages of one topic-partition, in order; returns the bytes that wait for their table."""
+        buffer = self._of(table, now_s)
+        self.size_bytes += buffer.extend(source, messages)
+        return buffer.raw_bytes
+
+    def _of(self, table: TableId, now_s: float) -> TableBuffer:
         buffer = self._tables.get(table)
         if buffer is None:
             buffer = self._tables[table] = TableBuffer(table, now_s)
             self._started.append(table)
-        self.size_bytes += buffer.add(source, offset, timestamp_ms, key, headers, value)
-        return buffer.raw_bytes
+        return buffer
 
     def bytes_of(self, table: TableId) -> int:
         """What waits for a table."""

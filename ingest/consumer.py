@@ -23,7 +23,7 @@ from lake.errors import FatalError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 
-CONSUME_MESSAGES = 500
+CONSUME_MESSAGES = 2_000
 log = structlog.get_logger()
 
 
@@ -159,7 +159,7 @@ class InputTopics:
         return int(max(low, stored.offset))
 
     def poll(self, timeout_s: float) -> list[Message]:
-        """The next messages, at most 500. Broker trouble that heals by itself is logged, anything else raises FatalError."""
+        """The next messages, at most CONSUME_MESSAGES. Broker trouble that heals by itself is logged, anything else raises FatalError."""
         messages = self._consumer.consume(CONSUME_MESSAGES, timeout_s)
         good = [message for message in messages if message.error() is None]
         for message in messages:

@@ -1,6 +1,11 @@
 """When a table's buffer is due: by age, by size, under memory pressure the largest first."""
 
+from typing import Any
+
 import pytest
+from confluent_kafka import Message
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ingest.buffer import RECORD_OVERHEAD_BYTES, Buffers, FlushRules, RawRecord, TableBuffer
 from lake.tenant import TableId, TenantId
@@ -55,6 +60,35 @@ def test_taking_a_buffer_gives_its_bytes_back() -> None:
     assert (buffers.size_bytes, len(buffers)) == (500, 1)
     buffers.add(_table("a"), 7.0, *RawRecord(0, 1, 0, None, (), b""))
     assert [buffer.since_s for buffer in buffers if buffer.table == _table("a")] == [7.0]
+
+
+MESSAGES = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=5), st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.binary(max_size=5)), max_size=2), st.binary(min_size=1)
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), MESSAGES), max_size=5))
+def test_messages_added_together_are_those_added_one_by_one(runs: list[tuple[int, list[Any]]]) -> None:
+    """The same records at the same cost, whatever their keys and headers; also behind packed ones."""
+    alone, together, offset = Buffers(), Buffers(), 0
+    for source, run in runs:
+        numbered = list(enumerate(run, offset))
+        offset += len(run)
+        messages = [Message(offset=at, timestamp=(1, at * 2), key=key, headers=headers, value=value) for at, (key, headers, value) in numbered]
+        together.extend(_table("t"), 1.0, source, messages)
+        for at, (key, headers, value) in numbered:
+            alone.add(_table("t"), 1.0, source, at, at * 2, key, headers or (), value)
+        for buffers in (alone, together):
+            if source == 2:
+                buffers.pack(_table("t"))
+    for one, other in zip(alone, together, strict=True):
+        assert list(one.alive()) == list(other.alive())
+        assert (one.size_bytes, one.raw_bytes, one.first_offsets) == (other.size_bytes, other.raw_bytes, other.first_offsets)
+    assert alone.size_bytes == together.size_bytes
 
 
 def test_packed_messages_come_back_as_they_were() -> None:
