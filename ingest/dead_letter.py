@@ -10,7 +10,9 @@ from typing import Protocol
 
 from confluent_kafka import Producer
 
+from ingest.buffer import RawRecord
 from ingest.converter import Source
+from ingest.formats.rejected_record import RejectedRecord
 from ingest.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX, ensure_topic
 from ingest.replay import ATTEMPT, FORM, origin_of
 from lake.errors import FatalError, Rejected, UnavailableError
@@ -22,22 +24,16 @@ BODY = "firn.body"
 FLUSH_TIMEOUT_S = 60.0
 
 
+def dead_part(record: RawRecord, rejected: Rejected) -> tuple[bytes | None, int | None]:
+    """What of a message is dead: its value, or one of the records in it and the position of that among them."""
+    return (rejected.value, rejected.index) if isinstance(rejected, RejectedRecord) else (record.value, None)
+
+
 class Letters(Protocol):
     """Where dead letters go."""
 
-    def send(
-        self,
-        source: Source,
-        offset: int,
-        timestamp_ms: int,
-        key: bytes | None,
-        headers: Sequence[tuple[str, bytes | None]],
-        value: bytes | None,
-        rejected: Rejected,
-        table: str | None,
-        index: int | None = None,
-    ) -> None:
-        """Takes one letter; `flush` makes sure of it. `index`: of the one bad record of a message that carries several."""
+    def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
+        """Takes a message, or the one bad record of several in it (a `RejectedRecord`); `flush` makes sure of it."""
 
     def flush(self) -> None:
         """Returns when every letter so far is durable. Raises UnavailableError, FatalError; nothing may be committed then."""
@@ -72,23 +68,14 @@ class DeadLetters:
         for name in (self._topic, self._replay_topic):
             ensure_topic(self._servers, name)
 
-    def send(
-        self,
-        source: Source,
-        offset: int,
-        timestamp_ms: int,
-        key: bytes | None,
-        headers: Sequence[tuple[str, bytes | None]],
-        value: bytes | None,
-        rejected: Rejected,
-        table: str | None,
-        index: int | None = None,
-    ) -> None:
-        """Queues one letter; `flush` makes sure of it. `index`: of the one bad record of a message that carries several.
+    def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
+        """Queues one letter; `flush` makes sure of it.
 
         A message that came from the replay topic dies again under the coordinates it was first read at.
         """
-        facts = {REASON: rejected.reason.value, "firn.detail": rejected.detail, "firn.timestamp_ms": str(timestamp_ms)}
+        facts = {REASON: rejected.reason.value, "firn.detail": rejected.detail, "firn.timestamp_ms": str(record.timestamp_ms)}
+        value, index = dead_part(record, rejected)
+        offset, headers = record.offset, record.headers
         replayed = origin_of(headers) if source.form == FORM else None
         if replayed is not None:
             origin, headers = replayed
@@ -104,7 +91,7 @@ class DeadLetters:
             facts[BODY] = self._put_aside(value)
             value = None
         all_headers = [*headers, *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items())]
-        while not self._queued(key, all_headers, value):
+        while not self._queued(record.key, all_headers, value):
             self._producer.poll(0.5)
 
     def _queued(self, key: bytes | None, headers: Sequence[tuple[str, bytes | None]], value: bytes | None) -> bool:

@@ -223,8 +223,7 @@ class FlushWriter:
         """Makes a dead letter of a message, or of one of several records in it."""
         name = None if table is None else str(table)
         self.dead[rejected.reason.value] += 1
-        value, index = (rejected.value, rejected.index) if isinstance(rejected, RejectedRecord) else (record.value, None)
-        self._dead_letters.send(source, record.offset, record.timestamp_ms, record.key, record.headers, value, rejected, name, index)
+        self._dead_letters.send(source, record, rejected, name)
 
     def bury_all(self, buffer: TableBuffer, sources: Sequence[Source], rejected: Rejected) -> None:
         """Makes dead letters of all messages that are none yet."""

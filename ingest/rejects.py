@@ -3,14 +3,15 @@
 import base64
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from ingest.buffer import RawRecord
 from ingest.converter import Source
-from ingest.dead_letter import Letters
+from ingest.dead_letter import Letters, dead_part
 from ingest.dead_letters import read_letter
 from ingest.kafka_reader import KafkaReader
 from lake.errors import PrerequisiteError, Rejected, SettingsError, UnavailableError
@@ -18,7 +19,6 @@ from lake.errors import PrerequisiteError, Rejected, SettingsError, UnavailableE
 Identity = tuple[str, int, int, int | None]  # topic id, partition, offset, index
 _INDEX_BITS = 24
 _BEGINNING = b'{"reason":'
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class OnceLetters:
@@ -34,29 +34,19 @@ class OnceLetters:
         self._there: dict[tuple[str, int], set[int]] | None = None
         self.sent = self.there_already = 0
 
-    def send(
-        self,
-        source: Source,
-        offset: int,
-        timestamp_ms: int,
-        key: bytes | None,
-        headers: Headers,
-        value: bytes | None,
-        rejected: Rejected,
-        table: str | None,
-        index: int | None = None,
-    ) -> None:
+    def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
         """Sends a letter, unless it was sent by an earlier run."""
         if self._there is None:
             self._there = defaultdict(set)
             for topic_id, partition, number, place in self._known():
                 if topic_id in self._sources:
                     self._there[topic_id, partition].add(_packed(number, place))
-        if _packed(offset, index) in self._there.get((source.topic_id, source.partition), ()):
+        _, index = dead_part(record, rejected)
+        if _packed(record.offset, index) in self._there.get((source.topic_id, source.partition), ()):
             self.there_already += 1
             return
         self.sent += 1
-        self._letters.send(source, offset, timestamp_ms, key, headers, value, rejected, table, index)
+        self._letters.send(source, record, rejected, table)
 
     def flush(self) -> None:
         """Returns when every letter is durable."""
@@ -101,22 +91,11 @@ class RejectsFile:
                 except (orjson.JSONDecodeError, KeyError, TypeError) as error:
                     raise SettingsError(f"{self.path} line {number} is no dead letter; give --rejects a file of its own") from error
 
-    def send(
-        self,
-        source: Source,
-        offset: int,
-        timestamp_ms: int,
-        key: bytes | None,
-        headers: Headers,
-        value: bytes | None,
-        rejected: Rejected,
-        table: str | None,
-        index: int | None = None,
-    ) -> None:
-        """Writes one letter; `flush` makes sure of it. Raises UnavailableError."""
-        del key, headers  # records of files have none
-        where = {"topic": source.topic, "topic_id": source.topic_id, "partition": source.partition, "offset": offset, "index": index}
-        why = {"reason": rejected.reason.value, "detail": rejected.detail, "timestamp_ms": timestamp_ms, "table": table}
+    def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
+        """Writes one letter, without key and headers, which records of files do not have; `flush` makes sure of it. Raises UnavailableError."""
+        value, index = dead_part(record, rejected)
+        where = {"topic": source.topic, "topic_id": source.topic_id, "partition": source.partition, "offset": record.offset, "index": index}
+        why = {"reason": rejected.reason.value, "detail": rejected.detail, "timestamp_ms": record.timestamp_ms, "table": table}
         self._try(lambda: self._file.write(orjson.dumps({**why, **where, **_content(value)}, option=orjson.OPT_APPEND_NEWLINE)))
 
     def flush(self) -> None:

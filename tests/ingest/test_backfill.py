@@ -8,7 +8,9 @@ import pytest
 from ingest.archive import ArchiveFile, UnusableFileError
 from ingest.backfill_ledger import BackfillLedger
 from ingest.backfill_report import FilesReport
+from ingest.buffer import RawRecord
 from ingest.converter import Source
+from ingest.formats.rejected_record import RejectedRecord
 from ingest.rejects import Identity, OnceLetters, RejectsFile
 from lake.backfill_mark import absorbed, backfill_property, parse_backfill_mark
 from lake.catalog_client import TableName
@@ -74,7 +76,9 @@ def _letters(path: Path) -> tuple[OnceLetters, RejectsFile]:
 
 
 def _send(letters: OnceLetters, offset: int, index: int | None = None, value: bytes | None = b"x") -> None:
-    letters.send(Source(FILE.uri, FILE.source, 0, "auto"), offset, FILE.modified_ms, None, (), value, REJECTED, "acme.logs", index)
+    record = RawRecord(0, offset, FILE.modified_ms, None, (), b"whole" if index is not None else value)
+    rejected = REJECTED if index is None else RejectedRecord(REJECTED.reason, REJECTED.detail, index, value or b"")
+    letters.send(Source(FILE.uri, FILE.source, 0, "auto"), record, rejected, "acme.logs")
 
 
 def test_letter_is_written_once(tmp_path: Path) -> None:
@@ -90,11 +94,11 @@ def test_letter_is_written_once(tmp_path: Path) -> None:
     _send(second, 3)
     _send(second, 4, 0)
     _send(second, 4)
-    _send(second, 4, 1, None)
+    _send(second, 5, None, None)
     second.flush()
     assert (second.sent, second.there_already) == (2, 2)
     letters = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-    assert [(letter["offset"], letter["index"]) for letter in letters] == [(3, None), (4, 0), (4, None), (4, 1)]
+    assert [(letter["offset"], letter["index"]) for letter in letters] == [(3, None), (4, 0), (4, None), (5, None)]
     assert [(letter["value"], letter["value_base64"]) for letter in letters] == [("x", "eA=="), (None, "/w=="), ("x", "eA=="), (None, None)]
     assert {letter["topic"] for letter in letters} == {FILE.uri}
 

@@ -44,8 +44,8 @@ class Letters:
     def __init__(self) -> None:
         self.offsets: list[int] = []
 
-    def send(self, _: Source, offset: int, *__: Any) -> None:
-        self.offsets.append(offset)
+    def send(self, _: Source, record: RawRecord, *__: Any) -> None:
+        self.offsets.append(record.offset)
 
     def flush(self) -> None:
         """All are there."""

@@ -11,7 +11,7 @@ from typing import Any, cast
 import orjson
 import pyarrow.parquet as pq
 
-from ingest.buffer import TableBuffer
+from ingest.buffer import RawRecord, TableBuffer
 from ingest.converter import Source
 from ingest.engines.spark_order import Fates, TaskOrder, TaskResult
 from ingest.engines.spark_plan import SMALL_BYTES, OffsetRange
@@ -65,8 +65,8 @@ class Letters:
 
     sent: list[tuple[int, int]] = field(default_factory=list)
 
-    def send(self, source: Source, offset: int, *_: object) -> None:
-        self.sent.append((source.partition, offset))
+    def send(self, source: Source, record: RawRecord, *_: object) -> None:
+        self.sent.append((source.partition, record.offset))
 
     def flush(self) -> None: ...
 
