@@ -22,6 +22,7 @@ RECORD_OVERHEAD_BYTES = 33 + 8 + 8 + 8 + 4 + 8 + 8
 KEY_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 33, 60, 150
 
 
+LARGE_BYTES = 1024 * 1024
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -173,10 +174,15 @@ class FlushRules:
 
 
 class Buffers:
-    """The buffers of all tables under one budget."""
+    """The buffers of all tables under one budget. Looking for the few that are old or large does not touch all the others.
 
-    def __init__(self) -> None:
-        self._tables: dict[TableId, TableBuffer] = {}
+    `large_bytes`: from which size on a buffer is one of the `large` ones.
+    """
+
+    def __init__(self, large_bytes: int = LARGE_BYTES) -> None:
+        self._large_bytes = large_bytes
+        self._tables: dict[TableId, TableBuffer] = {}  # in the order of their ages
+        self._large: dict[TableId, TableBuffer] = {}
         self._started: list[TableId] = []
         self.size_bytes = 0
 
@@ -193,13 +199,13 @@ class Buffers:
         """Appends a message, given by the fields of a `RawRecord`; returns the bytes that wait for its table."""
         buffer = self._of(table, now_s)
         self.size_bytes += buffer.add(source, offset, timestamp_ms, key, headers, value)
-        return buffer.raw_bytes
+        return self._sized(buffer)
 
     def extend(self, table: TableId, now_s: float, source: int, messages: Sequence[Message]) -> int:
         """Appends messages of one topic-partition, in order; returns the bytes that wait for their table."""
         buffer = self._of(table, now_s)
         self.size_bytes += buffer.extend(source, messages)
-        return buffer.raw_bytes
+        return self._sized(buffer)
 
     def _of(self, table: TableId, now_s: float) -> TableBuffer:
         buffer = self._tables.get(table)
@@ -207,6 +213,16 @@ class Buffers:
             buffer = self._tables[table] = TableBuffer(table, now_s)
             self._started.append(table)
         return buffer
+
+    def _sized(self, buffer: TableBuffer) -> int:
+        if buffer.raw_bytes >= self._large_bytes:
+            self._large[buffer.table] = buffer
+        return buffer.raw_bytes
+
+    @property
+    def large(self) -> Sequence[TableBuffer]:
+        """Those with at least `large_bytes`, packed ones at their unpacked size."""
+        return list(self._large.values())
 
     def bytes_of(self, table: TableId) -> int:
         """What waits for a table."""
@@ -224,12 +240,13 @@ class Buffers:
     def take(self, table: TableId) -> TableBuffer:
         """Removes a table's buffer: what comes next starts a new one."""
         buffer = self._tables.pop(table)
+        self._large.pop(table, None)
         self.size_bytes -= buffer.size_bytes
         return buffer
 
     def due(self, now_s: float, rules: FlushRules, *, excess_bytes: int, may_flush: Callable[[TableId], bool]) -> list[TableId]:
         """Tables to flush: by age, by size, and, where `excess_bytes` have to go, the largest first."""
-        due = {b.table: b.size_bytes for b in self._tables.values() if _is_due(b, now_s, rules) and may_flush(b.table)}
+        due = {b.table: b.size_bytes for b in self._old_or_large(now_s, rules) if may_flush(b.table)}
         excess_bytes -= sum(due.values())
         for buffer in sorted(self._tables.values(), key=lambda b: -b.size_bytes) if excess_bytes > 0 else ():
             if excess_bytes <= 0:
@@ -239,12 +256,16 @@ class Buffers:
                 excess_bytes -= buffer.size_bytes
         return list(due)
 
+    def _old_or_large(self, now_s: float, rules: FlushRules) -> Iterator[TableBuffer]:
+        for buffer in self._tables.values():
+            age_s = now_s - buffer.since_s
+            if age_s < rules.interval_s and age_s < rules.cold_interval_s:
+                break  # those behind it are younger
+            if age_s >= (rules.interval_s if buffer.size_bytes >= rules.cold_bytes else rules.cold_interval_s):
+                yield buffer
+        yield from (buffer for buffer in self._large.values() if buffer.raw_bytes >= rules.flush_bytes)
+
     def oldest(self, source: int) -> TableBuffer | None:
         """The buffer with the lowest offset of a source."""
         holding = [buffer for buffer in self._tables.values() if source in buffer.first_offsets]
         return min(holding, key=lambda buffer: buffer.first_offsets[source], default=None)
-
-
-def _is_due(buffer: TableBuffer, now_s: float, rules: FlushRules) -> bool:
-    age_s = now_s - buffer.since_s
-    return age_s >= (rules.interval_s if buffer.size_bytes >= rules.cold_bytes else rules.cold_interval_s) or buffer.raw_bytes >= rules.flush_bytes

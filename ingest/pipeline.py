@@ -23,7 +23,7 @@ from typing import Protocol
 import structlog
 from confluent_kafka import Message
 
-from ingest.buffer import Buffers, FlushRules, RawRecord
+from ingest.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord
 from ingest.consumer import InputTopics
 from ingest.converter import Source
 from ingest.fault_point import ARMED, reach
@@ -90,10 +90,11 @@ class Pipeline:
         self._postponed: set[TableId] = set()
         self._views: dict[TableId, TableView] = {}
         self._in_flight: dict[TableId, Flush] = {}
+        self.in_flight_bytes = 0
         self._again: dict[TableId, float] = {}  # flushes to be written once more, and when
         self._parked: dict[TableId, str] = {}  # id of the parking
         self._held: set[TableId] = set()
-        self.buffers = Buffers()
+        self.buffers = Buffers(min(LARGE_BYTES, settings.flush_bytes))
         self.offsets = Offsets()
         self._delivered: Counter[str] = Counter()
         self._records_parked = 0
@@ -172,10 +173,6 @@ class Pipeline:
     # ---- out
 
     @property
-    def in_flight_bytes(self) -> int:
-        return sum(flush.buffer.size_bytes for flush in self._in_flight.values())
-
-    @property
     def is_full(self) -> bool:
         """Whether the memory budget is used up: nothing more is taken until a flush is settled."""
         return self.buffers.size_bytes + self.in_flight_bytes >= self.bytes_max
@@ -210,8 +207,8 @@ class Pipeline:
     def _spool_hot(self) -> list[TableId]:
         """Adds what waits for hot tables to their open files; returns those whose files are large enough."""
         full = []
-        part_bytes = min(HOT_PART_BYTES, self.bytes_max // 8)
-        for buffer in [b for b in self.buffers if b.open_bytes >= part_bytes and b.table in self._views and b.table not in self._held]:
+        part_bytes = max(LARGE_BYTES, min(HOT_PART_BYTES, self.bytes_max // 8))
+        for buffer in [b for b in self.buffers.large if b.open_bytes >= part_bytes and b.table in self._views and b.table not in self._held]:
             self._writer.spool(buffer, self._topics.assignment.sources, self._views[buffer.table])
             self.buffers.pack(buffer.table)
             if self._writer.hot_bytes(buffer.table) >= self._settings.file_bytes and self._may_flush(buffer.table):
@@ -232,7 +229,7 @@ class Pipeline:
             if outcome is Outcome.REDO:
                 again.append(self._in_flight[table])
                 continue
-            flush = self._in_flight.pop(table)
+            flush = self._landed(table)
             if outcome is Outcome.BURY:
                 self._writer.bury_all(flush.buffer, self._topics.assignment.sources, TABLE_DELETED)
         self._flush([], again)
@@ -243,11 +240,17 @@ class Pipeline:
         group = list(again)
         for table in tables:
             flush = self._in_flight[table] = self._cut(table)
+            self.in_flight_bytes += flush.buffer.size_bytes
             group.append(flush)
             if len(group) >= GROUP_TABLES or sum(f.buffer.size_bytes for f in group) >= GROUP_BYTES:
                 self._hand_over(group)
                 group = []
         self._hand_over(group)
+
+    def _landed(self, table: TableId) -> Flush:
+        flush = self._in_flight.pop(table)
+        self.in_flight_bytes -= flush.buffer.size_bytes
+        return flush
 
     def _cut(self, table: TableId) -> Flush:
         buffer = self.buffers.take(table)
@@ -269,7 +272,7 @@ class Pipeline:
         written = self._writer.write(flushes, self._topics.assignment.sources, self._views)  # 1, 2
         reach("dead_letters_acknowledged")
         for flush in written.empty:
-            del self._in_flight[flush.table]  # all absorbed or dead letters: nothing to commit, least of all a new table
+            self._landed(flush.table)  # all absorbed or dead letters: nothing to commit, least of all a new table
         for flush, trouble in written.stuck:
             self._link.stuck(flush.table, trouble)
             self._later(flush)
@@ -291,7 +294,7 @@ class Pipeline:
             self._again.pop(table, None)
             self._asked.discard(table)
             self._postponed.discard(table)
-            flush = self._in_flight.pop(table, None)
+            flush = self._landed(table) if table in self._in_flight else None
             unfinished = [flush.buffer] if flush is not None else []
             self._writer.cool(table)
             if flush is not None and flush.hot is not None:

@@ -222,7 +222,7 @@ class Task:
             self._spool_hot()
 
     def _spool_hot(self) -> None:
-        hot = [buffer for buffer in self._buffers if buffer.open_bytes >= HOT_PART_BYTES]
+        hot = [buffer for buffer in self._buffers.large if buffer.open_bytes >= HOT_PART_BYTES]
         self._decide([buffer.table for buffer in hot])
         for buffer in hot:
             if (view := self._fates[buffer.table].views.get(buffer.table)) is not None:

@@ -13,8 +13,8 @@ from lake.tenant import TableId, TenantId
 
 def _buffers(**waiting: tuple[float, int]) -> Buffers:
     """Buffers by table: since when (seconds), and how many bytes they hold."""
-    buffers = Buffers()
-    for name, (since_s, size) in waiting.items():
+    buffers = Buffers(large_bytes=1_000)
+    for name, (since_s, size) in sorted(waiting.items(), key=lambda item: item[1]):
         buffers.add(_table(name), since_s, *RawRecord(0, 0, 0, None, (), b"x" * (size - RECORD_OVERHEAD_BYTES)))
     return buffers
 
