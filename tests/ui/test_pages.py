@@ -146,6 +146,7 @@ def test_the_search_page_is_used_at_any_width(browser: Browser, ui_uri: str, tab
     rows = page.get_by_test_id("stDataFrame").first
     rows.scroll_into_view_if_needed()
     expect(rows).to_be_in_viewport()
+    settle(page)
     choose_row(page, 2)
     words = page.get_by_test_id("stCode").filter(has_text="page 7").first
     expect(words).to_be_visible()
