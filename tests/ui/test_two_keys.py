@@ -52,7 +52,7 @@ def shows(page: Page, guarded: Guarded, own: str) -> None:
     hidden = (foreign.tenant, foreign.name.namespace, *((SECRET,) if own == OURS else ("of Mine",)))
     read = [page.content()]
     for box in page.get_by_role("combobox").all():
-        box.click()
+        box.press("ArrowDown")
         expect(page.get_by_role("option").first).to_be_visible()
         read.append(page.content())
         page.keyboard.press("Escape")
