@@ -10,10 +10,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.stack.waiting import wait_for
 from tests.ui.conftest import PATIENCE_MS
-from tests.ui.test_search_page import cell, choose_row, open_search
+from tests.ui.test_search_page import cell, choose_row, open_search, settle
 
 pytestmark = pytest.mark.stack
-SETTLES_MS = 1_500
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +146,7 @@ def test_the_search_page_is_used_at_any_width(browser: Browser, ui_uri: str, tab
     rows = page.get_by_test_id("stDataFrame").first
     rows.scroll_into_view_if_needed()
     expect(rows).to_be_in_viewport()
+    settle(page)
     choose_row(page, 2)
     words = page.get_by_test_id("stCode").filter(has_text="page 7").first
     expect(words).to_be_visible()
@@ -235,9 +235,3 @@ def test_the_table_stays_where_it_was_scrolled_to_when_a_row_is_chosen(page: Pag
     expect(page.get_by_test_id("stCode").filter(has_text=re.compile(r"line \d+")).first).to_contain_text("line 47")
     choose_row(page, 2)
     expect(page.get_by_role("tab", name="JSON")).to_have_count(0)
-
-
-def settle(page: Page) -> None:
-    """Returns when the page is drawn."""
-    page.wait_for_timeout(SETTLES_MS)
-    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)

@@ -14,6 +14,7 @@ from tests.query.log_table import LogTable, fresh_tenant
 pytestmark = pytest.mark.stack
 
 ROWS = 400
+SETTLES_MS = 1_500
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,12 @@ def open_search(page: Page, uri: str, table: LogTable, **more: str) -> None:
     """Opens the page by an address and waits for its answer."""
     page.goto(f"{uri}/?{urlencode({'tenant': table.tenant, 'stream': 'logs', 'from': 'now-1h', **more})}")
     expect(page.get_by_text(re.compile(r"\d rows?", re.IGNORECASE)).first).to_be_visible()
+
+
+def settle(page: Page) -> None:
+    """Returns when the page is drawn."""
+    page.wait_for_timeout(SETTLES_MS)
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
 
 
 def cell(page: Page, row: int, column: int) -> Any:
@@ -97,6 +104,7 @@ def test_a_search_that_finds_nothing_says_what_to_do(page: Page, ui_uri: str, ta
 def test_dragging_over_the_histogram_narrows_the_range(page: Page, ui_uri: str, table: LogTable) -> None:
     """The chosen stretch becomes the range, and the rows are those in it."""
     open_search(page, ui_uri, table)
+    settle(page)
     box = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg.marks").first.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 60)
@@ -114,6 +122,7 @@ def test_dragging_over_the_histogram_narrows_the_range(page: Page, ui_uri: str, 
 def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: LogTable) -> None:
     """The values of a field with their counts; one is excluded, another alone is wanted; a field becomes a column."""
     open_search(page, ui_uri, table)
+    settle(page)
     page.get_by_text("Fields", exact=True).click()
     page.get_by_role("combobox", name="Top values of").fill("host")
     page.get_by_role("option").first.click()
@@ -132,7 +141,7 @@ def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: L
 def test_all_rows_are_fetched_as_a_file_from_the_page(page: Page, ui_uri: str, table: LogTable) -> None:
     """An export is asked for, is written in the background, and its download holds the rows of the search."""
     open_search(page, ui_uri, table, q="refused number")
-    expect(page.get_by_text("8 rows", exact=True)).to_be_visible()
+    settle(page)
     page.get_by_role("button", name="Export").click()
     page.get_by_role("button", name="Export all rows").click()
     with page.expect_download() as download:
