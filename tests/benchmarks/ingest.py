@@ -1,8 +1,9 @@
 """`python -m tests.benchmarks.ingest --tenants T --records N`: CPU seconds per million records, from a preloaded topic to committed rows.
 
 Real Kafka and catalog, local files, fsync on. CPU seconds are those of every Firn process, the catalog included; Kafka's are not, and neither are
-those of Spark's JVM with --engine spark, which are told apart. Then `batch_overhead_s` is what a job takes beyond its slowest task (the median, without
-the first job, which starts the executors' Python). The last line of the output is one JSON object with --json.
+those of Spark's JVM with --engine spark, which are told apart. Then `batch_overhead_s` is what a job takes beyond its slowest task (the median) and
+`job_records_per_s` what jobs read in a second, both without the first one, which starts the executors' Python: give --task-records, so that there are
+some. The last line of the output is one JSON object with --json.
 """
 
 import os
@@ -170,6 +171,7 @@ def main(
     workers: Annotated[int, typer.Option(help="worker processes")] = 1,
     engine: Annotated[str, typer.Option(help="local or spark")] = "local",
     master: Annotated[str, typer.Option(help="Spark master, with --engine spark")] = "local[2]",
+    task_records: Annotated[int, typer.Option(help="records of one task, with --engine spark")] = 1_000_000,
     rule: Annotated[str, typer.Option(help="rule for the tenant: header:tenant or field:tenant")] = "header:tenant",
     seed: Annotated[int, typer.Option(help="of the records")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="the last line is one JSON object")] = False,
@@ -179,7 +181,9 @@ def main(
     with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder, Stack(Path(folder), tied=True) as stack:
         stack.start("kafka", "catalog")
         size = preload(stack.address("kafka"), tenants, count, zipf=zipf, seed=seed)
-        result = measure(stack, count, flush_interval_s, rule, {"workers": str(workers), "engine": engine, "spark_master": master})
+        result = measure(
+            stack, count, flush_interval_s, rule, {"workers": str(workers), "engine": engine, "spark_master": master, "task_records_max": str(task_records)}
+        )
     result |= {
         "tenants": tenants,
         "zipf": zipf,
@@ -199,11 +203,18 @@ def main(
         raise SystemExit(1)
 
 
-def batch_overhead_s(log: Path) -> dict[str, float]:
-    """What jobs of Spark took beyond their slowest tasks; nothing where there was none."""
-    events = [orjson.loads(line) for line in log.read_bytes().splitlines() if line.startswith(b'{"') and b'"job.ended"' in line]
-    beyond = sorted(event["wall_s"] - event["task_s"] for event in events[1:])
-    return {"batch_overhead_s": round(beyond[len(beyond) // 2], 3)} if beyond else {}
+def jobs(log: Path) -> dict[str, float]:
+    """What jobs of Spark took beyond their slowest tasks, what they read in a second, how many of them handed on; without the first, which starts
+    the executors' Python. Nothing where there was no other."""
+    events = [orjson.loads(line) for line in log.read_bytes().splitlines() if line.startswith(b'{"') and b'"job.ended"' in line][1:]
+    if not events:
+        return {}
+    beyond = sorted(event["wall_s"] - event["task_s"] for event in events)
+    return {
+        "batch_overhead_s": round(beyond[len(beyond) // 2], 3),
+        "job_records_per_s": round(sum(event["records"] for event in events) / sum(event["wall_s"] for event in events)),
+        "jobs_handed_on": sum(event["handed_on"] for event in events),
+    }
 
 
 def measure(stack: Stack, count: int, flush_interval_s: float, rule: str, settings: Mapping[str, str]) -> dict[str, object]:
@@ -260,7 +271,7 @@ def measure(stack: Stack, count: int, flush_interval_s: float, rule: str, settin
         "commits": commits,
         "commits_per_table_min": fewest,
         "rows_verified": rows,
-        **({"jvm_cpu_s": round(usage.jvm_cpu_s, 1), **batch_overhead_s(log_file)} if settings["engine"] == "spark" else {}),
+        **({"jvm_cpu_s": round(usage.jvm_cpu_s, 1), **jobs(log_file)} if settings["engine"] == "spark" else {}),
     }
 
 

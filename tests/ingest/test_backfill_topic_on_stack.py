@@ -1,11 +1,10 @@
 """The past of a topic in tables: every record once, run again as often as one likes, killed wherever it may be, beside a live ingester."""
 
-import os
 import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tests.stack.waiting import fresh
 pytestmark = pytest.mark.stack
 
 KILLED = -9
+RUN_S = 120.0
 PARTITIONS = 2
 FAULTS = ("files_written", "files_synced", "dead_letters_acknowledged", "handed_over", "metadata_written", "commit_answered", "settled")
 FIRST_FAULTS = ("metadata_written", "settled")
@@ -38,7 +38,7 @@ class Attached:
     def __init__(self, line: Line, **settings: str) -> None:
         self.line = line
         self.tenants = [fresh("past-"), fresh("past-")]
-        self.topic = line.kafka.topic(PARTITIONS)
+        self.topic = line.kafka.topic(PARTITIONS, retention_ms="-1")  # what is old must not go while it is read
         self.tools = ToolLine(line, [{"name": self.topic, "start": "latest"}], **settings)
         self.sent: dict[str, list[Delivered]] = {tenant: [] for tenant in self.tenants}
         self.bad: list[Delivered] = []
@@ -74,14 +74,12 @@ class Attached:
     def wait_for_live(self, rows: int) -> None:
         self.line.wait_for_rows(self.tools.ingester, self.tenants[0], rows)
 
-    def killed(self, folder: Path, step: str, *arguments: str) -> None:
-        """A backfill that is killed at a step of the protocol."""
+    def process(self, *, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """The backfill as a process of its own."""
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
-        command = (*tied, sys.executable, "-m", "ingest", "backfill", "kafka", self.topic, *arguments)
-        variables = {**self.tools.environment, "FIRN_FAULT_POINT": f"{step}:kill", "FIRN_FAULT_FOLDER": str(folder)}
-        done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == KILLED, done.stderr
-        assert (folder / f"{step}.reached").exists()
+        command = (*tied, sys.executable, "-m", "ingest", "backfill", "kafka", self.topic, "--json")
+        variables = {**self.tools.environment, **(environment or {})}
+        return subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, timeout=RUN_S, check=False)
 
     def marks(self, tenant: str) -> Marks:
         return parse_marks(self._properties(tenant).get(MARKS_PROPERTY))
@@ -161,10 +159,14 @@ def test_killed_run_is_completed_by_the_next_beside_a_live_node(attached: Callab
     one.produce(4_000)
     one.start()
     one.produce_now(20)
-    one.killed(tmp_path, step)
+    killed = one.process(environment={"FIRN_FAULT_POINT": f"{step}:kill", "FIRN_FAULT_FOLDER": str(tmp_path)})
+    assert killed.returncode == KILLED, killed.stderr
+    assert (tmp_path / f"{step}.reached").exists()
     before = one.filled(one.tenants[0]) if one.line.exists(one.tenants[0]) else 0
     one.produce_now(100)
-    report = one.tools.json("backfill", "kafka", one.topic)
+    done = one.process()
+    assert done.returncode == 0, done.stderr
+    report = orjson.loads(done.stdout)
     assert report["commits"] > 2, "the past is to be more than one flush"
     assert report["rows"] + (before > 0) <= 4_000
     one.produce_now(20)
