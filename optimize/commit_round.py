@@ -92,6 +92,8 @@ class CommitRound:
             for one in open_ones:
                 self._send([one] if self._is_ready(one) else [])
         self._queue([one for one in pending if one.committed is not None])
+        for one in pending:
+            one.view.lists.clear()  # they were kept for the next attempt; with all tables of a round they would fill the memory
 
     def _queue(self, committed: Sequence[Pending]) -> None:
         """After the commits, never before: a queued file must be one that nobody reaches. A crash in between leaves orphans, which are found."""

@@ -1,9 +1,8 @@
 """Snapshot expiry of our own: which snapshots go, and which files nobody can reach any more after they went."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lake.manifest import ManifestFile, read_manifest_list
 from lake.settings import OptimizeSettings
 from optimize.table_view import TableView, may_hold
 
@@ -58,8 +57,8 @@ def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
     kept = [s for s in view.snapshots if s["snapshot-id"] not in gone]
     kept_lists = {s["manifest-list"] for s in kept}
     files = [s["manifest-list"] for s in old if s["manifest-list"] not in kept_lists]
-    kept_manifests = {m.uri: m for s in kept for m in _list(view, s)}
-    candidates = {m.uri: m for s in old for m in _list(view, s) if m.uri not in kept_manifests}
+    kept_manifests = {m.uri: m for s in kept for m in view.manifests_of(s)}
+    candidates = {m.uri: m for s in old for m in view.manifests_of(s) if m.uri not in kept_manifests}
     data = {entry.file.uri: entry.file for manifest in candidates.values() for entry in view.live_entries(manifest)}
     if data:
         hours = {file.hour for file in data.values()}
@@ -71,9 +70,3 @@ def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
                 for entry in view.live_entries(manifest):
                     data.pop(entry.file.uri, None)
     return [*files, *candidates, *data]
-
-
-def _list(view: TableView, snapshot: Mapping[str, Any]) -> Sequence[ManifestFile]:
-    if snapshot["snapshot-id"] == view.state.head:
-        return view.state.manifests
-    return read_manifest_list(view.storage.read(snapshot["manifest-list"]))

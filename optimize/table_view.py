@@ -1,6 +1,6 @@
 """A table as maintenance sees it: its metadata, its live files by hour partition, which deletes may apply to them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
 from lake.data_file import EQUALITY_DELETES, DataFile
 from lake.errors import NotFoundError
-from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest
+from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest, read_manifest_list
 from lake.storage import Storage
 
 DATA_MANIFEST, DELETE_MANIFEST = 0, 1
@@ -30,13 +30,17 @@ class Partition:
 
 @dataclass(slots=True)
 class TableView:
-    """One version of a table. Manifests are read when they are asked for, once; `known` carries those of an older view on."""
+    """One version of a table. Manifests and manifest lists are read when they are asked for, once; those of an older view are carried on.
+
+    `known`: entries by manifest; `lists`: manifests by manifest list, of snapshots other than the head.
+    """
 
     state: TableState
     metadata: Mapping[str, Any]
     storage: Storage
     metadata_location: str = ""
     known: dict[str, tuple[ManifestEntry, ...]] = field(default_factory=dict)
+    lists: dict[str, Sequence[ManifestFile]] = field(default_factory=dict)
 
     @property
     def name(self) -> TableName:
@@ -53,6 +57,15 @@ class TableView:
     def property(self, name: str) -> str | None:
         value = self.state.properties.get(name)
         return value or None
+
+    def manifests_of(self, snapshot: Mapping[str, Any]) -> Sequence[ManifestFile]:
+        """The manifests of a snapshot of this table."""
+        if snapshot["snapshot-id"] == self.state.head:
+            return self.state.manifests
+        uri = snapshot["manifest-list"]
+        if uri not in self.lists:
+            self.lists[uri] = read_manifest_list(self.storage.read(uri))
+        return self.lists[uri]
 
     def live_entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
         """What a manifest adds or keeps, without what it deletes."""
@@ -114,10 +127,11 @@ def may_hold(manifest: ManifestFile, hours: frozenset[int] | None) -> bool:
 
 
 def load_view(catalog: CatalogClient, storage: Storage, name: TableName, before: TableView | None = None) -> TableView | None:
-    """Loads a table; None where there is none. Manifests are immutable, so what `before` has read is not read again."""
+    """Loads a table; None where there is none. Manifests and their lists are immutable, so what `before` has read is not read again."""
     try:
         answer = catalog.load_table(name)
     except NotFoundError:
         return None
     metadata = answer["metadata"]
-    return TableView(state_of(metadata, name, storage.read), metadata, storage, answer.get("metadata-location", ""), dict(before.known) if before else {})
+    known, lists = (dict(before.known), dict(before.lists)) if before else ({}, {})
+    return TableView(state_of(metadata, name, storage.read), metadata, storage, answer.get("metadata-location", ""), known, lists)

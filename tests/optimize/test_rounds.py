@@ -1,6 +1,7 @@
 """Rounds of maintenance against a real catalog, other writers in between."""
 
 import random
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -64,6 +65,27 @@ def test_commit_survives_appends_to_the_same_hour_in_between(catalog: CatalogCli
     assert live_files(catalog, table.storage, table.name) == {this_hour() - 3: 4}
     assert offsets_of(table) == list(range(90))
     assert table.reload().marks == table.state.marks
+
+
+def test_table_with_many_snapshots_that_is_written_all_the_time_is_merged(catalog: CatalogClient) -> None:
+    """However many snapshots a table has got, an attempt after a conflict reads only what is new, so it fits between two commits of a fast writer."""
+    table, stop = new_table(catalog, files=120), threading.Event()
+
+    def append_on() -> None:
+        while not stop.wait(0.3):
+            table.append(this_hour() - 3, 1)
+
+    writer = threading.Thread(target=append_on)
+    writer.start()
+    try:
+        report = maintenance(catalog, [table.name], between=lambda: table.append(this_hour() - 3, 1)).run()
+    finally:
+        stop.set()
+        writer.join()
+    assert (report.merged_tables, report.failures) == (1, {})
+    assert len(snapshot_ids(table)) < 60
+    assert offsets_of(table) == list(range(table.offset))
+    assert missing_files(catalog, table.storage, table.name) == []
 
 
 def test_second_optimizer_in_between_makes_the_first_give_way(catalog: CatalogClient) -> None:
