@@ -1,11 +1,12 @@
 """`python -m tests.ui.screenshots http://127.0.0.1:PORT`: the pictures in docs/screenshots, taken anew from the browser address of a running demo."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.ui.conftest import CHROMIUM, OPTIONS, PATIENCE_MS
 from tests.ui.test_search_page import choose_row, settle
@@ -17,6 +18,7 @@ PLOT_MS = 40_000  # until the plots of the health page have some points
 def search(page: Page) -> None:
     """A row of a search in detail."""
     choose_row(page, 1)
+    expect(page.get_by_test_id("stCode").first).to_contain_text(re.compile(r"\w"))
 
 
 def sql(page: Page) -> None:

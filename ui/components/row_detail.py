@@ -16,7 +16,7 @@ def show(row: dict[str, Any]) -> None:
     with as_table:
         if row["message"]:
             st.code(row["message"], language=None, wrap_lines=True)
-        values = {"timestamp": row["timestamp"], "severity": row["severity"] or "", **row["fields"]}
+        values = {"timestamp": row["timestamp"], **({"severity": row["severity"]} if row["severity"] else {}), **row["fields"]}
         st.dataframe(
             pd.DataFrame({"field": list(values), "value": [str(value) for value in values.values()]}),
             hide_index=True,
