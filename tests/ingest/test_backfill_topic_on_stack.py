@@ -69,7 +69,9 @@ class Attached:
         self.sent[tenant] += self.line.kafka.produce(self.topic, records)
 
     def start(self) -> None:
+        """Returns when the group has begun; a node that waits for its lease is ready, and has not."""
         self.tools.ingester.start()
+        self.tools.ingester.wait_until(lambda: len(self.line.kafka.group_offsets(self.tools.group, self.topic)) == PARTITIONS, 60, "the group's beginning")
 
     def wait_for_live(self, rows: int) -> None:
         self.line.wait_for_rows(self.tools.ingester, self.tenants[0], rows)
