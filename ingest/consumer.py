@@ -18,21 +18,14 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ingest.converter import Source
-from ingest.kafka_reader import Stored, parse_stored
+from ingest.kafka_reader import COORDINATOR_WAIT_S, Stored, coordinator_moves, parse_stored
 from lake.errors import FatalError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 
 CONSUME_MESSAGES = 500
 REQUEST_TIMEOUT_S = 30.0
-# A group that is new, or whose coordinator moves to another broker, has no coordinator for some seconds.
-COORDINATOR_WAIT_S = 30.0
-_COORDINATOR_MOVES = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
 log = structlog.get_logger()
-
-
-def _coordinator_moves(error: Exception) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in _COORDINATOR_MOVES
 
 
 @dataclass
@@ -153,7 +146,7 @@ class InputTopics:
         except KafkaException as error:
             raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group {self._settings.group}: {error}") from error
 
-    @stamina.retry(on=_coordinator_moves, attempts=None, timeout=COORDINATOR_WAIT_S, wait_max=2.0)
+    @stamina.retry(on=coordinator_moves, attempts=None, timeout=COORDINATOR_WAIT_S, wait_max=2.0)
     def _committed(self, partitions: Sequence[Any]) -> list[Any]:
         """The group's offsets. Raises KafkaException, also where the answer for a single partition is an error."""
         answers = self._consumer.committed(list(partitions), timeout=REQUEST_TIMEOUT_S)

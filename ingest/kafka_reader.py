@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
 
+import stamina
 import structlog
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -26,7 +27,15 @@ REQUEST_TIMEOUT_S = 15.0
 SILENCE_MAX_S = 60.0
 CONSUME_MESSAGES = 500
 _FROM = "from="
+# A group that is new, or whose coordinator moves to another broker, has no coordinator for some seconds.
+COORDINATOR_WAIT_S = 30.0
+_COORDINATOR_MOVES = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
 log = structlog.get_logger()
+
+
+def coordinator_moves(error: Exception) -> bool:
+    """Whether a group's offsets can be asked for again in a moment."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _COORDINATOR_MOVES
 
 
 class KafkaPartition(NamedTuple):
@@ -132,10 +141,14 @@ class KafkaReader:
             return {}
         request = ConsumerGroupTopicPartitions(self._group, [partition.at(OFFSET_INVALID) for partition in asked.values()])
         try:
-            answer = self._admin.list_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[self._group].result()
+            answer = self._group_offsets(request)
         except KafkaException as error:
             raise self._unavailable(f"does not give the offsets of group {self._group}", error) from error
         return {asked[each.topic, each.partition]: parse_stored(each.offset, each.metadata) for each in answer.topic_partitions if each.offset >= 0}
+
+    @stamina.retry(on=coordinator_moves, attempts=None, timeout=COORDINATOR_WAIT_S, wait_max=2.0)
+    def _group_offsets(self, request: Any) -> Any:
+        return self._admin.list_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[self._group].result()
 
     def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Generator[Message]:
         """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError."""
