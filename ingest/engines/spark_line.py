@@ -162,7 +162,8 @@ class SparkLine:
         if self._parked:  # each partition's in the order of its offsets
             lags = [replace(lag, measured=False) for lag in lags]
         tasks = plan(lags, self.capacity)
-        hands_on = only is None and not self._parked and len(tasks) > 1 and self._spread.pays_to_hand_on and all(lag.measured for lag in lags)
+        whole = all(lag.measured for lag in lags if lag.records)  # none of them may have to end early
+        hands_on = only is None and not self._parked and len(tasks) > 1 and self._spread.pays_to_hand_on and whole
         if hands_on:
             tasks = [[replace(each, whole=True) for each in ranges] for ranges in tasks]
         return Job(self._jobs, tasks, frozenset(skipped), only, hands_on)

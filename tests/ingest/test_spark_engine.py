@@ -237,7 +237,7 @@ def test_a_task_that_runs_twice_at_once_and_once_more(stack: Stack, kafka: Kafka
         with _flowing(stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()) as flowing:
             flowing.ingester.start()
             for step in ("files_synced", "dead_letters_acknowledged"):
-                flowing.ingester.wait_until((tmp_path / f"{step}.reached").exists, REACHED_S, step)
+                flowing.ingester.wait_until((tmp_path / f"{step}.reached").exists, 2 * REACHED_S, step)  # two executors begin at once
             (tmp_path / "files_synced.go").touch()
             flowing.wait_for_more()
             flowing.check()
