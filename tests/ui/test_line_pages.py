@@ -88,7 +88,7 @@ def test_a_dead_letter_is_read_whole_and_sent_again(page: Page, following: Follo
     box.press("Enter")
     expect(page.get_by_text("1 letter shown")).to_be_visible()
     page.get_by_text("Send them again").click()
-    target = page.get_by_label("To tenant")
+    target = page.get_by_role("textbox", name="To tenant")
     target.fill(following.other)
     target.press("Enter")
     page.get_by_role("button", name="What would happen?").click()
