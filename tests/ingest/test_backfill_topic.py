@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -9,13 +10,14 @@ import pytest
 from ingest.backfill_commits import ChangedMeanwhileError
 from ingest.backfill_offsets import ALL, Wanted, plan_ranges
 from ingest.backfill_topic_ledger import TopicLedger
+from ingest.commands.backfill import _bound, _input_topic
 from ingest.kafka_reader import Ends, KafkaPartition, Stored, parse_stored
 from ingest.ledger import LiveMarks
 from lake.catalog_client import TableName
 from lake.commit import TableState, new_table_state
 from lake.errors import NotFoundError, RefusedError, SettingsError
 from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, Range, TopicPartition
-from lake.settings import IngestSettings
+from lake.settings import IngestSettings, TopicSettings
 from lake.topic_fill import TopicFill, fill_property
 
 P0, P1 = KafkaPartition("t", "id", 0), KafkaPartition("t", "id", 1)
@@ -76,6 +78,22 @@ def test_what_nobody_can_know_is_refused() -> None:
         _ranges(Wanted({7: 1}))
     assert _ranges(Wanted(), FakeReader({P0: Stored(90, "id", first=60)})) == [(0, 10, 60)]
     assert _ranges(Wanted(), FakeReader({P0: Stored(90, "id"), P1: Stored(95, "id")})) == []
+
+
+def test_bounds_and_topics_that_mean_nothing_are_refused() -> None:
+    """An offset is a number, for all partitions or for one; offset and time do not go together; the replay topic has no past of its own."""
+    assert _bound("from", ["7", "3:9"], None) == ({ALL: 7, 3: 9}, None)
+    assert _bound("to", None, datetime(1970, 1, 2)) == ({}, 86_400_000)  # noqa: DTZ001 - as the command line gives it
+    for texts in (["x"], ["1:x"], ["x:1"], [":1"], ["-1"]):
+        with pytest.raises(SettingsError, match="is no offset"):
+            _bound("from", texts, None)
+    with pytest.raises(SettingsError, match="not both"):
+        _bound("from", ["1"], datetime(1970, 1, 2))  # noqa: DTZ001
+    settings = IngestSettings(topics=(TopicSettings(name="t"),)).with_replay_topic()
+    assert _input_topic(settings, "t").name == "t"
+    for name in ("other", settings.replay_topic):
+        with pytest.raises(SettingsError, match="is no input topic"):
+            _input_topic(settings, name)
 
 
 @pytest.mark.parametrize("stored", [Stored(7, "id", "n.t:u:1:2", 5), Stored(7, "id", "n.t:u:1:2"), Stored(7, "id", "", 5), Stored(7, "id")])

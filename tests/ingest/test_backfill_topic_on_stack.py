@@ -28,7 +28,8 @@ KILLED = -9
 RUN_S = 120.0
 PARTITIONS = 2
 FAULTS = ("files_written", "files_synced", "dead_letters_acknowledged", "handed_over", "metadata_written", "commit_answered", "settled")
-FIRST_FAULTS = ("metadata_written", "settled")
+# Every run of the tests kills there; the long proofs at all of them.
+FIRST_FAULTS = ("settled",)
 # Long before the limit of live ingestion: what comes in by a backfill is never too late.
 OLD = "2020-05-05T05:05:05Z"
 
@@ -214,9 +215,6 @@ def test_pieces_by_offset_partition_and_time_make_the_whole_in_any_order(attache
     rest, skipped = piece("--to-offset", "1000")
     assert (rows + rest, skipped >= 100) == (100, True)
     one.check()
-    for wrong, words in (("--from-offset=x", "is no offset"), ("--from-offset=7:1", "no partition 7")):
-        assert words in one.tools.refusal("backfill", "kafka", one.topic, wrong)
-    assert "is no input topic" in one.tools.refusal("backfill", "kafka", "other")
     assert one.tools.ingester.stop() == 0
     one.line.kafka.store_group_offset(one.tools.group, one.topic, 0, "")
     one.start()
