@@ -1,6 +1,7 @@
 """`python -m ingest`: run the fan-out, and look after it."""
 
 import json
+import os
 import socket
 import sys
 from datetime import UTC, datetime
@@ -61,6 +62,10 @@ def run(
     node = _engine(settings)
     serve_in_thread(node, settings)
     node.run()
+    # All is durable. Threads of Kafka's client and of the HTTP server live on, and to take the interpreter apart under them can end it by a fault.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _engine(settings: IngestSettings) -> LocalEngine:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import structlog
@@ -90,10 +89,6 @@ class KafkaReader:
         self._group = settings.group
         self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
 
-    @cached_property
-    def _of_group(self) -> Consumer:
-        return reading_consumer(self._servers, self._group)
-
     def partitions(self, topics: Iterable[str]) -> list[KafkaPartition]:
         """The partitions of topics, those that do not exist left out. Raises UnavailableError."""
         found: list[KafkaPartition] = []
@@ -136,7 +131,8 @@ class KafkaReader:
         if not asked:
             return {}
         try:
-            answer = committed_offsets(self._of_group, [partition.at(OFFSET_INVALID) for partition in asked.values()])
+            with closing(reading_consumer(self._servers, self._group)) as consumer:
+                answer = committed_offsets(consumer, [partition.at(OFFSET_INVALID) for partition in asked.values()])
         except KafkaException as error:
             raise self._unavailable(f"does not give the offsets of group {self._group}", error) from error
         return {asked[each.topic, each.partition]: parse_stored(each.offset, each.metadata) for each in answer if each.offset >= 0}
