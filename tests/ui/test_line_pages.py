@@ -51,6 +51,7 @@ def pages(following: Following, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.mark.stack
+@pytest.mark.prove
 def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(page: Page, following: Following, pages: str) -> None:
     """The group says what it means and shows the value; a row shows it in full; the link searches for these rows."""
     page.goto(f"{pages}/errors")
