@@ -1,7 +1,6 @@
 """`python -m ingest`: run the fan-out, and look after it."""
 
 import json
-import os
 import socket
 import sys
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ingest import audit_report, status
-from ingest.api import serve_in_thread
+from ingest.api import serving
 from ingest.commands import backfill, dead_letters, parked
 from ingest.engines.local import LocalEngine
 from ingest.explain import explain, now_ms, to_renderable, topic_settings
@@ -60,12 +59,8 @@ def run(
     settings = IngestSettings.load(**chosen).with_replay_topic()
     check_host(settings, settings.host)
     node = _engine(settings)
-    serve_in_thread(node, settings)
-    node.run()
-    # All is durable. Threads of Kafka's client and of the HTTP server live on, and to take the interpreter apart under them can end it by a fault.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    with serving(node, settings, _listen(settings.host, settings.port)):
+        node.run()
 
 
 def _engine(settings: IngestSettings) -> LocalEngine:
@@ -86,17 +81,17 @@ def serve(
     settings = IngestSettings.load(serve_host=host, serve_port=port)
     check_host(settings, settings.serve_host)
     app_over_tools = create_app(Tools.open(settings))
-    listener = _listen(settings)
+    listener = _listen(settings.serve_host, settings.serve_port)
     log.info("serve.listening", host=settings.serve_host, port=listener.getsockname()[1])
     config = uvicorn.Config(app_over_tools, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def _listen(settings: IngestSettings) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((settings.serve_host, settings.serve_port))
+        return socket.create_server((host, port))
     except OSError as error:
-        raise PrerequisiteError(f"cannot listen on {settings.serve_host}:{settings.serve_port} ({error.strerror}); free the port or give another") from error
+        raise PrerequisiteError(f"cannot listen on {host}:{port}: {error.strerror}; free the port or give another") from error
 
 
 @app.command("status")

@@ -1,6 +1,9 @@
 """Health, metrics and status of the ingester over HTTP."""
 
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvicorn
 from fastapi import Depends, FastAPI, Response
@@ -10,6 +13,8 @@ from ingest.engines.local import LocalEngine
 from ingest.serve.access import access
 from ingest.serve.answers import add_error_handlers
 from lake.settings import IngestSettings
+
+GRACE_S = 2  # for answers under way
 
 
 def make_app(engine: LocalEngine, settings: IngestSettings) -> FastAPI:
@@ -37,7 +42,18 @@ def make_app(engine: LocalEngine, settings: IngestSettings) -> FastAPI:
     return app
 
 
-def serve_in_thread(engine: LocalEngine, settings: IngestSettings) -> None:
-    """Serves in a daemon thread beside the engine, which keeps the main thread and its signals."""
-    config = uvicorn.Config(make_app(engine, settings), host=settings.host, port=settings.port, log_level="warning", access_log=False)
-    threading.Thread(target=uvicorn.Server(config).run, name="api", daemon=True).start()
+@contextmanager
+def serving(engine: LocalEngine, settings: IngestSettings, listener: socket.socket) -> Iterator[None]:
+    """Serves in a thread beside the engine, which keeps the main thread and its signals, until the engine has ended.
+
+    The thread is gone before the interpreter is: a timer of uvloop that fires while Python is taken apart ends the process by a segmentation fault.
+    """
+    config = uvicorn.Config(make_app(engine, settings), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(3 * GRACE_S)

@@ -11,7 +11,7 @@ from query.table_view import TableView
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How new a table is. `lag` None: nobody could be asked how far behind ingestion is."""
+    """How new a table is. `lag` None: there is nobody to ask how far behind ingestion is."""
 
     newest_row: datetime | None
     oldest_row: datetime | None
@@ -41,7 +41,7 @@ def assess(end: datetime, now: datetime, freshness: Freshness, *, stopped: str |
     if pin is None and freshness.lag is not None:
         reasons += _of_lag(freshness.lag, end)
     if freshness.lag is None and pin is None:
-        notes.append("how far ingestion is behind is not known: ingest was not asked or does not answer")
+        notes.append("how far ingestion is behind is not known: set ingest_uri to where `python -m ingest serve` listens")
     if view.snapshot_id is None:
         notes.append("this stream has no rows yet")
     return Completeness(not reasons, tuple(reasons), tuple(notes))
@@ -53,6 +53,8 @@ def _of_lag(lag: Lag, end: datetime) -> list[str]:
     if lag.records == 0 or (lag.complete_until is not None and end <= lag.complete_until):
         return []
     until = f" (everything up to {rfc3339(lag.complete_until)} is in)" if lag.complete_until is not None else ""
+    if lag.records is None:
+        return [f"ingest does not answer, so how far it is behind is not known{until}: newer rows may be missing"]
     return [f"ingestion is {lag.records:,} record{'' if lag.records == 1 else 's'} behind{until}: newer rows may be missing"]
 
 

@@ -17,9 +17,9 @@ TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """`records`: not yet in tables, all topics together. `complete_until`: everything that reached Kafka before is in; None: unknown."""
+    """`records`: not yet in tables, all topics together; None: ingest does not answer. `complete_until`: what reached Kafka before is in; None: unknown."""
 
-    records: int
+    records: int | None
     complete_until: datetime | None = None
     parked_reason: str | None = None
 
@@ -28,7 +28,7 @@ class LagSource(Protocol):
     """Whoever knows the lag."""
 
     def of(self, table: TableId) -> Lag | None:
-        """None: nobody answers."""
+        """None: there is nobody to ask."""
 
 
 class UnknownLag:
@@ -47,16 +47,15 @@ class IngestLag:
         self._lock = threading.Lock()
         self._asked_s = -KEPT_S
         self._status: dict[str, Any] | None = None
+        self._complete_until: datetime | None = None  # as last heard: what is in stays in
 
-    def of(self, table: TableId) -> Lag | None:
-        status = self.status()
-        if status is None or not isinstance(status.get("lag_records"), int):
-            return None
-        until = status.get("complete_until")
+    def of(self, table: TableId) -> Lag:
+        status = self.status() or {}
+        until, records, parked = status.get("complete_until"), status.get("lag_records"), status.get("parked")
         period = parse_period(until) if isinstance(until, str) else None
-        parked = status.get("parked") or {}
+        self._complete_until = period.start if period else self._complete_until
         reason = parked.get(str(table)) if isinstance(parked, dict) else None
-        return Lag(status["lag_records"], period.start if period else None, reason)
+        return Lag(records if isinstance(records, int) else None, self._complete_until, reason)
 
     def status(self) -> dict[str, Any] | None:
         """What ingest says of itself; None where it does not answer."""

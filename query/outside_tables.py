@@ -54,7 +54,7 @@ class OutsideTables:
         said = []
         if found.ids:
             ids = ", ".join(found.ids[:NAMED_MAX]) + (" and others" if len(found.ids) > NAMED_MAX else "")
-            said.append(f"{len(found.ids)} dead letters match ({ids}); Kafka keeps them in the dead-letter topic until its records are deleted there")
+            said.append(f"dead letters that match: {len(found.ids)} ({ids}); Kafka keeps them in the dead-letter topic until its records are deleted there")
         if found.more:
             said.append(f"only the newest {found.looked_at:,} dead letters were looked at")
         return said

@@ -9,7 +9,7 @@ import typer
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.ui.conftest import CHROMIUM, OPTIONS, PATIENCE_MS
-from tests.ui.test_search_page import choose_row, settle
+from tests.ui.gestures import choose_row, settle
 
 FOLDER = Path(__file__).parents[2] / "docs/screenshots"
 PLOT_MS = 40_000  # until the plots of the health page have some points

@@ -15,7 +15,7 @@ from tests.stack.kafka_topics import Record
 from tests.stack.line import Line
 from tests.stack.waiting import wait_for
 from tests.ui.front_end import start_front_end
-from tests.ui.test_search_page import cell, choose, choose_row
+from tests.ui.gestures import cell, choose, choose_row
 from ui.app_pages.errors import WHAT
 
 WITHOUT_TENANT = b'{"message":"sent without a tenant"}'
@@ -51,7 +51,6 @@ def pages(following: Following, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.mark.stack
-@pytest.mark.prove
 def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(page: Page, following: Following, pages: str) -> None:
     """The group says what it means and shows the value; a row shows it in full; the link searches for these rows."""
     page.goto(f"{pages}/errors")

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.stack.waiting import wait_for
 from tests.ui.conftest import PATIENCE_MS
-from tests.ui.test_search_page import cell, choose_row, open_search, settle
+from tests.ui.gestures import bring_into_view, cell, choose_row, open_search, settle
 
 pytestmark = pytest.mark.stack
 
@@ -144,16 +144,13 @@ def test_the_search_page_is_used_at_any_width(browser: Browser, ui_uri: str, tab
     box.press("Enter")
     expect(page.get_by_text("10 rows", exact=True)).to_be_visible()
     rows = page.get_by_test_id("stDataFrame").first
-    rows.scroll_into_view_if_needed()
-    expect(rows).to_be_in_viewport()
-    settle(page)
+    bring_into_view(page, rows)
     choose_row(page, 2)
     words = page.get_by_test_id("stCode").filter(has_text="page 7").first
     expect(words).to_be_visible()
     if width == 1280:
         expect(words).to_be_in_viewport(ratio=1)
-    words.scroll_into_view_if_needed()
-    expect(words).to_be_in_viewport()
+    bring_into_view(page, words)
     page.get_by_role("button", name="Link").click()
     expect(page.get_by_test_id("stCode").filter(has_text="pin=")).to_be_visible()
     assert overflow_px(page) == 0
@@ -227,7 +224,6 @@ def test_the_table_stays_where_it_was_scrolled_to_when_a_row_is_chosen(page: Pag
     open_search(page, ui_uri, long)
     scroller = page.get_by_test_id("stDataFrame").first.locator(".dvn-scroller")
     scroller.evaluate("element => element.scrollTop = 1400")
-    settle(page)
     choose_row(page, 2)
     expect(page.get_by_role("tab", name="JSON")).to_be_visible()
     settle(page)

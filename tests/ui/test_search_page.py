@@ -3,23 +3,28 @@
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import orjson
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.query.log_table import LogTable, fresh_tenant
+from tests.ui.gestures import cell, choose, choose_row, open_search, settle
 
 pytestmark = pytest.mark.stack
 
 ROWS = 400
-SETTLES_MS = 1_500
 
 
 @pytest.fixture(scope="module")
 def table(catalog_client: Any) -> LogTable:
-    """An hour of logs; every fiftieth line is a refused connection."""
+    """An hour of logs that stays as it is."""
+    return hour_of_logs(catalog_client)
+
+
+def hour_of_logs(catalog_client: Any) -> LogTable:
+    """Every fiftieth line is a refused connection."""
     table = LogTable(catalog_client, fresh_tenant("browser"))
     start = datetime.now(UTC) - timedelta(minutes=50)
     table.append(
@@ -36,36 +41,9 @@ def table(catalog_client: Any) -> LogTable:
     return table
 
 
-def open_search(page: Page, uri: str, table: LogTable, **more: str) -> None:
-    """Opens the page by an address and waits for its answer."""
-    page.goto(f"{uri}/?{urlencode({'tenant': table.tenant, 'stream': 'logs', 'from': 'now-1h', **more})}")
-    expect(page.get_by_text(re.compile(r"\d rows?", re.IGNORECASE)).first).to_be_visible()
-
-
-def settle(page: Page) -> None:
-    """Returns when the page is drawn."""
-    page.wait_for_timeout(SETTLES_MS)
-    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-
-
-def cell(page: Page, row: int, column: int) -> Any:
-    """A cell of the result table, which is drawn on a canvas and described in a table for screen readers."""
-    return page.get_by_test_id("stDataFrame").first.get_by_test_id(f"glide-cell-{column}-{row}")
-
-
-def choose(page: Page, label: str, option: str) -> None:
-    """Takes an option of a list by typing it."""
-    page.get_by_role("combobox", name=label).fill(option)
-    page.get_by_role("option", name=option, exact=True).click()
-
-
-def choose_row(page: Page, row: int) -> None:
-    """Clicks the box before a row."""
-    page.get_by_test_id("stDataFrame").first.locator(".dvn-scroller").click(position={"x": 17, "y": 36 + 35 * row + 17})
-
-
-def test_a_search_is_typed_a_row_opened_and_the_link_opens_it_again(page: Page, ui_uri: str, table: LogTable) -> None:
+def test_a_search_is_typed_a_row_opened_and_the_link_opens_it_again(page: Page, ui_uri: str, catalog_client: Any) -> None:
     """Typing words shows the histogram and the right rows; a row shows its fields; its link shows the same rows, even after more came."""
+    table = hour_of_logs(catalog_client)
     open_search(page, ui_uri, table)
     expect(page.get_by_text("400 rows")).to_be_visible()
     box = page.get_by_role("textbox", name="Search", exact=True)
@@ -127,14 +105,12 @@ def test_dragging_over_the_histogram_narrows_the_range(page: Page, ui_uri: str, 
     assert 60 < int(rows.inner_text().split()[0]) < 140
 
 
-@pytest.mark.prove
 def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: LogTable) -> None:
     """The values of a field with their counts; one is excluded, another alone is wanted; a field becomes a column."""
     open_search(page, ui_uri, table)
     settle(page)
     page.get_by_text("Fields", exact=True).click()
-    page.get_by_role("combobox", name="Top values of").fill("host")
-    page.get_by_role("option").first.click()
+    choose(page, "Top values of", "host · string · 100% of rows")
     expect(page.get_by_text("web-0 134")).to_be_visible()
     page.locator(".st-key-not-0 button").first.click()
     expect(page.get_by_text("266 rows", exact=True)).to_be_visible()
@@ -142,8 +118,7 @@ def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: L
     expect(page.get_by_text("web-1 133")).to_be_visible()
     page.locator(".st-key-add-0 button").first.click()
     expect(page.get_by_text("133 rows", exact=True)).to_be_visible()
-    page.get_by_role("combobox", name="Columns").fill("host")
-    page.get_by_role("option", name="host", exact=True).click()
+    choose(page, "Columns", "host")
     expect(cell(page, 0, 3)).to_have_text("web-1")
 
 
