@@ -11,6 +11,7 @@ SHARED_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 requests = Counter("firn_catalog_requests_total", "Requests answered", ["operation", "status"])
 request_seconds = Histogram("firn_catalog_request_seconds", "Time from the first byte of a request to its answer", ["operation"])
 commits = Counter("firn_catalog_commits_total", "Commits by their result: committed, repeated, or the type of the refusal", ["result"])
+upkeep_failures = Counter("firn_catalog_upkeep_failures_total", "Turns of a duty of upkeep that failed, each in the log with its trace", ["duty"])
 round_tables = Histogram("firn_catalog_round_tables", "Tables that shared one SQL transaction", buckets=(1, 2, 5, 10, 50, 100, 500, 1_000, 5_000))
 metadata_cache_bytes = Gauge("firn_catalog_metadata_cache_bytes", "Compressed bytes of metadata files held in memory", multiprocess_mode="livesum")
 

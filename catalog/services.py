@@ -10,7 +10,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from catalog import name_journal
+from catalog import metrics, name_journal
 from catalog.access import PrincipalCache, forget_old_tokens
 from catalog.commit_queue import CommitQueue
 from catalog.commits import ATTEMPTS_MAX, Committer
@@ -120,6 +120,7 @@ class Services:
                     await self.run(duty)
                 except Exception:
                     log.exception("catalog.upkeep_failed", duty=duty.__name__)
+                    metrics.upkeep_failures.labels(duty.__name__.strip("_")).inc()
 
     def _compact_names(self) -> None:
         if self.store.warehouse:

@@ -194,9 +194,9 @@ class InputTopics:
         _, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), cached=True)
         return max(int(high), self.positions[number])
 
-    def take_expired(self) -> dict[str, int]:
+    def take_expired(self) -> Counter[str]:
         """Offsets per topic that Kafka's retention removed before they were read, since the last call."""
-        expired, self._expired = dict(self._expired), Counter()
+        expired, self._expired = self._expired, Counter()
         return expired
 
     def close(self) -> None:

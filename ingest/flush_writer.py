@@ -4,7 +4,6 @@ Tables are written in groups, so that one call syncs their files and one questio
 told as its trouble and harms no other.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -18,7 +17,7 @@ from ingest.dead_letter import Letters
 from ingest.fault_point import reach
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.hot_table import HotFiles
-from ingest.link import TableView, WrittenFlush, shared_schema
+from ingest.link import Counts, TableView, WrittenFlush, shared_schema
 from ingest.row import TimeLimits
 from ingest.shape import Shapes
 from ingest.trouble import Cause, Trouble, trouble_of
@@ -79,8 +78,12 @@ class FlushWriter:
         self._limits = _limits(settings)
         self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
-        self.dead: Counter[str] = Counter()
-        self.absorbed = self.rows_with_errors = 0
+        self._counts = Counts()
+
+    def take_counts(self) -> Counts:
+        """What was counted since they were taken last."""
+        counts, self._counts = self._counts, Counts()
+        return counts
 
     def write(self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]) -> Written:
         """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead letters acknowledged (2)."""
@@ -114,6 +117,7 @@ class FlushWriter:
                 written.stuck.append((flush, trouble_of(error, Cause.STORAGE)))
             except Exception as error:  # whatever a table or its records have in them, it must not stop the others
                 log.exception("flush.failed", table=str(flush.table))
+                self._counts.unforeseen["flush"] += 1
                 written.stuck.append((flush, Trouble(Cause.FAILING, f"table {flush.table}: its records cannot be written to it ({error!r})")))
         return done
 
@@ -136,6 +140,7 @@ class FlushWriter:
             return convert_alike(waiting, sources, self._limits, self._shapes)
         except Exception:  # whatever a record has in it: each table by itself will tell which one
             log.exception("flushes.not_converted_together", tables=len(waiting))
+            self._counts.unforeseen["convert"] += 1
             return {}
 
     def _convert(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, parts: Sequence[Part] = ()) -> Converted:
@@ -146,8 +151,8 @@ class FlushWriter:
                 record = buffer.record(at)
                 self.bury(record, sources[record.source], rejected, buffer.table)
         if not buffer.looked_at:
-            self.absorbed += converted.absorbed
-            self.rows_with_errors += converted.rows_with_errors
+            self._counts.absorbed += converted.absorbed
+            self._counts.rows_with_errors += converted.rows_with_errors
         buffer.buried |= {at for at, rejected in converted.rejected if not isinstance(rejected, RejectedRecord)}
         buffer.looked_at = len(buffer)
         return converted
@@ -177,6 +182,7 @@ class FlushWriter:
             hot.parts += 1
         except Exception:
             log.exception("table.not_spooled", table=str(buffer.table))
+            self._counts.unforeseen["spool"] += 1
             self.cool(buffer.table)
 
     def hot_bytes(self, table: TableId) -> int:
@@ -222,7 +228,7 @@ class FlushWriter:
     def bury(self, record: RawRecord, source: Source, rejected: Rejected, table: TableId | None) -> None:
         """Makes a dead letter of a message, or of one of several records in it."""
         name = None if table is None else str(table)
-        self.dead[rejected.reason.value] += 1
+        self._counts.dead[rejected.reason.value] += 1
         self._dead_letters.send(source, record, rejected, name)
 
     def bury_all(self, buffer: TableBuffer, sources: Sequence[Source], rejected: Rejected) -> None:

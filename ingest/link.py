@@ -5,8 +5,9 @@ it hands over written flushes (`Submit`) and goes on until `Settled` says of eac
 parked, held and released, and which of them a worker is to drain. Everything is picklable and goes through one pipe per worker, in order.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import lru_cache
 
@@ -63,16 +64,22 @@ class Outcome(Enum):
     BURY = "bury"  # the table was dropped, and its owner wants dead letters: every record of the flush becomes one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Counts:
     """What a worker has counted since its last report."""
 
-    delivered: Mapping[str, int] = field(default_factory=dict)  # by topic
-    dead: Mapping[str, int] = field(default_factory=dict)  # by reason
+    delivered: Counter[str] = field(default_factory=Counter)  # by topic
+    dead: Counter[str] = field(default_factory=Counter)  # by reason
+    expired: Counter[str] = field(default_factory=Counter)  # by topic
+    unforeseen: Counter[str] = field(default_factory=Counter)  # errors, by what went on another way
     parked: int = 0
     absorbed: int = 0
     rows_with_errors: int = 0
-    expired: Mapping[str, int] = field(default_factory=dict)  # by topic
+
+    def add(self, other: "Counts") -> None:
+        """Counts all that the other did."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 # ---- worker -> committer

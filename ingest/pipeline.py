@@ -15,7 +15,6 @@ A crash between 3 and 4 reads messages again, which the marks then skip.
 A table is live, parked (its messages go to the parking topic) or held (they wait in its buffer until the node knows whether it is live again).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
@@ -96,8 +95,7 @@ class Pipeline:
         self._held: set[TableId] = set()
         self.buffers = Buffers(min(LARGE_BYTES, settings.flush_bytes))
         self.offsets = Offsets()
-        self._delivered: Counter[str] = Counter()
-        self._records_parked = 0
+        self._counts = Counts()
 
     # ---- in
 
@@ -129,7 +127,7 @@ class Pipeline:
                 reach("routed_in_batch")
         full = [target for target, messages in routed.items() if self._put(target, number, messages) >= self._settings.flush_bytes]
         self.offsets.routed[number] = next_offset
-        self._delivered[topic] += taken
+        self._counts.delivered[topic] += taken
         for target in full:
             self._roll_over(target)
 
@@ -307,7 +305,7 @@ class Pipeline:
 
     def _park_record(self, table: TableId, record: RawRecord) -> None:
         self._parked_topic.send(self._source(record), record, table, self._parked[table])
-        self._records_parked += 1
+        self._counts.parked += 1
 
     def hold(self, table: TableId) -> None:
         """Returns when all that was parked of the table is acknowledged; what comes now waits in its buffer."""
@@ -351,11 +349,10 @@ class Pipeline:
             Partition(source.topic, source.partition, offsets.routed[number], offsets.stored.get(number), self._topics.end(number))
             for number, source in enumerate(self._topics.assignment.sources)
         ]
-        return Report(partitions, self.buffers.size_bytes, self.in_flight_bytes, len(self.buffers), self._counts())
+        return Report(partitions, self.buffers.size_bytes, self.in_flight_bytes, len(self.buffers), self._take_counts())
 
-    def _counts(self) -> Counts:
-        writer = self._writer
-        counts = Counts(dict(self._delivered), dict(writer.dead), self._records_parked, writer.absorbed, writer.rows_with_errors, self._topics.take_expired())
-        self._delivered, writer.dead = Counter(), Counter()
-        self._records_parked = writer.absorbed = writer.rows_with_errors = 0
+    def _take_counts(self) -> Counts:
+        counts, self._counts = self._counts, Counts()
+        counts.add(self._writer.take_counts())
+        counts.expired = self._topics.take_expired()
         return counts

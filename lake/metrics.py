@@ -16,6 +16,7 @@ TABLES_FAILING = Gauge("firn_ingest_tables_failing", "Tables whose last attempt 
 TABLES_POSTPONED = Gauge("firn_ingest_tables_postponed", "New tables that wait because of new_tables_per_minute")
 SECOND_WRITERS = Gauge("firn_ingest_second_writers", "Other ingesters that were seen to write the same topics into the same tables")
 ROWS_WITH_ERRORS = Counter("firn_ingest_rows_with_errors_total", "Rows with an entry in _errors")
+UNFORESEEN = Counter("firn_ingest_unforeseen_errors_total", "Errors nobody foresaw, each in the log with its trace: the work went on another way", ["what"])
 COMMITS = Counter("firn_ingest_table_commits_total", "Table commits by outcome", ["status"])
 ROUND_SECONDS = Histogram("firn_ingest_commit_round_seconds", "Wall seconds of one round of commits", buckets=_SECONDS)
 BUFFERED_BYTES = Gauge("firn_ingest_buffered_bytes", "Bytes of raw messages waiting")

@@ -315,6 +315,8 @@ def _count(counts: Counts) -> None:
         metrics.RECORDS_DEAD.labels(reason).inc(number)
     for topic, number in counts.expired.items():
         metrics.RECORDS_EXPIRED.labels(topic).inc(number)
+    for what, number in counts.unforeseen.items():
+        metrics.UNFORESEEN.labels(what).inc(number)
     metrics.RECORDS_PARKED.inc(counts.parked)
     metrics.RECORDS_ABSORBED.inc(counts.absorbed)
     metrics.ROWS_WITH_ERRORS.inc(counts.rows_with_errors)

@@ -12,7 +12,7 @@ the tables alone whose records were left. One job runs at a time, while the flus
     held        its records are left
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -107,11 +107,7 @@ class SparkLine:
     _spread: Spread = field(default_factory=Spread)  # of the last batch that several tasks have read
     _waits_since_s: float | None = None  # since when something waits in the topics
     _stalled_since_s: float | None = None  # when the last batch was read, while tables are left or late and nothing was settled since
-    _delivered: Counter[str] = field(default_factory=Counter)
-    _dead: Counter[str] = field(default_factory=Counter)
-    _records_parked: int = 0
-    _absorbed: int = 0
-    _rows_with_errors: int = 0
+    _counts: Counts = field(default_factory=Counts)
 
     # ---- jobs
 
@@ -306,12 +302,7 @@ class SparkLine:
         self._behind.setdefault(table, Behind({})).join(firsts)
 
     def _count(self, result: TaskResult) -> None:
-        counts = result.counts
-        self._delivered.update(counts.delivered)
-        self._dead.update(counts.dead)
-        self._records_parked += counts.parked
-        self._absorbed += counts.absorbed
-        self._rows_with_errors += counts.rows_with_errors
+        self._counts.add(result.counts)
         for number, (records, size_bytes) in result.record_bytes.items():
             self.topics.note(number, records, size_bytes)
 
@@ -405,14 +396,12 @@ class SparkLine:
             Partition(source.topic, source.partition, offsets.routed[number], offsets.stored.get(number), self.topics.end(number))
             for number, source in enumerate(self.topics.assignment.sources)
         ]
-        return Report(partitions, 0, 0, len(self._behind), self._counts())
+        return Report(partitions, 0, 0, len(self._behind), self._take_counts())
 
-    def _counts(self) -> Counts:
-        dead = self._dead + self.writer.dead
-        absorbed, with_errors = self._absorbed + self.writer.absorbed, self._rows_with_errors + self.writer.rows_with_errors
-        counts = Counts(dict(self._delivered), dict(dead), self._records_parked, absorbed, with_errors, self.topics.take_expired())
-        self._delivered, self._dead, self.writer.dead = Counter(), Counter(), Counter()
-        self._records_parked = self._absorbed = self._rows_with_errors = self.writer.absorbed = self.writer.rows_with_errors = 0
+    def _take_counts(self) -> Counts:
+        counts, self._counts = self._counts, Counts()
+        counts.add(self.writer.take_counts())
+        counts.expired = self.topics.take_expired()
         return counts
 
 

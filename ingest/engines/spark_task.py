@@ -24,7 +24,6 @@ from ingest.engines.spark_plan import SMALL_BYTES, OffsetRange
 from ingest.fault_point import ARMED, reach
 from ingest.flush_writer import Flush, FlushWriter
 from ingest.kafka_reader import KafkaPartition, KafkaReader
-from ingest.link import Counts
 from ingest.parked_topic import ParkedTopic
 from ingest.routes import Routes
 from ingest.trouble import Trouble
@@ -165,12 +164,11 @@ class Task:
         return Done(self._result(began_s))
 
     def _result(self, began_s: float) -> TaskResult:
-        writer = self._writer
         samples = {number: (len(sizes), sum(sizes)) for number, sizes in self._samples.items()}
-        delivered: Counter[str] = Counter()
+        counts = self._writer.take_counts()
+        counts.parked = self._parked
         for number, records in self._records.items() if self._order.only is None else ():
-            delivered[self._order.sources[number].topic] += records
-        counts = Counts(dict(delivered), dict(writer.dead), self._parked, writer.absorbed, writer.rows_with_errors)
+            counts.delivered[self._order.sources[number].topic] += records
         seconds = time.monotonic() - began_s
         return TaskResult(flushes=self._flushes, left=self._left, stuck=self._stuck, counts=counts, record_bytes=samples, seconds=seconds)
 

@@ -7,13 +7,13 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from lake.tenant import TableId
 from query import lag as lags
 from query.completeness import Completeness, Freshness, assess
 from query.lag import IngestLag
+from query.table_view import table_id
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
-TABLE = TableId("acme", "logs")
+TABLE = table_id("acme", "logs")
 EVERYTHING = {"lag_records": 0, "complete_until": NOW.isoformat()}
 
 

@@ -85,24 +85,46 @@ def test_a_search_that_finds_nothing_says_what_to_do(page: Page, ui_uri: str, ta
     expect(page.get_by_text("No row in this time range matches.")).to_be_visible()
 
 
-def test_dragging_over_the_histogram_narrows_the_range(page: Page, ui_uri: str, table: LogTable) -> None:
-    """The chosen stretch becomes the range, and the rows are those in it."""
-    open_search(page, ui_uri, table)
+def chart(page: Page) -> Any:
+    """The box of the histogram, in pixels."""
     settle(page)
     box = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg.marks").first.bounding_box()
     assert box is not None
+    return box
+
+
+def narrowed(page: Page) -> tuple[timedelta, int]:
+    """Takes the range that was chosen in the histogram: its length, and how many rows it has."""
+    page.get_by_role("button", name=re.compile("Narrow to")).click()
+    rows = page.get_by_text(re.compile(r"^\d+ rows$"))
+    expect(rows).not_to_have_text(f"{ROWS} rows")
+    for label in ("From", "To"):
+        expect(page.get_by_label(label, exact=True)).to_have_value(re.compile(r"\d{4}-"))
+    times = [datetime.fromisoformat(page.get_by_label(label, exact=True).input_value()) for label in ("From", "To")]
+    return times[1] - times[0], int(rows.inner_text().split()[0])
+
+
+def test_dragging_over_the_histogram_narrows_the_range(page: Page, ui_uri: str, table: LogTable) -> None:
+    """The chosen stretch becomes the range, and the rows are those in it."""
+    open_search(page, ui_uri, table)
+    box = chart(page)
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 60)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=8)
     page.mouse.up()
-    page.get_by_role("button", name=re.compile("Narrow to")).click()
-    rows = page.get_by_text(re.compile(r"^\d+ rows$"))
-    expect(rows).not_to_have_text("400 rows")
-    for label in ("From", "To"):
-        expect(page.get_by_label(label, exact=True)).to_have_value(re.compile(r"\d{4}-"))
-    times = [datetime.fromisoformat(page.get_by_label(label, exact=True).input_value()) for label in ("From", "To")]
-    assert timedelta(minutes=8) < times[1] - times[0] < timedelta(minutes=16)
-    assert 60 < int(rows.inner_text().split()[0]) < 140
+    length, rows = narrowed(page)
+    assert timedelta(minutes=8) < length < timedelta(minutes=16)
+    assert 60 < rows < 140
+
+
+def test_a_click_on_a_bar_of_the_histogram_narrows_the_range_to_it(page: Page, ui_uri: str, table: LogTable) -> None:
+    """One row comes every seven seconds, and a bar of an hour's histogram is a minute."""
+    open_search(page, ui_uri, table)
+    box = chart(page)
+    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.6)
+    length, rows = narrowed(page)
+    assert length == timedelta(minutes=1)
+    assert 8 <= rows <= 9
 
 
 def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: LogTable) -> None:

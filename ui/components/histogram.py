@@ -1,4 +1,4 @@
-"""Rows over time, stacked by level; dragging over it chooses a shorter range."""
+"""Rows over time, stacked by level; dragging over it, or a click on a bar, chooses a shorter range."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,19 +10,30 @@ import streamlit as st
 
 COLOURS = {"fatal": "#7b2d52", "error": "#c2533f", "warn": "#d8a343", "info": "#5a8fb5", "debug": "#8296a4", "other": "#a9b6c0"}
 HEIGHT_PX = 170
+SECONDS = "%Y-%m-%d %H:%M:%S"
 
 
 def show(answer: dict[str, Any], key: str) -> tuple[str, str] | None:
-    """Draws it; the range that was dragged over, None where there is none."""
+    """Draws it; the range that was chosen in it, as RFC 3339, None where there is none."""
     if not answer["buckets"]:
         return None
     rows = [part for bucket in answer["buckets"] for part in _stacked(bucket, timedelta(seconds=answer["width_s"]))]
     event = st.altair_chart(_chart(pd.DataFrame(rows), answer), key=key, on_select="rerun", width="stretch")
-    picked = event.get("selection", {}).get("drag", {}).get("start") if event else None
-    if not picked:
-        return None
-    first, last = (datetime.fromtimestamp(at / 1000, UTC) for at in (min(picked), max(picked)))
-    return first.isoformat(timespec="seconds").replace("+00:00", "Z"), (last + timedelta(seconds=1)).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return _chosen(event.get("selection", {})) if event else None
+
+
+def _chosen(selection: dict[str, Any]) -> tuple[str, str] | None:
+    """What was dragged over, else the bar that was clicked: a drag ends with a click, too."""
+    if dragged := selection.get("drag", {}).get("start"):
+        first, last = (datetime.fromtimestamp(at / 1000, UTC) for at in (min(dragged), max(dragged)))
+        return _rfc3339(first), _rfc3339(last + timedelta(seconds=1))
+    for bar in selection.get("bar", ()):
+        return _rfc3339(datetime.fromisoformat(bar["from"])), _rfc3339(datetime.fromisoformat(bar["until"]))
+    return None
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any]]:
@@ -32,7 +43,7 @@ def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any
     for level in COLOURS:
         if rows := levels.get(level, 0):
             edges = {"start": start, "end": start + width * 0.94, "low": below, "high": below + rows}
-            yield {**edges, "level": level, "rows": rows, "from": bucket["start"][:19].replace("T", " ")}
+            yield {**edges, "level": level, "rows": rows, "from": f"{start:{SECONDS}}", "until": f"{start + width:{SECONDS}}"}
             below += rows
 
 
@@ -55,7 +66,7 @@ def _chart(frame: pd.DataFrame, answer: dict[str, Any]) -> Any:
             tooltip=[alt.Tooltip("from:N", title="from (UTC)"), "level:N", alt.Tooltip("rows:Q", format=",")],
         )
         .properties(height=HEIGHT_PX)
-        .add_params(drag)
+        .add_params(drag, alt.selection_point(name="bar", fields=["from", "until"]))
     )
 
 
