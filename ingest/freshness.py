@@ -1,5 +1,6 @@
 """When each tenant's tables last changed, from the catalog's index of changed partitions: one listing for all tenants, no table is loaded."""
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,17 +11,22 @@ from lake.tenant import from_identifier
 
 WINDOW_S = 3_600
 PAGE_SIZE = 10_000
+PARTITIONS_MAX = 200_000  # whose rows are remembered, about 30 MB
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Freshness:
-    """Tenants that had a commit within the last hour, or since this was made. Merging of files counts as a change too. One thread at a time."""
+    """Tenants that got rows within the last hour, or since this was made. One thread at a time.
+
+    A partition that changed without getting rows was merged or lost some. That cannot be told of one seen for the first time: it counts.
+    """
 
     def __init__(self, catalog: CatalogClient, clock: Clock) -> None:
         self._catalog = catalog
         self._clock = clock
         self._since_ms: int | None = None
         self._changed_ms: dict[str, int] = {}
+        self._records: OrderedDict[tuple[int, str], int] = OrderedDict()  # by table and partition, the one changed last at the end
 
     def last_commits(self) -> Mapping[str, datetime] | None:
         """By tenant; None beside a catalog that keeps no such index. Asks only for what changed since the last call. Raises FirnError."""
@@ -30,10 +36,18 @@ class Freshness:
             self._since_ms = epoch_ms(self._clock.now()) - WINDOW_S * 1000
         for entry in self._changed(self._since_ms):
             tenant = from_identifier(entry["identifier"]["namespace"][0])
-            if tenant is not None:
+            if self._got_rows(entry) and tenant is not None:
                 self._changed_ms[tenant] = max(entry["changed-ms"], self._changed_ms.get(tenant, 0))
             self._since_ms = max(self._since_ms, entry["changed-ms"])
         return {tenant: _START + timedelta(milliseconds=ms) for tenant, ms in self._changed_ms.items()}
+
+    def _got_rows(self, entry: Mapping[str, Any]) -> bool:
+        place = entry["table-id"], entry["partition"]
+        before = self._records.pop(place, 0)
+        self._records[place] = entry["records"]
+        if len(self._records) > PARTITIONS_MAX:
+            self._records.popitem(last=False)
+        return bool(entry["records"] > before)
 
     def _changed(self, since_ms: int) -> Iterator[dict[str, Any]]:
         token = None

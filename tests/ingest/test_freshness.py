@@ -1,0 +1,61 @@
+"""Which tenants got rows lately, from the catalog's index of changed partitions."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from ingest import freshness
+from ingest.freshness import Freshness
+from lake.tenant import to_identifier
+
+NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
+
+
+class Catalog:
+    """A catalog of one tenant's partitions: what changed at or after the asked moment, oldest first."""
+
+    has_extras = True
+
+    def __init__(self) -> None:
+        self.partitions: dict[int, dict[str, Any]] = {}
+
+    def change(self, hour: int, records: int, at: datetime) -> None:
+        """A partition has so many rows now."""
+        self.partitions[hour] = {
+            "identifier": {"namespace": [to_identifier("acme")], "name": "logs"},
+            "table-id": 7,
+            "partition": f"{hour}",
+            "records": records,
+            "changed-ms": int(at.timestamp() * 1000),
+        }
+
+    def get(self, _path: str, **query: Any) -> dict[str, Any]:
+        rows = [row for row in self.partitions.values() if row["changed-ms"] >= query["changed-since-ms"]]
+        return {"partitions": sorted(rows, key=lambda row: row["changed-ms"])}
+
+
+class Clock:
+    def now(self) -> datetime:
+        return NOW
+
+
+def _ages(fresh: Freshness) -> dict[str, timedelta]:
+    found = fresh.last_commits()
+    assert found is not None
+    return {tenant: NOW - at for tenant, at in found.items()}
+
+
+def test_a_merge_is_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that changed and has no more rows than before was maintained; rows that come make the tenant fresh."""
+    monkeypatch.setattr(freshness, "PARTITIONS_MAX", 2)
+    catalog = Catalog()
+    fresh = Freshness(cast(Any, catalog), cast(Any, Clock()))
+    for hour in (1, 2):
+        catalog.change(hour, 100, NOW - timedelta(minutes=30 - hour))
+    assert _ages(fresh) == {"acme": timedelta(minutes=28)}
+    catalog.change(1, 100, NOW - timedelta(minutes=9))  # merged
+    catalog.change(2, 80, NOW - timedelta(minutes=8))  # some erased
+    assert _ages(fresh) == {"acme": timedelta(minutes=28)}
+    catalog.change(2, 81, NOW - timedelta(minutes=7))
+    assert _ages(fresh) == {"acme": timedelta(minutes=7)}
