@@ -52,7 +52,7 @@ def _of_lag(lag: Lag, end: datetime) -> list[str]:
         return [f"this stream is parked ({lag.parked_reason}): its newer records wait outside the table until it is healed"]
     if lag.records == 0 or (lag.complete_until is not None and end <= lag.complete_until):
         return []
-    until = f" (everything up to {rfc3339(lag.complete_until)} is in)" if lag.complete_until is not None else ""
+    until = f" (everything up to {rfc3339(lag.complete_until.replace(microsecond=0))} is in)" if lag.complete_until is not None else ""
     if lag.records is None:
         return [f"ingest does not answer, so how far it is behind is not known{until}: newer rows may be missing"]
     return [f"ingestion is {lag.records:,} record{'' if lag.records == 1 else 's'} behind{until}: newer rows may be missing"]

@@ -9,7 +9,7 @@ import typer
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.ui.conftest import CHROMIUM, OPTIONS, PATIENCE_MS
-from tests.ui.gestures import choose_row, settle
+from tests.ui.gestures import choose, choose_row, settle
 
 FOLDER = Path(__file__).parents[2] / "docs/screenshots"
 PLOT_MS = 40_000  # until the plots of the health page have some points
@@ -23,8 +23,10 @@ def search(page: Page) -> None:
 
 def sql(page: Page) -> None:
     """The answer of the example."""
+    choose(page, "Tenant", "acme-shop")
+    settle(page)
     page.get_by_role("textbox", name="Statement").press("Control+Enter")
-    page.get_by_text("What ran").wait_for()
+    page.get_by_role("button", name="As CSV").first.wait_for()
 
 
 def tenants(page: Page) -> None:

@@ -64,19 +64,18 @@ def _history(health: dict[str, Any]) -> None:
     """What this page has seen since it was opened."""
     seen = st.session_state.setdefault("health_seen", [])
     ingest = health["ingest"] or {}
-    buffered = ingest.get("buffered_bytes")
-    seen.append({"time": pd.Timestamp.now("UTC"), "lag, records": health["lag_records"], "buffered, MB": None if buffered is None else buffered / 1e6})
+    seen.append({"time": pd.Timestamp.now("UTC"), "lag, records": health["lag_records"], "buffered, bytes": ingest.get("buffered_bytes")})
     del seen[:-POINTS_MAX]
     frame = pd.DataFrame(seen)
     left, right = st.columns(2)
-    for place, name in ((left, "lag, records"), (right, "buffered, MB")):
+    for place, name in ((left, "lag, records"), (right, "buffered, bytes")):
         known = frame[["time", name]].dropna()
         if len(known) < 2:
             place.caption(f"The plot of “{name}” begins with the second answer of ingest; a point is added every {REFRESH_S:.0f} seconds.")
             continue
         chart = (
             alt.Chart(known)
-            .mark_line(point=len(known) < 20, color=COLOUR)
+            .mark_line(point={"color": COLOUR} if len(known) < 20 else False, color=COLOUR)
             .encode(
                 x=alt.X("time:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=6)),
                 y=alt.Y(f"{name}:Q", title=name, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=4, format="~s")),
