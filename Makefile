@@ -35,11 +35,11 @@ demo-check: setup ## the demo without staying; fails if the numbers do not add u
 test: setup ## everything CI runs, on the real services
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-line test-rooms
 
-test-line: python # the line as a whole: crashes, parking, tools
-	@$(BIN)/python -m pytest -q tests/faults tests/stack
+test-line: python # the line as a whole, and its searches
+	@$(BIN)/python -m pytest -q tests/faults tests/stack tests/query
 
-test-rooms: python # each room by itself, and the front end
-	@$(BIN)/python -m pytest -q --ignore=tests/faults --ignore=tests/stack
+test-rooms: python # each other room by itself, and the front end
+	@$(BIN)/python -m pytest -q --ignore=tests/faults --ignore=tests/stack --ignore=tests/query
 
 test-fast: python ## the tests that need no service
 	@$(BIN)/python -m pytest -q -m "not stack"
