@@ -19,6 +19,7 @@ from lake.tenant import to_identifier
 from lake.topic_fill import all_fills
 from tests.stack.kafka_topics import Delivered, Record
 from tests.stack.line import Line
+from tests.stack.parked import roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
 from tests.stack.tool_line import WRONG, ToolLine
 from tests.stack.waiting import fresh
 
@@ -165,6 +166,26 @@ def test_past_of_a_topic_comes_in_once_and_no_live_mark_moves(attached: Callable
     assert one.audit()["written"] == 80
     whole = one.audit("--whole")
     assert (whole["written"], whole["dead_lettered"]) == (480, len(one.bad))
+
+
+def test_a_table_that_was_moved_back_is_read_again_from_where_its_group_began(attached: Callable[..., Attached]) -> None:
+    """What was taken away comes back from the topic, nothing older; the backfill then brings in just that."""
+    one = attached(flush_interval_s="0.3")
+    one.produce(100)
+    one.start()
+    for rows in (20, 40):
+        one.produce_now(20)
+        one.wait_for_live(rows)
+    tenant, node = one.tenants[0], one.tools.ingester
+    roll_back_by_rest(one.line, tenant, snapshots(one.line, tenant)[0])
+    one.produce_now(20)
+    wait_parked(node, tenant, "rolled_back")
+    done = one.verb("resolve", "--reread", str(table_name(tenant)))
+    assert done.returncode == 0, done.stderr
+    wait_released(node, tenant)
+    one.wait_for_live(60)
+    one.backfill()
+    one.check()
 
 
 @pytest.mark.parametrize("step", [step if step in FIRST_FAULTS else pytest.param(step, marks=pytest.mark.prove) for step in FAULTS])

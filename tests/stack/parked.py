@@ -55,6 +55,19 @@ def location(line: Line, tenant: str) -> Path:
     return local_path(line.catalog.load_table(table_name(tenant))["metadata"]["location"])
 
 
+def snapshots(line: Line, tenant: str) -> list[int]:
+    """Those that were ever the head of a tenant's table, oldest first."""
+    metadata = line.catalog.load_table(table_name(tenant))["metadata"]
+    return [entry["snapshot-id"] for entry in metadata["snapshot-log"]]
+
+
+def roll_back_by_rest(line: Line, tenant: str, snapshot: int) -> None:
+    """As any client of the REST catalog may."""
+    update = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot}
+    name = table_name(tenant)
+    line.catalog.post(f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]})
+
+
 @contextmanager
 def unwritable(folder: Path) -> Iterator[None]:
     """A folder where nothing can be written: a file lies in its place. (Taking away the right to write would not stop root.)"""

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from ingest.__main__ import app
 from tests.stack.ingester import Ingester
 from tests.stack.line import Line
-from tests.stack.parked import flowing, numbered, numbers, table_name, wait_parked, wait_released
+from tests.stack.parked import flowing, numbered, numbers, roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
 from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
@@ -21,18 +21,6 @@ def resolve(running: Ingester, *arguments: str) -> None:
     """`python -m ingest resolve` with the settings of an ingester."""
     result = CliRunner().invoke(app, ["resolve", *arguments], env=running.environment)
     assert result.exit_code == 0, (result.output, result.exception)
-
-
-def _snapshots(line: Line, tenant: str) -> list[int]:
-    metadata = line.catalog.load_table(table_name(tenant))["metadata"]
-    return [entry["snapshot-id"] for entry in metadata["snapshot-log"]]
-
-
-def roll_back_by_rest(line: Line, tenant: str, snapshot: int) -> None:
-    """As any client of the REST catalog may."""
-    update = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot}
-    name = table_name(tenant)
-    line.catalog.post(f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]})
 
 
 def roll_back_by_trino(line: Line, tenant: str, snapshot: int) -> None:
@@ -56,7 +44,7 @@ def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
-    first = _snapshots(line, tenant)[0]
+    first = snapshots(line, tenant)[0]
     kept = int(line.sql(f"SELECT count(*) FROM {line.table(tenant)} FOR VERSION AS OF {first}")[0][0])
     roll_back(line, tenant, first)
     line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
