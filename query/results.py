@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,7 @@ class Cursor:
 
 
 _SYSTEM = frozenset(SYSTEM_COLUMNS)
+_AS_THEY_ARE = frozenset((str, int, bool, NoneType))
 ORDER = (TIMESTAMP, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
 
 
@@ -62,7 +64,7 @@ def to_json(row: Mapping[str, Any]) -> dict[str, Any]:
         "severity": row.get(SEVERITY),
         "level": level_of(row.get(SEVERITY)).value,
         "message": row.get(MESSAGE),
-        "fields": {name: value if type(value) is str else _plain(value) for name, value in row.items() if value is not None and name not in _SYSTEM},
+        "fields": {name: value if type(value) in _AS_THEY_ARE else _plain(value) for name, value in row.items() if value is not None and name not in _SYSTEM},
         "errors": [_error(entry) for entry in row.get(ERRORS) or ()],
         "overflow": row.get(OVERFLOW),
         "coordinates": {
@@ -77,7 +79,7 @@ def to_json(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_row(values: Sequence[Any]) -> list[Any]:
     """The values of a row of any statement, as JSON can hold them."""
-    return [_plain(value) for value in values]
+    return [value if type(value) in _AS_THEY_ARE else _plain(value) for value in values]
 
 
 def _error(entry: Any) -> dict[str, Any]:
