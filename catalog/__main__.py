@@ -4,7 +4,6 @@ import gc
 import ipaddress
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +24,8 @@ from catalog.routes.tenants import tenants_page
 from catalog.soft_delete import undo_drop
 from catalog.workers import count_together, run_workers
 from lake.clock import SystemClock, epoch_ms
-from lake.errors import FirnError, PrerequisiteError, SettingsError
+from lake.command_line import run_program
+from lake.errors import PrerequisiteError, SettingsError
 from lake.logs import configure_logs
 from lake.settings import CatalogSettings
 from lake.storage import open_storage
@@ -254,15 +254,6 @@ def rebuild_command(
     typer.echo(orjson.dumps(rebuild(database, _store(settings), _now_ms())).decode())
 
 
-def main() -> None:
-    """Runs a verb; an expected problem is one sentence and exit code 2."""
-    configure_logs("catalog")
-    try:
-        cli()
-    except FirnError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(2) from error
-
-
 if __name__ == "__main__":
-    main()
+    configure_logs("catalog")
+    run_program(cli)

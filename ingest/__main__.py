@@ -25,7 +25,8 @@ from ingest.serve.access import check_host
 from ingest.serve.app import create_app
 from ingest.tools import Tools
 from lake.clock import epoch_ms
-from lake.errors import FirnError, NotFoundError, PrerequisiteError, SettingsError
+from lake.command_line import run_program
+from lake.errors import NotFoundError, PrerequisiteError, SettingsError
 from lake.logs import configure_logs
 from lake.settings import IngestSettings
 
@@ -179,8 +180,4 @@ def explain_message(
 
 
 if __name__ == "__main__":
-    try:
-        app()
-    except FirnError as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
-        sys.exit(1)
+    run_program(app)

@@ -4,16 +4,13 @@ A dead letter is the message as it was (value, key, headers), plus headers that 
 take is put into the warehouse and the header `firn.body` says where.
 """
 
-import uuid
-from collections.abc import Sequence
 from typing import Protocol
 
-from confluent_kafka import Producer
-
+from ingest.acknowledged_producer import AcknowledgedProducer, fits, put_aside
 from ingest.buffer import RawRecord
 from ingest.converter import Source
 from ingest.formats.rejected_record import RejectedRecord
-from ingest.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX, ensure_topic
+from ingest.kept_topic import ensure_topic
 from ingest.replay import ATTEMPT, FORM, origin_of
 from lake.errors import FatalError, Rejected, UnavailableError
 from lake.settings import IngestSettings
@@ -22,6 +19,7 @@ from lake.storage import AnyStorage
 REASON = "firn.reason"  # the first header behind the message's own
 BODY = "firn.body"
 FLUSH_TIMEOUT_S = 60.0
+QUEUE_KBYTES = 256 * 1024
 
 
 def dead_part(record: RawRecord, rejected: Rejected) -> tuple[bytes | None, int | None]:
@@ -48,20 +46,7 @@ class DeadLetters:
         self._servers = settings.bootstrap_servers
         self._storage = storage
         self._bodies = f"{warehouse.rstrip('/')}/dead-letters"
-        self._failed: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": settings.bootstrap_servers,
-                "acks": "all",
-                "enable.idempotence": True,
-                "compression.type": "zstd",
-                "linger.ms": 20,
-                "message.timeout.ms": 0,  # a letter is never given up: the line waits for the broker
-                "message.max.bytes": MESSAGE_BYTES_MAX,
-                "queue.buffering.max.kbytes": 256 * 1024,
-                "log_level": 2,
-            }
-        )
+        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES)
 
     def ensure_topic(self) -> None:
         """Creates the topic, and the one that its letters are replayed to, or verifies them. Raises PrerequisiteError, UnavailableError."""
@@ -87,35 +72,15 @@ class DeadLetters:
             facts["firn.table"] = table
         if index is not None:
             facts["firn.index"] = str(index)
-        if value is not None and len(value) + ENVELOPE_BYTES > MESSAGE_BYTES_MAX:
-            facts[BODY] = self._put_aside(value)
+        if value is not None and not fits(value):
+            facts[BODY] = put_aside(self._storage, self._bodies, value)
             value = None
-        all_headers = [*headers, *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items())]
-        while not self._queued(record.key, all_headers, value):
-            self._producer.poll(0.5)
-
-    def _queued(self, key: bytes | None, headers: Sequence[tuple[str, bytes | None]], value: bytes | None) -> bool:
-        try:
-            self._producer.produce(self._topic, value=value, key=key, headers=headers, on_delivery=self._delivered)
-            self._producer.poll(0)
-        except BufferError:  # the queue is full
-            return False
-        return True
-
-    def _put_aside(self, value: bytes) -> str:
-        uri = f"{self._bodies}/{uuid.uuid4()}"
-        self._storage.write(uri, value)
-        self._storage.sync([uri])
-        return uri
-
-    def _delivered(self, error: object, _: object) -> None:
-        if error is not None:
-            self._failed.append(str(error))
+        self._producer.send(value, record.key, [*headers, *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items())])
 
     def flush(self) -> None:
         """Waits until every letter is acknowledged. Raises UnavailableError where the broker does not answer for now; nothing may be committed then."""
         left = self._producer.flush(FLUSH_TIMEOUT_S)
-        if self._failed:
-            raise FatalError(f"topic {self._topic} refuses a dead letter: {self._failed[0]}; mend the topic and start again, nothing is lost")
+        if refusals := self._producer.refusals:
+            raise FatalError(f"topic {self._topic} refuses a dead letter: {refusals[0]}; mend the topic and start again, nothing is lost")
         if left:
             raise UnavailableError(f"{left} dead letters are not acknowledged by topic {self._topic} yet")

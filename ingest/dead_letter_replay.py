@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import Producer
-
+from ingest.acknowledged_producer import AcknowledgedProducer
 from ingest.dead_letters import DeadLetter, LetterTenants
 from ingest.held_lease import held_lease
 from ingest.kafka_reader import KafkaReader
@@ -23,6 +22,8 @@ from lake.storage import Storage
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream
 
 FLUSH_TIMEOUT_S = 60.0
+GIVEN_UP_MS = 300_000
+QUEUE_KBYTES = 64 * 1024
 Identity = tuple[str, int, int, int | None]
 
 
@@ -130,35 +131,19 @@ def _died_at(letter: DeadLetter) -> TableId | None:
 
 
 class _Sender:
-    """Produces to the replay topic with acks=all."""
+    """Produces to the replay topic."""
 
     def __init__(self, settings: IngestSettings) -> None:
         self._topic = settings.replay_topic
-        self._failed: list[str] = []
-        options = {"acks": "all", "enable.idempotence": True, "compression.type": "zstd", "linger.ms": 20, "message.max.bytes": MESSAGE_BYTES_MAX}
-        self._producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2, **options})
+        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES, timeout_ms=GIVEN_UP_MS)
 
     def send(self, letter: DeadLetter, value: bytes, facts: list[tuple[str, bytes]]) -> None:
         """The timestamp is the message's first one: lateness is judged by it as it was before."""
-        headers = [*letter.headers, *facts]
-        while not self._queued(letter, value, headers):
-            self._producer.poll(0.5)
-        self._producer.poll(0)
-
-    def _queued(self, letter: DeadLetter, value: bytes, headers: list[tuple[str, bytes | None]]) -> bool:
-        try:
-            self._producer.produce(self._topic, value=value, key=letter.key, headers=headers, timestamp=letter.was_at_ms, on_delivery=self._delivered)
-        except BufferError:  # the queue is full
-            return False
-        return True
-
-    def _delivered(self, error: object, _: object) -> None:
-        if error is not None:
-            self._failed.append(str(error))
+        self._producer.send(value, letter.key, [*letter.headers, *facts], timestamp_ms=letter.was_at_ms)
 
     def flush(self) -> None:
         left = self._producer.flush(FLUSH_TIMEOUT_S)
-        if self._failed:
-            raise FatalError(f"topic {self._topic} refuses {len(self._failed)} letters: {self._failed[0]}; mend the topic and replay again, none is sent twice")
+        if refusals := self._producer.refusals:
+            raise FatalError(f"topic {self._topic} refuses {len(refusals)} letters: {refusals[0]}; mend the topic and replay again, none is sent twice")
         if left:
             raise UnavailableError(f"{left} letters are not acknowledged by topic {self._topic}; replay again when the broker is well, none is sent twice")

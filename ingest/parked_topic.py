@@ -4,18 +4,16 @@ A parked message is the message as it was (value, key, headers), plus headers fr
 A body that the topic would not take is put into the warehouse and the header `firn.body` says where.
 """
 
-import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import structlog
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message
 
+from ingest.acknowledged_producer import AcknowledgedProducer, fits, put_aside
 from ingest.buffer import RawRecord
 from ingest.converter import Source
 from ingest.decoder import Form
-from ingest.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX
 from ingest.replay import facts_behind
 from lake.errors import FatalError, ProtocolError
 from lake.settings import IngestSettings
@@ -25,6 +23,7 @@ from lake.tenant import TableId, TenantId
 PARKED = "firn.parked"  # the first header behind the message's own
 BODY = "firn.body"
 FLUSH_LOG_EVERY_S = 10.0
+QUEUE_KBYTES = 64 * 1024
 log = structlog.get_logger()
 
 
@@ -45,20 +44,7 @@ class ParkedTopic:
         self._topic = settings.parked_topic
         self._storage = storage
         self._bodies = f"{warehouse.rstrip('/')}/parked"
-        self._failed: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": settings.bootstrap_servers,
-                "acks": "all",
-                "enable.idempotence": True,  # also keeps the order
-                "compression.type": "zstd",
-                "linger.ms": 20,
-                "message.timeout.ms": 0,  # never given up: the line waits for the broker
-                "message.max.bytes": MESSAGE_BYTES_MAX,
-                "queue.buffering.max.kbytes": 64 * 1024,
-                "log_level": 2,
-            }
-        )
+        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES)
 
     def send(self, source: Source, record: RawRecord, table: TableId, parking: str) -> None:
         """Queues one message; `flush` makes sure of it."""
@@ -75,37 +61,17 @@ class ParkedTopic:
             "firn.time_zone": source.time_zone,
         }
         value = record.value
-        if value is not None and len(value) + ENVELOPE_BYTES > MESSAGE_BYTES_MAX:
-            facts[BODY] = self._put_aside(value)
+        if value is not None and not fits(value):
+            facts[BODY] = put_aside(self._storage, self._bodies, value)
             value = None
-        headers = [*record.headers, *((name, text.encode()) for name, text in facts.items())]
-        while not self._queued(record.key, headers, value):
-            self._producer.poll(0.5)
-
-    def _queued(self, key: bytes | None, headers: Sequence[tuple[str, bytes | None]], value: bytes | None) -> bool:
-        try:
-            self._producer.produce(self._topic, value=value, key=key, headers=list(headers), on_delivery=self._delivered)
-            self._producer.poll(0)
-        except BufferError:  # the queue is full
-            return False
-        return True
-
-    def _put_aside(self, value: bytes) -> str:
-        uri = f"{self._bodies}/{uuid.uuid4()}"
-        self._storage.write(uri, value)
-        self._storage.sync([uri])
-        return uri
-
-    def _delivered(self, error: object, _: object) -> None:
-        if error is not None:
-            self._failed.append(str(error))
+        self._producer.send(value, record.key, [*record.headers, *((name, text.encode()) for name, text in facts.items())])
 
     def flush(self) -> None:
         """Returns when every message is acknowledged, however long the broker is away. Raises FatalError where the topic refuses one."""
         while left := self._producer.flush(FLUSH_LOG_EVERY_S):
             log.warning("parked.not_acknowledged", messages=left, topic=self._topic)
-        if self._failed:
-            raise FatalError(f"topic {self._topic} refuses a parked message: {self._failed[0]}; mend the topic and start again, nothing is lost")
+        if refusals := self._producer.refusals:
+            raise FatalError(f"topic {self._topic} refuses a parked message: {refusals[0]}; mend the topic and start again, nothing is lost")
 
 
 def read_parked(message: Message, storage: AnyStorage) -> ParkedMessage:

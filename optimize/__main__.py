@@ -1,7 +1,6 @@
 """`python -m optimize`: plan, run and explain table maintenance."""
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +10,10 @@ from typing import Annotated
 import structlog
 import typer
 from prometheus_client import start_http_server
-from rich.console import Console
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock, SystemClock, epoch_ms
+from lake.command_line import run_program
 from lake.errors import FirnError, NotFoundError, PrerequisiteError
 from lake.logs import configure_logs
 from lake.settings import OptimizeSettings
@@ -230,8 +229,4 @@ def orphan_files(
 
 
 if __name__ == "__main__":
-    try:
-        app()
-    except FirnError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
-        sys.exit(1)
+    run_program(app)

@@ -1,12 +1,11 @@
 """`python -m query`: serve the search API, and use it from a terminal."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lake.errors import FirnError
+from lake.command_line import run_program
 from lake.logs import configure_logs
 from lake.settings import QuerySettings
 from query import command_line
@@ -47,15 +46,6 @@ def trino_access(
         typer.echo(f"{user.name}\t{user.password}")
 
 
-def main() -> None:
-    """Runs a verb; an expected problem is one sentence and exit code 2."""
-    configure_logs("query")
-    try:
-        cli()
-    except FirnError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(2) from error
-
-
 if __name__ == "__main__":
-    main()
+    configure_logs("query")
+    run_program(cli)

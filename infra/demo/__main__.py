@@ -1,6 +1,5 @@
 """`python -m infra.demo`: the whole line on this machine, fed and counted."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,7 @@ from rich.console import Console
 
 from infra.demo.produce import RECORDS_DEFAULT
 from infra.demo.run import run_demo
-from lake.errors import FirnError
+from lake.command_line import run_program
 
 app = typer.Typer(
     help="The demo: logs of six tenants and of the services themselves, from Kafka to Trino.",
@@ -37,8 +36,4 @@ def run(
 
 
 if __name__ == "__main__":
-    try:
-        app()
-    except FirnError as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
-        sys.exit(1)
+    run_program(app)

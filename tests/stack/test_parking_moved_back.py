@@ -114,7 +114,7 @@ def test_restored_database_is_noticed_by_a_node_that_starts(line: Line, ingester
     _restore(line, backup)
     line.kafka.produce(topic, numbered(tenant, range(40, 50), 2))
     running.start(ready=False)
-    assert running.wait_ended() == 1
+    assert running.wait_ended() == 2
     assert "python -m ingest resolve --all --reread" in " ".join(running.log().split())
     resolve(running, f"--{how}", "--all")
     running.start()

@@ -48,7 +48,7 @@ def test_group_offset_of_another_topic_id_stops_the_ingester(line: Line, ingeste
     running = ingester(topic, start=False)
     line.kafka.store_group_offset(running.group, topic, 5, "id-of-another-topic")
     running.start(ready=False)
-    assert running.wait_ended() == 1
+    assert running.wait_ended() == 2
     assert f"topic {topic} was re-created" in " ".join(running.log().split())
     assert f"python -m ingest reset-topic {topic}" in " ".join(running.log().split())
 

@@ -82,11 +82,11 @@ class ToolLine:
         return wrong
 
     def refusal(self, *arguments: str) -> str:
-        """What a verb in a process of its own says that has to end with 1, on one line."""
+        """What a verb in a process of its own says that has to end with 2, on one line."""
         environment = {**self.environment, "FIRN_INGEST_NODE_URI": ""}
         command = [sys.executable, "-m", "ingest", *arguments]
         done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=VERB_S, text=True, check=False)
-        assert done.returncode == 1, done.stdout + done.stderr
+        assert done.returncode == 2, done.stdout + done.stderr
         return " ".join((done.stdout + done.stderr).split())
 
     def json(self, *arguments: str, code: int = 0) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Messages that must not be lost on their way to a topic of Firn's own."""
+
+import uuid
+from collections.abc import Sequence
+
+from confluent_kafka import Producer
+
+from ingest.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX
+from lake.storage import AnyStorage
+
+QUEUE_WAIT_S = 0.5
+
+
+class AcknowledgedProducer:
+    """Produces to one topic in order, with acks=all; a message counts as sent when `flush` says that none is left."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, *, queue_kbytes: int, timeout_ms: int = 0) -> None:
+        """`queue_kbytes`: of messages not yet acknowledged; beyond them `send` waits. `timeout_ms`: when a message is given up, 0 for never."""
+        self._topic = topic
+        self.refusals: list[str] = []  # why the topic took messages not
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "acks": "all",
+                "enable.idempotence": True,  # also keeps the order
+                "compression.type": "zstd",
+                "linger.ms": 20,
+                "message.timeout.ms": timeout_ms,
+                "message.max.bytes": MESSAGE_BYTES_MAX,
+                "queue.buffering.max.kbytes": queue_kbytes,
+                "log_level": 2,
+            }
+        )
+
+    def send(self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]], *, timestamp_ms: int = 0) -> None:
+        """Queues a message, `timestamp_ms` 0 being now. Waits while the queue is full."""
+        while not self._queued(value, key, list(headers), timestamp_ms):
+            self._producer.poll(QUEUE_WAIT_S)
+        self._producer.poll(0)
+
+    def _queued(self, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], timestamp_ms: int) -> bool:
+        try:
+            self._producer.produce(self._topic, value=value, key=key, headers=headers, timestamp=timestamp_ms, on_delivery=self._answered)
+        except BufferError:  # the queue is full
+            return False
+        return True
+
+    def _answered(self, error: object, _: object) -> None:
+        if error is not None:
+            self.refusals.append(str(error))
+
+    def flush(self, timeout_s: float) -> int:
+        """How many messages are neither acknowledged nor refused when the time is over."""
+        return int(self._producer.flush(timeout_s))
+
+
+def fits(value: bytes | None) -> bool:
+    """Whether a topic takes a body of this size with headers around it."""
+    return value is None or len(value) + ENVELOPE_BYTES <= MESSAGE_BYTES_MAX
+
+
+def put_aside(storage: AnyStorage, folder: str, value: bytes) -> str:
+    """Keeps a body that a topic does not take in the warehouse, durably, and gives its URI."""
+    uri = f"{folder}/{uuid.uuid4()}"
+    storage.write(uri, value)
+    storage.sync([uri])
+    return uri

@@ -1,0 +1,19 @@
+"""How every program of Firn ends."""
+
+from collections.abc import Callable
+
+import typer
+
+from lake.errors import FirnError
+
+
+def run_program(program: Callable[[], object]) -> None:
+    """Runs a command line; an expected problem is one sentence on stderr, in one line, and exit code 2.
+
+    So is wrong usage. 1 is an answer: what was looked at is not as it should be.
+    """
+    try:
+        program()
+    except FirnError as error:
+        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+        raise SystemExit(2) from None
