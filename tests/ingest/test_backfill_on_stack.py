@@ -264,7 +264,7 @@ def test_damaged_file_is_told_and_what_precedes_is_kept(line: Line, tmp_path: Pa
 def test_without_kafka_rejects_go_to_a_file(line: Line, tmp_path: Path, archive: Archive) -> None:
     """Nothing is asked of Kafka: bad records are lines of a file, each once, also after a crash that left half a line; without a place there is an error."""
     run, rejects = BackfillRun(line, tmp_path, bootstrap_servers="", buffer_bytes_max="300000"), tmp_path / "rejects.ndjson"
-    assert "--rejects FILE" in run.into_tenant(*_patterns(archive), code=1)["stderr"]
+    assert "--rejects FILE" in run.into_tenant(*_patterns(archive), code=2)["stderr"]
     arguments = (*_patterns(archive), "--rejects", str(rejects))
     run.into_tenant(*arguments, code=KILLED, environment={"FIRN_FAULT_POINT": "handed_over:kill", "FIRN_FAULT_FOLDER": str(tmp_path)})
     with rejects.open("ab") as file:
