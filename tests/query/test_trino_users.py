@@ -19,6 +19,7 @@ from lake.errors import SettingsError
 from lake.tenant import TenantId
 from query.trino_access import PASSWORDS, RULES, write_access
 from tests.query.log_table import LogTable, fresh_tenant
+from tests.stack.line import patiently
 from tests.stack.waiting import wait_for
 
 REFUSED = (trino.exceptions.Error, trino.exceptions.HttpError)
@@ -45,8 +46,11 @@ class Users:
     def __init__(self, stack: Stack, access: Path, passwords: dict[str, str]) -> None:
         self._stack, self.access, self.passwords = stack, access, passwords
 
-    def ask(self, user: str, statement: str, password: str | None = None) -> list[list[Any]]:
+    def ask(self, user: str, statement: str, password: str | None = None) -> list[Any]:
         """The rows of a statement, as that user."""
+        return patiently(lambda: self._ask(user, statement, password))
+
+    def _ask(self, user: str, statement: str, password: str | None) -> list[Any]:
         host, port = host_port(self._stack.address("trino"))
         auth = BasicAuthentication(user, self.passwords[user] if password is None else password)
         session = requests.Session()

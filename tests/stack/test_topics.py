@@ -62,7 +62,7 @@ def test_topic_recreated_under_a_running_ingester_stops_it(line: Line, ingester:
     line.kafka.delete_topic(topic)
     line.kafka.topic(name=topic)
     line.kafka.produce(topic, _numbered(tenant, range(100, 130)))
-    assert running.wait_ended(RECREATED_S) == 1
+    assert running.wait_ended(RECREATED_S) == 2
     assert f"python -m ingest reset-topic {topic}" in " ".join(running.log().split())
     assert _numbers(line, tenant) == list(range(10))
 
