@@ -10,6 +10,7 @@ from ui.components.wording import count, size
 
 FORMATS = {"NDJSON": "ndjson", "CSV": "csv", "Parquet": "parquet"}
 DOWNLOAD_BYTES_MAX = 200_000_000
+SHOWN = 5
 
 
 def show(body: dict[str, Any]) -> None:
@@ -28,14 +29,38 @@ def _start(body: dict[str, Any]) -> None:
         show_error(error)
 
 
-@st.fragment(run_every=2.0)
 def _jobs(tenant: str) -> None:
+    """Drawn anew again and again only while one is written: a button that is replaced at the moment of a click has no file to give."""
     try:
-        jobs = api().get("/exports", tenant=tenant)["exports"][:5]
-        for job in jobs:
-            _job(job)
+        jobs = _newest(tenant)
     except ApiError as error:
         show_error(error)
+        return
+    if any(job["state"] == "running" for job in jobs):
+        _watch(tenant)
+    else:
+        _draw(jobs)
+
+
+@st.fragment(run_every=2.0)
+def _watch(tenant: str) -> None:
+    try:
+        jobs = _newest(tenant)
+    except ApiError as error:
+        show_error(error)
+        return
+    if not any(job["state"] == "running" for job in jobs):
+        st.rerun()
+    _draw(jobs)
+
+
+def _newest(tenant: str) -> list[dict[str, Any]]:
+    return list(api().get("/exports", tenant=tenant)["exports"][:SHOWN])
+
+
+def _draw(jobs: list[dict[str, Any]]) -> None:
+    for job in jobs:
+        _job(job)
 
 
 def _job(job: dict[str, Any]) -> None:
