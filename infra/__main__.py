@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -22,6 +23,7 @@ from lake.errors import FirnError, NotFoundError, SettingsError
 from lake.settings import InfraSettings
 
 POLL_S = 0.5
+AGAIN_S = 0.05
 HELP = f"""Starts, watches and stops Firn on this machine: Kafka, the catalog, Trino and Firn's own services.
 
 Everything listens on 127.0.0.1 only, on free ports; logs, data and the list of started processes live in the state folder.
@@ -59,6 +61,7 @@ def one_clear_message() -> Iterator[None]:
     """Turns Firn's errors into their message and exit code 1, and Ctrl-C or SIGTERM into exit code 130 or 143."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
+    sys.unraisablehook = raise_once_more
     try:
         yield
     except FirnError as error:
@@ -74,6 +77,19 @@ def interrupt(number: int, _: FrameType | None) -> None:
     for other in (signal.SIGINT, signal.SIGTERM):
         signal.signal(other, signal.SIG_IGN)
     raise Interrupted(number)
+
+
+def raise_once_more(dropped: "sys.UnraisableHookArgs") -> None:
+    """Python drops what a signal raises inside of a destructor or a weak reference's callback: the interruption then comes again in a moment."""
+    if not isinstance(interruption := dropped.exc_value, Interrupted):
+        sys.__unraisablehook__(dropped)
+        return
+    signal.signal(signal.SIGALRM, partial(_raise, interruption))
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+
+
+def _raise(interruption: Interrupted, *_: object) -> None:
+    raise interruption
 
 
 def state_folder(state: Path | None) -> Path:

@@ -1,11 +1,16 @@
 """`python -m infra` without services: help, wrong words, and what it says of an empty state folder."""
 
+import os
+import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from infra.__main__ import app, parse_database, parse_pairs, parse_ports
+from infra.__main__ import app, one_clear_message, parse_database, parse_pairs, parse_ports
 from infra.local.services import SERVICES
 from lake.errors import SettingsError
 
@@ -72,3 +77,31 @@ def test_status_of_an_empty_folder_says_how_to_start(tmp_path: Path) -> None:
     code, text = run("status", "--state", str(tmp_path))
     assert code == 0
     assert "python -m infra up" in text
+
+
+class InterruptedWhenDeleted:
+    """Its destructor is where Ctrl-C arrives."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+
+def test_an_interruption_that_python_drops_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is raised inside of a destructor is dropped, and later signals are ignored: without a second try the program could only be killed."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def program() -> None:
+        with one_clear_message():
+            InterruptedWhenDeleted()
+            time.sleep(5.0)
+
+    try:
+        with pytest.raises(typer.Exit) as ended:
+            program()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert ended.value.exit_code == 128 + signal.SIGINT
