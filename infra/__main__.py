@@ -58,7 +58,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def one_clear_message() -> Iterator[None]:
-    """Turns Firn's errors into their message and exit code 1, and Ctrl-C or SIGTERM into exit code 130 or 143."""
+    """Turns Firn's errors into their message and exit code 2, and Ctrl-C or SIGTERM into exit code 130 or 143."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     sys.unraisablehook = raise_once_more
@@ -66,7 +66,7 @@ def one_clear_message() -> Iterator[None]:
         yield
     except FirnError as error:
         errors.print(f"error: {error}", markup=False, style="red")
-        raise typer.Exit(1) from None
+        raise typer.Exit(2) from None
     except Interrupted as interruption:
         errors.print("interrupted", markup=False)
         raise typer.Exit(interruption.exit_code) from None

@@ -11,7 +11,7 @@ from infra.demo.run import run_demo
 from lake.command_line import run_program
 
 app = typer.Typer(
-    help="The demo: logs of six tenants and of the services themselves, from Kafka to Trino.",
+    help="The demo: logs of made-up tenants and of the services themselves, from Kafka to Trino.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -275,12 +275,12 @@ def test_interrupted_foreground_command_stops_what_it_started(folder: Path, want
 
 
 def test_death_of_a_service_ends_the_foreground_command_with_its_log(folder: Path) -> None:
-    """When a service dies, `up --foreground` says so with the end of its log, stops the rest and exits with 1."""
+    """When a service dies, `up --foreground` says so with the end of its log, stops the rest and exits with 2."""
     with infra("up", "s3", "--foreground", "--state", str(folder)) as process:
         read_until(process, "Ctrl-C stops everything")
         os.kill(Stack(folder).pid("s3"), signal.SIGKILL)
         rest, _ = process.communicate(timeout=ANSWER_S)
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert "s3 died." in rest
     assert "  | " in rest
     assert of_stack(folder) == []
@@ -293,7 +293,7 @@ def test_occupied_port_is_one_message_and_nothing_stays(folder: Path) -> None:
         server.listen()
         port = server.getsockname()[1]
         up = run_infra("up", "postgres", "s3", "--port", f"s3={port}", "--state", str(folder))
-    assert up.returncode == 1
+    assert up.returncode == 2
     assert f"port {port}" in up.stderr
     assert f"(pid {os.getpid()})" in up.stderr
     assert "Traceback" not in up.stderr
@@ -310,7 +310,7 @@ def test_service_that_fails_to_start_shows_its_log(folder: Path, monkeypatch: py
     program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(folder / "java-home"))
     up = run_infra("up", "s3", "--state", str(folder))
-    assert up.returncode == 1
+    assert up.returncode == 2
     assert "s3 stopped with exit code 3 while starting" in up.stderr
     assert "  | the words of the service" in up.stderr
     assert of_stack(folder) == []
@@ -323,5 +323,5 @@ def test_damaged_data_folder_fails_with_the_services_own_words(folder: Path) -> 
         stack.stop("postgres")
         (folder / "postgres/data/PG_VERSION").write_text("9\n")
         up = run_infra("up", "postgres", "--state", str(folder))
-    assert up.returncode == 1
+    assert up.returncode == 2
     assert "incompatible" in up.stderr

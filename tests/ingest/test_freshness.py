@@ -46,9 +46,8 @@ def _ages(fresh: Freshness) -> dict[str, timedelta]:
     return {tenant: NOW - at for tenant, at in found.items()}
 
 
-def test_a_merge_is_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_is_no_sign_of_life() -> None:
     """A partition that changed and has no more rows than before was maintained; rows that come make the tenant fresh."""
-    monkeypatch.setattr(freshness, "PARTITIONS_MAX", 2)
     catalog = Catalog()
     fresh = Freshness(cast(Any, catalog), cast(Any, Clock()))
     for hour in (1, 2):
@@ -59,3 +58,17 @@ def test_a_merge_is_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _ages(fresh) == {"acme": timedelta(minutes=28)}
     catalog.change(2, 81, NOW - timedelta(minutes=7))
     assert _ages(fresh) == {"acme": timedelta(minutes=7)}
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partition that changed longest ago is forgotten first: its next merge is taken for rows, that of another is not."""
+    monkeypatch.setattr(freshness, "PARTITIONS_MAX", 2)
+    catalog = Catalog()
+    fresh = Freshness(cast(Any, catalog), cast(Any, Clock()))
+    for hour in (1, 2, 3):
+        catalog.change(hour, 100, NOW - timedelta(minutes=30 - hour))
+    assert _ages(fresh) == {"acme": timedelta(minutes=27)}
+    catalog.change(2, 100, NOW - timedelta(minutes=9))
+    assert _ages(fresh) == {"acme": timedelta(minutes=27)}
+    catalog.change(1, 100, NOW - timedelta(minutes=8))
+    assert _ages(fresh) == {"acme": timedelta(minutes=8)}

@@ -8,11 +8,13 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
+from ingest import flush_writer
 from ingest.buffer import RawRecord, TableBuffer
 from ingest.converter import Source
 from ingest.dead_letter import DeadLetters
 from ingest.flush_writer import Flush, FlushWriter
-from ingest.link import TableView, WrittenFlush
+from ingest.link import Counts, TableView, WrittenFlush
+from ingest.trouble import Cause
 from lake.log_schema import new_log_schema
 from lake.marks import NO_MARKS, TopicPartition
 from lake.settings import IngestSettings
@@ -131,3 +133,38 @@ def test_bad_messages_become_dead_letters_once(hot: HotTable, spooled: bool, tim
     assert hot.letters.offsets == [2, 3, 6]
     assert [offset for offset, _ in hot.rows(written)] == [0, 1, 4, 5, 7, 8]
     assert [record.offset for record in flush.buffer.alive()] == [0, 1, 4, 5, 7, 8]
+
+
+def _fails(*_: Any, **__: Any) -> Any:
+    raise ZeroDivisionError("a fault of ours")
+
+
+def test_faults_of_ours_are_counted_and_lose_nothing(hot: HotTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where files cannot be spooled or tables not converted together the flush has every row; where it cannot be written it is stuck, and told."""
+    with monkeypatch.context() as broken:
+        broken.setattr(FlushWriter, "_append", _fails)
+        hot.add(*messages(0, 3))
+        hot.spool()
+    assert hot.writer.take_counts().unforeseen == {"spool": 1}
+    hot.add(*messages(3, 3))
+    assert [offset for offset, _ in hot.rows(hot.write(hot.flush()))] == list(range(6))
+    plain = HotTable(Path(local_path(hot.view.location)).parent / "plain")
+    plain.add(*messages(0, 3))
+    with monkeypatch.context() as broken:
+        broken.setattr(flush_writer, "convert_alike", _fails)
+        assert [offset for offset, _ in plain.rows(plain.write(plain.flush()))] == [0, 1, 2]
+        assert plain.writer.take_counts().unforeseen == {"convert": 1}
+        broken.setattr(plain.writer, "_write_files", _fails)
+        written = plain.writer.write([plain.flush()], SOURCES, {TABLE: plain.view})
+    assert [trouble.cause for _, trouble in written.stuck] == [Cause.FAILING]
+    assert plain.writer.take_counts().unforeseen == {"convert": 1, "flush": 1}
+    assert plain.writer.take_counts().unforeseen == {}
+
+
+def test_counts_of_several_add_up() -> None:
+    """By what they count, each."""
+    one, other = Counts(parked=1), Counts(parked=2, absorbed=3)
+    one.dead["undecodable"] += 1
+    other.dead.update({"undecodable": 2, "too_late": 1})
+    one.add(other)
+    assert (one.parked, one.absorbed, one.dead) == (3, 3, {"undecodable": 3, "too_late": 1})

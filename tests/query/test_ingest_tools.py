@@ -86,9 +86,10 @@ def test_an_answer_over_what_is_not_ingested_yet_says_so(following: Following) -
     def newest() -> dict[str, Any]:
         return following.post("histogram", tenant=following.tenant, **{"from": "now-1h", "to": "now"})
 
-    answer = newest()
-    while answer["freshness"]["lag_records"] != 1:
-        answer = newest()
+    def behind() -> list[dict[str, Any]]:
+        return [answer for answer in [newest()] if answer["freshness"]["lag_records"] == 1]
+
+    (answer,) = wait_for(behind, 30.0, "the lag being noticed")
     assert not answer["complete"]
     assert "ingestion is 1 record behind" in answer["reasons"][0]
     assert following.post("histogram", tenant=following.tenant, **{"from": "now-3h", "to": "now-2h"})["complete"]

@@ -10,7 +10,7 @@ from playwright.sync_api import TimeoutError as PageTimeoutError
 from tests.query.log_table import LogTable
 
 QUIET_MS = 700
-TRY_MS, TRIES = 5_000, 12
+TRY_MS, TRIES = 30_000, 2
 IS_QUIET = """quietMs => {
     const app = document.querySelector('[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]');
     if (!app) window.firnBusyAt = performance.now();

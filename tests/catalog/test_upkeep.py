@@ -1,0 +1,50 @@
+"""What the catalog does now and then."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from catalog import metrics, services
+from catalog.services import Services
+
+
+class Duties:
+    """Stands for the services; `_compact_names` fails."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    async def run(self, duty: Any) -> None:
+        """As the services do, in the same thread."""
+        duty()
+
+    def _flush_names(self) -> None:
+        self.done.append("flush_names")
+
+    def _compact_names(self) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    def _count_partitions(self) -> None:
+        self.done.append("count_partitions")
+
+    def _forget(self) -> None:
+        self.done.append("forget")
+
+
+def test_a_duty_that_fails_is_counted_and_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again."""
+    monkeypatch.setattr(services, "UPKEEP_INTERVAL_S", 0.0)
+    duties, failures = Duties(), metrics.upkeep_failures.labels("compact_names")
+    before = failures._value.get()
+
+    async def two_turns() -> None:
+        turns = asyncio.create_task(Services.upkeep(cast(Any, duties)))
+        async with asyncio.timeout(10.0):
+            while duties.done.count("forget") < 2:
+                await asyncio.sleep(0)
+        turns.cancel()
+
+    asyncio.run(two_turns())
+    assert duties.done[:6] == ["flush_names", "count_partitions", "forget"] * 2
+    assert failures._value.get() >= before + 2
