@@ -70,6 +70,9 @@ def _history(health: dict[str, Any]) -> None:
     left, right = st.columns(2)
     for place, name in ((left, "lag, records"), (right, "buffered, bytes")):
         known = frame[["time", name]].dropna()
+        if known.empty:
+            place.caption(f"“{name}” is not known: ingest does not tell.")
+            continue
         if len(known) < 2:
             place.caption(f"The plot of “{name}” begins with the second answer of ingest; a point is added every {REFRESH_S:.0f} seconds.")
             continue
@@ -78,7 +81,7 @@ def _history(health: dict[str, Any]) -> None:
             .mark_line(point={"color": COLOUR} if len(known) < 20 else False, color=COLOUR)
             .encode(
                 x=alt.X("time:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=6)),
-                y=alt.Y(f"{name}:Q", title=name, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=4, format="~s")),
+                y=alt.Y(f"{name}:Q", title=name, scale=alt.Scale(domain=[0, max(1, known[name].max())]), axis=alt.Axis(tickCount=4, format="~s")),
             )
             .properties(height=160)
         )

@@ -78,4 +78,5 @@ def _job(job: dict[str, Any]) -> None:
             file_name=f"{job['stream']}.{job['format']}",
             key=f"file-{job['id']}",
             icon=":material/download:",
+            on_click="ignore",  # A rerun at the click withdraws the file that the same click asks for
         )
