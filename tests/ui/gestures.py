@@ -10,7 +10,7 @@ from playwright.sync_api import TimeoutError as PageTimeoutError
 from tests.query.log_table import LogTable
 
 QUIET_MS = 700
-TRY_MS, TRIES = 30_000, 2
+TRY_MS, TRIES = 20_000, 3
 IS_QUIET = """quietMs => {
     const app = document.querySelector('[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]');
     if (!app) window.firnBusyAt = performance.now();
@@ -35,13 +35,27 @@ def cell(page: Page, row: int, column: int) -> Any:
     return page.get_by_test_id("stDataFrame").first.get_by_test_id(f"glide-cell-{column}-{row}")
 
 
+def open_list(page: Page, box: Locator) -> None:
+    """Opens the list of a box by a key; once more where it closed because the page moved under it."""
+    bring_into_view(page, box)
+    for _ in range(TRIES):
+        box.press("ArrowDown")
+        try:
+            page.get_by_role("option").first.wait_for(timeout=TRY_MS)
+        except PageTimeoutError:
+            continue
+        return
+    raise AssertionError("a list does not open")
+
+
 def choose(page: Page, label: str, option: str) -> None:
     """Takes an option of a list by typing it; once more where the list closed because the page moved under it."""
-    settle(page)
+    box = page.get_by_role("combobox", name=label)
+    bring_into_view(page, box)
     listed = page.get_by_role("option", name=option, exact=True)
     for _ in range(TRIES):
-        page.get_by_role("combobox", name=label).fill("")
-        page.get_by_role("combobox", name=label).fill(option)
+        box.fill("")
+        box.fill(option)
         try:
             listed.click(timeout=TRY_MS)
         except PageTimeoutError:

@@ -14,7 +14,7 @@ from tests.query.guarded import SECRET, START, Guarded, start_guarded
 from tests.query.processes import run
 from tests.ui.conftest import PATIENCE_MS
 from tests.ui.front_end import start_front_end
-from tests.ui.gestures import cell, choose_row, settle
+from tests.ui.gestures import cell, choose_row, open_list, settle
 from ui.exposure import check_host
 
 pytestmark = pytest.mark.stack
@@ -52,8 +52,7 @@ def shows(page: Page, guarded: Guarded, own: str) -> None:
     hidden = (foreign.tenant, foreign.name.namespace, *((SECRET,) if own == OURS else ("of Mine",)))
     read = [page.content()]
     for box in page.get_by_role("combobox").all():
-        box.press("ArrowDown")
-        expect(page.get_by_role("option").first).to_be_visible()
+        open_list(page, box)
         read.append(page.content())
         page.keyboard.press("Escape")
     for content in read:
