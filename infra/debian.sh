@@ -11,7 +11,7 @@ has java || missing+=(openjdk-17-jre-headless)
 has mvn || missing+=(maven)
 has initdb || has_any /usr/lib/postgresql/*/bin/initdb || missing+=(postgresql)
 has setpriv || missing+=(util-linux)
-has chromium || has chromium-browser || has google-chrome || missing+=(chromium)
+has chromium-headless-shell || missing+=(chromium-headless-shell)
 has_any /usr/share/fonts/truetype/dejavu/*.ttf || missing+=(fonts-dejavu-core)
 
 if [ ${#missing[@]} -eq 0 ]; then
