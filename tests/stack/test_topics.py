@@ -89,6 +89,21 @@ def test_topic_that_comes_later_is_read(line: Line, ingester: Callable[..., Inge
     line.wait_for_rows(running, tenant, 3, timeout_s=30)
 
 
+@pytest.mark.parametrize("service", ["catalog", pytest.param("kafka", marks=pytest.mark.prove)])
+def test_a_node_that_starts_before_a_service_waits_for_it(line: Line, ingester: Callable[..., Ingester], service: str) -> None:
+    """Whatever starts all of them at once need not know an order."""
+    tenant, topic = fresh("early-"), line.kafka.topic()
+    line.kafka.produce(topic, _numbered(tenant, range(5)))
+    early = ingester(topic, start=False)
+    line.stack.kill(service)
+    try:
+        early.start(ready=False)
+        early.wait_until(lambda: "retry_scheduled" in early.log(), what="a second attempt")
+    finally:
+        line.stack.start(service)
+    line.wait_for_rows(early, tenant, 5)
+
+
 def test_catalog_killed_while_records_flow_loses_nothing(line: Line, ingester: Callable[..., Ingester]) -> None:
     """While the catalog is away records wait; when it is back every one is stored once."""
     tenant, topic = fresh("outage-"), line.kafka.topic(2)
