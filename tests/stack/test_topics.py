@@ -98,7 +98,7 @@ def test_a_node_that_starts_before_a_service_waits_for_it(line: Line, ingester: 
     line.stack.kill(service)
     try:
         early.start(ready=False)
-        early.wait_until(lambda: "retry_scheduled" in early.log(), what="a second attempt")
+        early.wait_until(lambda: "<context block>" in early.log(), what="a second attempt of its own, after those of its clients")
     finally:
         line.stack.start(service)
     line.wait_for_rows(early, tenant, 5)
