@@ -117,7 +117,7 @@ class Node:
 
     def step(self, *, stopping: bool) -> None:
         """Takes in what threads have found, settles, parks. Raises RefusedError where the lease is lost, FatalError for what a person has to decide."""
-        self._arrived(self.states.poll())
+        self._arrived(self.states.poll() if self.parking is None else self.states.poll(self.parking.version))
         self._commit()
         self._judge()
         if self.parking is not None:

@@ -126,6 +126,11 @@ class Parking:
     def __contains__(self, table: TableId) -> bool:
         return table in self._tables
 
+    def version(self, table: TableId) -> int | None:
+        """The version of a parked table's record, as it was read or written last."""
+        entry = self._tables.get(table)
+        return None if entry is None else entry.record.version
+
     def accepts(self, flush: WrittenFlush) -> bool:
         """Whether a flush may be committed: one from the input while the table is live, one of the drain that goes on while it is parked."""
         entry = self._tables.get(flush.table)

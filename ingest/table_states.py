@@ -1,13 +1,13 @@
 """What the committer knows of every table, and the ids of new columns that it has promised to workers.
 
 Tables are loaded in threads, each with a deadline of its own, so that one the catalog is slow for delays nobody. What was loaded counts as known
-only after two more questions. The parked records are read: a rollback that happened before the load is in them, and one that happens later
-changes the head that the next commit asserts. And the node's lease is in force: it lies in the same database as the tables, and no restored
-copy has it. So no commit is ever made on a table that moved back unseen.
+only after two more questions. The parked records are read: a rollback that happened before the load is in them, also when a person has decided
+about it meanwhile, and one that happens later changes the head that the next commit asserts. And the node's lease is in force: it lies in the
+same database as the tables, and no restored copy has it. So no commit is ever made on a table that moved back unseen.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ import structlog
 from ingest.dropped_table import was_dropped
 from ingest.ledger import Ledger, LiveMarks
 from ingest.link import TableView
-from ingest.parked_record import ParkedRecords
+from ingest.parked_record import ParkedRecord, ParkedRecords
 from ingest.trouble import Cause, Trouble, trouble_of
 from ingest.witness import Newest
 from lake.catalog_client import CatalogClient, TableName
@@ -102,7 +102,7 @@ class TableStates:
     _wanted: dict[TableId, _Wanted] = field(default_factory=dict)
     _loading: dict[TableId, Future[TableState | None]] = field(default_factory=dict)
     _unchecked: dict[TableId, TableState | None] = field(default_factory=dict)
-    _check: tuple[dict[TableId, TableState | None], Future[set[TableId]]] | None = None
+    _check: tuple[dict[TableId, TableState | None], Future[Mapping[TableId, ParkedRecord]]] | None = None
     newest: Newest = field(default_factory=Newest)
     # Tables that do not exist, each waiting until it may be created.
     postponed: dict[TableId, None] = field(default_factory=dict)
@@ -176,11 +176,15 @@ class TableStates:
         self.postponed.pop(table, None)
         self.outdate(table)
 
-    def poll(self) -> Arrivals:
-        """Takes in what threads have found and sends them out again. Never blocks. Raises RefusedError where the node's lease is lost."""
+    def poll(self, parked_version: Callable[[TableId], int | None] | None = None) -> Arrivals:
+        """Takes in what threads have found and sends them out again. Never blocks. Raises RefusedError where the node's lease is lost.
+
+        `parked_version`: the version of a table's parked record as the node knows it, None where it does not know one. It is not needed by who moves
+        no live mark.
+        """
         arrivals = Arrivals()
         self._take_in(arrivals)
-        self._check_loaded(arrivals)
+        self._check_loaded(arrivals, parked_version)
         self._create_postponed()
         self._send_out()
         return arrivals
@@ -200,31 +204,34 @@ class TableStates:
             else:
                 self._unchecked[table] = state
 
-    def _check_loaded(self, arrivals: Arrivals) -> None:
+    def _check_loaded(self, arrivals: Arrivals, parked_version: Callable[[TableId], int | None] | None) -> None:
         """Asks the two questions about what was loaded before they were asked, one set after the other."""
         if self._check is not None and self._check[1].done():
             (loaded, future), self._check = self._check, None
             try:
-                rolled_back = future.result()
+                parked = future.result()
             except RetryableError as error:
                 log.warning("parked.not_read", reason=str(error))
                 self._unchecked = loaded | self._unchecked
             else:
                 for table, state in loaded.items():
-                    if table in rolled_back:
+                    record = parked.get(table)
+                    if record is not None and record.awaits_person:
                         self._fail(table, Trouble(Cause.ROLLED_BACK, f"table {table} was moved back to an earlier state"), arrivals)
+                    elif record is not None and parked_version is not None and _is_news(record, parked_version(table)):
+                        self._again_later(table)
                     elif table in self._wanted:
                         self._take(table, state, arrivals)
         if self._check is None and self._unchecked:
             loaded, self._unchecked = self._unchecked, {}
             self._check = loaded, self.pool.submit(self._ask, any(state is not None and state.exists for state in loaded.values()))
 
-    def _ask(self, some_exist: bool) -> set[TableId]:
-        """In a thread: which tables were moved back. Raises RefusedError where the lease is not in force."""
+    def _ask(self, some_exist: bool) -> Mapping[TableId, ParkedRecord]:
+        """In a thread: what is parked, as far as it matters. Raises RefusedError where the lease is not in force."""
         if self.records is None:
-            return set()
+            return {}
         self.records.confirm(self.lease)
-        return {table for table, record in self.records.all().items() if record.awaits_person} if some_exist else set()
+        return self.records.all() if some_exist else {}
 
     def _take(self, table: TableId, state: TableState | None, arrivals: Arrivals) -> None:
         before = self._states.get(table)
@@ -262,11 +269,17 @@ class TableStates:
         arrivals.known.append(table)
 
     def _fail(self, table: TableId, trouble: Trouble, arrivals: Arrivals) -> None:
-        wanted = self._wanted.get(table)
-        if wanted is not None:
-            wanted.tries += 1
-            wanted.not_before_s = self.clock.monotonic_s() + min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(wanted.tries, 10))
+        if self._again_later(table):
             arrivals.failed.append((table, trouble))
+
+    def _again_later(self, table: TableId) -> bool:
+        """Has a table loaded once more after a while; False where nobody wants it."""
+        wanted = self._wanted.get(table)
+        if wanted is None:
+            return False
+        wanted.tries += 1
+        wanted.not_before_s = self.clock.monotonic_s() + min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(wanted.tries, 10))
+        return True
 
     # ---- in threads
 
@@ -295,6 +308,14 @@ class TableStates:
 def table_name(table: TableId) -> TableName:
     """The table's identifiers in the catalog."""
     return TableName(table.tenant.namespace, table.table)
+
+
+def _is_news(record: ParkedRecord, known: int | None) -> bool:
+    """Whether somebody has changed a table's parked record since the node read it: a person, perhaps, who has rows read again that others must not overtake.
+
+    Where the node knows of none, one with an id is its own and on its way out, or was when the question was asked.
+    """
+    return not record.id if known is None else record.version != known
 
 
 def moved_back(state: TableState) -> Trouble:

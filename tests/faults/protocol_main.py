@@ -214,11 +214,18 @@ def look_for_rollbacks(w: World, node: Node) -> None:
         record = w.parked.get(table)
         if record is not None and record.cause == ROLLED_BACK and w.rules.look_for_rollback:
             failed(w, node, table, ROLLED_BACK)
+        elif record is not None and is_news(node.tables.get(table), record) and w.rules.take_up_before_known:
+            continue  # it is loaded again when the record has been taken up
         else:
             learn(node, table, view, made)
     for table, entry in node.tables.items():
         if entry.stage is Stage.OPENING and table in node.known:
             drain(node, table, Stage.DRAINING)
+
+
+def is_news(entry: Entry | None, record: ParkedRecord) -> bool:
+    """Whether somebody has changed the parked record since the node read it."""
+    return not record.id if entry is None else record.version != entry.record.version
 
 
 def settle(node: Node, job: Job, kind: str, flushes: list[Flush] | None = None) -> None:

@@ -56,6 +56,7 @@ class Rules:
     record_by_version: bool = True  # and over the version last read
     record_once: bool = True  # a repeated change has the same key, and happens once
     look_for_rollback: bool = True  # the parked records are read once more after a table was loaded
+    take_up_before_known: bool = True  # and one that somebody has changed comes first: a person may have rows read again
     known_under_the_lease: bool = True  # what was loaded counts once the lease was in force after it
     compare_head: bool = True  # marks beyond those of the head's summary mean that it was moved back
     behind_waits_for_person: bool = True  # marks before the flush, too

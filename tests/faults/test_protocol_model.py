@@ -36,6 +36,7 @@ NOTICED = {
     "held_records_wait": 37,
     "drain_after_the_hold": 9,
     "record_by_version": 2004,
+    "take_up_before_known": 44127,
     "known_under_the_lease": 1172,
     "compare_head": 43,
     "behind_waits_for_person": 18,

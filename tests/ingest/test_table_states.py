@@ -1,0 +1,87 @@
+"""When a table that was loaded counts as known: not before the node has taken up what its parked record says."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from ingest.parked_record import ParkedRecord, ParkedRecords
+from ingest.table_states import NewTables, TableStates
+from ingest.trouble import Cause
+from lake.catalog_client import TableName
+from lake.clock import SystemClock
+from lake.commit import TableState, new_table_state
+from lake.tenant import TableId, TenantId
+
+TABLE = TableId(TenantId("t"), "logs")
+POLLS = 4
+
+
+class Parked:
+    """The parked records of a catalog whose leases are all in force."""
+
+    def __init__(self) -> None:
+        self.record: ParkedRecord | None = None
+
+    def confirm(self, lease: str) -> None:
+        """It is."""
+
+    def all(self) -> dict[TableId, ParkedRecord]:
+        return {} if self.record is None else {TABLE: self.record}
+
+
+@pytest.fixture
+def parked() -> Parked:
+    return Parked()
+
+
+@pytest.fixture
+def states(parked: Parked, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableStates]:
+    """Of a catalog that has the table."""
+
+    def load(*_: Any, **__: Any) -> TableState:
+        return replace(new_table_state(TableName("t", "logs"), "t", "logs", "file:///warehouse"), exists=True)
+
+    monkeypatch.setattr("ingest.table_states.load_state", load)
+    clock, unused = SystemClock(), cast("Any", None)
+    with ThreadPoolExecutor(1) as pool:
+        yield TableStates(unused, unused, "file:///warehouse", cast("ParkedRecords", parked), pool, clock, 5.0, NewTables(1, clock), "node:1")
+
+
+def known(states: TableStates, version: int | None) -> bool:
+    """Whether the table becomes known to a node that knows this version of its parked record."""
+    states.want([TABLE])
+    for _ in range(POLLS):
+        if TABLE in states.poll(lambda _: version).known:
+            return True
+        states.pool.submit(lambda: None).result()  # what was asked before it is answered
+    return False
+
+
+@pytest.mark.parametrize(
+    ("record", "version", "expected"),
+    [
+        pytest.param(None, None, True, id="not parked"),
+        pytest.param(ParkedRecord(TABLE, Cause.RESOLVED, version=2), None, False, id="a person decided before the node heard of it"),
+        pytest.param(ParkedRecord(TABLE, Cause.RESOLVED, version=3, id="p"), 2, False, id="a person decided while the node tries the table again"),
+        pytest.param(ParkedRecord(TABLE, Cause.FAILING, version=2, id="p"), 2, True, id="the node tries the table again"),
+        pytest.param(ParkedRecord(TABLE, Cause.FAILING, version=2, id="p"), None, True, id="the node has just released it"),
+    ],
+)
+def test_a_table_is_known_when_its_parked_record_is(
+    states: TableStates, parked: Parked, record: ParkedRecord | None, version: int | None, expected: bool
+) -> None:
+    """Else rows that a person has read again would be overtaken by others, whose commit carries the marks past them."""
+    parked.record = record
+    assert known(states, version) is expected
+
+
+def test_a_table_becomes_known_once_the_record_is_taken_up(states: TableStates, parked: Parked) -> None:
+    """It is loaded again until then."""
+    parked.record = ParkedRecord(TABLE, Cause.RESOLVED, version=2)
+    assert not known(states, None)
+    parked.record = None
+    states._wanted[TABLE].not_before_s = 0.0
+    assert known(states, None)
