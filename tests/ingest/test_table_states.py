@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from ingest.node import Node
 from ingest.parked_record import ParkedRecord, ParkedRecords
-from ingest.table_states import NewTables, TableStates
+from ingest.table_states import Arrivals, NewTables, TableStates
 from ingest.trouble import Cause
 from lake.catalog_client import TableName
 from lake.clock import SystemClock
@@ -85,3 +87,20 @@ def test_a_table_becomes_known_once_the_record_is_taken_up(states: TableStates, 
     parked.record = None
     states._wanted[TABLE].not_before_s = 0.0
     assert known(states, None)
+
+
+def test_the_node_says_which_parked_records_it_knows() -> None:
+    """Each time it takes in what was loaded."""
+    asked = list[Any]()
+
+    def poll(parked_version: Any = None) -> Arrivals:
+        asked.append(parked_version)
+        return Arrivals()
+
+    parking = SimpleNamespace(version=lambda _: 7, known=lambda _: None, step=lambda **_: None)
+    nothing = SimpleNamespace(committed=(), failed=(), settled=())
+    troubles = SimpleNamespace(now={}, verdicts=dict, suspects=lambda _: {})
+    states, committer = SimpleNamespace(poll=poll, postponed={}), SimpleNamespace(step=lambda: nothing)
+    parts: Any = (states, committer, parking, troubles, None, None, None, SystemClock(), None)
+    Node(*parts).step(stopping=False)
+    assert asked == [parking.version]
