@@ -23,7 +23,9 @@ from lake.errors import FatalError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 
-CONSUME_MESSAGES = 2_000
+# Of a thousand tables a batch has some messages each, and messages of one table and partition cost less together.
+CONSUME_MESSAGES = 10_000
+FETCH_BYTES = 4 * 1024 * 1024
 log = structlog.get_logger()
 
 
@@ -61,7 +63,7 @@ class InputTopics:
                 "group.id": settings.group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                "fetch.message.max.bytes": 1024 * 1024,
+                "fetch.message.max.bytes": FETCH_BYTES,
                 "queued.max.messages.kbytes": 64 * 1024,
                 "log_level": 2,
             }
