@@ -7,7 +7,7 @@ from __future__ import annotations  # array has no subscripts at run time
 
 import pickle
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,6 +35,17 @@ class RawRecord(NamedTuple):
     key: bytes | None
     headers: Headers
     value: bytes | None  # None is a tombstone, which is not an empty value; neither is ever buffered
+
+
+def place_of(message: Message) -> tuple[str, int]:
+    """The topic-partition of a message."""
+    return message.topic(), message.partition()
+
+
+def records_of(source: int, messages: Iterable[Message]) -> Iterator[RawRecord]:
+    """Messages of one topic-partition."""
+    for message in messages:
+        yield RawRecord(source, message.offset(), message.timestamp()[1], message.key(), message.headers() or (), message.value())
 
 
 def _cost_of(headers: Headers) -> int:
@@ -203,6 +214,8 @@ class Buffers:
 
     def extend(self, table: TableId, now_s: float, source: int, messages: Sequence[Message]) -> int:
         """Appends messages of one topic-partition, in order; returns the bytes that wait for their table."""
+        if len(messages) == 1:
+            return self.add(table, now_s, *next(records_of(source, messages)))
         buffer = self._of(table, now_s)
         self.size_bytes += buffer.extend(source, messages)
         return self._sized(buffer)

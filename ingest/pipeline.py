@@ -15,17 +15,17 @@ A crash between 3 and 4 reads messages again, which the marks then skip.
 A table is live, parked (its messages go to the parking topic) or held (they wait in its buffer until the node knows whether it is live again).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
 import structlog
 from confluent_kafka import Message
 
-from ingest.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord
+from ingest.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, place_of, records_of
 from ingest.consumer import InputTopics
 from ingest.converter import Source
-from ingest.fault_point import ARMED, reach
+from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
 from ingest.link import Counts, Outcome, Partition, Report, TableView, WrittenFlush
 from ingest.offsets import Offsets
@@ -46,15 +46,6 @@ AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
 HOT_PART_BYTES = 32 * 1024 * 1024
 POSTPONED = Rejected(Reason.UNSTORABLE, "the node's memory is full of records for new tables, more than new_tables_per_minute allows")
 log = structlog.get_logger()
-
-
-def _place(message: Message) -> tuple[str, int]:
-    return message.topic(), message.partition()
-
-
-def _records(number: int, messages: Iterable[Message]) -> Iterator[RawRecord]:
-    for message in messages:
-        yield RawRecord(number, message.offset(), message.timestamp()[1], message.key(), message.headers() or (), message.value())
 
 
 class CommitLink(ColumnLink, Protocol):
@@ -107,40 +98,28 @@ class Pipeline:
 
     def take(self, messages: Iterable[Message]) -> None:
         """Routes delivered messages into their tables' buffers, to the parking topic or to the dead letters."""
-        for (topic, partition), run in groupby(messages, _place):
+        for (topic, partition), run in groupby(messages, place_of):
             self._take_run(topic, self._topics.assignment.numbers[topic, partition], run)
         self._ask_for_new()
 
     def _take_run(self, topic: str, number: int, run: Iterable[Message]) -> None:
         """Routes messages of one topic-partition, then adds them to their tables' buffers: messages of one table cost less together."""
-        target_of, next_offset, taken = self._routes.target, self.offsets.routed[number], 0
-        routed: dict[TableId | Rejected, list[Message]] = {}
-        for message in run:
-            target = target_of(topic, message.key(), message.headers() or (), message.value())
-            if (others := routed.get(target)) is None:
-                routed[target] = [message]
-            else:
-                others.append(message)
-            next_offset = message.offset() + 1
-            taken += 1
-            if ARMED:
-                reach("routed_in_batch")
-        full = [target for target, messages in routed.items() if self._put(target, number, messages) >= self._settings.flush_bytes]
-        self.offsets.routed[number] = next_offset
-        self._counts.delivered[topic] += taken
+        messages = list(run)
+        routed = self._routes.sort(topic, messages)
+        full = [target for target, some in routed.items() if self._put(target, number, some) >= self._settings.flush_bytes]
+        self.offsets.routed[number] = messages[-1].offset() + 1
+        self._counts.delivered[topic] += len(messages)
         for target in full:
             self._roll_over(target)
 
     def _put(self, target: TableId | Rejected, number: int, messages: Sequence[Message]) -> int:
         """Where messages go; the bytes that wait for their table then."""
         if isinstance(target, Rejected):
-            for record in _records(number, messages):
+            for record in records_of(number, messages):
                 self._writer.bury(record, self._source(record), target, None)
         elif target in self._parked and target not in self._held:
-            for record in _records(number, messages):
+            for record in records_of(number, messages):
                 self._park_record(target, record)
-        elif len(messages) == 1:
-            return self.buffers.add(target, self._clock.monotonic_s(), *next(_records(number, messages)))
         else:
             return self.buffers.extend(target, self._clock.monotonic_s(), number, messages)
         return 0

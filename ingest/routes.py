@@ -1,6 +1,11 @@
 """Where a message goes by its topic's rules: to a table, or to the dead letters because no rule can be asked about it."""
 
+from collections.abc import Iterable
+
+from confluent_kafka import Message
+
 from ingest.buffer import Headers
+from ingest.fault_point import ARMED, reach
 from ingest.router import Router
 from lake.errors import Reason, Rejected
 from lake.settings import IngestSettings
@@ -23,3 +28,16 @@ class Routes:
         if len(value) > self._bytes_max:
             return Rejected(Reason.TOO_LARGE, f"{len(value)} bytes, record_bytes_max is {self._bytes_max}")
         return self._routers[topic].target(key, headers, value)
+
+    def sort(self, topic: str, messages: Iterable[Message]) -> dict[TableId | Rejected, list[Message]]:
+        """Messages of one topic by where they go, in order."""
+        target_of, found = self.target, dict[TableId | Rejected, list[Message]]()
+        for message in messages:
+            target = target_of(topic, message.key(), message.headers() or (), message.value())
+            if (others := found.get(target)) is None:
+                found[target] = [message]
+            else:
+                others.append(message)
+            if ARMED:
+                reach("routed_in_batch")
+        return found

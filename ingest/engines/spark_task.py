@@ -10,18 +10,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from confluent_kafka import Message
 
-from ingest.buffer import Buffers, RawRecord, TableBuffer
+from ingest.buffer import Buffers, RawRecord, TableBuffer, place_of, records_of
 from ingest.converter import Source
 from ingest.dead_letter import DeadLetters
 from ingest.engines.spark_desk import DeskLink
 from ingest.engines.spark_order import WRITING, Fates, TaskFlush, TaskOrder, TaskResult, TaskSetup
 from ingest.engines.spark_plan import SMALL_BYTES, OffsetRange
-from ingest.fault_point import ARMED, reach
+from ingest.fault_point import reach
 from ingest.flush_writer import Flush, FlushWriter
 from ingest.kafka_reader import KafkaPartition, KafkaReader
 from ingest.parked_topic import ParkedTopic
@@ -39,8 +40,23 @@ GROUP_BYTES = 64 * 1024 * 1024
 # A table for which so much waits is converted while more comes; they are looked for whenever half as much has come.
 HOT_PART_BYTES = 32 * 1024 * 1024
 CONSUME_WAIT_S = 0.05
+# Messages of one table and partition cost less together.
+BATCH_MESSAGES, BATCH_BYTES = 10_000, 8 * 1024 * 1024
 # The size of every so-manieth record is noted, for plans to come.
 SAMPLE_EVERY = 16
+
+
+def _batches(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Messages in the order given, so many at a time."""
+    batch, size = list[Message](), 0
+    for message in messages:
+        batch.append(message)
+        size += len(message)
+        if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def run_tasks(setup: TaskSetup, job: int, tasks: Iterable[int]) -> Iterator[TaskResult]:
@@ -183,37 +199,39 @@ class Task:
 
     def _take(self, messages: Iterable[Message], bytes_max: int | None) -> None:
         """Routes messages until there are no more, or until so many bytes wait."""
-        numbers, next_offsets, target_of = self._numbers, self._next, self._tools.routes.target
-        for message in messages:
-            topic, offset = message.topic(), message.offset()
-            number = numbers[topic, message.partition()]
-            record = RawRecord(number, offset, message.timestamp()[1], message.key(), message.headers() or (), message.value())
-            self._put(target_of(topic, record.key, record.headers, record.value), record)
-            next_offsets[number] = offset + 1
-            self._records[number] += 1
-            if not offset % SAMPLE_EVERY:
-                self._samples[number].append(len(record.value or b""))
-            if ARMED:
-                reach("routed_in_batch")
+        for batch in _batches(messages):
+            for (topic, partition), run in groupby(batch, place_of):
+                self._take_run(topic, self._numbers[topic, partition], list(run))
             if bytes_max is not None and self._buffers.size_bytes >= bytes_max:
                 return
-        next_offsets |= {each.source: each.end for each in self._order.ranges}  # below an end there may be nothing but control records
+        self._next |= {each.source: each.end for each in self._order.ranges}  # below an end there may be nothing but control records
 
-    def _put(self, target: TableId | Rejected, record: RawRecord) -> None:
+    def _take_run(self, topic: str, number: int, messages: Sequence[Message]) -> None:
+        """Routes messages of one topic-partition."""
+        for target, routed in self._tools.routes.sort(topic, messages).items():
+            self._put(target, number, routed)
+        self._next[number] = messages[-1].offset() + 1
+        self._records[number] += len(messages)
+        self._samples[number] += [len(message) for message in messages if not message.offset() % SAMPLE_EVERY]
+
+    def _put(self, target: TableId | Rejected, number: int, messages: Sequence[Message]) -> None:
         order = self._order
         if order.only is not None:
-            if isinstance(target, TableId) and record.offset >= order.only.get(target, {}).get(record.source, record.offset + 1):
-                self._add(target, record)
+            start = order.only.get(target, {}).get(number) if isinstance(target, TableId) else None
+            messages = [message for message in messages if start is not None and message.offset() >= start]
+            if isinstance(target, TableId) and messages:
+                self._add(target, number, messages)
         elif isinstance(target, Rejected):
-            self._writer.bury(record, self._source(record), target, None)
+            for record in records_of(number, messages):
+                self._writer.bury(record, self._source(record), target, None)
         elif target in order.skipped:
-            self._left.setdefault(target, {}).setdefault(record.source, record.offset)
+            self._left.setdefault(target, {}).setdefault(number, messages[0].offset())
         else:
-            self._add(target, record)
+            self._add(target, number, messages)
 
-    def _add(self, table: TableId, record: RawRecord) -> None:
+    def _add(self, table: TableId, number: int, messages: Sequence[Message]) -> None:
         before_bytes = self._buffers.size_bytes
-        self._buffers.add(table, 0.0, *record)
+        self._buffers.extend(table, 0.0, number, messages)
         self._unspooled_bytes += self._buffers.size_bytes - before_bytes
         if self._unspooled_bytes >= HOT_PART_BYTES // 2:
             self._unspooled_bytes = 0

@@ -38,6 +38,9 @@ class FakeMessage:
     tenant: str
     body: bytes
 
+    def __len__(self) -> int:
+        return len(self.body)
+
     def topic(self) -> str:
         return "t"
 
