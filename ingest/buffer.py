@@ -37,11 +37,6 @@ class RawRecord(NamedTuple):
     value: bytes | None  # None is a tombstone, which is not an empty value; neither is ever buffered
 
 
-def place_of(message: Message) -> tuple[str, int]:
-    """The topic-partition of a message."""
-    return message.topic(), message.partition()
-
-
 def records_of(source: int, messages: Iterable[Message]) -> Iterator[RawRecord]:
     """Messages of one topic-partition."""
     for message in messages:

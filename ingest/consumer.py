@@ -16,6 +16,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ingest.batch_size import BatchSize
 from ingest.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
 from ingest.converter import Source
 from ingest.kafka_reader import Stored, parse_stored
@@ -23,9 +24,6 @@ from lake.errors import FatalError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 
-# Of a thousand tables a batch has some messages each, and messages of one table and partition cost less together. How large messages are is
-# known from those before.
-BATCH_MESSAGES_FIRST, BATCH_MESSAGES_MAX, BATCH_BYTES = 500, 10_000, 8 * 1024 * 1024
 FETCH_BYTES = 4 * 1024 * 1024
 log = structlog.get_logger()
 
@@ -54,7 +52,7 @@ class InputTopics:
         self._settings = settings
         self._index, self._workers = index, workers
         self._expired: Counter[str] = Counter()
-        self._batch_messages = BATCH_MESSAGES_FIRST
+        self._batch_size = BatchSize()
         self.positions: dict[int, int] = {}
         self._stored: dict[Source, Stored] = {}  # as the group's offsets were stored last
         self.assignment = Assignment()
@@ -163,11 +161,10 @@ class InputTopics:
         return int(max(low, stored.offset))
 
     def poll(self, timeout_s: float) -> list[Message]:
-        """The next messages, about as many as BATCH_BYTES hold. Broker trouble that heals by itself is logged, anything else raises FatalError."""
-        messages = self._consumer.consume(self._batch_messages, timeout_s)
+        """The next messages, as many as a `BatchSize` allows. Broker trouble that heals by itself is logged, anything else raises FatalError."""
+        messages = self._consumer.consume(self._batch_size.messages, timeout_s)
         good = [message for message in messages if message.error() is None]
-        if size := sum(map(len, good)):
-            self._batch_messages = max(1, min(BATCH_MESSAGES_MAX, BATCH_BYTES * len(good) // size))
+        self._batch_size.learn(good)
         for message in messages:
             if (error := message.error()) is not None:
                 self._react(error, message)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import structlog
@@ -18,13 +19,14 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from ingest.batch_size import BatchSize
 from ingest.committed_offsets import committed_offsets
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
 
 REQUEST_TIMEOUT_S = 15.0
 SILENCE_MAX_S = 60.0
-CONSUME_MESSAGES = 500
+FETCH_BYTES = 1024 * 1024
 _FROM = "from="
 log = structlog.get_logger()
 
@@ -44,6 +46,11 @@ class KafkaPartition(NamedTuple):
     def at(self, offset: int, *metadata: str) -> Any:
         """The client's way to say it."""
         return TopicPartition(self.topic, self.partition, offset, *metadata)
+
+
+def place_of(message: Message) -> tuple[str, int]:
+    """A message's topic and partition: the `key` of its KafkaPartition."""
+    return message.topic(), message.partition()
 
 
 class Stored(NamedTuple):
@@ -139,10 +146,16 @@ class KafkaReader:
 
     def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Generator[Message]:
         """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError."""
+        with closing(self.read_runs(ranges)) as runs:
+            for run in runs:
+                yield from run
+
+    def read_runs(self, ranges: Mapping[KafkaPartition, tuple[int, int]], fetch_bytes: int = FETCH_BYTES) -> Generator[list[Message]]:
+        """The same in runs, as they come: one or more records of one partition each."""
         left = {partition.key: end for partition, (start, end) in ranges.items() if start < end}
         if not left:
             return
-        with closing(self._consumer()) as consumer:
+        with closing(self._consumer(fetch_bytes)) as consumer:
             consumer.assign([partition.at(start) for partition, (start, end) in ranges.items() if start < end])
             yield from self._until(consumer, left)
 
@@ -152,29 +165,27 @@ class KafkaReader:
         with closing(self._consumer(fetch_bytes=1024)) as consumer:
             left = {partition.key: 1 << 62 for partition in starts}
             consumer.assign([partition.at(offset) for partition, offset in starts.items()])
-            for message in self._until(consumer, left):
-                found.setdefault((message.topic(), message.partition()), message)
-                left.pop((message.topic(), message.partition()), None)
+            for run in self._until(consumer, left):
+                found.setdefault(place_of(run[0]), run[0])
+                left.pop(place_of(run[0]), None)
         return {partition: found[partition.key] for partition in starts if partition.key in found}
 
-    def _until(self, consumer: Any, left: dict[tuple[str, int], int]) -> Iterator[Message]:
-        """Messages until every partition has come to its end (or was taken out of `left` by the caller)."""
+    def _until(self, consumer: Any, left: dict[tuple[str, int], int]) -> Iterator[list[Message]]:
+        """Runs of messages until every partition has come to its end (or was taken out of `left` by the caller)."""
         silent_s = 0.0  # spent here, not by whoever takes the messages
+        batch_size = BatchSize()
         while left:
             began_s = time.monotonic()
-            messages = consumer.consume(CONSUME_MESSAGES, self._wait_s)
+            messages = consumer.consume(batch_size.messages, self._wait_s)
             silent_s = 0.0 if messages else silent_s + time.monotonic() - began_s
+            good = [message for message in messages if message.error() is None]
+            batch_size.learn(good)
+            for key, together in groupby(good, place_of):
+                if run := _within(list(together), key, left):
+                    yield run
             for message in messages:
-                key = (message.topic(), message.partition())
                 if (error := message.error()) is not None:
-                    self._react(error, key, left)
-                elif key in left and message.offset() < left[key]:
-                    at_end = message.offset() + 1 >= left[key]
-                    yield message
-                    if at_end:
-                        left.pop(key, None)
-                else:
-                    left.pop(key, None)
+                    self._react(error, place_of(message), left)
             if silent_s > SILENCE_MAX_S:
                 raise UnavailableError(f"Kafka at {self._servers} sent nothing of {sorted(left)} for {SILENCE_MAX_S:.0f} s; is the broker well?")
 
@@ -188,14 +199,23 @@ class KafkaReader:
         else:
             log.warning("kafka.trouble", code=error.name(), text=error.str(), topic=key[0])
 
-    def _consumer(self, fetch_bytes: int = 1024 * 1024) -> Consumer:
+    def _consumer(self, fetch_bytes: int) -> Consumer:
         return reading_consumer(self._servers, f"{self._group}.tools", fetch_bytes)
 
     def _unavailable(self, what: str, error: Exception) -> UnavailableError:
         return UnavailableError(f"Kafka at {self._servers} {what}: {error}; is it running, and is bootstrap_servers right?")
 
 
-def reading_consumer(servers: str, group: str, fetch_bytes: int = 1024 * 1024) -> Consumer:
+def _within(run: list[Message], key: tuple[str, int], left: dict[tuple[str, int], int]) -> list[Message]:
+    """What of a partition's messages lies below its end; a partition that has come to it is not left any more."""
+    end = left.get(key, 0)
+    if run[-1].offset() + 1 < end:
+        return run
+    left.pop(key, None)
+    return [message for message in run if message.offset() < end]
+
+
+def reading_consumer(servers: str, group: str, fetch_bytes: int = FETCH_BYTES) -> Consumer:
     """A consumer that only reads what it is assigned, and never joins its group nor stores anything for it."""
     return Consumer(
         {

@@ -22,11 +22,12 @@ from typing import Protocol
 import structlog
 from confluent_kafka import Message
 
-from ingest.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, place_of, records_of
+from ingest.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, records_of
 from ingest.consumer import InputTopics
 from ingest.converter import Source
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
+from ingest.kafka_reader import place_of
 from ingest.link import Counts, Outcome, Partition, Report, TableView, WrittenFlush
 from ingest.offsets import Offsets
 from ingest.parked_topic import ParkedTopic

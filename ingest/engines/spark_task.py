@@ -10,13 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import groupby
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from confluent_kafka import Message
 
-from ingest.buffer import Buffers, RawRecord, TableBuffer, place_of, records_of
+from ingest.buffer import Buffers, RawRecord, TableBuffer, records_of
 from ingest.converter import Source
 from ingest.dead_letter import DeadLetters
 from ingest.engines.spark_desk import DeskLink
@@ -24,7 +23,7 @@ from ingest.engines.spark_order import WRITING, Fates, TaskFlush, TaskOrder, Tas
 from ingest.engines.spark_plan import SMALL_BYTES, OffsetRange
 from ingest.fault_point import reach
 from ingest.flush_writer import Flush, FlushWriter
-from ingest.kafka_reader import KafkaPartition, KafkaReader
+from ingest.kafka_reader import KafkaPartition, KafkaReader, place_of
 from ingest.parked_topic import ParkedTopic
 from ingest.routes import Routes
 from ingest.trouble import Trouble
@@ -40,23 +39,10 @@ GROUP_BYTES = 64 * 1024 * 1024
 # A table for which so much waits is converted while more comes; they are looked for whenever half as much has come.
 HOT_PART_BYTES = 32 * 1024 * 1024
 CONSUME_WAIT_S = 0.05
-# Messages of one table and partition cost less together.
-BATCH_MESSAGES, BATCH_BYTES = 10_000, 8 * 1024 * 1024
+# A task reads much of few partitions.
+TASK_FETCH_BYTES = 4 * 1024 * 1024
 # The size of every so-manieth record is noted, for plans to come.
 SAMPLE_EVERY = 16
-
-
-def _batches(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """Messages in the order given, so many at a time."""
-    batch, size = list[Message](), 0
-    for message in messages:
-        batch.append(message)
-        size += len(message)
-        if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def run_tasks(setup: TaskSetup, job: int, tasks: Iterable[int]) -> Iterator[TaskResult]:
@@ -194,14 +180,15 @@ class Task:
         sources, ranges = self._order.sources, self._order.ranges
         partitions = {each.source: KafkaPartition(sources[each.source].topic, sources[each.source].topic_id, sources[each.source].partition) for each in ranges}
         may_end = not any(each.whole for each in ranges)
-        with closing(self._tools.reader.read({partitions[each.source]: (each.start, each.end) for each in ranges})) as messages:
-            self._take(messages, self._tools.setup.settings.task_bytes_max if may_end else None)
+        asked = {partitions[each.source]: (each.start, each.end) for each in ranges}
+        with closing(self._tools.reader.read_runs(asked, TASK_FETCH_BYTES)) as runs:
+            self._take(runs, self._tools.setup.settings.task_bytes_max if may_end else None)
 
-    def _take(self, messages: Iterable[Message], bytes_max: int | None) -> None:
+    def _take(self, runs: Iterable[Sequence[Message]], bytes_max: int | None) -> None:
         """Routes messages until there are no more, or until so many bytes wait."""
-        for batch in _batches(messages):
-            for (topic, partition), run in groupby(batch, place_of):
-                self._take_run(topic, self._numbers[topic, partition], list(run))
+        for run in runs:
+            topic, partition = place_of(run[0])
+            self._take_run(topic, self._numbers[topic, partition], run)
             if bytes_max is not None and self._buffers.size_bytes >= bytes_max:
                 return
         self._next |= {each.source: each.end for each in self._order.ranges}  # below an end there may be nothing but control records

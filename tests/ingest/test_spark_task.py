@@ -2,8 +2,9 @@
 
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -92,9 +93,12 @@ class World:
         body = orjson.dumps({"n": number, "text": "x" * (2_000 if tenant == LARGE and partition < 2 else 10)})
         return FakeMessage((partition, number), tenant, body)
 
-    def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Iterator[FakeMessage]:
+    def read_runs(self, ranges: Mapping[KafkaPartition, tuple[int, int]], fetch_bytes: int) -> Generator[list[FakeMessage]]:
+        assert fetch_bytes > 0
         asked = {partition.partition: bounds for partition, bounds in ranges.items()}
-        yield from (m for m in self.messages if m.partition() in asked and asked[m.partition()][0] <= m.offset() < asked[m.partition()][1])
+        there = [m for m in self.messages if m.partition() in asked and asked[m.partition()][0] <= m.offset() < asked[m.partition()][1]]
+        for _, run in groupby(there, lambda m: (m.partition(), m.offset() // 50)):
+            yield list(run)
 
     def fates(self, tables: Sequence[TableId]) -> Fates:
         return Fates({table: self.view(table) for table in tables if table.tenant.name != AWAY})

@@ -1,0 +1,22 @@
+"""How many messages to ask the client for at once. Messages of one table and partition cost less together, so of a thousand tables a batch
+should have some messages each; but it must not go past the memory budget."""
+
+from collections.abc import Iterable
+
+from confluent_kafka import Message
+
+MESSAGES_FIRST, MESSAGES_MAX = 500, 10_000
+BATCH_BYTES = 8 * 1024 * 1024
+
+
+class BatchSize:
+    """About as many messages as BATCH_BYTES hold; how large they are is known from those before."""
+
+    def __init__(self) -> None:
+        self.messages = MESSAGES_FIRST
+
+    def learn(self, messages: Iterable[Message]) -> None:
+        """From the sizes of those delivered last."""
+        sizes = [len(message) for message in messages]
+        if total := sum(sizes):
+            self.messages = max(1, min(MESSAGES_MAX, BATCH_BYTES * len(sizes) // total))

@@ -1,0 +1,22 @@
+"""How many messages are asked for at once."""
+
+from typing import Any, cast
+
+import pytest
+
+from ingest.batch_size import BATCH_BYTES, MESSAGES_FIRST, MESSAGES_MAX, BatchSize
+
+
+@pytest.mark.parametrize(("bytes_each", "messages"), [(100, MESSAGES_MAX), (4_096, BATCH_BYTES // 4_096), (3 * BATCH_BYTES, 1)])
+def test_a_batch_holds_about_so_many_bytes(bytes_each: int, messages: int) -> None:
+    size = BatchSize()
+    assert size.messages == MESSAGES_FIRST
+    size.learn(cast("Any", [b"x" * bytes_each] * 3))
+    assert size.messages == messages
+
+
+@pytest.mark.parametrize("nothing", [[], [b"", b""]])
+def test_what_has_no_size_teaches_nothing(nothing: list[Any]) -> None:
+    size = BatchSize()
+    size.learn(nothing)
+    assert size.messages == MESSAGES_FIRST
