@@ -301,6 +301,8 @@ class Parking:
     def _adopt(self, entry: ParkedTable, found: ParkedRecord) -> None:
         """Takes over what somebody else has written: the catalog, a person, a node before this one."""
         self._stop_work(entry)
+        if found.cause is Cause.RESOLVED:
+            self.states.forget(found.table)
         entry.record, entry.changed_s = found, self.clock.monotonic_s()
         if found.id:
             entry.probe_after_s = PROBE_FIRST_S

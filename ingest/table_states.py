@@ -3,7 +3,8 @@
 Tables are loaded in threads, each with a deadline of its own, so that one the catalog is slow for delays nobody. What was loaded counts as known
 only after two more questions. The parked records are read: a rollback that happened before the load is in them, also when a person has decided
 about it meanwhile, and one that happens later changes the head that the next commit asserts. And the node's lease is in force: it lies in the
-same database as the tables, and no restored copy has it. So no commit is ever made on a table that moved back unseen.
+same database as the tables, and a restored copy has it only where it was made under this very lease; then the table's marks are below those that
+the node has known. So no commit is ever made on a table that moved back unseen.
 """
 
 from collections import defaultdict
@@ -176,6 +177,13 @@ class TableStates:
         self.postponed.pop(table, None)
         self.outdate(table)
 
+    def forget(self, table: TableId) -> None:
+        """A person has decided how the table goes on: what was known of it is no measure any more of what there should be."""
+        self.drop(table)
+        self._states.pop(table, None)
+        self._stale.discard(table)
+        self._promised.pop(table, None)
+
     def poll(self, parked_version: Callable[[TableId], int | None] | None = None) -> Arrivals:
         """Takes in what threads have found and sends them out again. Never blocks. Raises RefusedError where the node's lease is lost.
 
@@ -220,11 +228,20 @@ class TableStates:
                         self._fail(table, Trouble(Cause.ROLLED_BACK, f"table {table} was moved back to an earlier state"), arrivals)
                     elif record is not None and parked_version is not None and _is_news(record, parked_version(table)):
                         self._again_later(table)
+                    elif parked_version is not None and (lost := self._lost(table, state)) is not None:
+                        self._fail(table, lost, arrivals)
                     elif table in self._wanted:
                         self._take(table, state, arrivals)
         if self._check is None and self._unchecked:
             loaded, self._unchecked = self._unchecked, {}
             self._check = loaded, self.pool.submit(self._ask, any(state is not None and state.exists for state in loaded.values()))
+
+    def _lost(self, table: TableId, state: TableState | None) -> Trouble | None:
+        """What is wrong where a table's marks are not as far any more as this node knows that they were."""
+        before = self._states.get(table)
+        if state is None or before is None or before.uuid != state.uuid or not before.marks.exceeds(state.marks):
+            return None
+        return Trouble(Cause.ROLLED_BACK, f"{moved_back(state).sentence}; this node knew of rows up to {before.marks.to_property()}", before.marks)
 
     def _ask(self, some_exist: bool) -> Mapping[TableId, ParkedRecord]:
         """In a thread: what is parked, as far as it matters. Raises RefusedError where the lease is not in force."""

@@ -40,8 +40,9 @@ def act_start(w: World, pick: Pick) -> str | None:
     node = w.nodes[-1]
     if node.begun or any(not entry.told for entry in node.tables.values()):
         return None
-    if w.rules.ask_witness and went_back(w):
+    if w.hidden or (w.rules.ask_witness and went_back(w)):  # who restores a database under a lease in force knows that he did
         w.seen["resolved all"] += 1
+        w.hidden.clear()
         w.nodes.clear()
         w.air = [message for message in w.air if not isinstance(message.body, GroupWrite)]
         w.group.clear()
@@ -110,7 +111,7 @@ def act_set_back(w: World, pick: Pick) -> str | None:
     name = w.names()[pick(len(w.names()))]
     if pick(2):
         if w.backup is None:
-            w.backup = copy.deepcopy((w.tables, w.parked, w.parkings_ended))
+            w.backup = copy.deepcopy((w.tables, w.parked, w.parkings_ended, w.token))
             return "the database is copied"
         # What a restore takes away of parkings and drops alone, ended ones included, nobody can notice.
         parkings = w.parked != w.backup[1] or w.parkings_ended != w.backup[2]
@@ -118,9 +119,13 @@ def act_set_back(w: World, pick: Pick) -> str | None:
             return None
         w.setbacks += 1
         w.seen["restored"] += 1
+        if w.backup[3] != w.token or pick(2):
+            w.token += 1  # the leases went back, too: the one in force is not in the copy, or ran out there
+        else:
+            w.hidden |= {at for at, now in w.tables.items() if at not in w.backup[0] or w.backup[0][at].marks != now.marks}
         w.tables, w.parked, w.backup = w.backup[0], w.backup[1], None
         w.deciding.clear()
-        w.token += 1  # the leases went back, too: the one in force is not in the copy, or ran out there
+        w.air = [message for message in w.air if isinstance(message.body, GroupWrite)]  # the catalog was down: what was on its way to it is gone
         return "the database is restored"
     table = w.tables.get(name)
     if table is None or table.dropped or table.head is None or w.setbacks >= SETBACKS_MAX:

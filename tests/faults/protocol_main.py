@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.faults.protocol_node import AT_WORK, Entry, Flush, Job, Node, Order, Said, Stage, View, Worker
-from tests.faults.protocol_world import DELETED, FAILING, ROLLED_BACK, Commit, GroupWrite, Message, ParkedRecord, ParkedWrite, Violation, World
+from tests.faults.protocol_world import DELETED, FAILING, RESOLVED, ROLLED_BACK, Commit, GroupWrite, Message, ParkedRecord, ParkedWrite, Violation, World
 
 # ---- parking, in the main process
 
@@ -49,6 +49,8 @@ def adopt(w: World, node: Node, table: str, found: ParkedRecord) -> None:
     """Takes over what somebody else has written."""
     entry = node.tables.setdefault(table, Entry(found))
     stop_work(node, table, entry)
+    if found.cause == RESOLVED and w.rules.forget_what_was:
+        node.last.pop(table, None)
     entry.record, entry.write = found, None
     if found.id:
         rest(node, table, entry)
@@ -212,15 +214,19 @@ def look_for_rollbacks(w: World, node: Node) -> None:
     loaded, node.loaded = node.loaded, {}
     for table, (view, made) in loaded.items():
         record = w.parked.get(table)
-        if record is not None and record.cause == ROLLED_BACK and w.rules.look_for_rollback:
-            failed(w, node, table, ROLLED_BACK)
-        elif record is not None and is_news(node.tables.get(table), record) and w.rules.take_up_before_known:
+        if record is not None and is_news(node.tables.get(table), record) and w.rules.take_up_before_known:
             continue  # it is loaded again when the record has been taken up
+        if has_lost(node.last.get(table), view) and w.rules.marks_never_go_back:
+            failed(w, node, table, ROLLED_BACK)
         else:
             learn(node, table, view, made)
     for table, entry in node.tables.items():
         if entry.stage is Stage.OPENING and table in node.known:
             drain(node, table, Stage.DRAINING)
+
+
+def has_lost(before: View | None, now: View) -> bool:
+    return before is not None and before.uuid == now.uuid and any(mark > now.marks.get(p, 0) for p, mark in before.marks.items())
 
 
 def is_news(entry: Entry | None, record: ParkedRecord) -> bool:
@@ -263,9 +269,8 @@ def compare(w: World, node: Node, job: Job, view: View) -> bool:
         starts = [(view.marks.get(p, 0), start) for p, (start, _) in flush.ranges.items()]
         if flush.view.uuid != view.uuid:
             settle(node, job, "redo", [flush])
-        elif any(mark < start for mark, start in starts) and w.rules.behind_waits_for_person:
-            failed(w, node, job.table, ROLLED_BACK)
-            return False
+        elif any(mark < start for mark, start in starts) and w.rules.marks_never_go_back:
+            raise Violation(f"node {node.token} would leave a gap in {job.table}: {flush.ranges} on {view.marks}")
         elif all(view.marks.get(p, 0) >= to for p, (_, to) in flush.ranges.items()):
             settle(node, job, "settled", [flush])
         elif any(mark > start for mark, start in starts) and w.rules.redo_what_is_ahead:

@@ -17,6 +17,7 @@ from tests.faults.protocol_world import RULES, Record, Rules, Violation, World, 
 
 Step = tuple[str, list[int]]
 STEPS = 250
+PHASE_STEPS = 50
 REST_STEPS = 6_000
 
 ACTIONS = {name.removeprefix("act_"): act for module in (steps, disturbances) for name, act in vars(module).items() if name.startswith("act_")}
@@ -49,11 +50,11 @@ class Run:
 
 
 def random_run(rules: Rules, seed: int, steps: int = STEPS) -> Run:
-    """A random schedule, then healing. How often something goes wrong, and who is quick and who is slow, differs from run to run."""
+    """A random schedule, then healing. How often something goes wrong, differs from run to run; who is quick and who is slow, from phase to phase."""
     w, draw, schedule = make_world(rules, seed), random.Random(seed + 0.5), list[Step]()
     trouble = draw.choice((0.01, 0.03, 0.06, 0.12))
     weights = [draw.choice((0, 1, 3, 10)) * weight + 0.01 for weight in FAULTS.values()]
-    pace = {name: draw.choice((1, 1, 4, 12)) for name in PROGRESS}
+    pace = dict[str, int]()
     name, picks = "", list[int]()
 
     def pick(n: int) -> int:
@@ -61,7 +62,9 @@ def random_run(rules: Rules, seed: int, steps: int = STEPS) -> Run:
         return picks[-1]
 
     try:
-        for _ in range(steps):
+        for at in range(steps):
+            if not at % PHASE_STEPS:
+                pace = {name: draw.choice((1, 1, 4, 12)) for name in PROGRESS}
             faulty = draw.random() < trouble
             for name in draw.choices(list(FAULTS), weights) if faulty else sorted(PROGRESS, key=lambda name: draw.expovariate(pace[name])):
                 picks = []

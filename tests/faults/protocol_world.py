@@ -55,11 +55,11 @@ class Rules:
     record_under_lease: bool = True  # the parked record changes only under the newest token
     record_by_version: bool = True  # and over the version last read
     record_once: bool = True  # a repeated change has the same key, and happens once
-    look_for_rollback: bool = True  # the parked records are read once more after a table was loaded
-    take_up_before_known: bool = True  # and one that somebody has changed comes first: a person may have rows read again
+    take_up_before_known: bool = True  # a parked record that somebody has changed since comes first: a person may have rows read again
     known_under_the_lease: bool = True  # what was loaded counts once the lease was in force after it
     compare_head: bool = True  # marks beyond those of the head's summary mean that it was moved back
-    behind_waits_for_person: bool = True  # marks before the flush, too
+    marks_never_go_back: bool = True  # marks before those last known, too
+    forget_what_was: bool = True  # but not once a person has decided
     maintenance_repeats_head: bool = True  # a snapshot without rows says of the marks what its parent said
     keep_rolled_back: bool = True  # a table that was moved back waits for a person
     reread_from_input: bool = True  # what was taken away is read from the input topic
@@ -190,8 +190,9 @@ class World:
     group: dict[int, GroupWrite] = field(default_factory=dict)
     air: list[Message] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)  # the last one holds the lease, others are paused
-    backup: tuple[dict[str, Table], dict[str, ParkedRecord], int] | None = None  # the catalog, and how many parkings had ended
+    backup: tuple[dict[str, Table], dict[str, ParkedRecord], int, int] | None = None  # the catalog, how many parkings had ended, the newest token
     deciding: dict[str, tuple[int, int | None, Marks]] = field(default_factory=dict)  # a person has read: version, head, marks to set
+    hidden: set[str] = field(default_factory=set)  # tables that went back under a lease that stayed in force, and nobody has noticed yet
     setbacks: int = 0
     parkings_ended: int = 0
     ids: int = 0
@@ -245,6 +246,8 @@ def park(w: World, p: ParkedWrite) -> tuple[str, int]:
     else:
         w.parked[p.table] = ParkedRecord(version + 1, p.record.cause, p.record.id, p.record.start)
         reply = "ok", version + 1
+        if p.record.cause == ROLLED_BACK:
+            w.hidden.discard(p.table)
     w.replies[p.key] = reply
     return reply
 

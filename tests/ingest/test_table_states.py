@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from ingest.trouble import Cause
 from lake.catalog_client import TableName
 from lake.clock import SystemClock
 from lake.commit import TableState, new_table_state
+from lake.marks import Marks, TopicPartition
 from lake.tenant import TableId, TenantId
 
 TABLE = TableId(TenantId("t"), "logs")
@@ -39,27 +40,45 @@ def parked() -> Parked:
     return Parked()
 
 
+@dataclass
+class Catalog:
+    """Has the table, as far as these marks."""
+
+    mark: int = 0
+
+    def load(self, *_: Any, **__: Any) -> TableState:
+        state = new_table_state(TableName("t", "logs"), "t", "logs", "file:///warehouse")
+        return replace(state, exists=True, uuid="u", marks=Marks({TopicPartition("id", 0): self.mark}))
+
+
 @pytest.fixture
-def states(parked: Parked, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableStates]:
-    """Of a catalog that has the table."""
+def catalog() -> Catalog:
+    return Catalog()
 
-    def load(*_: Any, **__: Any) -> TableState:
-        return replace(new_table_state(TableName("t", "logs"), "t", "logs", "file:///warehouse"), exists=True)
 
-    monkeypatch.setattr("ingest.table_states.load_state", load)
+@pytest.fixture
+def states(parked: Parked, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableStates]:
+    """Of this catalog."""
+    monkeypatch.setattr("ingest.table_states.load_state", catalog.load)
     clock, unused = SystemClock(), cast("Any", None)
     with ThreadPoolExecutor(1) as pool:
         yield TableStates(unused, unused, "file:///warehouse", cast("ParkedRecords", parked), pool, clock, 5.0, NewTables(1, clock), "node:1")
 
 
-def known(states: TableStates, version: int | None) -> bool:
-    """Whether the table becomes known to a node that knows this version of its parked record."""
+def arrivals(states: TableStates, version: int | None) -> Arrivals:
+    """What becomes known to a node that knows this version of the table's parked record."""
     states.want([TABLE])
     for _ in range(POLLS):
-        if TABLE in states.poll(lambda _: version).known:
-            return True
+        found = states.poll(lambda _: version)
+        if found.known or found.failed:
+            return found
         states.pool.submit(lambda: None).result()  # what was asked before it is answered
-    return False
+    return Arrivals()
+
+
+def known(states: TableStates, version: int | None) -> bool:
+    """Whether the table becomes known."""
+    return TABLE in arrivals(states, version).known
 
 
 @pytest.mark.parametrize(
@@ -87,6 +106,25 @@ def test_a_table_becomes_known_once_the_record_is_taken_up(states: TableStates, 
     parked.record = None
     states._wanted[TABLE].not_before_s = 0.0
     assert known(states, None)
+
+
+def test_marks_that_went_back_are_noticed_whatever_is_to_be_written(states: TableStates, parked: Parked, catalog: Catalog) -> None:
+    """A restored database, met while the table is parked for something else: its drain would carry the marks past what was taken away."""
+    catalog.mark = 7
+    assert known(states, None)
+    catalog.mark, parked.record = 5, ParkedRecord(TABLE, Cause.FAILING, version=2, id="p")
+    states.outdate(TABLE)
+    ((table, trouble),) = arrivals(states, 2).failed
+    assert (table, trouble.cause, trouble.expected.of(TopicPartition("id", 0))) == (TABLE, Cause.ROLLED_BACK, 7)
+
+
+def test_marks_that_a_person_has_set_back_stand(states: TableStates, parked: Parked, catalog: Catalog) -> None:
+    """Once the node has taken the decision up."""
+    catalog.mark = 7
+    assert known(states, None)
+    catalog.mark, parked.record = 5, ParkedRecord(TABLE, Cause.RESOLVED, version=3, id="p")
+    states.forget(TABLE)
+    assert known(states, 3)
 
 
 def test_the_node_says_which_parked_records_it_knows() -> None:

@@ -62,6 +62,24 @@ def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
     assert line.catalog.get("/firn/v1/parked").get("parked") == []
 
 
+@pytest.mark.parametrize("how", ["reread", pytest.param("accept", marks=pytest.mark.prove)])
+def test_table_that_is_gone_goes_on_as_a_new_one(line: Line, ingester: Callable[..., Ingester], how: str) -> None:
+    """Somebody has given it another name: the running node waits for a person, whose decision holds although the old table does not come back."""
+    topic = line.kafka.topic(2)
+    running = ingester(topic, flush_interval_s=0.3)
+    tenant = _three_flushes(line, running, topic)
+    name = table_name(tenant)
+    names = {"source": {"namespace": [name.namespace], "name": name.name}, "destination": {"namespace": [name.namespace], "name": "other"}}
+    line.catalog.post("/v1/tables/rename", names)
+    line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
+    wait_parked(running, tenant, "rolled_back")
+    resolve(running, f"--{how}", str(name))
+    wait_released(running, tenant)
+    expected = list(range(40)) if how == "reread" else list(range(30, 40))
+    line.wait_for_rows(running, tenant, len(expected))
+    assert numbers(line, tenant) == expected
+
+
 def _database(line: Line) -> Path:
     return Path(line.stack.environment()["FIRN_CATALOG_DATABASE_URL"].removeprefix("sqlite:///"))
 

@@ -1,0 +1,144 @@
+"""Ten thousand tenants on one node, every fifth of them new within a minute: memory keeps within its budget, and no table waits too long."""
+
+import os
+import random
+import threading
+import time
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+
+import psutil
+import pytest
+
+from lake.catalog_client import CatalogClient, TableName
+from lake.marks import MARKS_PROPERTY, TopicPartition, parse_marks
+from lake.tenant import to_identifier
+from tests.stack.ingester import Ingester
+from tests.stack.line import Line
+from tests.stack.visibility import Watcher, catalog_database
+from tests.stack.waiting import fresh, pause, wait_for
+
+pytestmark = pytest.mark.stack
+
+# In every run of the tests a hundredth of the tenants, and of the memory as little as there is a use for.
+WHOLE = bool(os.environ.get("FIRN_PROVE"))
+MIB = 1024 * 1024
+TENANTS, NEW, BUDGET_BYTES = (8_000, 2_000, 512 * MIB) if WHOLE else (80, 20, 4 * MIB)
+FLOW_S, FLUSH_S, VISIBLE_S = (60.0, 30.0, 90.0) if WHOLE else (4.0, 3.0, 6.0)
+# Two processes with their libraries, what Kafka's client has fetched ahead, and a group of tables as rows and as a file.
+FIXED_BYTES = 640 * MIB
+# What a machine that is busy with other things may add, and the records that wait in Kafka.
+SLACK_S = 20.0
+PART, LAG_MAX = (20_000, 100_000) if WHOLE else (1_000, 5_000)
+TEXT = "x" * 300
+
+
+class Flow:
+    """Records of ever more tenants. `sent`: per tenant, of its records the partition, offset and Kafka's time in ms."""
+
+    def __init__(self, line: Line, topic: str, running: Ingester, *, zipf: bool) -> None:
+        self.line, self.topic, self.running = line, topic, running
+        self.names = [f"{fresh('many-')}-{at}" for at in range(TENANTS + NEW)]
+        self.sent: dict[str, list[tuple[int, int, int]]] = {}
+        self._draw = random.Random(1)
+        self._weights = list(accumulate(1 / (at + 1) if zipf else 1.0 for at in range(TENANTS + NEW)))
+
+    def run(self) -> None:
+        """First the old tenants, then the new ones come in, one after the other, while the old ones go on."""
+        for count in (TENANTS, TENANTS + NEW):
+            began_s, before = time.monotonic(), len(self.sent)
+            while (share := (time.monotonic() - began_s) / FLOW_S) < 1:
+                self._part(before + int((count - before) * share))
+            self._part(count)
+
+    def _part(self, count: int) -> None:
+        """A part of the flow, at the pace at which the node reads; each of the first `count` tenants has a record by its end."""
+        self.running.wait_until(lambda: self._lag() < LAG_MAX, 120, "records being read")
+        unseen = range(len(self.sent), count)
+        chosen = [bisect(self._weights[: max(1, count)], self._draw.random() * self._weights[max(0, count - 1)]) for _ in range(PART - len(unseen))]
+        producer = self.line.kafka.producer
+        for at in (*unseen, *chosen):
+            producer.produce(self.topic, self._value(), headers=[("tenant", self.names[at].encode())], on_delivery=self._note(self.names[at]))
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def _value(self) -> bytes:
+        return b'{"message":"%s","status":%d,"latency_ms":%.3f}' % (TEXT.encode(), self._draw.randrange(100, 600), self._draw.random())
+
+    def _note(self, tenant: str) -> Callable[..., None]:
+        places = self.sent.setdefault(tenant, [])
+
+        def delivered(error: object, message: object) -> None:
+            assert error is None
+            places.append((message.partition(), message.offset(), message.timestamp()[1]))  # type: ignore[attr-defined]
+
+        return delivered
+
+    def is_written(self) -> bool:
+        """Whether the node has read all and holds nothing."""
+        status = self.running.status()
+        return not (self._lag() or status["buffered_bytes"] or status["in_flight_bytes"])
+
+    def _lag(self) -> int:
+        return sum(partition["end"] - partition["routed"] for partition in self.running.status()["partitions"])
+
+
+@contextmanager
+def peak_of(pid: int) -> Iterator[list[int]]:
+    """The largest sum of resident bytes of a process and its children, meanwhile."""
+    peak, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.is_set():
+            processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+            peak[0] = max(peak[0], sum(process.memory_info().rss for process in processes))
+            pause(0.2)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _table(tenant: str) -> TableName:
+    return TableName(to_identifier(tenant), "logs")
+
+
+def _rows_and_waits(watcher: Watcher, catalog: CatalogClient, tenant: str, sent: list[tuple[int, int, int]], topic_id: str) -> tuple[int, float]:
+    """The rows of a table, and the longest time a record of it was not visible."""
+    snapshots = sorted(catalog.load_table(_table(tenant))["metadata"]["snapshots"], key=lambda snapshot: snapshot["sequence-number"])
+    versions = [(watcher.seen_s[_table(tenant), int(s["sequence-number"]) - 1], parse_marks(s["summary"][MARKS_PROPERTY])) for s in snapshots]
+    oldest_ms: Counter[int] = Counter()  # of each version
+    for partition, offset, timestamp_ms in sent:
+        version = next(at for at, (_, marks) in enumerate(versions) if marks.of(TopicPartition(topic_id, partition)) > offset)
+        oldest_ms[version] = min(timestamp_ms, oldest_ms[version] or timestamp_ms)
+    waits = [versions[version][0] - timestamp_ms / 1000 for version, timestamp_ms in oldest_ms.items()]
+    return int(snapshots[-1]["summary"]["total-records"]), max(waits)
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("zipf", [True, pytest.param(False, marks=() if WHOLE else pytest.mark.prove)], ids=["Zipf", "uniform"])
+def test_ten_thousand_tenants_stay_within_memory_and_none_starves(line: Line, ingester: Callable[..., Ingester], zipf: bool) -> None:
+    """Peak memory is the budget and a fixed part; every record is visible in time, once."""
+    topic = line.kafka.topic(4)
+    running = ingester(topic, flush_interval_s=FLUSH_S, visibility_max_s=VISIBLE_S, buffer_bytes_max=BUDGET_BYTES)
+    flow = Flow(line, topic, running, zipf=zipf)
+    with Watcher(catalog_database(line.stack)) as watcher, peak_of(running.pid) as peak:
+        flow.run()
+        running.wait_until(flow.is_written, VISIBLE_S + 120, "all records being written")
+        names = {_table(tenant) for tenant in flow.sent}
+        wait_for(lambda: names <= {table for table, _ in watcher.seen_s}, 30, "the watcher's next look")
+    topic_id = line.kafka.topic_id(topic)
+    found = {tenant: _rows_and_waits(watcher, line.catalog, tenant, sent, topic_id) for tenant, sent in flow.sent.items()}
+    records = sum(map(len, flow.sent.values()))
+    print(f"{records} records of {len(found)} tenants; peak {peak[0] / MIB:.0f} MiB; longest wait {max(wait for _, wait in found.values()):.0f} s")
+    assert len(found) == TENANTS + NEW
+    assert {tenant: rows for tenant, (rows, _) in found.items()} == {tenant: len(sent) for tenant, sent in flow.sent.items()}
+    assert peak[0] <= BUDGET_BYTES + FIXED_BYTES
+    assert max(wait for _, wait in found.values()) <= VISIBLE_S + SLACK_S
