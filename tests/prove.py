@@ -40,6 +40,7 @@ PROOFS = (
     Proof("crash-matrix", ("tests/faults/test_crash_matrix.py",), {"FIRN_MATRIX_KILLS": "200"}),
     Proof("line", ("tests/stack", "-m", "prove", "--ignore=tests/stack/test_isolation.py"), {"FIRN_PROVE": "1"}),
     Proof("hot-tenant", ("tests/stack/test_hot_tenant.py",), {"FIRN_PROVE": "1"}),
+    Proof("many-tenants", ("tests/stack/test_many_tenants.py",), {"FIRN_PROVE": "1"}),
     Proof("spark-crashes", ("tests/ingest/test_spark_engine.py",), {"FIRN_PROVE": "1", "FIRN_TEST_KILLS": "50"}),
     Proof("backfill", ("tests/ingest/test_backfill_on_stack.py", "tests/ingest/test_backfill_topic_on_stack.py"), {"FIRN_PROVE": "1"}),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
