@@ -58,7 +58,8 @@ class Flow:
         """A part of the flow, at the pace at which the node reads; each of the first `count` tenants has a record by its end."""
         self.running.wait_until(lambda: self._lag() < LAG_MAX, 120, "records being read")
         unseen = range(len(self.sent), count)
-        chosen = [bisect(self._weights[: max(1, count)], self._draw.random() * self._weights[max(0, count - 1)]) for _ in range(PART - len(unseen))]
+        whole = self._weights[max(0, count - 1)]
+        chosen = [bisect(self._weights, self._draw.random() * whole) for _ in range(PART - len(unseen))]
         producer = self.line.kafka.producer
         for at in (*unseen, *chosen):
             producer.produce(self.topic, self._value(), headers=[("tenant", self.names[at].encode())], on_delivery=self._note(self.names[at]))
