@@ -16,12 +16,26 @@ import pyarrow.compute as pc
 from msgspec.structs import astuple
 
 from ingest.event_time import parse_instant
-from ingest.row import LINE_FIELD, MESSAGE_NAMES, NUMERIC_LEVELS, PRIORITY, SEVERITY_NAMES, TIMESTAMP_NAMES, Columns, TimeLimits, is_syslog_word
+from ingest.row import (
+    LINE_FIELD,
+    MESSAGE_NAMES,
+    MISSING_TIME,
+    NUMERIC_LEVELS,
+    PRIORITY,
+    SEVERITY_NAMES,
+    TIMESTAMP_NAMES,
+    Columns,
+    TimeLimits,
+    entries,
+    is_syslog_word,
+)
 from ingest.shape import BOOLEAN, INTEGER, RAW, TEXT, Leaf, Shape
 from ingest.values import to_column
-from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, ValueReason, arrow_type
+from lake.log_schema import ERRORS, MESSAGE, SEVERITY, TIMESTAMP, ValueReason, arrow_type
 
 _UTC = pa.timestamp("us", "UTC")
+ERRORS_TYPE = pa.list_(pa.struct([("field", pa.string()), ("value", pa.string()), ("reason", pa.string())]))
+_TIMELESS = pa.scalar(entries([MISSING_TIME]), ERRORS_TYPE)
 _MS = (10**11, 10**14)
 _NO_LIMIT = 1 << 62
 # Arrow reads times of the year 0, which the exact path's calendar does not have.
@@ -83,10 +97,10 @@ def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, te
 
 def lay_out_columns(found: Found, kafka_us: pa.Array, terms: Terms, fit: list[int], unfit: list[int], odd: set[int]) -> Decoded:
     """The columns of records whose fields are given as texts. `fit` are the places of the rows, `unfit` those already left over, `odd` rows to leave over."""
-    timestamps = _timestamps(found, kafka_us, terms, odd)
+    arrays = _times(found, kafka_us, terms, odd)
     _severity(found, odd)
     _message(found, odd)
-    arrays = {TIMESTAMP: timestamps} | {name: text for name, (_, text) in found.items()}
+    arrays |= {name: text for name, (_, text) in found.items()}
     decoded = _without_odd(arrays, fit, unfit, odd)
     late = set[int]()
     for name, (leaf, _) in found.items():
@@ -213,12 +227,15 @@ def _present(struct: Any) -> int:
     return count
 
 
-def _timestamps(found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> pa.Array:
-    """The `timestamp` column; rows without a time, or with one that is not plain, are odd."""
+def _times(found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> dict[str, pa.Array]:
+    """The `timestamp` column, and where no record has a time, `_errors`, which says so; rows with a time that is not plain are odd."""
     name = next((name for name in TIMESTAMP_NAMES if name in found), None)
     if name is None:
-        odd.update(range(len(kafka_us)))
-        return kafka_us.cast(_UTC)
+        return {TIMESTAMP: kafka_us.cast(_UTC), ERRORS: pa.repeat(_TIMELESS, len(kafka_us))}
+    return {TIMESTAMP: _timestamps(name, found, kafka_us, terms, odd)}
+
+
+def _timestamps(name: str, found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> pa.Array:
     leaf, texts = found.pop(name)
     instants, finer = _instants(leaf, texts, kafka_us, terms.local)
     if finer is not None:  # the column holds microseconds; what the record said beyond that is kept beside it

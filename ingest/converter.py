@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ingest.buffer import TableBuffer
-from ingest.columnar import Terms, decode_objects
+from ingest.columnar import ERRORS_TYPE, Terms, decode_objects
 from ingest.decoder import Form, Pairs, decode, may_be_batch, take_apart
 from ingest.event_time import zone
 from ingest.formats.rejected_record import RejectedRecord
@@ -32,7 +32,6 @@ SAMPLE_ROWS = 8
 LESSON_ROWS = 32
 LESSONS_MAX = 4
 _UTC = pa.timestamp("us", "UTC")
-_ERRORS_TYPE = pa.list_(pa.struct([("field", pa.string()), ("value", pa.string()), ("reason", pa.string())]))
 _ZERO = pa.scalar(0, pa.int32())
 
 
@@ -157,7 +156,7 @@ def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
     done = list[Sequence[int]]()
     for part in parts:
         if all(work.terms.columns.admits(name, path) for name, path in part.new.items()):
-            work.chunks.append(part.rows)
+            _add(work, part.rows)
             done.append(part.places)
     if sum(map(len, done)) == len(work.buffer):
         return range(len(work.buffer))
@@ -339,12 +338,11 @@ def _convert_exactly(work: Work, pieces: Pieces, positions: Sequence[int], form:
         return
     arrays: dict[str, Any] = {
         TIMESTAMP: pa.array([row.timestamp_us for row in rows], pa.int64()).cast(_UTC),
-        ERRORS: pa.array([entries(row.errors) for row in rows], _ERRORS_TYPE),
+        ERRORS: pa.array([entries(row.errors) for row in rows], ERRORS_TYPE),
         OVERFLOW: pa.array([row.overflow for row in rows], pa.string()),
     }
     for name in dict.fromkeys(name for row in rows for name in row.values):
         arrays[name] = pa.array([row.values.get(name) for row in rows], arrow_type(terms.columns.kind(name)))
-    work.rows_with_errors += sum(bool(row.errors) for row in rows)
     keep(work, arrays, pieces, kept)
 
 
@@ -376,7 +374,13 @@ def keep(work: Work, arrays: Mapping[str, pa.Array], pieces: Pieces, positions: 
     system[INDEX] = pa.repeat(_ZERO, len(positions)) if pieces.indexes is None else pa.array([pieces.indexes[at] for at in positions], pa.int32())
     if work.origins:
         _restore(system, [work.origins.get(at) for at in places])
-    work.chunks.append(pa.table({**arrays, **system}))
+    _add(work, pa.table({**arrays, **system}))
+
+
+def _add(work: Work, rows: pa.Table) -> None:
+    work.chunks.append(rows)
+    if ERRORS in rows.column_names:
+        work.rows_with_errors += rows.num_rows - rows.column(ERRORS).null_count
 
 
 def _restore(system: dict[str, Any], origins: Sequence[Origin | None]) -> None:

@@ -40,6 +40,9 @@ class BadValue(NamedTuple):
     reason: ValueReason
 
 
+MISSING_TIME = BadValue(TIMESTAMP, None, ValueReason.MISSING_TIMESTAMP)
+
+
 @dataclass(slots=True)
 class Row:
     """One record as columns. `values` holds the dynamic columns and `severity`, `message`; `origins` the paths that time, severity and message came from."""
@@ -205,7 +208,7 @@ def _timestamp(found: dict[str, tuple[str, Any]], errors: list[BadValue], origin
             del found[name]
             bad = True
     if not bad:
-        errors.append(BadValue(TIMESTAMP, None, ValueReason.MISSING_TIMESTAMP))
+        errors.append(MISSING_TIME)
     return None
 
 

@@ -17,7 +17,7 @@ import threading
 import time
 from bisect import bisect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
@@ -46,7 +46,7 @@ class Usage:
 
     roots: list[int]
     peak_rss: int = 0
-    jvm_cpu_s: float = 0.0
+    _seen: dict[tuple[int, float], tuple[bool, float]] = field(default_factory=dict)  # by pid and start: whether it is a JVM, and CPU seconds
 
     def processes(self) -> list[psutil.Process]:
         found = []
@@ -59,18 +59,19 @@ class Usage:
         return found
 
     def cpu_s(self) -> float:
-        total = jvm = 0.0
+        """CPU seconds of all processes but JVMs; those that have ended count as far as they were seen."""
         for process in self.processes():
             try:
                 times = process.cpu_times()
-                if process.name() == "java":
-                    jvm += times.user + times.system
-                else:
-                    total += times.user + times.system
+                self._seen[process.pid, process.create_time()] = process.name() == "java", times.user + times.system
             except psutil.NoSuchProcess:
                 continue
-        self.jvm_cpu_s = max(jvm, self.jvm_cpu_s)
-        return total
+        return sum(seconds for is_jvm, seconds in self._seen.values() if not is_jvm)
+
+    @property
+    def jvm_cpu_s(self) -> float:
+        """The same of JVMs, as of the last look."""
+        return sum(seconds for is_jvm, seconds in self._seen.values() if is_jvm)
 
     def sample(self) -> None:
         rss = 0

@@ -11,7 +11,8 @@ from tests.faults.protocol_script import SCRIPTS, play
 from tests.faults.protocol_world import RULES, Rules, Violation
 
 RUNS = int(os.environ.get("FIRN_MODEL_RUNS", "300"))
-# For rules the seed of a run that breaks without them; the others have a schedule written by hand. `python -m tests.faults.protocol_model --without all` finds new ones when steps have changed.
+# For rules the seed of a run that breaks without them; the others have a schedule written by hand. `python -m tests.faults.protocol_model --without all`
+# finds new seeds when steps have changed.
 NOTICED = {
     "compare_with_marks": 2,
     "reload_after_conflict": 9,

@@ -76,6 +76,17 @@ def test_tables_alike_leave_nothing_to_be_converted_alone() -> None:
     assert all(dict(part.new) == {"a": "/a"} for buffer in buffers for part in parts[buffer.table])
 
 
+def test_records_without_a_time_are_converted_together_too() -> None:
+    """They have the time that Kafka gave them, and an error each that says so."""
+    buffers = _buffers([['{"message":"m1","n":1}', '{"message":"m2","n":2}'], ['{"message":"m3","n":3}']])
+    parts = _together(buffers, new_log_schema())
+    for buffer in buffers:
+        converted = _converted(buffer, new_log_schema(), parts[buffer.table])
+        assert sum(len(part.places) for part in parts[buffer.table]) == len(buffer) == converted.rows_with_errors
+        assert rows_of(converted) == rows_of(_converted(buffer, new_log_schema()))
+        assert converted.rows.column("_errors").to_pylist() == [[{"field": "timestamp", "value": None, "reason": "missing_timestamp"}]] * len(buffer)
+
+
 def test_new_column_has_the_spelling_of_its_table() -> None:
     """Two tables that spell a field differently get the same column name, each with its own path."""
     schema = new_log_schema()

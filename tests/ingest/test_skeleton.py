@@ -46,9 +46,9 @@ def _frame(draw: st.DrawFn, depth: int = 2) -> Frame:
 
 @st.composite
 def _alike(draw: st.DrawFn) -> list[str]:
-    frame = draw(_frame())
+    frame, timed = draw(_frame()), draw(st.booleans())
     return [
-        '{"ts":' + draw(TIMES) + "," + "".join(text + (draw(kind) if kind is not None else "") for text, kind in frame)[1:]
+        "{" + (f'"ts":{draw(TIMES)},' if timed else "") + "".join(text + (draw(kind) if kind is not None else "") for text, kind in frame)[1:]
         for _ in range(draw(st.integers(1, 8)))
     ]
 
