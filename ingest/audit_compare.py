@@ -14,7 +14,7 @@ from lake.marks import TopicPartition
 KEYS_MAX = 8_000_000
 EXAMPLES_MAX = 5
 COUNTS = ("consumed", "written", "dead_lettered", "parked", "dropped", "missing", "doubled", "in_two_places", "astray")
-_EMPTY = pa.array([], pa.int64())
+_EMPTY = pa.nulls(0, pa.int64())
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ from lake.log_schema import ERRORS, MESSAGE, SEVERITY, TIMESTAMP, ValueReason, a
 
 _UTC = pa.timestamp("us", "UTC")
 ERRORS_TYPE = pa.list_(pa.struct([("field", pa.string()), ("value", pa.string()), ("reason", pa.string())]))
-_TIMELESS = pa.scalar(entries([MISSING_TIME]), ERRORS_TYPE)
 _MS = (10**11, 10**14)
 _NO_LIMIT = 1 << 62
 # Arrow reads times of the year 0, which the exact path's calendar does not have.
@@ -231,7 +230,7 @@ def _times(found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> dic
     """The `timestamp` column, and where no record has a time, `_errors`, which says so; rows with a time that is not plain are odd."""
     name = next((name for name in TIMESTAMP_NAMES if name in found), None)
     if name is None:
-        return {TIMESTAMP: kafka_us.cast(_UTC), ERRORS: pa.repeat(_TIMELESS, len(kafka_us))}
+        return {TIMESTAMP: kafka_us.cast(_UTC), ERRORS: pa.repeat(pa.scalar(entries([MISSING_TIME]), ERRORS_TYPE), len(kafka_us))}
     return {TIMESTAMP: _timestamps(name, found, kafka_us, terms, odd)}
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ingest.buffer import TableBuffer
@@ -32,7 +33,6 @@ SAMPLE_ROWS = 8
 LESSON_ROWS = 32
 LESSONS_MAX = 4
 _UTC = pa.timestamp("us", "UTC")
-_ZERO = pa.scalar(0, pa.int32())
 
 
 class Source(NamedTuple):
@@ -371,7 +371,8 @@ def keep(work: Work, arrays: Mapping[str, pa.Array], pieces: Pieces, positions: 
     system = {name: pa.array(values, kind).take(origins) for name, kind, values in per_source}
     system[OBSERVED_TIMESTAMP] = pa.compute.multiply(_taken(work.timestamps_ms, places, distinct=distinct), 1000).cast(_UTC)
     system[OFFSET] = _taken(_int64(work.buffer.offsets), places, distinct=distinct)
-    system[INDEX] = pa.repeat(_ZERO, len(positions)) if pieces.indexes is None else pa.array([pieces.indexes[at] for at in positions], pa.int32())
+    indexes = np.zeros(len(positions), np.int32) if pieces.indexes is None else [pieces.indexes[at] for at in positions]
+    system[INDEX] = pa.array(indexes, pa.int32())
     if work.origins:
         _restore(system, [work.origins.get(at) for at in places])
     _add(work, pa.table({**arrays, **system}))
