@@ -178,13 +178,13 @@ class InputTopics:
         log.warning("kafka.trouble", code=error.name(), text=error.str(), topic=message.topic(), partition=message.partition())
 
     def commit_group(self, offsets: Mapping[int, int], witness: str) -> None:
-        """Stores the group's offsets (number of the source -> next offset), each with its topic's id and a witness (witness.py; empty: the one
-        that is there). Raises UnavailableError."""
+        """Stores the group's offsets (number of the source -> next offset), each with its topic's id and the node's newest witness (witness.py; empty: it
+        knows none). Raises UnavailableError."""
         entries = []
         for n, offset in offsets.items():
             source = self.assignment.sources[n]
             stored = self._stored[source]
-            self._stored[source] = stored = Stored(offset, source.topic_id, witness or stored.witness, stored.first)
+            self._stored[source] = stored = Stored(offset, source.topic_id, witness, stored.first)
             entries.append(KafkaTopicPartition(source.topic, source.partition, offset, stored.metadata))
         try:
             self._consumer.commit(offsets=entries, asynchronous=False)

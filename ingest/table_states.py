@@ -122,7 +122,7 @@ class TableStates:
 
     def put(self, table: TableId, state: TableState) -> None:
         """The state after a commit that was acknowledged."""
-        self.newest.note(state, epoch_ms(self.clock.now()))
+        self.newest.made(state, epoch_ms(self.clock.now()))
         self._states[table] = state
         self._stale.discard(table)
         self._promised[table] = {name: promise for name, promise in self._promised[table].items() if name not in state.schema.by_name}
@@ -276,7 +276,7 @@ class TableStates:
                 self._loading[table] = self.pool.submit(self._load, table, self._states.get(table))
 
     def _accept(self, table: TableId, state: TableState, arrivals: Arrivals) -> None:
-        self.newest.note(state, state.head_ms)
+        self.newest.met(state)
         self._states[table] = state
         self._stale.discard(table)
         self._wanted.pop(table, None)

@@ -26,43 +26,58 @@ log = structlog.get_logger()
 
 @dataclass
 class Newest:
-    """The newest commit a node has made or met; what group offsets stand on lies at or before it."""
+    """The newest commit a node has made or met, or found beside the offsets it began with; what group offsets stand on lies at or before it."""
 
-    text: str = ""
-    _ms: int = 0
+    witness: "Witness | None" = None
 
-    def note(self, state: TableState, known_ms: int) -> None:
-        """Takes note of a table's head. `known_ms`: for a commit of one's own when it was acknowledged, else when the head was made."""
-        if state.exists and state.head is not None and known_ms >= self._ms:
-            self.text, self._ms = witness_of(state).to_text(), known_ms
+    def found(self, stored: Iterable["Witness"]) -> None:
+        """Goes on from these: what a node meets itself may be older, and the offsets stand on what others have committed, too."""
+        self.witness = max(stored, key=lambda witness: witness.known_ms, default=None)
+
+    def made(self, state: TableState, now_ms: int) -> None:
+        """A commit of one's own was acknowledged: nothing known is newer, whatever the clocks of other nodes said."""
+        self._note(state, max(now_ms, self._known_ms))
+
+    def met(self, state: TableState) -> None:
+        """A table was loaded, whoever made its head."""
+        if state.head_ms >= self._known_ms:
+            self._note(state, state.head_ms)
+
+    @property
+    def text(self) -> str:
+        """As it stands beside an offset; empty where none is known."""
+        return "" if self.witness is None else self.witness.to_text()
+
+    @property
+    def _known_ms(self) -> int:
+        return 0 if self.witness is None else self.witness.known_ms
+
+    def _note(self, state: TableState, known_ms: int) -> None:
+        if state.exists and state.head is not None:
+            self.witness = Witness(state.name, state.uuid, state.head, state.sequence_number, known_ms)
 
 
 class Witness(NamedTuple):
-    """A commit: table and its uuid, snapshot, the snapshot's sequence number."""
+    """A commit: table and its uuid, snapshot, the snapshot's sequence number. `known_ms`: when it was acknowledged or, by others, made."""
 
     table: TableName
     uuid: str
     snapshot_id: int
     sequence_number: int
+    known_ms: int
 
     def to_text(self) -> str:
         """As it stands in the metadata of an offset, behind the topic's id."""
-        return f"{self.table}:{self.uuid}:{self.snapshot_id}:{self.sequence_number}"
-
-
-def witness_of(state: TableState) -> Witness:
-    """The commit that made this state."""
-    assert state.head is not None
-    return Witness(state.name, state.uuid, state.head, state.sequence_number)
+        return f"{self.table}:{self.uuid}:{self.snapshot_id}:{self.sequence_number}:{self.known_ms}"
 
 
 def parse_witness(text: str) -> Witness | None:
     """None where nothing, or nothing known, stands there."""
     parts = text.split(":")
     namespace, _, name = parts[0].rpartition(".")
-    if len(parts) != 4 or not namespace or not (parts[2].isdigit() and parts[3].isdigit()):
+    if len(parts) != 5 or not namespace or not all(part.isdigit() for part in parts[2:]):
         return None
-    return Witness(TableName(namespace, name), parts[1], int(parts[2]), int(parts[3]))
+    return Witness(TableName(namespace, name), parts[1], *map(int, parts[2:]))
 
 
 def check_witnesses(witnesses: Iterable[Witness], catalog: CatalogClient) -> None:

@@ -147,7 +147,9 @@ class LocalEngine:
         canary = Canary(self._catalog, self._storage, warehouse, self.settings.group)
         canary.settle()
         node = self._node = self._make_node(warehouse, lease, canary)
-        check_witnesses(_stored_witnesses(KafkaReader(self.settings), self.settings), self._catalog)
+        witnesses = _stored_witnesses(KafkaReader(self.settings), self.settings)
+        check_witnesses(witnesses, self._catalog)
+        node.states.newest.found(witnesses)
         parked = self._load_parked(node)  # before anything is routed
         store_first_offsets(self.settings, KafkaReader(self.settings))
         self._seats = [self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)]

@@ -194,7 +194,7 @@ class Matrix:
         """The table is parked, the node starts again, the table is healed, and the process dies somewhere on the way back."""
         with ExitStack() as broken:
             broken.enter_context(unwritable(self.data))
-            self.ingester.wait_until(lambda: str(table_of(self.sick)) in self.ingester.parked(), 60, "the broken table being parked")
+            self.ingester.wait_until(lambda: self.ingester.has_parked(str(table_of(self.sick))), 60, "the broken table being parked")
             return self._at(case, broken.close)
 
     def _late_commit(self) -> bool:
@@ -216,7 +216,7 @@ class Matrix:
     def verify(self) -> Found:
         """Everything comes to rest; then every record is looked for."""
         self.flow.end()
-        self.ingester.wait_until(lambda: self.ingester.is_ready() and not self.ingester.parked(), REST_S, "nothing being parked")
+        self.ingester.wait_until(lambda: self.ingester.is_ready() and self.ingester.parked() == {}, REST_S, "nothing being parked")
         ends = self.kafka.ends(self.flow.topic)
         self.ingester.wait_until(lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends, REST_S, f"group offsets at {ends}")
         assert self.ingester.stop() == 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 from tests.faults.protocol_main import write
 from tests.faults.protocol_node import Entry, Node, Stage, Worker
 from tests.faults.protocol_steps import Pick, a_node, land
-from tests.faults.protocol_world import RESOLVED, ROLLED_BACK, GroupWrite, World, roll_back
+from tests.faults.protocol_world import RESOLVED, ROLLED_BACK, GroupWrite, Witness, World, roll_back
 
 SETBACKS_MAX = 2
 
@@ -26,11 +26,15 @@ def new_node(w: World) -> str:
 
 def went_back(w: World) -> bool:
     """Whether the catalog does not know a commit it acknowledged; behind a foreign one a table that is gone may have been dropped."""
-    for table, snapshot in {written.witness for written in w.group.values() if written.witness is not None}:
+    for _, table, snapshot in witnesses(w):
         found = w.tables.get(table)
         if (w.own and found is None) or (found is not None and not found.dropped and snapshot not in found.snapshots.keys() | found.expired):
             return True
     return False
+
+
+def witnesses(w: World) -> set[Witness]:
+    return {written.witness for written in w.group.values() if written.witness is not None}
 
 
 def act_start(w: World, pick: Pick) -> str | None:
@@ -50,6 +54,8 @@ def act_start(w: World, pick: Pick) -> str | None:
     # What a dead process had sent arrived while its lease ran out, or never will: its connection ended with it.
     w.air = [message for message in w.air if not isinstance(message.body, GroupWrite) or message.sender in w.nodes]
     node.begun = True
+    if w.rules.keep_newer_witness:
+        node.newest = max(witnesses(w), default=None)
     for worker in node.workers:
         worker.parked = {table: entry.told for table, entry in node.tables.items()}
         for p in worker.partitions:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.faults.protocol_node import AT_WORK, Entry, Flush, Job, Node, Order, Said, Stage, View, Worker
-from tests.faults.protocol_world import DELETED, FAILING, RESOLVED, ROLLED_BACK, Commit, GroupWrite, Message, ParkedRecord, ParkedWrite, Violation, World
+from tests.faults.protocol_world import (
+    DELETED,
+    FAILING,
+    RESOLVED,
+    ROLLED_BACK,
+    Commit,
+    GroupWrite,
+    Message,
+    ParkedRecord,
+    ParkedWrite,
+    Violation,
+    Witness,
+    World,
+)
 
 # ---- parking, in the main process
 
@@ -187,8 +200,8 @@ def commit_answer(w: World, node: Node, body: Commit, result: str) -> None:
 def learn(node: Node, table: str, view: View, made: int) -> None:
     """The state of a table is known; the newest commit a node knows of is the witness of the offsets it stores."""
     node.known[table] = node.last[table] = view
-    if view.head is not None and made >= node.newest[0]:
-        node.newest = made, (table, view.head)
+    if view.head is not None and (node.newest is None or made >= node.newest.made):
+        node.newest = Witness(made, table, view.head)
 
 
 def load(w: World, node: Node, table: str) -> str:
@@ -280,5 +293,4 @@ def compare(w: World, node: Node, job: Job, view: View) -> bool:
 
 
 def group_write(w: World, node: Node, partition: int, offset: int) -> None:
-    before = w.group.get(partition)
-    w.air.append(Message(GroupWrite(partition, offset, node.newest[1] or (before.witness if before else None)), node))
+    w.air.append(Message(GroupWrite(partition, offset, node.newest), node))

@@ -17,6 +17,7 @@ from tests.faults.protocol_world import (
     ParkedRecord,
     ParkedWrite,
     Record,
+    Witness,
 )
 
 
@@ -63,7 +64,6 @@ class Order(NamedTuple):
     view: View | None = None
     flush: Flush | None = None
     record: ParkedRecord | None = None
-    witness: tuple[str, int] | None = None
 
 
 class Said(NamedTuple):
@@ -156,7 +156,7 @@ class Node:
     jobs: dict[str, Job] = field(default_factory=dict)
     tables: dict[str, Entry] = field(default_factory=dict)  # the parked ones
     confirmations: list[tuple[Worker, int]] = field(default_factory=list)
-    newest: tuple[int, tuple[str, int] | None] = (0, None)  # when it was made, and which commit
+    newest: Witness | None = None
     numbers: int = 0
 
     def tell(self, order: Order) -> None:

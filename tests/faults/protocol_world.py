@@ -66,6 +66,7 @@ class Rules:
     resolve_in_a_commit: bool = True  # on the head that was read, and with a new one
     notice_vanished: bool = True  # a table that is gone without having been dropped went back, too
     ask_witness: bool = True  # a catalog that went back is noticed at the next start
+    keep_newer_witness: bool = True  # a node goes on from the witnesses it finds: what it meets itself may be older
 
 
 RULES = tuple(rule.name for rule in fields(Rules))
@@ -156,10 +157,16 @@ class ParkedWrite(NamedTuple):
         return f"parked record of {self.table} := {self.record.cause if self.record else None}"
 
 
+class Witness(NamedTuple):
+    made: int  # the order of commits
+    table: str
+    snapshot: int
+
+
 class GroupWrite(NamedTuple):
     partition: int
     offset: int
-    witness: tuple[str, int] | None
+    witness: Witness | None
 
     def __str__(self) -> str:
         return f"group offset of partition {self.partition} := {self.offset}"

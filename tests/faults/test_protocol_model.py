@@ -39,6 +39,7 @@ NOTICED = {
     "keep_rolled_back": 146,
     "reread_from_input": 25,
     "ask_witness": 15,
+    "keep_newer_witness": 2002443,
 }
 
 

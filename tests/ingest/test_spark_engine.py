@@ -84,7 +84,7 @@ class Flowing:
         """Ends the flow; when everything is at rest, every record is looked for by its identity."""
         self.flow.end()
         ends = self.kafka.ends(self.flow.topic)
-        self.ingester.wait_until(lambda: self.ingester.is_ready() and not self.ingester.parked(), REST_S, "nothing being parked")
+        self.ingester.wait_until(lambda: self.ingester.is_ready() and self.ingester.parked() == {}, REST_S, "nothing being parked")
         self.ingester.wait_until(lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends, REST_S, f"group offsets at {ends}")
         assert self.ingester.stop() == 0
         found = {name: rows(self.catalog, name, self.kafka.topic_id(self.flow.topic)) for name in self.flow.good}
@@ -149,7 +149,7 @@ def test_a_table_that_takes_no_rows_is_parked_by_tasks_and_drained(stack: Stack,
         flowing.ingester.wait_until(lambda: rows(flowing.catalog, sick, kafka.topic_id(flowing.flow.topic)), BACK_S, "rows of the table")
         data = local_path(flowing.catalog.load_table(sick)["metadata"]["location"]) / "data"
         with unwritable(data):
-            flowing.ingester.wait_until(lambda: str(sick) in flowing.ingester.parked(), BACK_S, "the table being parked")
+            flowing.ingester.wait_until(lambda: flowing.ingester.has_parked(str(sick)), BACK_S, "the table being parked")
             flowing.wait_for_more(*(name for name in flowing.flow.good if name != sick))
         flowing.check()
 

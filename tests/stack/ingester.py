@@ -87,12 +87,23 @@ class Ingester:
     def status(self) -> dict[str, Any]:
         return dict(httpx.get(f"{self.address}/v1/status", timeout=10.0, trust_env=False).json())
 
-    def parked(self) -> dict[str, str]:
-        """Tables the node has parked, each with the reason; empty too while the node does not answer."""
+    def parked(self) -> dict[str, str] | None:
+        """Tables the node has parked, each with the reason; None while it does not answer, or waits for another node's lease and knows of none."""
         try:
-            return {entry["table"]: entry["reason"] for entry in self.status().get("parked", ())}
+            status = self.status()
         except httpx.HTTPError:
-            return {}
+            return None
+        return {entry["table"]: entry["reason"] for entry in status["parked"]} if status["role"] == "active" else None
+
+    def has_parked(self, table: str, reason: str = "") -> bool:
+        """Whether it has parked a table (for this reason, where one is given)."""
+        found = (self.parked() or {}).get(table)
+        return found is not None and found == (reason or found)
+
+    def takes_rows(self, table: str) -> bool:
+        """Whether it is known not to have parked a table."""
+        parked = self.parked()
+        return parked is not None and table not in parked
 
     def metrics(self) -> str:
         return httpx.get(f"{self.address}/metrics", timeout=10.0, trust_env=False).text

@@ -83,15 +83,13 @@ def unwritable(folder: Path) -> Iterator[None]:
             aside.rename(folder)
 
 
-def wait_parked(ingester: Ingester, tenant: str, reason: str | None = None) -> None:
+def wait_parked(ingester: Ingester, tenant: str, reason: str = "") -> None:
     """Returns when the node has parked the tenant's table."""
     name = str(table_name(tenant))
-    ingester.wait_until(
-        lambda: ingester.parked().get(name) == (reason or ingester.parked().get(name, "")) and name in ingester.parked(), PARKED_S, f"{name} being parked"
-    )
+    ingester.wait_until(lambda: ingester.has_parked(name, reason), PARKED_S, f"{name} being parked")
 
 
 def wait_released(ingester: Ingester, tenant: str) -> None:
     """Returns when the tenant's table is live again."""
     name = str(table_name(tenant))
-    ingester.wait_until(lambda: ingester.is_ready() and name not in ingester.parked(), PARKED_S, f"{name} being released")
+    ingester.wait_until(lambda: ingester.is_ready() and ingester.takes_rows(name), PARKED_S, f"{name} being released")

@@ -105,7 +105,7 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
             broken.enter_context(slow(proxy, sick[4]))
             troubled = tenants.produce(RUN_S + 5)
             names = {str(table_name(name)) for name in sick}
-            running.wait_until(lambda: set(running.parked()) == names, 60, "the five broken tables, and no other, being parked")
+            running.wait_until(lambda: set(running.parked() or ()) == names, 60, "the five broken tables, and no other, being parked")
         for name in tenants.names:
             line.wait_for_rows(running, name, tenants.sent[name], timeout_s=120)
         for name in sick:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from ingest.__main__ import app
 from tests.stack.ingester import Ingester
+from tests.stack.kafka_topics import Record
 from tests.stack.line import Line
 from tests.stack.parked import flowing, numbered, numbers, roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
 from tests.stack.waiting import fresh
@@ -139,3 +140,25 @@ def test_restored_database_is_noticed_by_a_node_that_starts(line: Line, ingester
     expected = list(range(50)) if how == "reread" else [*range(30), *range(40, 50)]
     line.wait_for_rows(running, tenant, len(expected))
     assert numbers(line, tenant) == expected
+
+
+def test_restored_database_is_noticed_whatever_the_node_met_last(line: Line, ingester: Callable[..., Ingester], tmp_path: Path) -> None:
+    """A node that has met nothing but an old commit stores offsets that stand on a newer one: that one tells of the restore."""
+    topic = line.kafka.topic(1)
+    running = ingester(topic, flush_interval_s=0.3)
+    old, new = fresh("Old-"), fresh("New-")
+    line.kafka.produce(topic, numbered(old, range(10)))
+    line.wait_for_rows(running, old, 10)
+    backup = _backup(line, tmp_path / "backup.db")
+    line.kafka.produce(topic, numbered(new, range(10)))
+    line.wait_for_rows(running, new, 10)
+    assert running.stop() == 0
+    running.start()
+    line.kafka.produce(topic, [Record(b'{"k":' * 500 + b"1" + b"}" * 500, headers=(("tenant", old.encode()),))])
+    line.wait_for_dead_letters(running, 1)
+    assert running.stop() == 0
+    assert line.kafka.group_offsets(running.group, topic) == {0: 21}
+    _restore(line, backup)
+    running.start(ready=False)
+    assert running.wait_ended() == 2
+    assert f"the catalog went back: table {table_name(new)}" in " ".join(running.log().split())
