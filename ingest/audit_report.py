@@ -9,6 +9,9 @@ from rich.text import Text
 from ingest.audit import Audit, FoundExample, PartitionAudit
 from ingest.audit_compare import COUNTS
 
+# The others are shown where there is something to count: a terminal has eighty columns.
+ALWAYS_SHOWN = ("consumed", "written", "dead_lettered", "parked")
+
 
 def to_json(audit: Audit) -> dict[str, Any]:
     """One object: the verdict, its sums, and every partition with its first examples."""
@@ -47,12 +50,15 @@ def _example(found: FoundExample) -> dict[str, Any]:
 def to_renderable(audit: Audit) -> RenderableType:
     """Tables: the sums per partition, then what is wrong."""
     table = Table(title="consumed = written + dead-lettered + parked (+ dropped since), by identity", title_justify="left")
-    for heading in ("topic", "partition", "from", "to", *(name.replace("_", " ") for name in COUNTS)):
-        table.add_column(heading, justify="left" if heading == "topic" else "right")
+    shown = [name for name in COUNTS if name in ALWAYS_SHOWN or any(getattr(each.verdict, name) for each in audit.partitions)]
+    table.add_column("topic / partition", overflow="fold")
+    for heading in ("offsets", *(name.replace("_", " ") for name in shown)):
+        table.add_column(heading, justify="right", no_wrap=True)
     for each in audit.partitions:
         if not each.gone or not each.verdict.is_clean:
-            where = Text(f"{each.topic} (gone: {each.topic_id})" if each.gone else each.topic, style="" if each.verdict.is_clean else "red")
-            table.add_row(where, str(each.partition), str(each.start), str(each.end), *(f"{getattr(each.verdict, name):,}" for name in COUNTS))
+            name = f"{each.topic} / {each.partition}{f' (gone: {each.topic_id})' if each.gone else ''}"
+            row = Text(name, style="" if each.verdict.is_clean else "red"), f"{each.start} to {each.end}"
+            table.add_row(*row, *(f"{getattr(each.verdict, count):,}" for count in shown))
     read = f"{len(audit.tables.names):,} tables, {audit.tables.files:,} data files, {audit.tables.rows:,} rows, {audit.dead_letters:,} dead letters"
     notes = [Text(f"read: {read}, {audit.parked_records:,} parked records")]
     if audit.tables.with_deletes:
