@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -161,7 +162,15 @@ class AnyStorage:
 
 
 class LocalStorage:
-    """Files of this machine. A write goes to a temporary name and is renamed, so that nobody ever reads half a file."""
+    """Files of this machine. A write goes to a temporary name and is renamed, so that nobody ever reads half a file.
+
+    Folders that a write makes become durable with the files in them: when an hour begins, thousands of tables get a new one, and one call syncs many.
+    """
+
+    def __init__(self) -> None:
+        self._new_in: dict[str, int] = {}  # folders in which others were made since they were synced, and the number of the last of these
+        self._made = 0
+        self._lock = threading.Lock()
 
     def write(self, uri: str, data: bytes | memoryview) -> None:
         with self._create(uri, buffering=0) as file:
@@ -179,7 +188,7 @@ class LocalStorage:
             try:
                 file = _temporary(path, buffering)
             except FileNotFoundError:
-                _make_folder(os.path.dirname(path))
+                self._make_folder(os.path.dirname(path))
                 file = _temporary(path, buffering)
             try:
                 with file:
@@ -194,14 +203,32 @@ class LocalStorage:
         paths = [_local_text(uri) for uri in uris]
         if not paths:
             return
+        own = {os.path.dirname(path) for path in paths}
+        with self._lock:
+            above = {folder: self._new_in[folder] for folder in _with_those_above(own) if folder in self._new_in}
         with _disk_errors(paths[0]):
             if len(paths) >= SYNCFS_FROM_FILES:
                 # The rename is on the same disk as the file: one call covers both.
-                for folder in {os.stat(path).st_dev: os.path.dirname(path) for path in paths}.values():
+                for folder in {os.stat(folder).st_dev: folder for folder in own | above.keys()}.values():
                     _syncfs(folder)
-                return
-            for path in [*paths, *{os.path.dirname(path) for path in paths}]:
-                _fsync(path)
+            else:
+                for path in [*paths, *(own | above.keys())]:
+                    _fsync(path)
+        with self._lock:
+            for folder in [folder for folder, made in above.items() if self._new_in.get(folder) == made]:
+                del self._new_in[folder]
+
+    def _make_folder(self, folder: str) -> None:
+        """Makes a folder and those above it that are missing. What is to be synced for them is noted before another thread can find them."""
+        missing: list[str] = []
+        at = folder
+        while not os.path.isdir(at):
+            missing.append(at)
+            at = os.path.dirname(at)
+        with self._lock:
+            self._made += 1
+            self._new_in |= {os.path.dirname(made): self._made for made in missing}
+        os.makedirs(folder, exist_ok=True)
 
     def read(self, uri: str) -> bytes:
         with _disk_errors(local_path(uri)):
@@ -381,16 +408,13 @@ def _temporary(path: str, buffering: int) -> IO[bytes]:
     return open(f"{os.path.dirname(path)}/.tmp-{uuid.uuid4().hex}", "xb", buffering=buffering)
 
 
-def _make_folder(folder: str) -> None:
-    """Makes a folder and those above it that are missing, each durable in the one that holds it."""
-    missing: list[str] = []
-    at = folder
-    while not os.path.isdir(at):
-        missing.append(at)
-        at = os.path.dirname(at)
-    os.makedirs(folder, exist_ok=True)
-    for made in missing:
-        _fsync(os.path.dirname(made))
+def _with_those_above(folders: Iterable[str]) -> set[str]:
+    found = set[str]()
+    for folder in folders:
+        while folder not in found:
+            found.add(folder)
+            folder = os.path.dirname(folder)
+    return found
 
 
 def _fsync(path: str) -> None:

@@ -49,6 +49,42 @@ class TestLocalFiles(StorageContract):
             storage.write(uri, b"x")
         storage.sync(uris)
 
+    @pytest.mark.parametrize("files", [1, storage_module.SYNCFS_FROM_FILES])
+    def test_new_folders_are_synced_with_the_files_in_them(self, storage: AnyStorage, root: str, files: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Every folder that holds a new one, once; those of files that are not asked for wait for theirs."""
+        synced = list[str]()
+        monkeypatch.setattr(storage_module, "_fsync", synced.append)
+        monkeypatch.setattr(storage_module, "_syncfs", synced.append)
+        uris, root_path = [f"{root}/t/{n}/x" for n in range(files)], str(local_path(root))
+        for uri in [*uris, f"{root}/other/x"]:
+            storage.write(uri, b"x")
+        assert synced == []
+        storage.sync(uris)
+        if files == 1:
+            folders = [f"{root_path}/t/0", f"{root_path}/t", root_path, str(local_path(root).parent)]
+            assert sorted(synced) == sorted([f"{root_path}/t/0/x", *folders])
+        else:
+            assert len(synced) == 1
+        synced.clear()
+        storage.sync(uris[:1])
+        assert sorted(synced) == [f"{root_path}/t/0", f"{root_path}/t/0/x"]
+
+    def test_folder_made_while_another_is_synced_is_not_forgotten(self, storage: AnyStorage, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A thread writes to a new folder between the sync of the folder above and its end."""
+        folder = str(local_path(root))
+        storage.write(f"{root}/a/x", b"1")
+
+        def sync(path: str) -> None:
+            if path == folder and not local_path(f"{root}/b").exists():
+                storage.write(f"{root}/b/x", b"1")
+
+        monkeypatch.setattr(storage_module, "_fsync", sync)
+        storage.sync([f"{root}/a/x"])
+        synced = list[str]()
+        monkeypatch.setattr(storage_module, "_fsync", synced.append)
+        storage.sync([f"{root}/b/x"])
+        assert folder in synced
+
     def test_full_disk_is_a_prerequisite_that_says_what_to_do(self, storage: AnyStorage, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """No space left is not a service that is away: somebody has to free space."""
 
