@@ -157,7 +157,7 @@ class KafkaReader:
             return
         with closing(self._consumer(fetch_bytes)) as consumer:
             consumer.assign([partition.at(start) for partition, (start, end) in ranges.items() if start < end])
-            yield from self._until(consumer, left)
+            yield from self._until(consumer, {partition.key: start for partition, (start, _) in ranges.items()}, left)
 
     def first(self, starts: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, Message]:
         """The first committed record at or beyond an offset; partitions that hold none are left out. Raises UnavailableError, FatalError."""
@@ -165,23 +165,27 @@ class KafkaReader:
         with closing(self._consumer(fetch_bytes=1024)) as consumer:
             left = {partition.key: 1 << 62 for partition in starts}
             consumer.assign([partition.at(offset) for partition, offset in starts.items()])
-            for run in self._until(consumer, left):
+            for run in self._until(consumer, {partition.key: offset for partition, offset in starts.items()}, left):
                 found.setdefault(place_of(run[0]), run[0])
                 left.pop(place_of(run[0]), None)
         return {partition: found[partition.key] for partition in starts if partition.key in found}
 
-    def _until(self, consumer: Any, left: dict[tuple[str, int], int]) -> Iterator[list[Message]]:
+    def _until(self, consumer: Any, starts: dict[tuple[str, int], int], left: dict[tuple[str, int], int]) -> Iterator[list[Message]]:
         """Runs of messages until every partition has come to its end (or was taken out of `left` by the caller)."""
         silent_s = 0.0  # spent here, not by whoever takes the messages
         batch_size = BatchSize()
         while left:
             began_s = time.monotonic()
-            messages = consumer.consume(batch_size.messages, self._wait_s)
+            # For more than there is the client would wait until its time is up.
+            there = sum(end - starts[key] for key, end in left.items())
+            messages = consumer.consume(min(batch_size.messages, there), self._wait_s)
             silent_s = 0.0 if messages else silent_s + time.monotonic() - began_s
             good = [message for message in messages if message.error() is None]
             batch_size.learn(good)
             for key, together in groupby(good, place_of):
-                if run := _within(list(together), key, left):
+                delivered = list(together)
+                starts[key] = delivered[-1].offset() + 1
+                if run := _within(delivered, key, left):
                     yield run
             for message in messages:
                 if (error := message.error()) is not None:
