@@ -9,14 +9,15 @@ from ingest.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX
 from lake.storage import AnyStorage
 
 QUEUE_WAIT_S = 0.5
+ANY_PARTITION = -1  # the client chooses by the key
 
 
 class AcknowledgedProducer:
     """Produces to one topic in order, with acks=all; a message counts as sent when `flush` says that none is left."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, *, queue_kbytes: int, timeout_ms: int = 0) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, *, queue_kbytes: int, timeout_ms: int = 0, partition: int = ANY_PARTITION) -> None:
         """`queue_kbytes`: of messages not yet acknowledged; beyond them `send` waits. `timeout_ms`: when a message is given up, 0 for never."""
-        self._topic = topic
+        self._topic, self._partition = topic, partition
         self.refusals: list[str] = []  # why the topic took messages not
         self._producer = Producer(
             {
@@ -40,7 +41,9 @@ class AcknowledgedProducer:
 
     def _queued(self, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], timestamp_ms: int) -> bool:
         try:
-            self._producer.produce(self._topic, value=value, key=key, headers=headers, timestamp=timestamp_ms, on_delivery=self._answered)
+            self._producer.produce(
+                self._topic, value=value, key=key, headers=headers, partition=self._partition, timestamp=timestamp_ms, on_delivery=self._answered
+            )
         except BufferError:  # the queue is full
             return False
         return True

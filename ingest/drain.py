@@ -1,14 +1,15 @@
 """Writing what was parked of one table, in the order of its offsets, by the ordinary marks, a bounded piece at a time.
 
-readings    normally one: the parking topic, from where this parking began to its end as of now. A table that was moved back and is to be
-            read again takes three: the parking topic, to learn the lowest parked offset per partition; the input topics, from the marks
-            up to there; the parking topic.
+readings    the parking topic, from where this parking began to its end as of now, and on while much has come meanwhile. Before a table that was
+            moved back and is to be read again: the parking topic, to learn the lowest parked offset per partition; the input topics, from the
+            marks up to there.
 taken       per partition the next offset not taken yet, from the marks on; what is below is skipped. Messages may be repeated in the
             parking topic, by a restart or a paused node. But every producer writes the messages of one parking in order and without a
             gap, so nothing that is needed ever comes after something beyond it.
 flush       one is in flight; the range of a partition ends behind the last message taken of it
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +23,7 @@ from ingest.flush_writer import TABLE_DELETED, Flush, FlushWriter
 from ingest.kafka_reader import KafkaPartition, KafkaReader, reading_consumer
 from ingest.link import Drain as Order
 from ingest.link import Outcome, TableView, WrittenFlush
-from ingest.parked_topic import parking_of, read_parked
+from ingest.parked_topic import parking_of, parking_partition, read_parked
 from ingest.router import Envelope, Router
 from ingest.trouble import Cause, Trouble, trouble_of
 from lake.errors import FirnError, UnavailableError
@@ -33,7 +34,9 @@ from lake.storage import AnyStorage
 # The first flush shows whether the table takes rows again, so it is small.
 FIRST_MESSAGES = 500
 FLUSH_BYTES = 16 * 1024 * 1024
-CONSUME_MESSAGES = 500
+CONSUME_MESSAGES = 2_000
+# So few that live records may wait for them.
+REST_MESSAGES = 10_000
 log = structlog.get_logger()
 Take = Callable[[Message], None]
 
@@ -50,7 +53,7 @@ class Reading:
 
 @dataclass
 class Drain:
-    """One drain of one table. `step` is called again and again and never blocks for long."""
+    """One drain of one table. `step` is called again and again and never blocks for long. `reached`: the offset of the parking topic it has read up to."""
 
     order: Order
     settings: IngestSettings
@@ -65,12 +68,13 @@ class Drain:
     _first_parked: dict[TopicPartition, int] = field(default_factory=dict)
     _in_flight: Flush | None = None
     _flushes: int = 0
+    reached: int = 0
     _consumer: Consumer = field(init=False)
     _readings: Iterator[Reading] = field(init=False)
     _reading: Reading | None = None
 
     def __post_init__(self) -> None:
-        self.view = self.order.view
+        self.view, self.reached = self.order.view, self.order.start
         self._buffer = TableBuffer(self.order.table, 0.0)
         self._reader = KafkaReader(self.settings)
         self._consumer = reading_consumer(self.settings.bootstrap_servers, f"{self.settings.group}.drain")
@@ -80,22 +84,29 @@ class Drain:
         """Ends the reading."""
         self._consumer.close()
 
-    def step(self) -> bool:
-        """Takes some messages, hands over a flush where it is time; True when all is done. Raises FirnError where the table takes nothing yet."""
-        if self._in_flight is not None:
-            return False
-        if self._reading is None or not self._reading.left:
-            self._reading = next(self._readings, None)
-            if self._reading is None and not len(self._buffer):
+    def step(self, for_s: float) -> bool:
+        """Takes what comes, for so long at most, and hands over a flush where it is time; True when all is done.
+
+        Raises FirnError where the table takes nothing yet.
+        """
+        until_s = time.monotonic() + for_s
+        while self._in_flight is None:
+            if self._reading is None or not self._reading.left:
+                self._begin_next()
+            came = self._reading is not None and self._read(self._reading)
+            limit_reached = self._buffer.size_bytes >= FLUSH_BYTES or (not self._flushes and len(self._buffer) >= FIRST_MESSAGES)
+            if len(self._buffer) and (limit_reached or self._reading is None):
+                self._hand_over(self._cut())
+            elif self._reading is None:
                 return True
-            if self._reading is not None:
-                self._consumer.assign([partition.at(offset) for partition, offset in self._reading.start.items()])
-        if self._reading is not None:
-            self._read(self._reading)
-        limit_reached = self._buffer.size_bytes >= FLUSH_BYTES or (not self._flushes and len(self._buffer) >= FIRST_MESSAGES)
-        if len(self._buffer) and (limit_reached or self._reading is None):
-            self._hand_over(self._cut())
+            elif not came or time.monotonic() >= until_s:
+                break
         return False
+
+    def _begin_next(self) -> None:
+        self._reading = next(self._readings, None)
+        if self._reading is not None:
+            self._consumer.assign([partition.at(offset) for partition, offset in self._reading.start.items()])
 
     def settled(self, outcome: Outcome, view: TableView) -> None:
         """What became of the flush in flight."""
@@ -112,28 +123,28 @@ class Drain:
     # ---- what is read
 
     def _plan(self) -> Iterator[Reading]:
-        if not self.order.reread:
+        if self.order.reread:
+            yield from self._parked(self._note_parked)
+            yield from self._input()
+            self.reached = self.order.start
+        before = None
+        while before is None or self.reached - before > REST_MESSAGES:
+            before = self.reached
             yield from self._parked(self._take_parked)
-            return
-        yield from self._parked(self._note_parked)
-        yield from self._input()
-        yield from self._parked(self._take_parked)
 
     def _parked(self, take: Take) -> Iterator[Reading]:
-        """The parking topic as of now."""
-        partitions = self._reader.partitions([self.settings.parked_topic])
-        if not partitions:
-            raise UnavailableError(f"topic {self.settings.parked_topic} is not there; it is created when the node starts")
-        ends = self._reader.ends(partitions)
-        if any(partition.topic_id != self.order.topic_id for partition in partitions):
+        """The parking topic, from where it has been read on, as of now."""
+        partition = parking_partition(self._reader, self.settings.parked_topic)
+        ends = self._reader.ends([partition])[partition]
+        if partition.topic_id != self.order.topic_id:
             raise ParkingLostError(
                 f"topic {self.settings.parked_topic} was re-created since table {self.order.table} was parked, and its records are gone from there; "
                 f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics again, or `--accept` to go without them"
             )
-        start = {partition: max(ends[partition].start, self.order.start) for partition in partitions}
-        left = {partition.key: ends[partition].end for partition in partitions if start[partition] < ends[partition].end}
-        if left:
-            yield Reading(start, left, take, _nothing)
+        start = max(ends.start, self.reached)
+        if start < ends.end:
+            yield Reading({partition: start}, {partition.key: ends.end}, take, _nothing)
+        self.reached = max(ends.end, self.reached)
 
     def _input(self) -> Iterator[Reading]:
         """The input topics from the table's marks up to its first parked message, or to their ends where none is parked."""
@@ -166,7 +177,8 @@ class Drain:
         if left:
             yield Reading(start, left, take, passed)
 
-    def _read(self, reading: Reading) -> None:
+    def _read(self, reading: Reading) -> bool:
+        """Takes what the client has there; whether that was anything."""
         try:
             messages = self._consumer.consume(FIRST_MESSAGES if not self._flushes else CONSUME_MESSAGES, 0.0)
         except KafkaException as error:
@@ -187,6 +199,7 @@ class Drain:
                 reading.passed(message)
             if message.offset() + 1 >= end:
                 del reading.left[key]
+        return bool(messages)
 
     def _note_parked(self, message: Message) -> None:
         if parking_of(message) == self.order.parking:

@@ -131,10 +131,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Everything that was parked of the table when `Drain` came is in it; or, with `trouble`, is not. `number`: of the `Drain`."""
+    """Everything that was parked of the table when `Drain` came is in it; or, with `trouble`, is not. `number`: of the `Drain`.
+
+    `reached`: offset of the parking topic below which all of it is in the table.
+    """
 
     table: TableId
     number: int
+    reached: int = 0
     trouble: Trouble | None = None
 
 

@@ -14,8 +14,9 @@ from ingest.acknowledged_producer import AcknowledgedProducer, fits, put_aside
 from ingest.buffer import RawRecord
 from ingest.converter import Source
 from ingest.decoder import Form
+from ingest.kafka_reader import KafkaPartition, KafkaReader
 from ingest.replay import facts_behind
-from lake.errors import FatalError, ProtocolError
+from lake.errors import FatalError, ProtocolError, UnavailableError
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 from lake.tenant import TableId, TenantId
@@ -23,6 +24,8 @@ from lake.tenant import TableId, TenantId
 PARKED = "firn.parked"  # the first header behind the message's own
 BODY = "firn.body"
 FLUSH_LOG_EVERY_S = 10.0
+# Messages of one parking are in order only within one partition, however many somebody may have given the topic.
+PARTITION = 0
 QUEUE_KBYTES = 64 * 1024
 log = structlog.get_logger()
 
@@ -44,7 +47,7 @@ class ParkedTopic:
         self._topic = settings.parked_topic
         self._storage = storage
         self._bodies = f"{warehouse.rstrip('/')}/parked"
-        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES)
+        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES, partition=PARTITION)
 
     def send(self, source: Source, record: RawRecord, table: TableId, parking: str) -> None:
         """Queues one message; `flush` makes sure of it."""
@@ -88,6 +91,14 @@ def read_parked(message: Message, storage: AnyStorage) -> ParkedMessage:
         return ParkedMessage(facts[PARKED], TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]), source, record)
     except (KeyError, ValueError) as error:
         raise ProtocolError(f"{where} lacks a header of a parked message ({error!r})") from error
+
+
+def parking_partition(reader: KafkaReader, topic: str) -> KafkaPartition:
+    """The one that messages are parked in. Raises UnavailableError where it is not there."""
+    found = [partition for partition in reader.partitions([topic]) if partition.partition == PARTITION]
+    if not found:
+        raise UnavailableError(f"topic {topic} is not there; it is created when the node starts")
+    return found[0]
 
 
 def parking_of(message: Message) -> str | None:

@@ -70,7 +70,7 @@ class ParkedTable:
     """One table. `told`: the id of the parking under which workers send its messages to the topic; empty where they do not.
 
     `errand` is on its way as `answer`; `key` stays the same while an identical change is repeated. `changed_s`: when the version of the record
-    became known, so that older listings are told apart.
+    became known, so that older listings are told apart. `reached`: offset of the parking topic below which all is drained, once it is held.
     """
 
     record: ParkedRecord
@@ -86,6 +86,7 @@ class ParkedTable:
     stage_since_s: float = 0.0
     changed_s: float = 0.0
     tries: int = 0
+    reached: int = 0
 
 
 @dataclass
@@ -169,6 +170,7 @@ class Parking:
         if message.trouble is not None:
             self._back(entry, message.trouble)
         elif entry.stage is Stage.DRAINING:
+            entry.reached = message.reached
             self._hold(entry)
         else:
             self._enter(entry, Stage.RELEASING)
@@ -361,8 +363,9 @@ class Parking:
         record = entry.record
         self._enter(entry, stage)
         entry.tries = 0
-        reread = record.resolution == REREAD
-        order = Drain(record.table, self._next_number(entry), self.states.view(record.table), record.id, record.topic_id, record.start, reread)
+        # Live records wait while the drain is finished: it goes on where the one before has ended.
+        start, reread = (record.start, record.resolution == REREAD) if stage is Stage.DRAINING else (entry.reached, False)
+        order = Drain(record.table, self._next_number(entry), self.states.view(record.table), record.id, record.topic_id, start, reread)
         self.tell(self._drainer(record.table), order)
 
     def _drainer(self, table: TableId) -> int:

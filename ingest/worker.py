@@ -55,6 +55,8 @@ from lake.storage import AnyStorage
 from lake.tenant import TableId
 
 POLL_S = 0.1
+# While tables are drained, nothing else waits for long, and live records and drains have about as much time each.
+DRAINING_POLL_S, DRAIN_S = 0.005, 0.1
 DISCOVER_EVERY_S = 20.0
 STORE_OFFSETS_EVERY_S = 5.0
 REPORT_EVERY_S = 1.0
@@ -263,18 +265,24 @@ class Worker(ABC):
 
     # ---- draining
 
+    @property
+    def _poll_s(self) -> float:
+        """How long to wait for what may come."""
+        return DRAINING_POLL_S if self._drains else POLL_S
+
     def _drain(self) -> None:
+        for_s = DRAIN_S / max(1, len(self._drains))
         for drain in list(self._drains.values()):
-            if self._guarded(drain, drain.step):
+            if self._guarded(drain, partial(drain.step, for_s)):
                 self._stop_draining([drain.order.table])
-                self._link.send(Drained(drain.order.table, drain.order.number))
+                self._link.send(Drained(drain.order.table, drain.order.number, drain.reached))
 
     def _guarded(self, drain: Drain, work: Callable[[], bool | None]) -> bool:
         try:
             return bool(work())
         except FirnError as error:
             self._stop_draining([drain.order.table])
-            self._link.send(Drained(drain.order.table, drain.order.number, drain_trouble(error)))
+            self._link.send(Drained(drain.order.table, drain.order.number, trouble=drain_trouble(error)))
             return False
 
     def _stop_draining(self, tables: Iterable[TableId]) -> None:

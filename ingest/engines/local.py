@@ -32,6 +32,7 @@ from ingest.ledger import LiveMarks
 from ingest.link import Begun, Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
 from ingest.node import Node
 from ingest.parked_record import ParkedRecords
+from ingest.parked_topic import parking_partition
 from ingest.parking import Parking
 from ingest.table_states import NewTables, TableStates
 from ingest.trouble import Troubles
@@ -302,10 +303,8 @@ def _stored_witnesses(reader: KafkaReader, settings: IngestSettings) -> list[Wit
 
 def _parking_topic_end(reader: KafkaReader, settings: IngestSettings) -> Callable[[], tuple[str, int]]:
     def end() -> tuple[str, int]:
-        partitions = reader.partitions([settings.parked_topic])
-        if not partitions:
-            raise UnavailableError(f"topic {settings.parked_topic} is gone; it is created when the node starts")
-        return partitions[0].topic_id, max(ends.end for ends in reader.ends(partitions).values())
+        partition = parking_partition(reader, settings.parked_topic)
+        return partition.topic_id, reader.ends([partition])[partition].end
 
     return end
 

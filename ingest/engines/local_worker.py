@@ -9,7 +9,7 @@ from ingest.dead_letter import DeadLetters
 from ingest.flush_writer import FlushWriter
 from ingest.parked_topic import ParkedTopic
 from ingest.pipeline import Pipeline
-from ingest.worker import POLL_S, PipeLink, Worker, run_worker
+from ingest.worker import PipeLink, Worker, run_worker
 from lake.clock import SystemClock
 from lake.settings import IngestSettings
 from lake.storage import open_storage
@@ -37,9 +37,9 @@ class LocalWorker(Worker):
 
     def _work(self) -> None:
         if self._pipeline.is_full:
-            self._listen(POLL_S)
+            self._listen(self._poll_s)
         else:
-            self._pipeline.take(self._topics.poll(POLL_S))
+            self._pipeline.take(self._topics.poll(self._poll_s))
         if self._is_time("flush", FLUSH_EVERY_S):
             self._pipeline.flush_due()
 

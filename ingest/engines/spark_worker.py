@@ -24,7 +24,7 @@ from ingest.engines.spark_topics import PlannedTopics
 from ingest.fault_point import reach
 from ingest.flush_writer import FlushWriter
 from ingest.link import Grown, GrowTables, Hold
-from ingest.worker import POLL_S, PipeLink, Worker, ignore_signals, run_worker
+from ingest.worker import PipeLink, Worker, ignore_signals, run_worker
 from lake.clock import SystemClock
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings, StorageSettings
@@ -87,7 +87,7 @@ class SparkWorker(Worker):
     def _attend(self) -> None:
         """Answers tasks, takes the job's results when they are there."""
         if self._running is None and self._collected is None:
-            self._listen(POLL_S)
+            self._listen(self._poll_s)
             return
         for peer, question in self._desk.questions(JOB_POLL_S):
             self._answer(peer, question)

@@ -109,7 +109,9 @@ def drain(node: Node, table: str, stage: Stage) -> None:
     entry.stage = stage
     if table not in node.known:
         raise Violation(f"{table} is drained into a table that node {node.token} does not know")
-    node.workers[0].orders.append(Order("drain", table, next_number(node, entry), node.known[table], record=entry.record))
+    record, first = entry.record, stage is Stage.DRAINING
+    start, reread = record.start if first else entry.reached, first and record.cause == RESOLVED
+    node.workers[0].orders.append(Order("drain", table, next_number(node, entry), node.known[table], record=record, start=start, reread=reread))
 
 
 def heard(w: World, node: Node, worker: Worker, said: Said) -> None:
@@ -128,7 +130,7 @@ def heard(w: World, node: Node, worker: Worker, said: Said) -> None:
             else:
                 begin_release(w, node, said.table)
     elif said.kind == "drained" and entry is not None and fresh and entry.stage is Stage.DRAINING:
-        entry.stage, entry.held, entry.told = Stage.HOLDING, set(), 0
+        entry.stage, entry.held, entry.told, entry.reached = Stage.HOLDING, set(), 0, said.reached
         node.tell(Order("hold", said.table, next_number(node, entry)))
     elif said.kind == "drained" and entry is not None and fresh and entry.stage is Stage.FINISHING:
         begin_release(w, node, said.table)

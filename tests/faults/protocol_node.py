@@ -64,6 +64,8 @@ class Order(NamedTuple):
     view: View | None = None
     flush: Flush | None = None
     record: ParkedRecord | None = None
+    start: int = 0  # a drain: where in the parking topic it begins
+    reread: bool = False
 
 
 class Said(NamedTuple):
@@ -73,6 +75,7 @@ class Said(NamedTuple):
     table: str = ""
     number: int = 0
     flush: Flush | None = None
+    reached: int = 0  # a drain: where in the parking topic it has ended
 
 
 @dataclass(eq=False)
@@ -83,6 +86,7 @@ class Drain:
     record: ParkedRecord
     view: View
     left: deque[Record]
+    reached: int
     ends: Marks = field(default_factory=dict)
     flush: Flush | None = None
 
@@ -142,6 +146,7 @@ class Entry:
     write: ParkedWrite | None = None
     held: set[int] = field(default_factory=set)
     number: int = 0
+    reached: int = 0  # in the parking topic, once it is held
 
 
 @dataclass(eq=False)

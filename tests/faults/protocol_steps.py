@@ -160,7 +160,7 @@ def act_drain(w: World, pick: Pick) -> str | None:
     table = sorted(worker.drains)[pick(len(worker.drains))]
     if worker.drains[table].flush is not None:
         return None
-    return f"node {node.token} {drain_step(w, worker, table, 1 + pick(3) if w.faults_allowed else 100)}"
+    return f"node {node.token} {drain_step(w, worker, table, 1 + pick(3) if w.faults_allowed else 100, goes_on=not pick(3))}"
 
 
 def act_say_durable(w: World, pick: Pick) -> str | None:

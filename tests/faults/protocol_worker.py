@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import replace
 
 from tests.faults.protocol_node import Drain, Flush, Order, Said, View, Worker
-from tests.faults.protocol_world import RESOLVED, ParkedRecord, Record, World
+from tests.faults.protocol_world import ParkedRecord, Record, World
 
 
 def obey(w: World, worker: Worker, order: Order) -> None:
@@ -27,7 +27,7 @@ def obey(w: World, worker: Worker, order: Order) -> None:
         worker.held.discard(table)
         worker.views[table] = order.view
     elif order.kind == "drain" and order.view is not None and order.record is not None:
-        worker.drains[table] = Drain(order.number, order.record, order.view, deque(to_drain(w, table, order.record, order.view)))
+        worker.drains[table] = Drain(order.number, order.record, order.view, deque(to_drain(w, order, order.record, order.view)), len(w.parking))
     elif order.kind == "stop":
         worker.drains.pop(table, None)
 
@@ -68,21 +68,30 @@ def park_unfinished(w: World, worker: Worker, table: str, parking: int) -> None:
         worker.buffer[table] = unfinished
 
 
-def to_drain(w: World, table: str, record: ParkedRecord, view: View) -> list[Record]:
+def parked_from(w: World, table: str, record: ParkedRecord, start: int) -> list[Record]:
+    return [r for at, (id_, r) in enumerate(w.parking) if r.table == table and at >= start and (id_ == record.id or not w.rules.parking_has_an_id)]
+
+
+def to_drain(w: World, order: Order, record: ParkedRecord, view: View) -> list[Record]:
     """What the topics hold now for a drain, in their order."""
-    parked = [r for at, (id_, r) in enumerate(w.parking) if r.table == table and at >= record.start and (id_ == record.id or not w.rules.parking_has_an_id)]
-    if record.cause != RESOLVED or not w.rules.reread_from_input:
+    table, parked = order.table, parked_from(w, order.table, record, order.start)
+    if not order.reread or not w.rules.reread_from_input:
         return parked
     first = {r.partition: r.offset for r in reversed(parked)}
     again = [r for part in w.log for r in part if r.table == table and view.marks.get(r.partition, 0) <= r.offset < first.get(r.partition, r.offset + 1)]
     return again + parked
 
 
-def drain_step(w: World, worker: Worker, table: str, count: int) -> str:
+def drain_step(w: World, worker: Worker, table: str, count: int, *, goes_on: bool) -> str:
+    """`goes_on`: where it has come to the end, it takes what has come meanwhile, as if that were much."""
     drain = worker.drains[table]
+    if not drain.left and goes_on and drain.reached < len(w.parking):
+        drain.left.extend(parked_from(w, table, drain.record, drain.reached))
+        drain.reached = len(w.parking)
+        return f"goes on draining {table}"
     if not drain.left:
         del worker.drains[table]
-        worker.said.append(Said("drained", table, drain.number))
+        worker.said.append(Said("drained", table, drain.number, reached=drain.reached if w.rules.finish_behind_what_was_read else len(w.parking)))
         return f"has drained {table}"
     taken: list[Record] = []
     while drain.left and len(taken) < count:

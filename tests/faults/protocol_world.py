@@ -50,6 +50,7 @@ class Rules:
     hold_after_acknowledgement: bool = True
     held_records_wait: bool = True  # they are not parked while the rest is drained
     drain_after_the_hold: bool = True  # once more, up to what the topic holds then
+    finish_behind_what_was_read: bool = True  # from where the drain before it has read, not from where the topic ended when it was done
     release_when_known: bool = True  # not before the catalog has said that the record is gone
     numbered_orders: bool = True  # an answer to an order that was given up does not count
     record_under_lease: bool = True  # the parked record changes only under the newest token

@@ -1,9 +1,11 @@
 """A table that keeps failing alone is parked: its neighbours notice nothing, and its records come back complete, once, and in order."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
+from ingest.kept_topic import MESSAGE_BYTES_MAX
 from lake.catalog_client import TableName
 from tests.stack.ingester import Ingester
 from tests.stack.line import Line
@@ -11,6 +13,8 @@ from tests.stack.parked import flowing, location, numbered, numbers, table_name,
 from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
+
+BACKLOG = 100_000
 
 
 def _two_tables(line: Line, running: Ingester, topic: str) -> tuple[str, str]:
@@ -169,3 +173,29 @@ def test_a_second_ingester_of_the_same_topic_is_named(line: Line, ingester: Call
     line.wait_for_rows(first, tenant, sent)
     assert numbers(line, tenant) == list(range(sent))
     assert isinstance(table_name(tenant), TableName)
+
+
+def test_large_backlog_comes_back_while_records_flow(line: Line, ingester: Callable[..., Ingester]) -> None:
+    """More is parked than could be drained while live records wait; another table's lies between it, and somebody gave the topic partitions."""
+    topic = line.kafka.topic(2)
+    for_ever = {"retention_ms": "-1", "retention_bytes": "-1", "max_message_bytes": str(MESSAGE_BYTES_MAX), "message_timestamp_type": "CreateTime"}
+    parked_topic = line.kafka.topic(3, **for_ever)
+    running = ingester(topic, flush_interval_s=0.3, park_after_s=0.5, parked_topic=parked_topic)
+    (sick, well), other = _two_tables(line, running, topic), fresh("Other-")
+    line.kafka.produce(topic, numbered(other, range(10), 2))
+    line.wait_for_rows(running, other, 10)
+    with ExitStack() as broken:
+        broken.enter_context(unwritable(location(line, other) / "data"))
+        with unwritable(location(line, sick) / "data"):
+            line.kafka.produce(topic, [each for tenant in (sick, other, well) for each in numbered(tenant, range(10, 20), 2)])
+            wait_parked(running, sick)
+            wait_parked(running, other)
+            for first in range(20, BACKLOG, 20_000):
+                line.kafka.produce(topic, [*numbered(sick, range(first, first + 20_000), 2), *numbered(other, range(first, first + 20_000), 2)])
+        with flowing(line, topic, sick, range(BACKLOG + 20, BACKLOG + 220)):
+            wait_released(running, sick)
+    line.wait_for_rows(running, sick, BACKLOG + 220)
+    wait_released(running, other)
+    line.wait_for_rows(running, other, BACKLOG + 20)
+    assert numbers(line, sick) == list(range(BACKLOG + 220))
+    assert numbers(line, other) == list(range(BACKLOG + 20))
