@@ -141,9 +141,14 @@ class Drain:
                 f"topic {self.settings.parked_topic} was re-created since table {self.order.table} was parked, and its records are gone from there; "
                 f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics again, or `--accept` to go without them"
             )
-        start = max(ends.start, self.reached)
-        if start < ends.end:
-            yield Reading({partition: start}, {partition.key: ends.end}, take, _nothing)
+        if ends.start > self.reached:
+            raise ParkingLostError(
+                f"topic {self.settings.parked_topic} begins at offset {ends.start:,} now, and records of table {self.order.table} were parked from "
+                f"{self.order.start:,} on: its retention has removed some. Set retention.ms and retention.bytes to -1; then "
+                f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics again, or `--accept` to go without them"
+            )
+        if self.reached < ends.end:
+            yield Reading({partition: self.reached}, {partition.key: ends.end}, take, _nothing)
         self.reached = max(ends.end, self.reached)
 
     def _input(self) -> Iterator[Reading]:

@@ -15,6 +15,7 @@ from ingest.held_lease import HeldLease, held_lease
 from ingest.kafka_reader import KafkaReader
 from ingest.lease import lease_name
 from ingest.parked_record import ACCEPT, REREAD, ParkedRecord, ParkedRecords
+from ingest.parked_topic import parking_partition
 from ingest.table_states import table_name
 from ingest.trouble import FOR_A_PERSON, Cause
 from lake.catalog_client import CatalogClient, CommitStatus
@@ -106,12 +107,13 @@ class Resolver:
         return record
 
     def _at_topic(self, record: ParkedRecord) -> ParkedRecord:
-        """The record with the parking topic as it is: one that was re-created is read from its start."""
+        """The record with the parking topic as it is: what is gone from there, or from the topic that it was, is not looked for any more."""
         if not record.id:
             return record  # no node has taken it up yet
-        partitions = KafkaReader(self.settings).partitions([self.settings.parked_topic])
-        same = any(partition.topic_id == record.topic_id for partition in partitions)
-        return record if same or not partitions else replace(record, topic_id=partitions[0].topic_id, start=0)
+        reader = KafkaReader(self.settings)
+        partition = parking_partition(reader, self.settings.parked_topic)
+        first = reader.ends([partition])[partition].start
+        return replace(record, topic_id=partition.topic_id, start=max(first, record.start) if partition.topic_id == record.topic_id else first)
 
     def _change(self, record: ParkedRecord, lease: HeldLease) -> None:
         version = self._records.write(record, lease=f"{self._lease_name(record.table)}:{lease.token}", key=str(uuid4()))

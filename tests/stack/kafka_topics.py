@@ -77,6 +77,11 @@ class KafkaTopics:
         wait_for(lambda: self.topic_id(name) and self.partitions(name) == partitions, ANSWER_S, f"topic {name}")
         return name
 
+    def remove_records(self, name: str, before: int) -> None:
+        """Removes the records of partition 0 below an offset, as retention does."""
+        to = TopicPartition(name, 0, before)
+        self.admin.delete_records([to])[to].result(ANSWER_S)
+
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(ANSWER_S)
 

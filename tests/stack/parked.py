@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
+from typer.testing import CliRunner
 
+from ingest.__main__ import app
 from lake.catalog_client import TableName
 from lake.storage import local_path
 from lake.tenant import to_identifier
@@ -93,3 +95,9 @@ def wait_released(ingester: Ingester, tenant: str) -> None:
     """Returns when the tenant's table is live again."""
     name = str(table_name(tenant))
     ingester.wait_until(lambda: ingester.is_ready() and ingester.takes_rows(name), PARKED_S, f"{name} being released")
+
+
+def resolve(running: Ingester, *arguments: str) -> None:
+    """`python -m ingest resolve` with the settings of an ingester."""
+    result = CliRunner().invoke(app, ["resolve", *arguments], env=running.environment)
+    assert result.exit_code == 0, (result.output, result.exception)

@@ -9,7 +9,7 @@ from ingest.kept_topic import MESSAGE_BYTES_MAX
 from lake.catalog_client import TableName
 from tests.stack.ingester import Ingester
 from tests.stack.line import Line
-from tests.stack.parked import flowing, location, numbered, numbers, table_name, unwritable, wait_parked, wait_released
+from tests.stack.parked import flowing, location, numbered, numbers, resolve, table_name, unwritable, wait_parked, wait_released
 from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
@@ -199,3 +199,28 @@ def test_large_backlog_comes_back_while_records_flow(line: Line, ingester: Calla
     line.wait_for_rows(running, other, BACKLOG + 20)
     assert numbers(line, sick) == list(range(BACKLOG + 220))
     assert numbers(line, other) == list(range(BACKLOG + 20))
+
+
+@pytest.mark.parametrize("topic_goes", [pytest.param(True, id="topic re-created"), pytest.param(False, id="records removed")])
+def test_parked_records_that_are_gone_are_named_and_read_again(line: Line, ingester: Callable[..., Ingester], topic_goes: bool) -> None:
+    """Somebody has deleted the parking topic, or Kafka some of its records: the table waits for a person, and nothing is passed over in silence."""
+    topic = line.kafka.topic(2)
+    running = ingester(topic, flush_interval_s=0.3, park_after_s=0.5)
+    sick, well = _two_tables(line, running, topic)
+    with unwritable(location(line, sick) / "data"):
+        line.kafka.produce(topic, [*numbered(sick, range(10, 30), 2), *numbered(well, range(10, 30), 2)])
+        wait_parked(running, sick, "storage")
+        line.kafka.produce(topic, numbered(sick, range(30, 40), 2))
+        wait_for(lambda: line.kafka.group_offsets(running.group, topic) == line.kafka.ends(topic), 30, "all of it being parked")
+        if topic_goes:
+            assert running.stop() == 0
+            line.kafka.delete_topic(running.parked_topic)
+            running.start()
+        else:
+            line.kafka.remove_records(running.parked_topic, 12)
+    wait_parked(running, sick, "parking_lost")
+    resolve(running, "--reread", str(table_name(sick)))
+    with flowing(line, topic, sick, range(40, 60)):
+        wait_released(running, sick)
+    line.wait_for_rows(running, sick, 60)
+    assert numbers(line, sick) == list(range(60))

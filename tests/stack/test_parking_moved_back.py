@@ -6,22 +6,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from ingest.__main__ import app
 from tests.stack.ingester import Ingester
 from tests.stack.kafka_topics import Record
 from tests.stack.line import Line
-from tests.stack.parked import flowing, numbered, numbers, roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
+from tests.stack.parked import flowing, numbered, numbers, resolve, roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
 from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
-
-
-def resolve(running: Ingester, *arguments: str) -> None:
-    """`python -m ingest resolve` with the settings of an ingester."""
-    result = CliRunner().invoke(app, ["resolve", *arguments], env=running.environment)
-    assert result.exit_code == 0, (result.output, result.exception)
 
 
 def roll_back_by_trino(line: Line, tenant: str, snapshot: int) -> None:
