@@ -137,19 +137,18 @@ class Drain:
         partition = parking_partition(self._reader, self.settings.parked_topic)
         ends = self._reader.ends([partition])[partition]
         if partition.topic_id != self.order.topic_id:
-            raise ParkingLostError(
-                f"topic {self.settings.parked_topic} was re-created since table {self.order.table} was parked, and its records are gone from there; "
-                f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics again, or `--accept` to go without them"
-            )
+            raise self._lost("was re-created since")
         if ends.start > self.reached:
-            raise ParkingLostError(
-                f"topic {self.settings.parked_topic} begins at offset {ends.start:,} now, and records of table {self.order.table} were parked from "
-                f"{self.order.start:,} on: its retention has removed some. Set retention.ms and retention.bytes to -1; then "
-                f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics again, or `--accept` to go without them"
-            )
+            raise self._lost(f"begins at offset {ends.start} now, and {self.order.start} was its end when (set its retention.ms and retention.bytes to -1)")
         if self.reached < ends.end:
             yield Reading({partition: self.reached}, {partition.key: ends.end}, take, _nothing)
         self.reached = max(ends.end, self.reached)
+
+    def _lost(self, how: str) -> "ParkingLostError":
+        return ParkingLostError(
+            f"topic {self.settings.parked_topic} {how} table {self.order.table} was parked, and records of it are gone from there; "
+            f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics again, or `--accept` to go without them"
+        )
 
     def _input(self) -> Iterator[Reading]:
         """The input topics from the table's marks up to its first parked message, or to their ends where none is parked."""
