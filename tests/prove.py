@@ -1,18 +1,21 @@
 """`python -m tests.prove`: the proofs that take too long for every run of the tests.
 
 Each proof is a pytest run with larger numbers and a seed of its own; the longest ones are several, of other seeds. What passed is kept in
-tests/proofs/<commit>.json, so that a run that was interrupted goes on where it stopped, and everybody can see on which commit a proof was made.
+tests/proofs/<commit>.json with the figures that its tests have recorded (`record_property`), so that a run that was interrupted goes on where it
+stopped, and everybody can see on which commit a proof was made.
 """
 
 import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
+from xml.etree import ElementTree
 
 import orjson
 import typer
@@ -94,17 +97,30 @@ def _run(proof: Proof, seed: int) -> dict[str, object]:
     started_s = time.monotonic()
     seed += proof.part * SEEDS_APART
     environment = {**os.environ, **proof.environment, "FIRN_TEST_SEED": str(seed)}
-    command = [sys.executable, "-m", "pytest", "-q", "-o", "timeout=7200", "--override-ini=addopts=-ra --strict-markers", *proof.arguments]
-    print(f"{proof.name}: {' '.join(command)}", flush=True)
-    done = subprocess.run(command, env=environment, check=False)
+    with tempfile.NamedTemporaryFile(suffix=".xml") as report:
+        options = ("-o", "timeout=7200", "-o", "junit_family=xunit1", "--override-ini=addopts=-ra --strict-markers", f"--junit-xml={report.name}")
+        command = [sys.executable, "-m", "pytest", "-q", *options, *proof.arguments]
+        print(f"{proof.name}: {' '.join(command)}", flush=True)
+        done = subprocess.run(command, env=environment, check=False)
+        figures = _figures(Path(report.name))
     return {
         "passed": done.returncode == 0,
         "seed": seed,
         "numbers": proof.environment,
         "took_s": round(time.monotonic() - started_s),
+        **({"figures": figures} if figures else {}),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
     }
+
+
+def _figures(report: Path) -> dict[str, dict[str, str]]:
+    """What tests have recorded, by the test's name; nothing where pytest has not come to its end."""
+    if not report.stat().st_size:
+        return {}
+    cases = ElementTree.parse(report).iter("testcase")
+    found = {case.get("name", ""): {each.get("name", ""): each.get("value", "") for each in case.iter("property")} for case in cases}
+    return {name: figures for name, figures in found.items() if figures}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,11 @@ def test_every_named_step_is_among_the_cases() -> None:
 
 
 @pytest.mark.timeout(60 * KILLS + 600)
-def test_nothing_is_lost_or_doubled_however_a_process_dies(stack: Stack, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_doubled_however_a_process_dies(stack: Stack, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """SIGKILL of worker, main process, catalog and broker at named steps while records flow: every identity is in its table once, or a dead letter."""
     seed = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
     result = run_matrix(stack, tmp_path, KILLS, seed)
+    record_property("result", result)
     print(result)
     assert (result["lost"], result["doubled"]) == (0, 0), result
     by_step = result["by_step"]

@@ -63,7 +63,9 @@ def _produce_hot(line: Line, topic: str, tenant: str, first: int, base_us: int, 
     assert producer.flush(60) == 0
 
 
-def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(
+    line: Line, ingester: Callable[..., Ingester], record_property: Callable[[str, object], None]
+) -> None:
     """The hot table is flushed when a file has its size, the quiet ones when their time has come; nothing is lost or doubled."""
     hot, quiet = fresh("hot-"), [fresh("quiet-") for _ in range(QUIET_TENANTS)]
     topic, draw = line.kafka.topic(2), random.Random(1)
@@ -89,9 +91,10 @@ def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(line: Line, i
     (counted,) = line.sql(f"SELECT count(*), count(DISTINCT (_topic_partition, _offset)) FROM {table}")
     assert counted == (parts * PART, parts * PART)
     sizes = [size for (size,) in line.sql(f'SELECT file_size_in_bytes FROM "{to_identifier(hot)}"."logs$files" ORDER BY 1')]
+    record_property("files of the hot table, MiB", [round(size / MIB, 1) for size in sizes])
     good = [size for size in sizes if GOOD[0] <= size / FILE_BYTES <= GOOD[1]]
     assert len(good) >= 2
-    assert len(sizes) - len(good) <= 1, f"only the last flush may leave a small file: {[round(size / MIB, 1) for size in sizes]}"
+    assert len(sizes) - len(good) <= 1, "only the last flush may leave a small file"
 
     topic_id = line.kafka.topic_id(topic)
     seen = [
@@ -99,5 +102,6 @@ def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(line: Line, i
         for tenant, sent in quiet_sent.items()
         for seconds in visibility_s(watcher, line.catalog, TableName(to_identifier(tenant), "logs"), sent, topic_id)
     ]
+    record_property("longest wait of a quiet table, s", round(max(seen), 1))
     assert len(seen) == QUIET_TENANTS
     assert max(seen) <= VISIBLE_S + SLACK_S

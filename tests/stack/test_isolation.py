@@ -120,10 +120,12 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
 
 @pytest.mark.prove
 @pytest.mark.timeout(1_800)
-def test_five_broken_tables_leave_their_neighbours_their_pace(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_five_broken_tables_leave_their_neighbours_their_pace(
+    line: Line, ingester: Callable[..., Ingester], record_property: Callable[[str, object], None]
+) -> None:
     """Metadata gone, dropped, a column gone, unwritable, slow: the others stay within 10 % or 1 s of their visibility, and the five come back complete."""
     runs = [_one_run(line, ingester) for _ in range(RUNS)]
-    print(f"p99 visibility, undisturbed and disturbed, s: {runs}")
+    record_property("p99 visibility, undisturbed and disturbed, s", runs)
     undisturbed, disturbed = (statistics.median(values) for values in zip(*runs, strict=True))
     assert disturbed <= max(undisturbed * 1.1, undisturbed + 1.0), runs
 
@@ -154,7 +156,7 @@ def test_outage_of_a_service_is_waited_for(line: Line, ingester: Callable[..., I
                 produce(20 + second * 50, 50)
             pause(1.0)
             assert running.alive
-            assert running.parked() == {}
+            assert not running.parked()  # without its catalog a node gives its lease up, and knows of none
     total = 20 + (0 if service == "kafka" else int(OUTAGE_S) * 50)
     produce(total, 10)
     for tenant in tenants:
