@@ -15,9 +15,9 @@ ANY_PARTITION = -1  # the client chooses by the key
 class AcknowledgedProducer:
     """Produces to one topic in order, with acks=all; a message counts as sent when `flush` says that none is left."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, *, queue_kbytes: int, timeout_ms: int = 0, partition: int = ANY_PARTITION) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, *, queue_kbytes: int, timeout_ms: int = 0) -> None:
         """`queue_kbytes`: of messages not yet acknowledged; beyond them `send` waits. `timeout_ms`: when a message is given up, 0 for never."""
-        self._topic, self._partition = topic, partition
+        self._topic = topic
         self.refusals: list[str] = []  # why the topic took messages not
         self._producer = Producer(
             {
@@ -33,17 +33,17 @@ class AcknowledgedProducer:
             }
         )
 
-    def send(self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]], *, timestamp_ms: int = 0) -> None:
+    def send(
+        self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]], *, partition: int = ANY_PARTITION, timestamp_ms: int = 0
+    ) -> None:
         """Queues a message, `timestamp_ms` 0 being now. Waits while the queue is full."""
-        while not self._queued(value, key, list(headers), timestamp_ms):
+        while not self._queued(value, key, list(headers), partition, timestamp_ms):
             self._producer.poll(QUEUE_WAIT_S)
         self._producer.poll(0)
 
-    def _queued(self, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], timestamp_ms: int) -> bool:
+    def _queued(self, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], partition: int, timestamp_ms: int) -> bool:
         try:
-            self._producer.produce(
-                self._topic, value=value, key=key, headers=headers, partition=self._partition, timestamp=timestamp_ms, on_delivery=self._answered
-            )
+            self._producer.produce(self._topic, value=value, key=key, headers=headers, partition=partition, timestamp=timestamp_ms, on_delivery=self._answered)
         except BufferError:  # the queue is full
             return False
         return True

@@ -134,7 +134,7 @@ class Drain:
 
     def _parked(self, take: Take) -> Iterator[Reading]:
         """The parking topic, from where it has been read on, as of now."""
-        partition = parking_partition(self._reader, self.settings.parked_topic)
+        partition = parking_partition(self._reader, self.settings.parked_topic, self.order.parking)
         ends = self._reader.ends([partition])[partition]
         if partition.topic_id != self.order.topic_id:
             raise self._lost("was re-created since")

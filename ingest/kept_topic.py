@@ -24,13 +24,16 @@ _CONFIG = {
 log = structlog.get_logger()
 
 
-def ensure_topic(servers: str, name: str) -> None:
-    """Creates a topic, or makes sure that one which exists loses nothing. Raises PrerequisiteError with the command that mends it, UnavailableError."""
+def ensure_topic(servers: str, name: str, partitions: int = 1) -> None:
+    """Creates a topic, or makes sure that one which exists loses nothing, whatever its partitions.
+
+    Raises PrerequisiteError with the command that mends it, UnavailableError.
+    """
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
     created = False
     try:
         if name not in admin.list_topics(timeout=30).topics:
-            admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=-1, config=_CONFIG)])[name].result()
+            admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=-1, config=_CONFIG)])[name].result()
             created = True
             log.info("topic.created", topic=name)
     except KafkaException as error:

@@ -25,9 +25,10 @@ class ParkedRecord:
     """One table's parking. `version` 0: no record is in the catalog.
 
     `id` names this parking, and every message of it in the parking topic carries it, so that what a paused node parks later under an older
-    one is told apart; empty until a node has taken up what the catalog wrote. `start` is an offset of the parking topic (of this `topic_id`)
-    before which no message of this parking lies. `expected`: marks that a node knew of and the table has lost. `resolution`: what a person
-    decided for a table that was moved back. `probes` counts how often a person asked to try it again. `others`: what the catalog put in.
+    one is told apart; empty until a node has taken up what the catalog wrote. It begins with the partition of the topic that they are in
+    (`parked_topic.py`); `start` is an offset there, before which none of them lies, and `topic_id` says of which topic of that name. `expected`:
+    marks that a node knew of and the table has lost. `resolution`: what a person decided for a table that was moved back. `probes` counts how
+    often a person asked to try it again. `others`: what the catalog put in.
     """
 
     table: TableId
@@ -48,9 +49,9 @@ class ParkedRecord:
         """Whether nothing may be written to the table before somebody runs `resolve`."""
         return self.cause in FOR_A_PERSON
 
-    def begun(self, topic_id: str, start: int, since: str) -> "ParkedRecord":
+    def begun(self, topic_id: str, partition: int, start: int, since: str) -> "ParkedRecord":
         """This parking from its beginning, with an id of its own."""
-        return replace(self, id=uuid.uuid4().hex, topic_id=topic_id, start=start, since=since)
+        return replace(self, id=f"{partition}-{uuid.uuid4().hex}", topic_id=topic_id, start=start, since=since)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON document of the record."""

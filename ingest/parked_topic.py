@@ -6,6 +6,7 @@ A body that the topic would not take is put into the warehouse and the header `f
 
 from dataclasses import dataclass
 from typing import Any, cast
+from zlib import crc32
 
 import structlog
 from confluent_kafka import Message
@@ -24,8 +25,8 @@ from lake.tenant import TableId, TenantId
 PARKED = "firn.parked"  # the first header behind the message's own
 BODY = "firn.body"
 FLUSH_LOG_EVERY_S = 10.0
-# Messages of one parking are in order only within one partition, however many somebody may have given the topic.
-PARTITION = 0
+# Where Firn creates the topic. A drain reads a whole partition: of many tables that are parked at once, each reads a part of what all have.
+PARTITIONS = 8
 QUEUE_KBYTES = 64 * 1024
 log = structlog.get_logger()
 
@@ -47,7 +48,7 @@ class ParkedTopic:
         self._topic = settings.parked_topic
         self._storage = storage
         self._bodies = f"{warehouse.rstrip('/')}/parked"
-        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES, partition=PARTITION)
+        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES)
 
     def send(self, source: Source, record: RawRecord, table: TableId, parking: str) -> None:
         """Queues one message; `flush` makes sure of it."""
@@ -67,7 +68,7 @@ class ParkedTopic:
         if value is not None and not fits(value):
             facts[BODY] = put_aside(self._storage, self._bodies, value)
             value = None
-        self._producer.send(value, record.key, [*record.headers, *((name, text.encode()) for name, text in facts.items())])
+        self._producer.send(value, record.key, [*record.headers, *((name, text.encode()) for name, text in facts.items())], partition=partition_of(parking))
 
     def flush(self) -> None:
         """Returns when every message is acknowledged, however long the broker is away. Raises FatalError where the topic refuses one."""
@@ -93,12 +94,31 @@ def read_parked(message: Message, storage: AnyStorage) -> ParkedMessage:
         raise ProtocolError(f"{where} lacks a header of a parked message ({error!r})") from error
 
 
-def parking_partition(reader: KafkaReader, topic: str) -> KafkaPartition:
-    """The one that messages are parked in. Raises UnavailableError where it is not there."""
-    found = [partition for partition in reader.partitions([topic]) if partition.partition == PARTITION]
+def parking_begins(reader: KafkaReader, topic: str, table: TableId) -> tuple[str, int, int]:
+    """Where a table is to be parked from now on: the topic's id, a partition, its end. Raises UnavailableError where the topic is not there."""
+    partitions = reader.partitions([topic])
+    if not partitions:
+        raise _missing(topic)
+    partition = partitions[crc32(str(table).encode()) % len(partitions)]
+    return partition.topic_id, partition.partition, reader.ends([partition])[partition].end
+
+
+def parking_partition(reader: KafkaReader, topic: str, parking: str) -> KafkaPartition:
+    """The one that the messages of a parking are in. Raises UnavailableError where it is not there."""
+    found = [partition for partition in reader.partitions([topic]) if partition.partition == partition_of(parking)]
     if not found:
-        raise UnavailableError(f"topic {topic} is not there; it is created when the node starts")
+        raise _missing(f"{topic} partition {partition_of(parking)}")
     return found[0]
+
+
+def partition_of(parking: str) -> int:
+    """All messages of one parking are in one partition, for their order; its id says which, 0 where it says nothing."""
+    number, dash, _ = parking.partition("-")
+    return int(number) if dash else 0
+
+
+def _missing(what: str) -> UnavailableError:
+    return UnavailableError(f"topic {what} is not there; the topic is created when the node starts")
 
 
 def parking_of(message: Message) -> str | None:

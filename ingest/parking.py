@@ -91,7 +91,8 @@ class ParkedTable:
 
 @dataclass
 class Parking:
-    """`tell(worker, message)`: worker None means all. `topic_end()`: id and end of the parking topic; it blocks, so it is called in a thread."""
+    """`tell(worker, message)`: worker None means all. `begins(table)`: the topic's id, partition and offset where a table would be parked now; it
+    blocks, so it is called in a thread."""
 
     records: ParkedRecords
     states: TableStates
@@ -101,7 +102,7 @@ class Parking:
     lease: str
     tell: Callable[[int | None, ToWorker], None]
     forget_flushes: Callable[[TableId], None]
-    topic_end: Callable[[], tuple[str, int]]
+    begins: Callable[[TableId], tuple[str, int, int]]
     _tables: dict[TableId, ParkedTable] = field(default_factory=dict)
     _released: dict[TableId, tuple[float, float]] = field(default_factory=dict)  # when, and after how long it was to be tried again
     _listing: tuple[float, Future[dict[TableId, ParkedRecord]]] | None = None
@@ -112,7 +113,7 @@ class Parking:
         """Reads what is parked, before anything is routed; table -> id of its parking. Blocks. Raises UnavailableError."""
         for record in self.records.all().values():
             if not record.id:  # the catalog parked it, and no node has taken that up
-                record = record.begun(*self.topic_end(), self.clock.now().isoformat(timespec="seconds"))
+                record = record.begun(*self.begins(record.table), self.clock.now().isoformat(timespec="seconds"))
                 version = self.records.write(record, lease=self.lease, key=str(uuid4()))
                 if version is None:
                     raise RetryableError(f"the parked record of {record.table} was changed at the same time; the node starts again")
@@ -266,7 +267,7 @@ class Parking:
             return found
         try:
             if errand is Errand.PUT and not record.id:
-                record = record.begun(*self.topic_end(), self.clock.now().isoformat(timespec="seconds"))
+                record = record.begun(*self.begins(record.table), self.clock.now().isoformat(timespec="seconds"))
             return record, self.records.write(record, lease=self.lease, key=key, remove=errand is Errand.REMOVE)
         except RetryableError as error:
             raise NotWrittenError(record, str(error)) from error

@@ -111,7 +111,7 @@ class Resolver:
         if not record.id:
             return record  # no node has taken it up yet
         reader = KafkaReader(self.settings)
-        partition = parking_partition(reader, self.settings.parked_topic)
+        partition = parking_partition(reader, self.settings.parked_topic, record.id)
         first = reader.ends([partition])[partition].start
         return replace(record, topic_id=partition.topic_id, start=max(first, record.start) if partition.topic_id == record.topic_id else first)
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -32,7 +33,7 @@ from ingest.ledger import LiveMarks
 from ingest.link import Begun, Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
 from ingest.node import Node
 from ingest.parked_record import ParkedRecords
-from ingest.parked_topic import parking_partition
+from ingest.parked_topic import PARTITIONS, parking_begins
 from ingest.parking import Parking
 from ingest.table_states import NewTables, TableStates
 from ingest.trouble import Troubles
@@ -132,7 +133,7 @@ class LocalEngine:
         if not warehouse:
             raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
         DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
-        ensure_topic(self.settings.bootstrap_servers, self.settings.parked_topic)
+        ensure_topic(self.settings.bootstrap_servers, self.settings.parked_topic, PARTITIONS)
         return warehouse
 
     def _stop(self, number: int, _: FrameType | None) -> None:
@@ -178,9 +179,8 @@ class LocalEngine:
         committer = Committer(states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer)
         parking = None
         if records is not None:
-            parking = Parking(
-                records, states, self._pool, self._clock, s.workers, lease.name_and_token, self._tell, committer.drop, _parking_topic_end(KafkaReader(s), s)
-            )
+            begins = partial(parking_begins, KafkaReader(s), s.parked_topic)
+            parking = Parking(records, states, self._pool, self._clock, s.workers, lease.name_and_token, self._tell, committer.drop, begins)
         return Node(states, committer, parking, Troubles(s.park_after_s), canary, lease, self._pool, self._clock, self._tell)
 
     def _load_parked(self, node: Node) -> Mapping[TableId, str]:
@@ -299,14 +299,6 @@ class LocalEngine:
 def _stored_witnesses(reader: KafkaReader, settings: IngestSettings) -> list[Witness]:
     stored = reader.stored(reader.partitions(topic.name for topic in settings.topics))
     return [witness for each in stored.values() if (witness := parse_witness(each.witness)) is not None]
-
-
-def _parking_topic_end(reader: KafkaReader, settings: IngestSettings) -> Callable[[], tuple[str, int]]:
-    def end() -> tuple[str, int]:
-        partition = parking_partition(reader, settings.parked_topic)
-        return partition.topic_id, reader.ends([partition])[partition].end
-
-    return end
 
 
 def _count(counts: Counts) -> None:

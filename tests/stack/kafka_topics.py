@@ -78,9 +78,10 @@ class KafkaTopics:
         return name
 
     def remove_records(self, name: str, before: int) -> None:
-        """Removes the records of partition 0 below an offset, as retention does."""
-        to = TopicPartition(name, 0, before)
-        self.admin.delete_records([to])[to].result(ANSWER_S)
+        """Removes the records of every partition below an offset, as far as they are there, as retention does."""
+        for partition, end in self.ends(name).items():
+            to = TopicPartition(name, partition, min(before, end))
+            self.admin.delete_records([to])[to].result(ANSWER_S)
 
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(ANSWER_S)
