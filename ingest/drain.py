@@ -1,8 +1,8 @@
 """Writing what was parked of one table, in the order of its offsets, by the ordinary marks, a bounded piece at a time.
 
-readings    the parking topic, from where this parking began to its end as of now, and on while much has come meanwhile. Before a table that was
-            moved back and is to be read again: the parking topic, to learn the lowest parked offset per partition; the input topics, from the
-            marks up to there.
+readings    the parking topic, from where this parking began to its end as of now, and on while much has come meanwhile. Before that, of a table
+            that was moved back and is to be read again: of the parking topic what the input topics no longer have; the input topics, from the
+            marks to their ends. (What is parked is no measure of where to stop: it may begin below an offset that a node before stored late.)
 taken       per partition the next offset not taken yet, from the marks on; what is below is skipped. Messages may be repeated in the
             parking topic, by a restart or a paused node. But every producer writes the messages of one parking in order and without a
             gap, so nothing that is needed ever comes after something beyond it.
@@ -23,8 +23,8 @@ from ingest.flush_writer import TABLE_DELETED, Flush, FlushWriter
 from ingest.kafka_reader import KafkaPartition, KafkaReader, reading_consumer
 from ingest.link import Drain as Order
 from ingest.link import Outcome, TableView, WrittenFlush
-from ingest.parked_topic import parking_of, parking_partition, read_parked
-from ingest.router import Envelope, Router
+from ingest.parked_topic import ParkedMessage, parking_of, parking_partition, read_parked
+from ingest.routes import Routes
 from ingest.trouble import Cause, Trouble, trouble_of
 from lake.errors import FirnError, UnavailableError
 from lake.marks import TopicPartition
@@ -65,7 +65,7 @@ class Drain:
     _numbers: dict[Source, int] = field(default_factory=dict)
     _buffer: TableBuffer = field(init=False)
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
-    _first_parked: dict[TopicPartition, int] = field(default_factory=dict)
+    _input_begins: dict[TopicPartition, int] = field(default_factory=dict)
     _in_flight: Flush | None = None
     _flushes: int = 0
     reached: int = 0
@@ -124,7 +124,10 @@ class Drain:
 
     def _plan(self) -> Iterator[Reading]:
         if self.order.reread:
-            yield from self._parked(self._note_parked)
+            partitions = self._reader.partitions(topic.name for topic in self.settings.topics)
+            ends = self._reader.ends(partitions)
+            self._input_begins = {TopicPartition(each.topic_id, each.partition): ends[each].start for each in partitions}
+            yield from self._parked(self._take_expired)
             yield from self._input()
             self.reached = self.order.start
         before = None
@@ -151,9 +154,9 @@ class Drain:
         )
 
     def _input(self) -> Iterator[Reading]:
-        """The input topics from the table's marks up to its first parked message, or to their ends where none is parked."""
+        """The input topics from the table's marks to their ends."""
         topics = {topic.name: topic for topic in self.settings.topics}
-        routers = {name: Router(topic) for name, topic in topics.items()}
+        routes = Routes(self.settings)
         partitions = self._reader.partitions(topics)
         start, left = {}, {}
         stored = self._reader.stored(partitions)
@@ -161,17 +164,15 @@ class Drain:
             place = TopicPartition(partition.topic_id, partition.partition)
             begun = stored[partition].first if partition in stored else 0
             begin = max(first, begun, self.view.marks.of(place))
-            stop = min(end, self._first_parked.get(place, end))
             if begin > self.view.marks.of(place) > 0:
                 log.error("records.expired", table=str(self.order.table), topic=partition.topic, partition=partition.partition, first=begin)
-            if begin < stop:
-                start[partition], left[partition.key] = begin, stop
+            if begin < end:
+                start[partition], left[partition.key] = begin, end
         ids = {partition.key: partition for partition in partitions}
 
         def take(message: Message) -> None:
             partition, topic = ids[message.topic(), message.partition()], topics[message.topic()]
-            envelope = Envelope(topic.name, message.key(), message.headers() or (), message.value())
-            if message.value() and routers[topic.name].route(envelope) == self.order.table:
+            if routes.target(topic.name, message.key(), message.headers() or (), message.value()) == self.order.table:
                 self._add(_source(partition, topic), _record(message))
 
         def passed(message: Message) -> None:
@@ -205,18 +206,20 @@ class Drain:
                 del reading.left[key]
         return bool(messages)
 
-    def _note_parked(self, message: Message) -> None:
+    def _take_expired(self, message: Message) -> None:
         if parking_of(message) == self.order.parking:
             parked = read_parked(message, self.storage)
-            place = TopicPartition(parked.source.topic_id, parked.source.partition)
-            self._first_parked.setdefault(place, parked.record.offset)
+            if parked.record.offset < self._input_begins.get(TopicPartition(parked.source.topic_id, parked.source.partition), 0):
+                self._take(parked)
 
     def _take_parked(self, message: Message) -> None:
         if parking_of(message) == self.order.parking:
-            parked = read_parked(message, self.storage)
-            self._add(parked.source, parked.record)
-            place = TopicPartition(parked.source.topic_id, parked.source.partition)
-            self._ends[place] = max(self._ends.get(place, 0), parked.record.offset + 1)
+            self._take(read_parked(message, self.storage))
+
+    def _take(self, parked: ParkedMessage) -> None:
+        self._add(parked.source, parked.record)
+        place = TopicPartition(parked.source.topic_id, parked.source.partition)
+        self._ends[place] = max(self._ends.get(place, 0), parked.record.offset + 1)
 
     # ---- what is written
 

@@ -77,9 +77,7 @@ def to_drain(w: World, order: Order, record: ParkedRecord, view: View) -> list[R
     table, parked = order.table, parked_from(w, order.table, record, order.start)
     if not order.reread or not w.rules.reread_from_input:
         return parked
-    first = {r.partition: r.offset for r in reversed(parked)}
-    again = [r for part in w.log for r in part if r.table == table and view.marks.get(r.partition, 0) <= r.offset < first.get(r.partition, r.offset + 1)]
-    return again + parked
+    return [r for part in w.log for r in part if r.table == table and view.marks.get(r.partition, 0) <= r.offset] + parked
 
 
 def drain_step(w: World, worker: Worker, table: str, count: int, *, goes_on: bool) -> str:

@@ -31,7 +31,7 @@ NOTICED = {
     "unfinished_first": 6,
     "drained_in_order": 6,
     "hold_after_acknowledgement": 362,
-    "held_records_wait": 116,
+    "held_records_wait": 389,
     "drain_after_the_hold": 6,
     "finish_behind_what_was_read": 6,
     "record_by_version": 1359,
