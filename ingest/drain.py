@@ -20,7 +20,7 @@ from ingest.buffer import RawRecord, TableBuffer
 from ingest.converter import Source
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, Flush, FlushWriter
-from ingest.kafka_reader import KafkaPartition, KafkaReader, reading_consumer
+from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader, reading_consumer
 from ingest.link import Drain as Order
 from ingest.link import Outcome, TableView, WrittenFlush
 from ingest.parked_topic import ParkedMessage, parking_of, parking_partition, read_parked
@@ -124,11 +124,11 @@ class Drain:
 
     def _plan(self) -> Iterator[Reading]:
         if self.order.reread:
-            partitions = self._reader.partitions(topic.name for topic in self.settings.topics)
-            ends = self._reader.ends(partitions)
-            self._input_begins = {TopicPartition(each.topic_id, each.partition): ends[each].start for each in partitions}
+            # Looked at once: what retention removes from here on makes the reading fail, and it is begun anew.
+            ends = self._reader.ends(self._reader.partitions(topic.name for topic in self.settings.topics))
+            self._input_begins = {TopicPartition(each.topic_id, each.partition): there.start for each, there in ends.items()}
             yield from self._parked(self._take_expired)
-            yield from self._input()
+            yield from self._input(ends)
             self.reached = self.order.start
         before = None
         while before is None or self.reached - before > REST_MESSAGES:
@@ -153,14 +153,13 @@ class Drain:
             f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics again, or `--accept` to go without them"
         )
 
-    def _input(self) -> Iterator[Reading]:
+    def _input(self, ends: Mapping[KafkaPartition, Ends]) -> Iterator[Reading]:
         """The input topics from the table's marks to their ends."""
         topics = {topic.name: topic for topic in self.settings.topics}
         routes = Routes(self.settings)
-        partitions = self._reader.partitions(topics)
         start, left = {}, {}
-        stored = self._reader.stored(partitions)
-        for partition, (first, end) in self._reader.ends(partitions).items():
+        stored = self._reader.stored(ends)
+        for partition, (first, end) in ends.items():
             place = TopicPartition(partition.topic_id, partition.partition)
             begun = stored[partition].first if partition in stored else 0
             begin = max(first, begun, self.view.marks.of(place))
@@ -168,7 +167,7 @@ class Drain:
                 log.error("records.expired", table=str(self.order.table), topic=partition.topic, partition=partition.partition, first=begin)
             if begin < end:
                 start[partition], left[partition.key] = begin, end
-        ids = {partition.key: partition for partition in partitions}
+        ids = {partition.key: partition for partition in ends}
 
         def take(message: Message) -> None:
             partition, topic = ids[message.topic(), message.partition()], topics[message.topic()]
