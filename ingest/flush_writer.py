@@ -17,13 +17,14 @@ from ingest.dead_letter import Letters
 from ingest.fault_point import reach
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.hot_table import HotFiles
-from ingest.link import Counts, TableView, WrittenFlush, shared_schema
+from ingest.link import Counts, TableView, WrittenFlush
 from ingest.row import TimeLimits
 from ingest.shape import Shapes
 from ingest.trouble import Cause, Trouble, trouble_of
 from ingest.writer import write_files
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
+from lake.log_schema import shared_schema
 from lake.marks import Range, TopicPartition
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage

@@ -9,13 +9,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from functools import lru_cache
-
-import orjson
 
 from ingest.trouble import Trouble
 from lake.data_file import DataFile
-from lake.log_schema import LogSchema
+from lake.log_schema import LogSchema, shared_schema
 from lake.marks import Marks, Range, TopicPartition
 from lake.tenant import TableId
 
@@ -32,12 +29,6 @@ class TableView:
     @property
     def log_schema(self) -> LogSchema:
         return shared_schema(self.schema)
-
-
-@lru_cache(maxsize=4_096)
-def shared_schema(json: bytes) -> LogSchema:
-    """One object for all tables with the same schema."""
-    return LogSchema(orjson.loads(json))
 
 
 @dataclass(frozen=True, slots=True)

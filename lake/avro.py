@@ -1,16 +1,21 @@
-"""Avro's binary encoding and object container files, to write (Avro specification, "Binary Encoding" and "Object Container Files").
+"""Avro's binary encoding and object container files (Avro specification, "Binary Encoding" and "Object Container Files").
 
 A manifest is unions and maps throughout, and a library that takes any record tries each value against the branches of its union: for a commit of
-one file that costs several times what the bytes do. Reading is left to fastavro.
+one file that costs several times what the bytes do. So writing is done here; reading is left to fastavro.
 """
 
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from io import BytesIO
+from typing import Any, cast
 
+import fastavro
 import orjson
+
+from lake.errors import ProtocolError
 
 MAGIC = b"Obj\x01"
 BLOCK_BYTES = 64 * 1024
@@ -82,15 +87,47 @@ def optional_blobs(mapping: Mapping[int, bytes] | None) -> bytes:
     return NULL if mapping is None else PRESENT + array([integer(key) + blob(value) for key, value in mapping.items()])
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Encoded records, one after the other, as a file stores them: deflated where that is worth it."""
+
+    count: int = 0
+    stored: bytes = b""
+    codec: str = "null"
+
+    @classmethod
+    def of(cls, count: int, data: bytes) -> "Block":
+        """So many encoded records."""
+        return cls(count, data) if len(data) < DEFLATE_BYTES_MIN else cls(count, _deflated(data), "deflate")
+
+    @property
+    def data(self) -> bytes:
+        """The records as they were encoded."""
+        return self.stored if self.codec == "null" else zlib.decompress(self.stored, wbits=-zlib.MAX_WBITS)
+
+
 def container(schema: str, records: Iterable[bytes], metadata: Mapping[str, str]) -> bytes:
     """The file that holds these encoded records. `schema`: their Avro schema as JSON."""
     blocks = list(_blocks(records))
-    codec = "deflate" if sum(len(data) for _, data in blocks) >= DEFLATE_BYTES_MIN else "null"
+    if sum(len(data) for _, data in blocks) < DEFLATE_BYTES_MIN:
+        return _file(schema, "null", blocks, metadata)
+    return _file(schema, "deflate", [(count, _deflated(data)) for count, data in blocks], metadata)
+
+
+def container_of_block(schema: str, block: Block, metadata: Mapping[str, str]) -> bytes:
+    """The same of records that are put together already."""
+    return _file(schema, block.codec, [(block.count, block.stored)] if block.count else [], metadata)
+
+
+def _deflated(data: bytes) -> bytes:
+    return zlib.compress(data, level=1, wbits=-zlib.MAX_WBITS)
+
+
+def _file(schema: str, codec: str, blocks: Iterable[tuple[int, bytes]], metadata: Mapping[str, str]) -> bytes:
     entries = b"".join([text(key) + text(value) for key, value in metadata.items()])
     sync = os.urandom(16)
     parts = [MAGIC, integer(len(metadata) + 2), entries, _codec_and_schema(codec, schema), NULL, sync]
-    for count, data in blocks:
-        stored = zlib.compress(data, wbits=-zlib.MAX_WBITS) if codec == "deflate" else data
+    for count, stored in blocks:
         parts += [integer(count), blob(stored), sync]
     return b"".join(parts)
 
@@ -115,3 +152,17 @@ def _blocks(records: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 def schema_json(schema: Mapping[str, Any]) -> str:
     """A schema as the header of a file has it."""
     return orjson.dumps(schema).decode()
+
+
+def schema_field(name: str, kind: Any, field_id: int, *, optional: bool = False) -> dict[str, Any]:
+    """A field of a record, with the id by which Iceberg knows it."""
+    field = {"name": name, "type": ["null", kind] if optional else kind, "field-id": field_id}
+    return field | {"default": None} if optional else field
+
+
+def read_container(data: bytes, what: str) -> Iterator[dict[str, Any]]:
+    """The records of a file. Raises ProtocolError, which says `what` it was meant to be, where it is none."""
+    try:
+        yield from cast("Iterator[dict[str, Any]]", fastavro.reader(BytesIO(data)))
+    except (ValueError, EOFError, KeyError, IndexError) as error:
+        raise ProtocolError(f"{what} is not readable Avro ({error}); the file is damaged, restore it or roll the table back") from error

@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.data_file import DataFile
 from lake.errors import NotFoundError
-from lake.log_schema import LogSchema, new_log_schema
-from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest_list, write_manifest, write_manifest_list
+from lake.log_schema import LogSchema, new_log_schema, shared_schema
+from lake.manifest import ManifestEntry, Status, write_manifest
+from lake.manifest_list import ManifestFile, ManifestList, read_manifest_list, write_manifest_list
 from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, parse_marks
 from lake.snapshot import Totals, new_snapshot_id, snapshot_json, summarise, totals_of
 from lake.storage import Storage
@@ -46,7 +49,7 @@ class TableState:
     updated_ms: int
     totals: Totals
     marks: Marks
-    manifests: tuple[ManifestFile, ...]
+    manifests: ManifestList
     properties: Mapping[str, str]
     head_marks: Marks | None = None
     writer: str = ""
@@ -94,7 +97,7 @@ def state_of(metadata: Mapping[str, Any], name: TableName, read: Callable[[str],
         exists=True,
         uuid=metadata["table-uuid"],
         location=metadata["location"],
-        schema=LogSchema(schema),
+        schema=shared_schema(orjson.dumps(schema)),
         schema_id_max=max(s["schema-id"] for s in metadata["schemas"]),
         last_column_id=metadata["last-column-id"],
         spec=next(s for s in metadata["partition-specs"] if s["spec-id"] == spec_id),
@@ -111,11 +114,11 @@ def state_of(metadata: Mapping[str, Any], name: TableName, read: Callable[[str],
     )
 
 
-def _manifests(head: Mapping[str, Any] | None, name: TableName, read: Callable[[str], bytes]) -> tuple[ManifestFile, ...]:
+def _manifests(head: Mapping[str, Any] | None, name: TableName, read: Callable[[str], bytes]) -> ManifestList:
     if head is None:
-        return ()
+        return ManifestList()
     try:
-        return tuple(read_manifest_list(read(head["manifest-list"])))
+        return ManifestList.of(read_manifest_list(read(head["manifest-list"])))
     except NotFoundError as error:
         raise MetadataMissingError(
             f"table {name}: its manifest list is gone ({error}); restore the file, or roll the table back to a snapshot that is whole"
@@ -154,7 +157,7 @@ def new_table_state(name: TableName, tenant: str, stream: str, warehouse: str) -
         updated_ms=0,
         totals=Totals(),
         marks=NO_MARKS,
-        manifests=(),
+        manifests=ManifestList(),
         properties=table_properties(tenant, stream),
     )
 
@@ -196,12 +199,12 @@ def prepare_replace(
 
     Its summary says of the marks what its parent's said, or nothing, so that maintenance never hides that a table was moved back.
     """
-    return _prepare(state, "replace", entries, added, removed, kept, state.schema, state.marks, state.head_marks, now_ms, state.writer)
+    return _prepare(state, "replace", entries, added, removed, ManifestList.of(kept), state.schema, state.marks, state.head_marks, now_ms, state.writer)
 
 
 def prepare_delete(state: TableState, entries: Sequence[ManifestEntry], removed: Sequence[DataFile], kept: Sequence[ManifestFile], now_ms: int) -> Prepared:
     """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in `prepare_replace`."""
-    return _prepare(state, "delete", entries, (), removed, kept, state.schema, state.marks, state.head_marks, now_ms, state.writer)
+    return _prepare(state, "delete", entries, (), removed, ManifestList.of(kept), state.schema, state.marks, state.head_marks, now_ms, state.writer)
 
 
 def prepare_overwrite(
@@ -213,7 +216,7 @@ def prepare_overwrite(
     now_ms: int,
 ) -> Prepared:
     """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones; the rest as in `prepare_replace`."""
-    return _prepare(state, "overwrite", entries, added, removed, kept, state.schema, state.marks, state.head_marks, now_ms, state.writer)
+    return _prepare(state, "overwrite", entries, added, removed, ManifestList.of(kept), state.schema, state.marks, state.head_marks, now_ms, state.writer)
 
 
 def _prepare(
@@ -222,7 +225,7 @@ def _prepare(
     entries: Sequence[ManifestEntry],
     added: Sequence[DataFile],
     removed: Sequence[DataFile],
-    kept: Sequence[ManifestFile],
+    kept: ManifestList,
     schema: LogSchema,
     marks: Marks,
     summary_marks: Marks | None,
@@ -230,12 +233,13 @@ def _prepare(
     writer: str,
 ) -> Prepared:
     snapshot_id, sequence = new_snapshot_id(), state.sequence_number + 1
-    files, manifests = list[tuple[str, bytes]](), list(kept)
+    files, lines = list[tuple[str, bytes]](), list[ManifestFile]()
     for at, first in enumerate(range(0, len(entries), MANIFEST_ENTRIES_MAX)):
         uri, part = metadata_uri(state.location, f"{snapshot_id:016x}-m{at}.avro"), entries[first : first + MANIFEST_ENTRIES_MAX]
         data, line = write_manifest(uri, part, schema=schema.json, spec=state.spec, snapshot_id=snapshot_id, sequence_number=sequence)
         files.append((uri, data))
-        manifests.insert(at, line)
+        lines.append(line)
+    manifests = kept.after(lines)
     list_uri = metadata_uri(state.location, f"snap-{snapshot_id}-1-{state.uuid}.avro")
     files.append((list_uri, write_manifest_list(manifests, snapshot_id=snapshot_id, parent_id=state.head, sequence_number=sequence)))
     extra = {"engine-name": "firn"}
@@ -265,7 +269,7 @@ def _prepare(
         updated_ms=timestamp_ms,
         totals=totals,
         marks=marks,
-        manifests=tuple(manifests),
+        manifests=manifests,
         head_marks=summary_marks,
         writer=writer,
         head_ms=timestamp_ms,

@@ -7,9 +7,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 TIMESTAMP = "timestamp"
@@ -151,7 +152,13 @@ class LogSchema:
     def with_strings(self, new: Mapping[str, tuple[int, str]], schema_id: int) -> "LogSchema":
         """A schema with one more optional string column per entry of `new`: column name -> (field id, original path)."""
         fields = [_field(column_id, name, "string", doc=path) for name, (column_id, path) in new.items()]
-        return LogSchema({**self.json, "schema-id": schema_id, "fields": [*self.json["fields"], *fields]})
+        return shared_schema(orjson.dumps({**self.json, "schema-id": schema_id, "fields": [*self.json["fields"], *fields]}))
+
+
+@lru_cache(maxsize=4_096)
+def shared_schema(json: bytes) -> LogSchema:
+    """One object for all tables with the same schema, which most tables of a shipper have: each by itself takes some tens of kilobytes."""
+    return LogSchema(orjson.loads(json))
 
 
 def new_log_schema() -> LogSchema:

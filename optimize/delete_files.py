@@ -10,7 +10,8 @@ from typing import Any
 
 from lake.commit import Prepared
 from lake.data_file import EQUALITY_DELETES, DataFile
-from lake.manifest import ManifestEntry, ManifestFile, Status, write_manifest, write_manifest_list
+from lake.manifest import ManifestEntry, Status, write_manifest
+from lake.manifest_list import ManifestFile, ManifestList, write_manifest_list
 from lake.snapshot import totals_of
 from lake.table_layout import metadata_uri, partition_path
 from optimize.table_view import DELETE_MANIFEST, TableView, has_live
@@ -34,11 +35,12 @@ def without_delete_files(prepared: Prepared, view: TableView, gone: Sequence[Dat
         written.append((uri, data))
         manifests.append(line)
     *others, (list_uri, _) = prepared.files
-    listed = write_manifest_list(manifests, snapshot_id=prepared.snapshot_id, parent_id=view.state.head, sequence_number=sequence)
+    listed = ManifestList.of(manifests)
+    list_data = write_manifest_list(listed, snapshot_id=prepared.snapshot_id, parent_id=view.state.head, sequence_number=sequence)
     request = _with_summary(prepared.request, gone)
     summary = next(u["snapshot"]["summary"] for u in request["updates"] if u["action"] == "add-snapshot")
-    after = replace(prepared.after, manifests=tuple(manifests), totals=totals_of(summary))
-    return replace(prepared, request=request, files=[*others, *written, (list_uri, listed)], after=after)
+    after = replace(prepared.after, manifests=listed, totals=totals_of(summary))
+    return replace(prepared, request=request, files=[*others, *written, (list_uri, list_data)], after=after)
 
 
 def _entries_without(view: TableView, manifest: ManifestFile, gone: set[str]) -> list[ManifestEntry] | None:

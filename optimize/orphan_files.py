@@ -18,7 +18,7 @@ import structlog
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import FatalError, NotFoundError
-from lake.manifest import ManifestFile, read_manifest_list
+from lake.manifest_list import ManifestFile, read_manifest_list
 from lake.storage import AnyStorage, canonical
 from optimize.deletions import Throttle
 from optimize.purge import own_prefix

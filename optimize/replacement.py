@@ -6,7 +6,8 @@ from typing import Any
 
 from lake.commit import MAIN, prepare_delete, prepare_replace
 from lake.data_file import DATA, DataFile
-from lake.manifest import ManifestEntry, ManifestFile, Status
+from lake.manifest import ManifestEntry, Status
+from lake.manifest_list import ManifestFile
 from lake.settings import OptimizeSettings
 from optimize.delete_files import without_delete_files
 from optimize.merge_job import Merged, MergeGroup
@@ -123,7 +124,7 @@ def rewritten_entries(view: TableView, removed: set[str], added: Sequence[DataFi
     kept: list[ManifestFile] = []
     ours = {manifest.uri for manifest in view.data_manifests()}
     missing = set(removed)
-    for manifest in view.state.manifests:
+    for manifest in view.manifests:
         if manifest.uri not in ours:
             kept.append(manifest)
             continue

@@ -8,7 +8,8 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
 from lake.data_file import EQUALITY_DELETES, DataFile
 from lake.errors import NotFoundError
-from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest, read_manifest_list
+from lake.manifest import ManifestEntry, Status, read_manifest
+from lake.manifest_list import ManifestFile, read_manifest_list
 from lake.storage import Storage
 
 DATA_MANIFEST, DELETE_MANIFEST = 0, 1
@@ -41,6 +42,10 @@ class TableView:
     metadata_location: str = ""
     known: dict[str, tuple[ManifestEntry, ...]] = field(default_factory=dict)
     lists: dict[str, Sequence[ManifestFile]] = field(default_factory=dict)
+    manifests: Sequence[ManifestFile] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.manifests = tuple(self.state.manifests)
 
     @property
     def name(self) -> TableName:
@@ -61,7 +66,7 @@ class TableView:
     def manifests_of(self, snapshot: Mapping[str, Any]) -> Sequence[ManifestFile]:
         """The manifests of a snapshot of this table."""
         if snapshot["snapshot-id"] == self.state.head:
-            return self.state.manifests
+            return self.manifests
         uri = snapshot["manifest-list"]
         if uri not in self.lists:
             self.lists[uri] = read_manifest_list(self.storage.read(uri))
@@ -77,7 +82,7 @@ class TableView:
 
     def data_manifests(self) -> list[ManifestFile]:
         """Manifests of data files partitioned by hour; those of other specs are somebody else's and stay as they are."""
-        return [m for m in self.state.manifests if m.content == DATA_MANIFEST and m.spec_id == self.state.spec["spec-id"]]
+        return [m for m in self.manifests if m.content == DATA_MANIFEST and m.spec_id == self.state.spec["spec-id"]]
 
     def partitions(self, hours: Iterable[int] | None = None) -> dict[int, Partition]:
         """The live partitions, all or those of the given hours; only manifests that may hold them are read."""
@@ -101,7 +106,7 @@ class TableView:
     def delete_files(self) -> dict[int | None, list[DataFile]]:
         """Live delete files by the hour whose rows they may touch; under None those that may reach every partition."""
         found: dict[int | None, list[DataFile]] = {}
-        for manifest in self.state.manifests:
+        for manifest in self.manifests:
             if manifest.content == DELETE_MANIFEST and has_live(manifest):
                 ours = manifest.spec_id == self.state.spec["spec-id"]
                 for entry in self.live_entries(manifest):

@@ -9,7 +9,8 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.commit import MAIN, TableState, prepare_overwrite, state_of
 from lake.data_file import DATA, DataFile
 from lake.errors import NotFoundError
-from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest, read_manifest_list
+from lake.manifest import ManifestEntry, Status, read_manifest
+from lake.manifest_list import ManifestFile, read_manifest_list
 from lake.storage import AnyStorage
 from lake.tenant import TableId
 from query.table_view import TableView, view_of

@@ -9,7 +9,8 @@ from threading import Lock
 
 from lake.data_file import DATA
 from lake.log_schema import TIMESTAMP
-from lake.manifest import ManifestFile, Status, read_manifest, read_manifest_list
+from lake.manifest import Status, read_manifest
+from lake.manifest_list import ManifestFile, read_manifest_list
 from lake.storage import Storage
 from lake.table_layout import US_PER_HOUR
 from query.table_view import EPOCH, TableView

@@ -18,7 +18,8 @@ from ingest.writer import write_files
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.commit import Prepared, TableState, load_state, new_table_state, prepare_append, prepare_delete, prepare_replace
 from lake.data_file import DATA, DataFile
-from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest
+from lake.manifest import ManifestEntry, Status, read_manifest
+from lake.manifest_list import ManifestFile
 from lake.storage import open_storage
 from tests.catalog.engines import Rows
 from tests.catalog.log_tables import log_rows

@@ -1,5 +1,6 @@
 """Columns of a log table, and the ids they get."""
 
+import orjson
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from lake.log_schema import (
     fold,
     leaf_ids,
     new_log_schema,
+    shared_schema,
 )
 
 GROWN = new_log_schema().with_strings({"a": (16, "/a")}, 1)
@@ -117,3 +119,11 @@ def test_columns_are_found_by_folded_name() -> None:
     """Columns that another engine spelled with capitals are found by the names records fold to."""
     schema = LogSchema({"fields": [{"id": 1, "name": "Größe", "type": "string", "required": False}]})
     assert schema.by_name["größe"].id == 1
+
+
+def test_tables_with_the_same_schema_share_one_object() -> None:
+    """Ten thousand tables of one shipper have one schema in memory, whether a table was loaded or grew by the same columns."""
+    grown = [new_log_schema().with_strings({"a": (16, "/a")}, 1) for _ in range(2)]
+    assert grown[0] is grown[1]
+    assert shared_schema(orjson.dumps(grown[0].json)) is grown[0]
+    assert new_log_schema().with_strings({"a": (17, "/a")}, 1) is not grown[0]

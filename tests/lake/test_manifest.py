@@ -12,7 +12,8 @@ from pyiceberg.typedef import Record
 from lake.data_file import POSITION_DELETES, DataFile
 from lake.errors import ProtocolError
 from lake.log_schema import new_log_schema
-from lake.manifest import ManifestEntry, ManifestFile, Status, read_manifest, read_manifest_list, write_manifest, write_manifest_list
+from lake.manifest import ManifestEntry, Status, read_manifest, write_manifest
+from lake.manifest_list import ManifestFile, ManifestList, read_manifest_list, write_manifest_list
 from lake.table_layout import PARTITION_SPEC
 
 SCHEMA = new_log_schema().with_strings({"a": (16, "/a")}, 1)
@@ -44,7 +45,7 @@ ENTRIES = [
 def test_entries_come_back_with_what_they_inherit(tmp_path: Path) -> None:
     """Added files inherit snapshot and sequence number from the manifest list, existing and deleted ones keep theirs."""
     data, line = _written(ENTRIES, tmp_path)
-    (listed,) = read_manifest_list(write_manifest_list([line], snapshot_id=SNAPSHOT, parent_id=None, sequence_number=SEQUENCE))
+    (listed,) = read_manifest_list(write_manifest_list(ManifestList.of([line]), snapshot_id=SNAPSHOT, parent_id=None, sequence_number=SEQUENCE))
     assert listed == line
     added, existing, deleted = read_manifest(data, listed)
     assert added == ManifestEntry(Status.ADDED, ENTRIES[0].file, SNAPSHOT, SEQUENCE, SEQUENCE)
@@ -67,7 +68,7 @@ def test_pyiceberg_reads_the_same_files(tmp_path: Path) -> None:
     """PyIceberg's own reader finds the same files, counts, bounds, partitions and sequence numbers."""
     _, line = _written(ENTRIES, tmp_path)
     path = tmp_path / "list.avro"
-    path.write_bytes(write_manifest_list([line], snapshot_id=SNAPSHOT, parent_id=3, sequence_number=SEQUENCE))
+    path.write_bytes(write_manifest_list(ManifestList.of([line]), snapshot_id=SNAPSHOT, parent_id=3, sequence_number=SEQUENCE))
     io = PyArrowFileIO()
     (listed,) = theirs(io.new_input(f"file://{path}"))
     assert (listed.content, listed.sequence_number, listed.min_sequence_number) == (ManifestContent.DATA, SEQUENCE, 4)
@@ -87,7 +88,7 @@ def test_delete_files_get_a_manifest_of_their_own_kind(tmp_path: Path) -> None:
     _, line = _written([ManifestEntry(Status.ADDED, _file("deletes", 1, content=POSITION_DELETES))], tmp_path)
     assert line.content == 1
     path = tmp_path / "list.avro"
-    path.write_bytes(write_manifest_list([line], snapshot_id=SNAPSHOT, parent_id=None, sequence_number=SEQUENCE))
+    path.write_bytes(write_manifest_list(ManifestList.of([line]), snapshot_id=SNAPSHOT, parent_id=None, sequence_number=SEQUENCE))
     io = PyArrowFileIO()
     (listed,) = theirs(io.new_input(f"file://{path}"))
     (entry,) = listed.fetch_manifest_entry(io)
@@ -112,7 +113,7 @@ def test_damaged_manifest_list_is_an_error_that_says_so(data: bytes) -> None:
 def test_manifest_list_cut_short_is_an_error(tmp_path: Path) -> None:
     """Half a file is no shorter list."""
     _, line = _written(ENTRIES, tmp_path)
-    data = write_manifest_list([line] * 50, snapshot_id=SNAPSHOT, parent_id=None, sequence_number=SEQUENCE)
+    data = write_manifest_list(ManifestList.of([line] * 50), snapshot_id=SNAPSHOT, parent_id=None, sequence_number=SEQUENCE)
     for length in (len(data) - 1, len(data) - 20, len(data) // 2):
         with pytest.raises(ProtocolError, match="damaged"):
             read_manifest_list(data[:length])

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 
 from lake.commit import load_state, prepare_append
 from lake.data_file import POSITION_DELETES, DataFile
-from lake.manifest import ManifestEntry, Status, write_manifest, write_manifest_list
+from lake.manifest import ManifestEntry, Status, write_manifest
+from lake.manifest_list import write_manifest_list
 from lake.table_layout import metadata_uri, partition_path
 from optimize.rewrite_proof import PATH, POSITION
 from tests.optimize.small_files import SmallFiles
@@ -43,7 +44,7 @@ def add_delete_file(table: SmallFiles, hour: int, content: int = POSITION_DELETE
     manifest, line = write_manifest(
         manifest_uri, [entry], schema=state.schema.json, spec=state.spec, snapshot_id=prepared.snapshot_id, sequence_number=sequence
     )
-    listed = write_manifest_list([line, *state.manifests], snapshot_id=prepared.snapshot_id, parent_id=state.head, sequence_number=sequence)
+    listed = write_manifest_list(state.manifests.after([line]), snapshot_id=prepared.snapshot_id, parent_id=state.head, sequence_number=sequence)
     table.storage.write_all([(manifest_uri, manifest), (prepared.files[-1][0], listed)])
     request = dict(prepared.request)
     (added,) = [u for u in request["updates"] if u["action"] == "add-snapshot"]

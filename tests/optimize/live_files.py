@@ -5,7 +5,8 @@ import io
 import pyarrow.parquet as pq
 
 from lake.catalog_client import CatalogClient, TableName
-from lake.manifest import Status, read_manifest, read_manifest_list
+from lake.manifest import Status, read_manifest
+from lake.manifest_list import read_manifest_list
 from lake.storage import AnyStorage
 from optimize.table_view import load_view
 from tests.optimize.small_files import SmallFiles

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.stack
 
 PROVE = bool(os.environ.get("FIRN_PROVE"))
 TENANTS, RUNS, RUN_S, OUTAGE_S = (200, 3, 40.0, 60.0) if PROVE else (50, 1, 5.0, 6.0)
+# Two workers flush every table as often: 80 commits a second, which leave a machine of two cores room. One that is too slow as it is shows no disturbance.
+FLUSH_S = 5.0 if PROVE else 2.0
 SLOW_S = 10.0
 PARTITIONS = 4
 TAKEOVER_S = 30.0
@@ -91,7 +93,7 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
     topic = line.kafka.topic(PARTITIONS)
     tenants = Tenants(line, topic)
     with CatalogProxy(line.stack.address("catalog")) as proxy, Watcher(catalog_database(line.stack)) as watcher:
-        running = start(topic, catalog_uri=proxy.address, workers=2, flush_interval_s=2, park_after_s=3)
+        running = start(topic, catalog_uri=proxy.address, workers=2, flush_interval_s=FLUSH_S, park_after_s=3)
         tenants.produce(3)
         for name in tenants.names:
             line.wait_for_rows(running, name, 1)
@@ -127,6 +129,8 @@ def test_five_broken_tables_leave_their_neighbours_their_pace(
     runs = [_one_run(line, ingester) for _ in range(RUNS)]
     record_property("p99 visibility, undisturbed and disturbed, s", runs)
     undisturbed, disturbed = (statistics.median(values) for values in zip(*runs, strict=True))
+    if PROVE:
+        assert undisturbed <= 3 * FLUSH_S, f"the machine is too busy to show anything: {runs}"
     assert disturbed <= max(undisturbed * 1.1, undisturbed + 1.0), runs
 
 

@@ -1,0 +1,164 @@
+"""Manifest lists, format version 2 (Iceberg spec, "Manifest Lists").
+
+Every commit writes the list of its predecessor once more with a line or two before it, and a node keeps the lists of all its tables between
+commits: some tens of lines for each of ten thousand tables. So they are kept as the file has them, and decoded for who looks into them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from lake.avro import Block, array, boolean, container_of_block, integer, optional, optional_blob, read_container, schema_field, schema_json, text
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """One line of a manifest list. `partitions` holds a field summary per partition field, as Avro records."""
+
+    uri: str
+    length: int
+    spec_id: int
+    content: int  # 0: data files, 1: delete files
+    sequence_number: int
+    min_sequence_number: int
+    snapshot_id: int
+    added_files: int
+    existing_files: int
+    deleted_files: int
+    added_rows: int
+    existing_rows: int
+    deleted_rows: int
+    partitions: Sequence[Mapping[str, Any]] | None = None
+
+    def to_avro(self) -> bytes:
+        """The line, encoded."""
+        partitions = None if self.partitions is None else array([_field_summary(each) for each in self.partitions])
+        return b"".join(
+            [
+                text(self.uri),
+                *map(integer, (self.length, self.spec_id, self.content, self.sequence_number, self.min_sequence_number, self.snapshot_id)),
+                *map(integer, (self.added_files, self.existing_files, self.deleted_files, self.added_rows, self.existing_rows, self.deleted_rows)),
+                optional(partitions),
+                optional_blob(None),  # key_metadata
+            ]
+        )
+
+    @property
+    def live_files(self) -> int:
+        return self.added_files + self.existing_files
+
+
+def _field_summary(summary: Mapping[str, Any]) -> bytes:
+    contains_nan = summary.get("contains_nan")
+    return b"".join(
+        [
+            boolean(summary["contains_null"]),
+            optional(None if contains_nan is None else boolean(contains_nan)),
+            optional_blob(summary.get("lower_bound")),
+            optional_blob(summary.get("upper_bound")),
+        ]
+    )
+
+
+_FIELD_SUMMARY = {
+    "type": "record",
+    "name": "r508",
+    "fields": [
+        schema_field("contains_null", "boolean", 509),
+        schema_field("contains_nan", "boolean", 518, optional=True),
+        schema_field("lower_bound", "bytes", 510, optional=True),
+        schema_field("upper_bound", "bytes", 511, optional=True),
+    ],
+}
+_LINE = schema_json(
+    {
+        "type": "record",
+        "name": "manifest_file",
+        "fields": [
+            schema_field("manifest_path", "string", 500),
+            schema_field("manifest_length", "long", 501),
+            schema_field("partition_spec_id", "int", 502),
+            schema_field("content", "int", 517),
+            schema_field("sequence_number", "long", 515),
+            schema_field("min_sequence_number", "long", 516),
+            schema_field("added_snapshot_id", "long", 503),
+            schema_field("added_files_count", "int", 504),
+            schema_field("existing_files_count", "int", 505),
+            schema_field("deleted_files_count", "int", 506),
+            schema_field("added_rows_count", "long", 512),
+            schema_field("existing_rows_count", "long", 513),
+            schema_field("deleted_rows_count", "long", 514),
+            schema_field("partitions", {"type": "array", "items": _FIELD_SUMMARY, "element-id": 508}, 507, optional=True),
+            schema_field("key_metadata", "bytes", 519, optional=True),
+        ],
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestList(Sequence[ManifestFile]):
+    """The manifests of a snapshot, the newest first; immutable. Looking into it decodes it, all of it, every time."""
+
+    block: Block = field(default_factory=Block)
+
+    @classmethod
+    def of(cls, manifests: Iterable[ManifestFile]) -> "ManifestList":
+        """The list of these manifests."""
+        lines = [manifest.to_avro() for manifest in manifests]
+        return cls(Block.of(len(lines), b"".join(lines)))
+
+    def after(self, newer: Sequence[ManifestFile]) -> "ManifestList":
+        """The list with these before its own."""
+        return ManifestList(Block.of(len(newer) + len(self), b"".join([*(manifest.to_avro() for manifest in newer), self.block.data])))
+
+    def __len__(self) -> int:
+        return self.block.count
+
+    def __iter__(self) -> Iterator[ManifestFile]:
+        return iter(read_manifest_list(container_of_block(_LINE, self.block, {})))
+
+    @overload
+    def __getitem__(self, index: int) -> ManifestFile: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ManifestFile]: ...
+    def __getitem__(self, index: int | slice) -> ManifestFile | Sequence[ManifestFile]:
+        return tuple(self)[index]
+
+
+def write_manifest_list(manifests: ManifestList, *, snapshot_id: int, parent_id: int | None, sequence_number: int) -> bytes:
+    """The bytes of a snapshot's manifest list."""
+    metadata = {
+        "snapshot-id": str(snapshot_id),
+        "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
+        "sequence-number": str(sequence_number),
+        "format-version": "2",
+    }
+    return container_of_block(_LINE, manifests.block, metadata)
+
+
+def read_manifest_list(data: bytes) -> list[ManifestFile]:
+    """The lines of a manifest list, also those that other engines wrote. Raises ProtocolError where the bytes are no manifest list."""
+    return [_manifest_file(line) for line in read_container(data, "manifest list")]
+
+
+def _manifest_file(line: Mapping[str, Any]) -> ManifestFile:
+    return ManifestFile(
+        uri=line["manifest_path"],
+        length=line["manifest_length"],
+        spec_id=line["partition_spec_id"],
+        content=line.get("content") or 0,
+        sequence_number=line.get("sequence_number") or 0,
+        min_sequence_number=line.get("min_sequence_number") or 0,
+        snapshot_id=line["added_snapshot_id"],
+        added_files=_count(line, "added_files_count", "added_data_files_count"),
+        existing_files=_count(line, "existing_files_count", "existing_data_files_count"),
+        deleted_files=_count(line, "deleted_files_count", "deleted_data_files_count"),
+        added_rows=_count(line, "added_rows_count"),
+        existing_rows=_count(line, "existing_rows_count"),
+        deleted_rows=_count(line, "deleted_rows_count"),
+        partitions=line.get("partitions"),
+    )
+
+
+def _count(line: Mapping[str, Any], *names: str) -> int:
+    return next((int(line[name]) for name in names if line.get(name) is not None), 0)
