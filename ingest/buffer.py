@@ -20,9 +20,9 @@ from lake.tenant import TableId
 RECORD_OVERHEAD_BYTES = 33 + 8 + 8 + 8 + 4 + 8 + 8
 # What a key and headers take beside their bytes: a `bytes` object; a list, and per header a pair, a name and a value.
 KEY_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 33, 60, 150
-
-
 LARGE_BYTES = 1024 * 1024
+# The part of their time within which tables with little traffic are flushed.
+COLD_SPREAD = 0.25
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -178,6 +178,18 @@ class FlushRules:
     flush_bytes: int
     cold_bytes: int = 64 * 1024
 
+    def is_old(self, buffer: TableBuffer, now_s: float) -> bool:
+        """Whether a buffer is due by its age.
+
+        After a restart or an outage all tables begin to wait at the same moment: those with little traffic come one after the other, within the
+        last part of the time they may wait.
+        """
+        age_s = now_s - buffer.since_s
+        if buffer.size_bytes >= self.cold_bytes:
+            return age_s >= self.interval_s
+        early = COLD_SPREAD * (hash(buffer.table) % 256) / 256
+        return age_s >= max(min(self.interval_s, self.cold_interval_s), self.cold_interval_s * (1 - early))
+
 
 class Buffers:
     """The buffers of all tables under one budget. Looking for the few that are old or large does not touch all the others.
@@ -269,7 +281,7 @@ class Buffers:
             age_s = now_s - buffer.since_s
             if age_s < rules.interval_s and age_s < rules.cold_interval_s:
                 break  # those behind it are younger
-            if age_s >= (rules.interval_s if buffer.size_bytes >= rules.cold_bytes else rules.cold_interval_s):
+            if rules.is_old(buffer, now_s):
                 yield buffer
         yield from (buffer for buffer in self._large.values() if buffer.raw_bytes >= rules.flush_bytes)
 

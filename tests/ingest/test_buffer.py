@@ -1,5 +1,6 @@
 """When a table's buffer is due: by age, by size, under memory pressure the largest first."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -44,12 +45,22 @@ def test_due_by_age_by_size_and_under_pressure_the_largest_first(excess: int, bu
     assert {table.tenant.name for table in found} == due
 
 
-@pytest.mark.parametrize(("now_s", "due"), [(9.9, set()), (10.0, {"hot"}), (29.9, {"hot"}), (30.0, {"hot", "cold"})])
+@pytest.mark.parametrize(("now_s", "due"), [(9.9, set()), (10.0, {"hot"}), (22.4, {"hot"}), (30.0, {"hot", "cold"})])
 def test_a_table_with_little_traffic_waits_longer(now_s: float, due: set[str]) -> None:
     """Below `cold_bytes` a buffer is due at the age for cold tables, above it at the ordinary one."""
     buffers = _buffers(hot=(0.0, 1_000), cold=(0.0, 999))
     rules = FlushRules(interval_s=10.0, cold_interval_s=30.0, flush_bytes=5_000, cold_bytes=1_000)
     assert {table.tenant.name for table in buffers.due(now_s, rules, excess_bytes=0, may_flush=lambda _: True)} == due
+
+
+def test_tables_with_little_traffic_come_one_after_the_other() -> None:
+    """Of thousands that began to wait at once, as after a restart, each part of the last quarter of their time has its share; none is later."""
+    buffers = _buffers(**{f"table{number}": (0.0, 200) for number in range(2_000)})
+    rules = FlushRules(interval_s=10.0, cold_interval_s=80.0, flush_bytes=5_000)
+    counts = [len(buffers.due(now_s, rules, excess_bytes=0, may_flush=lambda _: True)) for now_s in (60.0, 65.0, 70.0, 75.0, 80.0)]
+    assert counts[0] <= 40
+    assert counts[-1] == 2_000
+    assert all(350 < later - before < 650 for before, later in pairwise(counts))
 
 
 def test_taking_a_buffer_gives_its_bytes_back() -> None:
