@@ -184,6 +184,8 @@ class Matrix:
 
     def _while_parking(self, case: Case) -> bool:
         """The table breaks; the process dies somewhere on the way to its parking; it is healed while records flow."""
+        # One that an earlier kill has left parked is not parked anew.
+        self.ingester.wait_until(lambda: self.ingester.takes_rows(str(table_of(self.sick))), REST_S, "the table that is to be broken being whole")
         with ExitStack() as broken:
             reached = self._at(case, partial(_enter, broken, self.data))
             wait_for(self._is_back, BACK_S, "the ingester coming back while the table is broken")
