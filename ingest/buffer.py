@@ -21,7 +21,7 @@ RECORD_OVERHEAD_BYTES = 33 + 8 + 8 + 8 + 4 + 8 + 8
 # What a key and headers take beside their bytes: a `bytes` object; a list, and per header a pair, a name and a value.
 KEY_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 33, 60, 150
 LARGE_BYTES = 1024 * 1024
-# The part of their time within which tables with little traffic are flushed.
+# Of the time that tables with little traffic may wait, the part within which they are flushed.
 COLD_SPREAD = 0.25
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -69,6 +69,7 @@ class TableBuffer:
 
     table: TableId
     since_s: float  # monotonic time of the first message
+    turn: float = 0.0  # of a table with little traffic, from 0 (waits as long as it may) to 1 (among the first)
     sources: array[int] = field(default_factory=lambda: array("i"))
     offsets: array[int] = field(default_factory=lambda: array("q"))
     timestamps_ms: array[int] = field(default_factory=lambda: array("q"))
@@ -178,17 +179,13 @@ class FlushRules:
     flush_bytes: int
     cold_bytes: int = 64 * 1024
 
-    def is_old(self, buffer: TableBuffer, now_s: float) -> bool:
-        """Whether a buffer is due by its age.
+    @property
+    def spread_s(self) -> float:
+        """The last part of their time, within which tables with little traffic come one after the other.
 
-        After a restart or an outage all tables begin to wait at the same moment: those with little traffic come one after the other, within the
-        last part of the time they may wait.
+        After a restart or an outage all of them begin to wait at the same moment.
         """
-        age_s = now_s - buffer.since_s
-        if buffer.size_bytes >= self.cold_bytes:
-            return age_s >= self.interval_s
-        early = COLD_SPREAD * (hash(buffer.table) % 256) / 256
-        return age_s >= max(min(self.interval_s, self.cold_interval_s), self.cold_interval_s * (1 - early))
+        return max(0.0, min(COLD_SPREAD * self.cold_interval_s, self.cold_interval_s - self.interval_s))
 
 
 class Buffers:
@@ -230,7 +227,7 @@ class Buffers:
     def _of(self, table: TableId, now_s: float) -> TableBuffer:
         buffer = self._tables.get(table)
         if buffer is None:
-            buffer = self._tables[table] = TableBuffer(table, now_s)
+            buffer = self._tables[table] = TableBuffer(table, now_s, turn=hash(table) % 256 / 256)
             self._started.append(table)
         return buffer
 
@@ -277,11 +274,12 @@ class Buffers:
         return list(due)
 
     def _old_or_large(self, now_s: float, rules: FlushRules) -> Iterator[TableBuffer]:
+        first_s, spread_s = min(rules.interval_s, rules.cold_interval_s), rules.spread_s
         for buffer in self._tables.values():
             age_s = now_s - buffer.since_s
-            if age_s < rules.interval_s and age_s < rules.cold_interval_s:
+            if age_s < first_s:
                 break  # those behind it are younger
-            if rules.is_old(buffer, now_s):
+            if age_s >= (rules.interval_s if buffer.size_bytes >= rules.cold_bytes else rules.cold_interval_s - spread_s * buffer.turn):
                 yield buffer
         yield from (buffer for buffer in self._large.values() if buffer.raw_bytes >= rules.flush_bytes)
 
