@@ -1,12 +1,10 @@
 """Messages that must not be lost on their way to a topic of Firn's own."""
 
-import uuid
 from collections.abc import Sequence
 
 from confluent_kafka import Producer
 
-from ingest.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX
-from lake.storage import AnyStorage
+from ingest.kept_topic import MESSAGE_BYTES_MAX
 
 QUEUE_WAIT_S = 0.5
 ANY_PARTITION = -1  # the client chooses by the key
@@ -55,16 +53,3 @@ class AcknowledgedProducer:
     def flush(self, timeout_s: float) -> int:
         """How many messages are neither acknowledged nor refused when the time is over."""
         return int(self._producer.flush(timeout_s))
-
-
-def fits(value: bytes | None) -> bool:
-    """Whether a topic takes a body of this size with headers around it."""
-    return value is None or len(value) + ENVELOPE_BYTES <= MESSAGE_BYTES_MAX
-
-
-def put_aside(storage: AnyStorage, folder: str, value: bytes) -> str:
-    """Keeps a body that a topic does not take in the warehouse, durably, and gives its URI."""
-    uri = f"{folder}/{uuid.uuid4()}"
-    storage.write(uri, value)
-    storage.sync([uri])
-    return uri

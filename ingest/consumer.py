@@ -20,6 +20,7 @@ from ingest.batch_size import BatchSize
 from ingest.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
 from ingest.converter import Source
 from ingest.kafka_reader import Stored, parse_stored
+from ingest.readable import with_readable_headers
 from lake.errors import FatalError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
@@ -128,7 +129,7 @@ class InputTopics:
                 described = self._admin.describe_topics(TopicCollection([topic.name]), request_timeout=REQUEST_TIMEOUT_S)[topic.name].result()
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    log.warning("topic.missing", topic=topic.name, advice="create it, or take it out of the settings; it is looked for every 30 s")
+                    log.warning("topic.missing", topic=topic.name, advice="create it, or take it out of the settings; it is looked for again and again")
                     continue
                 raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not describe topic {topic.name}: {error}") from error
             ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
@@ -161,9 +162,12 @@ class InputTopics:
         return int(max(low, stored.offset))
 
     def poll(self, timeout_s: float) -> list[Message]:
-        """The next messages, as many as a `BatchSize` allows. Broker trouble that heals by itself is logged, anything else raises FatalError."""
+        """The next messages, as many as a `BatchSize` allows. Broker trouble that heals by itself is logged.
+
+        Raises UnavailableError where reading has to begin anew, FatalError.
+        """
         messages = self._consumer.consume(self._batch_size.messages, timeout_s)
-        good = [message for message in messages if message.error() is None]
+        good = with_readable_headers(message for message in messages if message.error() is None)
         self._batch_size.learn(good)
         for message in messages:
             if (error := message.error()) is not None:
@@ -172,7 +176,8 @@ class InputTopics:
 
     def _react(self, error: KafkaError, message: Message) -> None:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise FatalError(f"topic {message.topic()} partition {message.partition()}: {error.str()}. Kafka's retention is shorter than ingestion is behind")
+            # What is gone is counted where reading begins anew; a topic that was re-created is found out there, too.
+            raise UnavailableError(f"topic {message.topic()} partition {message.partition()}: {error.str()}; Kafka's retention has come by, lengthen it")
         if error.fatal():
             raise FatalError(f"Kafka: {error.str()}")
         log.warning("kafka.trouble", code=error.name(), text=error.str(), topic=message.topic(), partition=message.partition())

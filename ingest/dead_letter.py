@@ -1,14 +1,15 @@
 """The dead-letter topic: where a message goes that cannot be stored, with its bytes, key, headers, coordinates and reason.
 
-A dead letter is the message as it was (value, key, headers), plus headers that start with `firn.`. A body that the topic would not
-take is put into the warehouse and the header `firn.body` says where.
+A dead letter is the message as it was (value, key, headers), plus headers that start with `firn.`. What the topic would not take is put into the
+warehouse and a header says where (`enclosed.py`).
 """
 
 from typing import Protocol
 
-from ingest.acknowledged_producer import AcknowledgedProducer, fits, put_aside
+from ingest.acknowledged_producer import AcknowledgedProducer
 from ingest.buffer import RawRecord
 from ingest.converter import Source
+from ingest.enclosed import enclose
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.kept_topic import ensure_topic
 from ingest.replay import ATTEMPT, FORM, origin_of
@@ -17,7 +18,7 @@ from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 
 REASON = "firn.reason"  # the first header behind the message's own
-BODY = "firn.body"
+DETAIL_CHARACTERS_MAX = 4_096  # it may quote the message
 FLUSH_TIMEOUT_S = 60.0
 QUEUE_KBYTES = 256 * 1024
 
@@ -58,7 +59,7 @@ class DeadLetters:
 
         A message that came from the replay topic dies again under the coordinates it was first read at.
         """
-        facts = {REASON: rejected.reason.value, "firn.detail": rejected.detail, "firn.timestamp_ms": str(record.timestamp_ms)}
+        facts = {REASON: rejected.reason.value, "firn.detail": rejected.detail[:DETAIL_CHARACTERS_MAX], "firn.timestamp_ms": str(record.timestamp_ms)}
         value, index = dead_part(record, rejected)
         offset, headers = record.offset, record.headers
         replayed = origin_of(headers) if source.form == FORM else None
@@ -72,10 +73,9 @@ class DeadLetters:
             facts["firn.table"] = table
         if index is not None:
             facts["firn.index"] = str(index)
-        if value is not None and not fits(value):
-            facts[BODY] = put_aside(self._storage, self._bodies, value)
-            value = None
-        self._producer.send(value, record.key, [*headers, *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items())])
+        kept = enclose(self._storage, self._bodies, value, record.key, headers)
+        facts |= kept.places
+        self._producer.send(kept.value, kept.key, [*kept.headers, *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items())])
 
     def flush(self) -> None:
         """Waits until every letter is acknowledged. Raises UnavailableError where the broker does not answer for now; nothing may be committed then."""

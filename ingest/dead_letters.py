@@ -9,7 +9,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from ingest.dead_letter import BODY, REASON
+from ingest.dead_letter import REASON
+from ingest.enclosed import BODY, ENVELOPE, read_envelope
 from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.replay import ATTEMPT, Headers, facts_behind
 from ingest.router import Envelope, Router
@@ -45,6 +46,7 @@ class DeadLetter:
     index: int | None
     table: str | None
     body: str | None
+    envelope: str | None
     attempt: int
     key: bytes | None
     headers: Headers
@@ -88,14 +90,16 @@ class DeadLetter:
             "attempt": self.attempt,
             "bytes": self.value_bytes,
             "body": self.body,
+            "envelope": self.envelope,
             "begins": None if self.value is None else self.value[:SHOWN_BYTES].decode("utf-8", "backslashreplace"),
         }
 
     def to_json_whole(self, storage: Storage) -> dict[str, Any]:
         """Everything; bytes in base64, and as text where they are UTF-8. Raises NotFoundError, UnavailableError."""
         value = self.read_value(storage)
-        headers = [{"name": name, **_bytes("value", content)} for name, content in self.headers]
-        return {**self.to_json(), "bytes": None if value is None else len(value), "headers": headers, **_bytes("key", self.key), **_bytes("value", value)}
+        key, own = (self.key, self.headers) if self.envelope is None else read_envelope(storage, self.envelope)
+        headers = [{"name": name, **_bytes("value", content)} for name, content in own]
+        return {**self.to_json(), "bytes": None if value is None else len(value), "headers": headers, **_bytes("key", key), **_bytes("value", value)}
 
 
 def _bytes(name: str, content: bytes | None) -> dict[str, str | None]:
@@ -133,6 +137,7 @@ def read_letter(message: Message) -> DeadLetter | None:
             index=int(facts["firn.index"]) if "firn.index" in facts else None,
             table=facts.get("firn.table"),
             body=facts.get(BODY),
+            envelope=facts.get(ENVELOPE),
             attempt=int(facts.get(ATTEMPT, "0")),
             key=message.key(),
             headers=own,

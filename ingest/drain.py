@@ -20,10 +20,11 @@ from ingest.buffer import RawRecord, TableBuffer
 from ingest.converter import Source
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, Flush, FlushWriter
-from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader, reading_consumer
+from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader, place_of, reading_consumer
 from ingest.link import Drain as Order
 from ingest.link import Outcome, TableView, WrittenFlush
 from ingest.parked_topic import ParkedMessage, parking_of, parking_partition, read_parked
+from ingest.readable import with_readable_headers
 from ingest.routes import Routes
 from ingest.trouble import Cause, Trouble, trouble_of
 from lake.errors import FirnError, UnavailableError
@@ -187,14 +188,8 @@ class Drain:
             messages = self._consumer.consume(FIRST_MESSAGES if not self._flushes else CONSUME_MESSAGES, 0.0)
         except KafkaException as error:
             raise UnavailableError(f"Kafka at {self.settings.bootstrap_servers} does not give parked messages: {error}") from error
-        for message in messages:
-            key = (message.topic(), message.partition())
-            if (trouble := message.error()) is not None:
-                if trouble.code() == KafkaError._PARTITION_EOF:  # what is left below the end are control records
-                    reading.left.pop(key, None)
-                elif trouble.code() == KafkaError._AUTO_OFFSET_RESET:
-                    raise UnavailableError(f"topic {key[0]}: {trouble.str()}")
-                continue
+        for message in with_readable_headers(message for message in messages if message.error() is None):
+            key = place_of(message)
             end = reading.left.get(key)
             if end is None:
                 continue
@@ -203,6 +198,12 @@ class Drain:
                 reading.passed(message)
             if message.offset() + 1 >= end:
                 del reading.left[key]
+        for message in (message for message in messages if message.error() is not None):
+            trouble = message.error()
+            if trouble.code() == KafkaError._PARTITION_EOF:  # what is left below the end are control records
+                reading.left.pop(place_of(message), None)
+            elif trouble.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise UnavailableError(f"topic {message.topic()}: {trouble.str()}")
         return bool(messages)
 
     def _take_expired(self, message: Message) -> None:

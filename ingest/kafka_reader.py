@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from ingest.batch_size import BatchSize
 from ingest.committed_offsets import committed_offsets
+from ingest.readable import with_readable_headers
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
 
@@ -180,7 +181,7 @@ class KafkaReader:
             there = sum(end - starts[key] for key, end in left.items())
             messages = consumer.consume(min(batch_size.messages, there), self._wait_s)
             silent_s = 0.0 if messages else silent_s + time.monotonic() - began_s
-            good = [message for message in messages if message.error() is None]
+            good = with_readable_headers(message for message in messages if message.error() is None)
             batch_size.learn(good)
             for key, together in groupby(good, place_of):
                 delivered = list(together)

@@ -1,7 +1,7 @@
 """The parking topic: where the messages of a parked table wait, whole and with their coordinates, in the order in which they were routed.
 
 A parked message is the message as it was (value, key, headers), plus headers from `firn.parked` on, which names the parking it belongs to.
-A body that the topic would not take is put into the warehouse and the header `firn.body` says where.
+What the topic would not take is put into the warehouse and a header says where (`enclosed.py`).
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ from zlib import crc32
 import structlog
 from confluent_kafka import Message
 
-from ingest.acknowledged_producer import AcknowledgedProducer, fits, put_aside
+from ingest.acknowledged_producer import AcknowledgedProducer
 from ingest.buffer import RawRecord
 from ingest.converter import Source
 from ingest.decoder import Form
+from ingest.enclosed import BODY, ENVELOPE, enclose, read_envelope
 from ingest.kafka_reader import KafkaPartition, KafkaReader
 from ingest.replay import facts_behind
 from lake.errors import FatalError, ProtocolError, UnavailableError
@@ -23,7 +24,6 @@ from lake.storage import AnyStorage
 from lake.tenant import TableId, TenantId
 
 PARKED = "firn.parked"  # the first header behind the message's own
-BODY = "firn.body"
 FLUSH_LOG_EVERY_S = 10.0
 # Where Firn creates the topic. A drain reads a whole partition: of many tables that are parked at once, each reads a part of what all have.
 PARTITIONS = 8
@@ -64,11 +64,9 @@ class ParkedTopic:
             "firn.format": source.form,
             "firn.time_zone": source.time_zone,
         }
-        value = record.value
-        if value is not None and not fits(value):
-            facts[BODY] = put_aside(self._storage, self._bodies, value)
-            value = None
-        self._producer.send(value, record.key, [*record.headers, *((name, text.encode()) for name, text in facts.items())], partition=partition_of(parking))
+        kept = enclose(self._storage, self._bodies, record.value, record.key, record.headers)
+        facts |= kept.places
+        self._producer.send(kept.value, kept.key, [*kept.headers, *((name, text.encode()) for name, text in facts.items())], partition=partition_of(parking))
 
     def flush(self) -> None:
         """Returns when every message is acknowledged, however long the broker is away. Raises FatalError where the topic refuses one."""
@@ -88,7 +86,8 @@ def read_parked(message: Message, storage: AnyStorage) -> ParkedMessage:
     try:
         source = Source(facts["firn.topic"], facts["firn.topic_id"], int(facts["firn.partition"]), cast("Form", facts["firn.format"]), facts["firn.time_zone"])
         value = storage.read(facts[BODY]) if BODY in facts else message.value()
-        record = RawRecord(0, int(facts["firn.offset"]), int(facts["firn.timestamp_ms"]), message.key(), headers, value)
+        key, headers = read_envelope(storage, facts[ENVELOPE]) if ENVELOPE in facts else (message.key(), headers)
+        record = RawRecord(0, int(facts["firn.offset"]), int(facts["firn.timestamp_ms"]), key, headers, value)
         return ParkedMessage(facts[PARKED], TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]), source, record)
     except (KeyError, ValueError) as error:
         raise ProtocolError(f"{where} lacks a header of a parked message ({error!r})") from error

@@ -9,11 +9,13 @@ import msgspec
 from ingest.buffer import Headers
 from ingest.decoder import Batch, Form, Pairs, decode, may_be_batch, take_apart
 from ingest.formats.json_object import is_text_value
+from ingest.readable import UNREADABLE
 from lake.errors import Reason, Rejected, SettingsError
 from lake.settings import TopicSettings
 from lake.tenant import TableId, TenantId, parse_stream, parse_tenant
 
 DEFAULT_STREAM = "logs"
+_NO_HEADERS = Rejected(Reason.UNDECODABLE, "a header's name is no UTF-8, and Kafka's client gives none of the message's headers; mend the producer")
 
 
 class Envelope(NamedTuple):
@@ -49,6 +51,8 @@ class Router:
 
     def target(self, key: bytes | None, headers: Headers, value: bytes | None) -> TableId | Rejected:
         """The same for the parts of a message: this is asked for each one."""
+        if headers is UNREADABLE:
+            return _NO_HEADERS
         tenant = self._tenant(key, headers, value)
         if not tenant:
             return Rejected(Reason.TENANT_MISSING, f"no rule of the topic yields a tenant ({self._described})")
@@ -170,8 +174,10 @@ def _common(names: Sequence[str | Rejected | None], field: str, mixed: Reason) -
 
 def _topic_rule(pattern: str, topic: str) -> Rule:
     try:
-        match = re.fullmatch(pattern, topic)
+        expression = re.compile(pattern)
     except re.error as error:
         raise SettingsError(f"topic {topic}: topic:{pattern} is no regular expression ({error})") from error
-    name = match[1] if match and match.re.groups else None
-    return _always(name)
+    if not expression.groups:
+        raise SettingsError(f"topic {topic}: topic:{pattern} names nothing; put the part of the topic's name that is meant into parentheses")
+    match = expression.fullmatch(topic)
+    return _always(match[1] if match else None)

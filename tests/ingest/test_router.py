@@ -58,7 +58,6 @@ def test_each_rule_yields_its_tenant(rule: str, message: Envelope, tenant: str) 
         ("key", _message()),
         ("key", _message(key=b"")),
         ("topic:other\\.(.*)", _message()),
-        ("topic:logs.*", _message()),
     ],
 )
 def test_rule_that_yields_nothing_leaves_the_message_without_tenant(rule: str, message: Envelope) -> None:
@@ -90,6 +89,12 @@ def test_wrong_rule_is_a_settings_error_that_names_the_topic(rule: str) -> None:
     """A rule that cannot be understood is found at the start."""
     with pytest.raises(SettingsError, match="topic web"):
         Router(TopicSettings(name="web", tenant=(rule,)))
+
+
+def test_rule_for_the_topic_without_a_group_says_how_to_write_it() -> None:
+    """It would never yield a name."""
+    with pytest.raises(SettingsError, match=r"topic logs\.acme: topic:logs\.\.\* names nothing; put the part .* into parentheses"):
+        Router(TopicSettings(name="logs.acme", tenant=("topic:logs..*",)))
 
 
 OTLP = '{"resourceLogs":[{"resource":{"attributes":[{"key":"tenant","value":{"stringValue":"%s"}}]},"scopeLogs":[{"logRecords":[{},{}]}]}%s]}'

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from ingest.readable import with_readable_headers
 from tests.stack.waiting import fresh, wait_for
 
 ANSWER_S = 30.0
@@ -172,6 +173,7 @@ class KafkaTopics:
         return {(f["firn.topic_id"], int(f["firn.partition"]), int(f["firn.offset"])): letter for letter, f in facts}
 
 
-def _delivered(message: Any) -> Delivered:
+def _delivered(delivered: Any) -> Delivered:
+    (message,) = with_readable_headers([delivered])
     headers = tuple(message.headers() or ())
     return Delivered(message.topic(), message.partition(), message.offset(), message.timestamp()[1], message.value(), message.key(), headers)

@@ -53,6 +53,14 @@ DEAD: list[Case] = [
     (_time("0001-01-01T00:00:00Z"), "too_late", {}),
     (b'{"timestamp":-99999999999999}', "too_late", {}),
 ]
+# Of messages of which not the body is nasty: key, headers, reason of death.
+NO_UTF8: Any = b"\xff\xfe"
+ENVELOPES: list[tuple[bytes, list[tuple[str, bytes]], str]] = [
+    (b"k", [(NO_UTF8, b"a header's name that is no UTF-8")], "undecodable"),
+    (b"k" * LARGE_BYTES, [("tenant", b"../x")], "tenant_invalid"),
+    (b"k", [("tenant", b"t" * LARGE_BYTES)], "tenant_invalid"),
+    (b"k", [(f"h{n}", b"v" * (LARGE_BYTES // 64)) for n in range(64)], "tenant_missing"),
+]
 ROWS: list[Case] = [
     (b'{"dup":1,"dup":"two","dup":[3]}', None, {"dup": "1"}),
     (b'{"big":18446744073709551616,"small":-99999999999999999999,"exp":1e999}', None, {"big": "18446744073709551616", "exp": "1e999"}),
@@ -92,6 +100,29 @@ def test_nasty_messages_become_rows_or_dead_letters_and_the_line_goes_on(line: L
         _check_counters(ours.ingester.metrics(), line, tenant)
         assert ours.audit() == {}
         assert (ours.audited["written"], ours.audited["dead_lettered"]) == (len(ROWS) + 1, len(DEAD))
+    finally:
+        ours.ingester.kill()
+
+
+@BOTH_ENGINES
+def test_messages_whose_keys_and_headers_are_nasty_become_dead_letters(line: Line, engine: str) -> None:
+    """Names that are no UTF-8, keys and headers larger than any topic of ours takes: each is a letter that can be shown, and the line goes on."""
+    tenant, topic = fresh("nasty-"), line.kafka.topic(max_message_bytes=str(24 * 2**20))
+    good = Record(b'{"message":"after all that"}', b"k", (("tenant", tenant.encode()),), KAFKA_MS)
+    line.kafka.produce(topic, [*(Record(b'{"a":1}', key, headers, KAFKA_MS) for key, headers, _ in ENVELOPES), good])
+    ours = ToolLine(line, topic, engine=engine)
+    try:
+        ours.ingester.start()
+        ours.wait_until_stored(topic, {0: len(ENVELOPES) + 1})
+        letters = [orjson.loads(text) for text in ours.run("dead-letters", "list", "--json").splitlines()]
+        assert {letter["offset"]: letter["reason"] for letter in letters} == {at: reason for at, (_, _, reason) in enumerate(ENVELOPES)}
+        shown = {letter["offset"]: ours.json("dead-letters", "show", letter["id"]) for letter in letters}
+        for at, (key, headers, _) in enumerate(ENVELOPES):
+            assert (shown[at]["value"], shown[at]["key"]) == ('{"a":1}', key.decode())
+            if headers[0][0] is not NO_UTF8:
+                assert [(each["name"], each["value"]) for each in shown[at]["headers"]] == [(name, value.decode()) for name, value in headers]
+        assert ours.audit() == {}
+        assert (ours.audited["written"], ours.audited["dead_lettered"]) == (1, len(ENVELOPES))
     finally:
         ours.ingester.kill()
 
