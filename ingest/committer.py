@@ -78,6 +78,7 @@ class InAir:
 
     jobs: Sequence[Job]
     batch: bool
+    since_s: float
 
 
 @dataclass(slots=True)
@@ -152,8 +153,7 @@ class Committer:
         assert state is not None
         if job.sent is not None:
             if job.sent.after.uuid == state.uuid and self.states.ledger.marks(state).compare(job.ranges) is Verdict.ABSORBED:
-                self._settle(job, job.flushes, Outcome.DONE, step)
-                step.committed.append(job.table)
+                self._done(job, step)
                 return False
             if job.sent_on is not None and (job.sent_on.head, job.sent_on.exists) == (state.head, state.exists):
                 return True  # the identical request again
@@ -194,9 +194,9 @@ class Committer:
         batch = by_size.pop(BATCH_TABLES, [])
         apart = [jobs[at : at + size] for size, jobs in sorted(by_size.items()) for at in range(0, len(jobs), size)]
         if batch and not self._batch_in_air:
-            self._send_out(InAir(batch[:BATCH_TABLES], batch=True), self._patience.s)
+            self._send_out(InAir(batch[:BATCH_TABLES], batch=True, since_s=now_s), self._patience.s)
         for jobs in apart[: APART_AT_ONCE - sum(not sent.batch for sent in self._air.values())]:
-            self._send_out(InAir(jobs, batch=False), self._patience.s * 2 ** min(10, max(job.tries for job in jobs)))
+            self._send_out(InAir(jobs, batch=False, since_s=now_s), self._patience.s * 2 ** min(10, max(job.tries for job in jobs)))
 
     def _send_out(self, sent: InAir, deadline_s: float) -> None:
         prepared = [self._prepare(job) for job in sent.jobs]
@@ -220,7 +220,9 @@ class Committer:
     # ---- after an attempt
 
     def _take_answers(self, sent: InAir, sending: Sending, step: Step) -> None:
-        self._apart.note([job.table for job in sent.jobs], sending, self.clock.monotonic_s())
+        now_s = self.clock.monotonic_s()
+        metrics.ROUND_SECONDS.observe(now_s - sent.since_s)
+        self._apart.note([job.table for job in sent.jobs], sending, now_s)
         if sent.batch:
             self._patience.note(sending)
         for job, answer in zip(sent.jobs, sending.answers, strict=True):
@@ -246,11 +248,18 @@ class Committer:
             self._later(job)
             if answer.trouble is not None and policy == PARK:
                 step.failed.append((job.table, answer.trouble))
+        elif job.sent_on is not None and not job.sent_on.exists:
+            self._later(job)
+            if job.tries > 1:  # who was faster would have been found by now
+                step.failed.append((job.table, Trouble(Cause.REFUSED, answer.result.message)))
 
     def _note_committed(self, job: Job, step: Step) -> None:
         assert job.sent is not None
         self.states.put(job.table, job.sent.after)
         self._dropped.pop(job.table, None)
+        self._done(job, step)
+
+    def _done(self, job: Job, step: Step) -> None:
         metrics.RECORDS_WRITTEN.inc(sum(flushed.flush.rows for flushed in job.flushes))
         step.committed.append(job.table)
         self._settle(job, job.flushes, Outcome.DONE, step)

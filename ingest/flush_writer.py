@@ -77,6 +77,7 @@ class FlushWriter:
         self._dead_letters = dead_letters
         self._storage = storage
         self._limits = _limits(settings)
+        self._hours_max = settings.hours_per_flush_max
         self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
         self._counts = Counts()
@@ -174,7 +175,7 @@ class FlushWriter:
     def spool(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
         """Adds what waits for a hot table to files that stay open; where that fails, it waits for its flush, which will tell."""
         if not buffer.packed:
-            self._hot[buffer.table] = HotFiles(self._storage, view)
+            self._hot[buffer.table] = HotFiles(self._storage, view, self._hours_max)
         hot = self._hot.get(buffer.table)
         if hot is None or hot.parts != len(buffer.packed):
             return
@@ -219,7 +220,7 @@ class FlushWriter:
             hot.discard()
             hot = None
         parts = flush.buffer.parts() if hot is None else iter([flush.buffer] if len(flush.buffer) else [])
-        hot = hot or HotFiles(self._storage, view)
+        hot = hot or HotFiles(self._storage, view, self._hours_max)
         for part in parts:
             self._append(hot, part, sources, view)
         return self._written(flush, view, hot.close(), hot.rows, hot.new)

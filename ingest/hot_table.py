@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from ingest.link import TableView
 from ingest.writer import DICTIONARY_ROWS_MIN, FileLayout, by_hour, fields_of, laid_out, layout_of, parquet_options
 from lake.data_file import DataFile, describe_parquet
+from lake.errors import FirnError
 from lake.log_schema import LogSchema
 from lake.storage import Storage
 from lake.table_layout import data_file_uri
@@ -50,18 +51,20 @@ class OpenFile:
         with suppress(OSError, ValueError):  # the storage may be what fails
             self._writer.close()
         reason = ValueError("discarded")
-        self._context.__exit__(ValueError, reason, None)
+        with suppress(FirnError, OSError, ValueError):
+            self._context.__exit__(ValueError, reason, None)
 
 
 @dataclass
 class HotFiles:
     """The files of one flush of one table, written for the table as `view` shows it. `new`: columns it did not have, with the ids they were promised.
 
-    `parts`: how many parts of the buffer are in them, from the first on.
+    `parts`: how many parts of the buffer are in them, from the first on. `hours_max`: of so many hours a file is open at once.
     """
 
     storage: Storage
     view: TableView
+    hours_max: int
     parts: int = 0
     rows: int = 0
     new: dict[str, int] = field(default_factory=dict)
@@ -87,6 +90,8 @@ class HotFiles:
         layout = layout_of(list(self._fields.values()))  # of all parts so far: the schema of this one need not have the columns of those before
         for hour, part in by_hour(laid_out(rows, layout)):
             if hour not in self._open:
+                if len(self._open) >= self.hours_max:
+                    self._close_open()
                 self._open[hour] = OpenFile(self.storage, data_file_uri(self.view.location, hour), hour, layout)
             self._open[hour].write(part)
         self.rows += rows.num_rows

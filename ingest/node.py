@@ -86,7 +86,9 @@ class Node:
             case OpenTables(tables):
                 self._open(worker, tables)
             case GrowTables(names):
-                self.tell(worker, Grown({table: self.states.grow(table, new) for table, new in names.items()}))
+                # What a person has just decided about is not known any more; its drain is given up.
+                known = {table: new for table, new in names.items() if self.states.last_known(table) is not None}
+                self.tell(worker, Grown({table: self.states.grow(table, new) for table, new in known.items()}))
             case Submit(flushes):
                 for flush in flushes:
                     self.troubles.passed(flush.table, Where.WRITE)
@@ -125,10 +127,11 @@ class Node:
         self._confirm()
 
     def _arrived(self, arrivals: Arrivals) -> None:
-        answers: dict[int, dict[TableId, Any]] = defaultdict(dict)
+        answers: dict[int | None, dict[TableId, Any]] = defaultdict(dict)
         for table in arrivals.known:
             self.troubles.passed(table, Where.LOAD)
-            for worker in self._asked.pop(table, ()):
+            asked = self._asked.pop(table, set())
+            for worker in [None] if table in self._told_postponed else asked:  # as all were told that it waits
                 answers[worker][table] = self.states.view(table)
         for worker, views in answers.items():
             self.tell(worker, Opened(views))
@@ -139,11 +142,11 @@ class Node:
         if new := [table for table in self.states.postponed if table not in self._told_postponed]:
             self._told_postponed.update(new)
             self.tell(None, Opened({}, new))
-        self._told_postponed.intersection_update(self.states.postponed)
+        self._told_postponed.difference_update(arrivals.known)
+        self._told_postponed = {table for table in self._told_postponed if not self._is_parked(table)}
 
     def _commit(self) -> None:
-        with metrics.ROUND_SECONDS.time():
-            step = self.committer.step()
+        step = self.committer.step()
         now_s = self.clock.monotonic_s()
         for table in step.committed:
             self.troubles.succeeded(table, now_s)

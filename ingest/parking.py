@@ -28,7 +28,7 @@ from ingest.table_states import TableStates
 from ingest.trouble import FOR_A_PERSON, VERDICTS, Cause, Trouble
 from lake import metrics
 from lake.clock import Clock
-from lake.errors import RetryableError
+from lake.errors import RetryableError, UnavailableError
 from lake.tenant import TableId
 
 PROBE_FIRST_S, PROBE_MAX_S = 2.0, 60.0
@@ -116,7 +116,7 @@ class Parking:
                 record = record.begun(*self.begins(record.table), self.clock.now().isoformat(timespec="seconds"))
                 version = self.records.write(record, lease=self.lease, key=str(uuid4()))
                 if version is None:
-                    raise RetryableError(f"the parked record of {record.table} was changed at the same time; the node starts again")
+                    raise UnavailableError(f"the parked record of {record.table} was changed at the same time; the node starts again")
                 record = replace(record, version=version)
             entry = self._tables[record.table] = ParkedTable(record, told=record.id)
             self._rest(entry, now=True)
@@ -189,7 +189,7 @@ class Parking:
         """What is parked, for people."""
         return [
             {"table": str(table), "reason": e.record.cause.value, "since": e.record.since, "stage": e.stage.value, "sentence": e.record.sentence}
-            for table, e in self._tables.items()
+            for table, e in list(self._tables.items())  # asked for by another thread
         ]
 
     # ---- as time goes on
@@ -197,7 +197,8 @@ class Parking:
     def step(self, *, stopping: bool = False) -> None:
         """Takes in answers of the catalog, tries again what is due. Raises RefusedError where the node's lease is lost."""
         now_s = self.clock.monotonic_s()
-        for entry in list(self._tables.values()):
+        # The one that has waited longest is tried first, or some would never be.
+        for entry in sorted(self._tables.values(), key=lambda entry: entry.not_before_s):
             if entry.answer is not None and entry.answer.done():
                 self._take_answer(entry, entry.answer)
             elif entry.errand is not None and entry.answer is None and entry.not_before_s <= now_s:

@@ -164,7 +164,7 @@ class Pipeline:
         now_s = self._clock.monotonic_s()
         excess = self.buffers.size_bytes - self.bytes_max // 2
         due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
-        due += [table for table in (*self._holding_back(), *self._spool_hot()) if table not in due]
+        due = list(dict.fromkeys([*due, *self._holding_back(), *self._spool_hot()]))
         again = [table for table, at_s in self._again.items() if at_s <= now_s]
         self._flush(due, [self._in_flight[table] for table in again])
         if self.is_full:
@@ -178,9 +178,11 @@ class Pipeline:
         return table in self._views and table not in self._in_flight and table not in self._held
 
     def _holding_back(self) -> list[TableId]:
-        behind = self.offsets.behind(self._settings.replay_records_max)
-        oldest = [self.buffers.oldest(number) for number in behind]
-        return list({buffer.table: None for buffer in oldest if buffer is not None and self._may_flush(buffer.table)})
+        """Tables whose oldest record is too far behind; one whose flush is under way already is not hurried by flushing others."""
+        records_max = self._settings.replay_records_max
+        oldest = {number: self.buffers.oldest(number) for number in self.offsets.behind(records_max)}
+        held = [buffer.table for n, buffer in oldest.items() if buffer is not None and self.offsets.routed[n] - buffer.first_offsets[n] > records_max]
+        return [table for table in held if self._may_flush(table)]
 
     def _spool_hot(self) -> list[TableId]:
         """Adds what waits for hot tables to their open files; returns those whose files are large enough."""

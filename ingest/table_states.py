@@ -207,6 +207,10 @@ class TableStates:
             except FirnError as error:
                 self._fail(table, _trouble(error), arrivals)
                 continue
+            except Exception as error:  # whatever somebody has written into a table's metadata, it must not stop the others
+                log.exception("table.not_loaded", table=str(table))
+                self._fail(table, Trouble(Cause.METADATA, f"table {table}: its metadata cannot be read ({error!r})"), arrivals)
+                continue
             if state is not None and state.moved_back:
                 self._fail(table, moved_back(state), arrivals)
             else:

@@ -115,7 +115,7 @@ class Troubles:
     @property
     def now(self) -> Mapping[TableId, Trouble]:
         """Tables that fail at present."""
-        return {table: failing.last for table, failing in self._failing.items()}
+        return {table: failing.last for table, failing in list(self._failing.items())}  # asked for by another thread, too
 
     def verdicts(self) -> dict[TableId, Trouble]:
         """Tables to be parked whatever else goes on."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import fastavro
 import orjson
+from fastavro.schema import SchemaParseException
 
 from lake.errors import ProtocolError
 
@@ -164,5 +165,5 @@ def read_container(data: bytes, what: str) -> Iterator[dict[str, Any]]:
     """The records of a file. Raises ProtocolError, which says `what` it was meant to be, where it is none."""
     try:
         yield from cast("Iterator[dict[str, Any]]", fastavro.reader(BytesIO(data)))
-    except (ValueError, EOFError, KeyError, IndexError) as error:
+    except (ValueError, EOFError, KeyError, IndexError, TypeError, zlib.error, SchemaParseException) as error:
         raise ProtocolError(f"{what} is not readable Avro ({error}); the file is damaged, restore it or roll the table back") from error

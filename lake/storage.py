@@ -244,10 +244,12 @@ class LocalStorage:
             return local_path(uri).open("rb")
 
     def size(self, uri: str) -> int | None:
-        try:
-            return local_path(uri).stat().st_size
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        path = local_path(uri)
+        with _disk_errors(path):
+            try:
+                return path.stat().st_size
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def stat(self, uri: str) -> StoredObject | None:
         path = local_path(uri)

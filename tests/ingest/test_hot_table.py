@@ -1,6 +1,7 @@
 """Files of a hot table that grow while its messages come: every message is in them once, whatever goes wrong on the way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,10 +16,11 @@ from ingest.dead_letter import DeadLetters
 from ingest.flush_writer import Flush, FlushWriter
 from ingest.link import Counts, TableView, WrittenFlush
 from ingest.trouble import Cause
+from lake.errors import PrerequisiteError
 from lake.log_schema import new_log_schema
 from lake.marks import NO_MARKS, TopicPartition
 from lake.settings import IngestSettings
-from lake.storage import local_path, open_storage
+from lake.storage import AnyStorage, LocalStorage, local_path, open_storage
 from lake.tenant import TableId, TenantId
 
 TABLE = TableId(TenantId("hot"), "logs")
@@ -168,3 +170,42 @@ def test_counts_of_several_add_up() -> None:
     other.dead.update({"undecodable": 2, "too_late": 1})
     one.add(other)
     assert (one.parked, one.absorbed, one.dead) == (3, 3, {"undecodable": 3, "too_late": 1})
+
+
+class FullDisk(LocalStorage):
+    """Takes the beginning of a file and not its end."""
+
+    @contextmanager
+    def create(self, uri: str) -> Iterator[Any]:
+        with super().create(uri) as file:
+            try:
+                yield file
+            finally:
+                raise PrerequisiteError("the disk is full")
+
+
+def _of_hours(hours: int) -> Sequence[bytes]:
+    return [orjson.dumps({"time": 1_795_209_000_000 - at * 3_600_000, "message": "m"}) for at in range(hours)]
+
+
+def test_a_full_disk_is_the_flushes_to_tell(hot: HotTable, tmp_path: Path) -> None:
+    """Open files that cannot be closed are given up without another word: the node waits for space, and must not end."""
+    hot.writer = FlushWriter(IngestSettings(), hot.columns, cast("DeadLetters", hot.letters), cast("AnyStorage", FullDisk()))
+    hot.add(*_of_hours(3))
+    hot.spool()
+    hot.writer.cool(TABLE)
+    assert hot.writer.take_counts().unforeseen == {}
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_so_many_hours_have_a_file_open_at_once(hot: HotTable) -> None:
+    """A late backlog has hundreds: open files are bounded, and every row is in one."""
+    settings = IngestSettings(late_limit="accept", hours_per_flush_max=4)
+    hot.writer = FlushWriter(settings, hot.columns, cast("DeadLetters", hot.letters), open_storage())
+    for _ in range(2):
+        hot.add(*_of_hours(10))
+        hot.spool()
+        assert len(hot.writer._hot[TABLE]._open) <= 4
+    flush = hot.write(hot.flush())
+    assert [offset for offset, _ in hot.rows(flush)] == list(range(20))
+    assert len(flush.files) >= 10

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from ingest.link import Grown, GrowTables, Opened, OpenTables
 from ingest.node import Node
 from ingest.parked_record import ParkedRecord, ParkedRecords
 from ingest.table_states import Arrivals, NewTables, TableStates
@@ -127,18 +128,85 @@ def test_marks_that_a_person_has_set_back_stand(states: TableStates, parked: Par
     assert known(states, 3)
 
 
-def test_the_node_says_which_parked_records_it_knows() -> None:
+def test_a_table_that_nobody_can_read_fails_alone(states: TableStates, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is in its metadata: trouble of this table, and the node goes on."""
+    monkeypatch.setattr("ingest.table_states.load_state", lambda *_, **__: dict[str, int]()["current-schema-id"])
+    ((table, trouble),) = arrivals(states, None).failed
+    assert (table, trouble.cause) == (TABLE, Cause.METADATA)
+    monkeypatch.setattr("ingest.table_states.load_state", catalog.load)
+    states._wanted[TABLE].not_before_s = 0.0
+    assert known(states, None)
+
+
+class Told:
+    """A node of which two parts are real: what it is asked, and what it tells its workers."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[int | None, Any]] = []
+        self.asked: list[Any] = []
+        self.arrivals = Arrivals()
+        self.postponed: dict[TableId, None] = {}
+        self.tables = dict[TableId, Any]()
+        self.parking = SimpleNamespace(version=lambda _: 7, known=lambda _: None, step=lambda **_: None)
+        nothing = SimpleNamespace(committed=(), failed=(), settled=())
+        troubles = SimpleNamespace(now={}, verdicts=dict, suspects=lambda _: {}, passed=lambda *_: None)
+        parts: Any = (self, SimpleNamespace(step=lambda: nothing), self.parking, troubles, None, None, None, SystemClock(), self._tell)
+        self.node = Node(*parts)
+
+    def _tell(self, worker: int | None, message: Any) -> None:
+        self.messages.append((worker, message))
+
+    def step(self, *known: TableId) -> None:
+        self.arrivals = Arrivals(known=list(known))
+        self.tables |= dict.fromkeys(known, "view")
+        self.node.step(stopping=False)
+
+    # ---- as TableStates
+
+    def poll(self, parked_version: Any = None) -> Arrivals:
+        self.asked.append(parked_version)
+        return self.arrivals
+
+    def get(self, table: TableId) -> Any:
+        return self.tables.get(table)
+
+    last_known = view = get
+
+    def want(self, _: Any) -> None:
+        """Later."""
+
+    def grow(self, table: TableId, _: Any) -> bytes:
+        return str(self.tables[table]).encode()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    monkeypatch.setattr("ingest.node.Node._is_parked", lambda *_: False)
+    return Told()
+
+
+def test_the_node_says_which_parked_records_it_knows(told: Told) -> None:
     """Each time it takes in what was loaded."""
-    asked = list[Any]()
+    told.step()
+    assert told.asked == [told.parking.version]
 
-    def poll(parked_version: Any = None) -> Arrivals:
-        asked.append(parked_version)
-        return Arrivals()
 
-    parking = SimpleNamespace(version=lambda _: 7, known=lambda _: None, step=lambda **_: None)
-    nothing = SimpleNamespace(committed=(), failed=(), settled=())
-    troubles = SimpleNamespace(now={}, verdicts=dict, suspects=lambda _: {})
-    states, committer = SimpleNamespace(poll=poll, postponed={}), SimpleNamespace(step=lambda: nothing)
-    parts: Any = (states, committer, parking, troubles, None, None, None, SystemClock(), None)
-    Node(*parts).step(stopping=False)
-    assert asked == [parking.version]
+def test_who_was_told_that_a_table_waits_is_told_when_it_does_not(told: Told) -> None:
+    """All workers, not only those that asked: its records would be dead letters as soon as memory is full."""
+    told.node.handle(1, OpenTables([TABLE]))
+    told.postponed = {TABLE: None}
+    told.step()
+    told.postponed = {}
+    told.step()
+    told.step(TABLE)
+    assert told.messages == [(None, Opened({}, [TABLE])), (None, Opened({TABLE: cast("Any", "view")}))]
+    told.step(TABLE)
+    assert len(told.messages) == 2
+
+
+def test_columns_of_a_table_that_is_not_known_any_more_are_nobodys(told: Told) -> None:
+    """A person has decided about it while a drain was writing: the others get theirs."""
+    other = TableId(TenantId("t"), "other")
+    told.step(TABLE)
+    told.node.handle(1, GrowTables({TABLE: {"a": "/a"}, other: {"a": "/a"}}))
+    assert told.messages == [(1, Grown({TABLE: b"view"}))]

@@ -1,11 +1,14 @@
 """A manifest list that grows by a line with every commit, and is kept for every table of a node."""
 
+import random
 from pathlib import Path
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import read_manifest_list as theirs
 
+from lake.avro import read_container
+from lake.errors import ProtocolError
 from lake.manifest_list import ManifestFile, ManifestList, read_manifest_list, write_manifest_list
 
 KEPT_BYTES_MAX = 9 * 1024
@@ -42,3 +45,18 @@ def test_lists_of_many_tables_take_little_memory() -> None:
     """A node has one for each of its tables, with a line for every commit since the last maintenance; objects would take a kilobyte for each line."""
     for count in (30, 60, 120):
         assert len(ManifestList.of(_line(number) for number in range(count)).block.stored) < KEPT_BYTES_MAX
+
+
+@pytest.mark.parametrize("count", [3, 200], ids=["plain", "deflated"])
+def test_damaged_list_is_told_as_such(count: int) -> None:
+    """Whatever bits of the file are wrong or missing: one kind of error, which concerns this table alone."""
+    whole = write_manifest_list(ManifestList.of(map(_line, range(count))), snapshot_id=5, parent_id=4, sequence_number=count)
+    draws, refused = random.Random(1), 0
+    for _ in range(1_000):
+        damaged = bytearray(whole)
+        damaged[draws.randrange(len(whole))] ^= 1 << draws.randrange(8)
+        try:
+            list(read_container(bytes(damaged if draws.random() < 0.7 else damaged[: draws.randrange(len(whole))]), "manifest list"))
+        except ProtocolError:
+            refused += 1
+    assert refused > 500

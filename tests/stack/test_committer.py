@@ -1,5 +1,6 @@
 """What the committer does with a flush, row by row of its tables: on the real catalog, over a proxy where answers are to be late or lost."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -184,6 +185,27 @@ def test_conflict_is_compared_again(commits: Commits, line: Line) -> None:
     _elsewhere(line, table, 5, rows=1)
     assert commits.settled(flush) == [Outcome.DONE]
     assert commits.rows(table) == 7
+
+
+def test_a_table_whose_name_a_view_has_is_refused(commits: Commits, line: Line) -> None:
+    """The catalog says conflict, and nobody was faster: it is told as a fault of this table, and tried ever more seldom."""
+    table = commits.table()
+    name = table_name(table.tenant.name)
+    commits.known(table)
+    flush = commits.flush(table, 0, 1)
+    line.catalog.create_namespace(name.namespace, {})
+    representation = {"type": "sql", "sql": "select 1", "dialect": "trino"}
+    version = {"version-id": 1, "timestamp-ms": 1_700_000_000_000, "schema-id": 0, "summary": {}, "default-namespace": [name.namespace]}
+    schema = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "a", "type": "int", "required": False}]}
+    body = {"name": name.name, "schema": schema, "view-version": {**version, "representations": [representation]}, "properties": {}}
+    line.catalog.post(f"/v1/namespaces/{name.namespace}/views", body)
+    commits.committer.submit(0, [flush])
+    assert commits.trouble() is Cause.REFUSED
+    began_s, tries = time.monotonic(), commits.committer._jobs[table].tries
+    commits.until(lambda *_: time.monotonic() - began_s > 2, "two seconds")
+    assert commits.committer._jobs[table].tries - tries <= 3
+    line.catalog.delete(f"/v1/namespaces/{name.namespace}/views/{name.name}")
+    assert commits.until(lambda step, _: bool(step.settled), "the commit")[0].settled[0][2] is Outcome.DONE
 
 
 def test_columns_whose_ids_somebody_else_took_send_the_flush_back(commits: Commits, line: Line) -> None:

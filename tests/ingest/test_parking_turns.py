@@ -1,0 +1,75 @@
+"""Which parked table is tried next."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from ingest.parked_record import ParkedRecord, ParkedRecords
+from ingest.parking import DRAINS_AT_ONCE, PROBE_MAX_S, Parking
+from ingest.table_states import TableStates
+from ingest.trouble import Cause, Trouble
+from lake.tenant import TableId, TenantId
+
+TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(80)]
+FAILS_AFTER_S = 5.0
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    s = 0.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic_s(self) -> float:
+        return self.s
+
+
+class Records:
+    """All tables are parked, and nothing else happens to them."""
+
+    def all(self) -> dict[TableId, ParkedRecord]:
+        return {table: ParkedRecord(table, Cause.STORAGE, version=1, id=f"0-{table}") for table in TABLES}
+
+    def confirm(self, lease: str) -> None:
+        """It is in force."""
+
+
+class States:
+    """Notes which tables are opened, and when."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.opened: dict[TableId, list[float]] = {table: [] for table in TABLES}
+
+    def want(self, tables: Iterable[TableId]) -> None:
+        for table in tables:
+            self.opened[table].append(self.clock.s)
+
+    def outdate(self, table: TableId) -> None: ...
+
+    def drop(self, table: TableId) -> None: ...
+
+
+def test_every_table_is_tried_however_many_fail_for_long() -> None:
+    """Those that fail take all places together for longer than they rest: the one that has waited longest goes first, or the last ones would never."""
+    clock, states = Clock(), None
+    states = States(clock)
+    with ThreadPoolExecutor(1) as pool:
+        unused: Any = None
+        parts = (pool, clock, 1, "ingest:1", lambda *_: None, lambda _: None, unused)
+        parking = Parking(cast("ParkedRecords", Records()), cast("TableStates", states), *parts)
+        parking.load()
+        at_work: dict[TableId, float] = {}
+        round_s = len(TABLES) / DRAINS_AT_ONCE * FAILS_AFTER_S
+        while clock.s < 4 * (round_s + PROBE_MAX_S):
+            parking.step()
+            at_work |= {table: times[-1] for table, times in states.opened.items() if times and table not in at_work}
+            for table in [table for table, since_s in at_work.items() if clock.s - since_s >= FAILS_AFTER_S]:
+                del at_work[table]
+                parking.failed(table, Trouble(Cause.STORAGE, "still broken"))
+            clock.s += 1.0
+    gaps = [later - earlier for times in states.opened.values() for earlier, later in zip([0.0, *times], [*times, clock.s], strict=True)]
+    assert max(gaps) <= 2 * round_s + PROBE_MAX_S

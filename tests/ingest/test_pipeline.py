@@ -1,0 +1,120 @@
+"""What a worker flushes to let the group's offsets move on."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ingest.buffer import RawRecord
+from ingest.converter import Source
+from ingest.flush_writer import Flush, Written
+from ingest.link import TableView, WrittenFlush
+from ingest.pipeline import Pipeline
+from lake.marks import NO_MARKS, Range, TopicPartition
+from lake.settings import IngestSettings, TopicSettings
+from lake.tenant import TableId, TenantId
+
+FAR = 1_000
+TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(30)]
+SLOW, *OTHERS = TABLES
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    s = 0.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic_s(self) -> float:
+        return self.s
+
+
+class Writer:
+    """Writes nothing, and says that it has. `hot`: a table whose open file is large enough."""
+
+    hot: TableId | None = None
+
+    def write(self, flushes: Sequence[Flush], *_: Any) -> Written:
+        return Written([WrittenFlush(f.table, "u", {TopicPartition("id", 0): Range(0, 1)}, [], 1, {}, 0) for f in flushes])
+
+    def acknowledged(self) -> None: ...
+
+    def spool(self, *_: Any) -> None: ...
+
+    def take_hot(self, _: TableId) -> None: ...
+
+    def hot_bytes(self, table: TableId) -> int:
+        return 1 << 40 if table == self.hot else 0
+
+
+class Worker:
+    """A pipeline whose flushes are noted, and land when a test says so."""
+
+    def __init__(self) -> None:
+        self.flushed: list[TableId] = []
+        self.clock, self.writer, self.offset = Clock(), Writer(), 0
+        source = Source("t", "id", 0, "json", "UTC")
+        topics = SimpleNamespace(assignment=SimpleNamespace(sources=[source], numbers={("t", 0): 0}, place=lambda _: None), check_identity=lambda: None)
+        link = SimpleNamespace(submit=lambda flushes: self.flushed.extend(flush.table for flush in flushes))
+        settings = IngestSettings(topics=(TopicSettings(name="t"),), replay_records_max=FAR, flush_interval_s=3_600.0)
+        parts: Any = (settings, topics, link, self.writer, SimpleNamespace(flush=lambda: None), self.clock, 1 << 40)
+        self.pipeline = Pipeline(*parts)
+        self.pipeline.opened(dict.fromkeys(TABLES, TableView("u", "file:///t", b"{}", NO_MARKS)), [])
+
+    def take(self, table: TableId, size: int = 10) -> None:
+        """A message comes."""
+        self.pipeline.buffers.add(table, self.clock.s, *RawRecord(0, self.offset, 0, None, (), b"x" * size))
+        self.offset += 1
+        self.pipeline.offsets.routed[0] = self.offset
+
+    def pass_by(self, count: int) -> None:
+        """So many messages come that are stored elsewhere."""
+        self.offset += count
+        self.pipeline.offsets.routed[0] = self.offset
+
+    def look(self) -> None:
+        self.pipeline.durable_offsets()  # looks for what is behind
+        self.pipeline.flush_due()
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+def test_a_table_that_holds_back_the_offset_is_flushed(worker: Worker) -> None:
+    """Whatever its age."""
+    worker.take(SLOW)
+    worker.pass_by(FAR - 1)
+    worker.look()
+    assert worker.flushed == []
+    worker.pass_by(1)
+    worker.look()
+    assert worker.flushed == [SLOW]
+
+
+def test_tables_that_hold_nothing_back_are_left_alone(worker: Worker) -> None:
+    """What holds the offset back is on its way already: to flush one table after the other would give all of them tiny files."""
+    worker.take(SLOW)
+    worker.pass_by(FAR)
+    worker.look()
+    for table in OTHERS:
+        worker.take(table)
+    for _ in range(10):
+        worker.look()
+    assert worker.flushed == [SLOW]
+
+
+def test_a_table_that_is_due_for_two_reasons_is_flushed_once(worker: Worker) -> None:
+    """It holds back the offset, and its open file is large enough."""
+    worker.take(SLOW, 64 * 1024 * 1024)
+    worker.writer.hot = SLOW
+    worker.pass_by(FAR)
+    worker.pipeline.durable_offsets()
+    cast("Any", worker.pipeline).buffers.pack = lambda _: None
+    worker.look()
+    assert worker.flushed == [SLOW]
