@@ -18,11 +18,11 @@ from tests.stack.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 
-# In every run of the tests a sixteenth of everything, of the memory too. The whole takes a slow machine minutes: a file has to reach its size before its age.
+# In every run of the tests a sixteenth of everything, of the memory too.
 WHOLE = bool(os.environ.get("FIRN_PROVE"))
 MIB = 1024 * 1024
 FILE_BYTES, BUFFER_BYTES = (128 * MIB, 512 * MIB) if WHOLE else (8 * MIB, 32 * MIB)
-HOT_RECORDS, QUIET_TENANTS, VISIBLE_S = (8_000_000, 1_000, 300.0) if WHOLE else (540_000, 100, 30.0)
+HOT_RECORDS, QUIET_TENANTS, VISIBLE_S = (4_000_000, 1_000, 120.0) if WHOLE else (260_000, 100, 30.0)
 # A file is closed after the part of the buffer with which it reaches its size; in small files such a part weighs more.
 GOOD = (100 / 128, 140 / 128 if WHOLE else 1.2)
 # What a machine that is busy with other things may add.
@@ -34,7 +34,8 @@ def _message(at: int, base_us: int, draw: random.Random) -> bytes:
     moment = datetime.fromtimestamp((base_us + at) / 1_000_000, UTC).isoformat()
     return (
         b'{"timestamp":"%s","level":"INFO","message":"request %d handled for user %d","host":"host-%02d","service":"checkout","status":%d,"latency_ms":%.3f,'
-        b'"path":"/api/v1/items/%d","request_id":"%032x","client_ip":"10.0.%d.%d","user_agent":"Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140"}'
+        b'"path":"/api/v1/items/%d","request_id":"%032x","trace_id":"%032x","span_id":"%016x","session":"%032x","client_ip":"10.0.%d.%d",'
+        b'"user_agent":"Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140"}'
         % (
             moment.encode(),
             at,
@@ -43,6 +44,9 @@ def _message(at: int, base_us: int, draw: random.Random) -> bytes:
             (200, 404)[at & 1],
             draw.random() * 100,
             draw.getrandbits(20),
+            draw.getrandbits(128),
+            draw.getrandbits(128),
+            draw.getrandbits(64),
             draw.getrandbits(128),
             at % 256,
             at % 200,
