@@ -1,6 +1,7 @@
 """`python -m ingest`: run the fan-out, and look after it."""
 
 import json
+import os
 import socket
 import sys
 from datetime import UTC, datetime
@@ -44,6 +45,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 @app.callback()
 def main() -> None:
     """Settings come from firn.toml (section [ingest]) and FIRN_INGEST_* variables."""
+    configure_logs("ingest")
 
 
 @app.command()
@@ -55,7 +57,6 @@ def run(
     master: Annotated[str | None, typer.Option(help="Spark master of the engine spark: local[2], spark://host:7077, k8s://..., yarn")] = None,
 ) -> None:
     """Reads the input topics and commits their records, until SIGTERM."""
-    configure_logs("ingest")
     chosen = {"bootstrap_servers": bootstrap_servers, "catalog_uri": catalog_uri, "port": port, "engine": engine, "spark_master": master}
     settings = IngestSettings.load(**chosen).with_replay_topic()
     check_host(settings, settings.host)
@@ -78,7 +79,6 @@ def serve(
     port: Annotated[int | None, typer.Option(help="port to listen on; 0: any free one")] = None,
 ) -> None:
     """Offers lag, freshness, dead letters and a live tail over HTTP, until SIGTERM. Runs beside the nodes, also while none of them does."""
-    configure_logs("ingest")
     settings = IngestSettings.load(serve_host=host, serve_port=port)
     check_host(settings, settings.serve_host)
     app_over_tools = create_app(Tools.open(settings))
@@ -114,7 +114,6 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Proves per partition that consumed = written + dead-lettered + parked, no gap and no duplicate; ends with 1 where that does not hold."""
-    configure_logs("ingest")
     found = Tools.open(IngestSettings.load()).auditor().audit(None if since is None else epoch_ms(since.replace(tzinfo=UTC)), whole=whole)
     if as_json:
         sys.stdout.write(json.dumps(audit_report.to_json(found)) + "\n")
@@ -130,7 +129,6 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
     """After a topic was re-created: lets the group read the new one from its start. No node may run meanwhile."""
-    configure_logs("ingest")
     tools = Tools.open(IngestSettings.load())
     check_no_node(tools.settings, tools.control)
     plan = plan_reset(tools.settings, topic, tools.reader())
@@ -168,10 +166,13 @@ def explain_message(
         raise SettingsError(f"{wrong[0]!r} is no header; write --header NAME=VALUE")
     if file is not None and not file.is_file():
         raise NotFoundError(f"there is no file {file}; give one that holds the message, or pipe it in")
+    if file is None and sys.stdin is None:
+        raise SettingsError("there is no standard input to read the message from; name a file with --file")
     value = sys.stdin.buffer.read() if file is None else file.read_bytes()
     chosen, why = topic_settings(settings, topic)
-    headers = [(name, text.encode()) for name, _, text in (pair.partition("=") for pair in header or ())]
-    envelope = Envelope(chosen.name, None if key is None else key.encode(), headers, value)
+    # What is no UTF-8 in an argument comes as surrogates that stand for its bytes.
+    headers = [(name, os.fsencode(text)) for name, _, text in (pair.partition("=") for pair in header or ())]
+    envelope = Envelope(chosen.name, None if key is None else os.fsencode(key), headers, value)
     explanation = explain(settings, chosen, why, envelope, now_ms() if timestamp_ms is None else timestamp_ms)
     if as_json:
         sys.stdout.write(json.dumps(explanation.to_json(), indent=2) + "\n")

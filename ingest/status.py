@@ -4,7 +4,7 @@ Kafka and the catalog are asked themselves, so that all but the last is told als
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -73,9 +73,9 @@ class Status:
 
 
 class StatusSource:
-    """Asks everybody, at most once a second. Thread-safe."""
+    """Asks everybody, at most once a second. Thread-safe. `control`: gives who keeps the parked records, and may raise while the catalog is away."""
 
-    def __init__(self, settings: IngestSettings, catalog: CatalogClient, control: CatalogClient, clock: Clock) -> None:
+    def __init__(self, settings: IngestSettings, catalog: CatalogClient, control: Callable[[], CatalogClient], clock: Clock) -> None:
         self._control = control
         self._clock = clock
         self._meter = LagMeter(settings, KafkaReader(settings), clock)
@@ -105,7 +105,8 @@ class StatusSource:
 
     def _parked(self) -> Mapping[str, str] | None:
         try:
-            return dict(parked_tables(self._control)) if self._control.has_extras else None
+            control = self._control()
+            return dict(parked_tables(control)) if control.has_extras else None
         except FirnError:
             return None
 

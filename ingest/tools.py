@@ -1,6 +1,7 @@
 """What all tools need, opened once: settings, the catalog, whoever keeps leases and parked records, the warehouse."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from pydantic import SecretStr
 
@@ -8,6 +9,7 @@ from ingest.audit import Auditor
 from ingest.dead_letter_replay import Replayer
 from ingest.dead_letters import DeadLetterBox
 from ingest.kafka_reader import KafkaReader
+from ingest.lease import control_of
 from ingest.status import StatusSource
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock, SystemClock
@@ -22,7 +24,6 @@ class Tools:
 
     settings: IngestSettings
     catalog: CatalogClient
-    control: CatalogClient  # the catalog itself, or, beside a foreign one, the service that keeps leases and parked records
     storage: AnyStorage
     clock: Clock
 
@@ -32,15 +33,19 @@ class Tools:
         if not settings.topics:
             raise SettingsError("no input topics are set; add [[ingest.topics]] with a name to the settings file, or set FIRN_INGEST_TOPICS")
         catalog = CatalogClient(settings.catalog_uri, token=_secret(settings.catalog_token))
-        control = CatalogClient(settings.control_uri, token=_secret(settings.control_token)) if settings.control_uri else catalog
-        return cls(settings, catalog, control, open_storage(), SystemClock())
+        return cls(settings, catalog, open_storage(), SystemClock())
+
+    @cached_property
+    def control(self) -> CatalogClient:
+        """Who keeps leases and parked records; a catalog without extras where nobody does. Raises UnavailableError where the catalog does not answer."""
+        return control_of(self.settings, self.catalog) or self.catalog
 
     def reader(self) -> KafkaReader:
         return KafkaReader(self.settings)
 
     def status(self) -> StatusSource:
         """Thread-safe."""
-        return StatusSource(self.settings, self.catalog, self.control, self.clock)
+        return StatusSource(self.settings, self.catalog, lambda: self.control, self.clock)
 
     def dead_letters(self) -> DeadLetterBox:
         return DeadLetterBox(self.settings, self.reader())

@@ -15,7 +15,7 @@ import httpx
 import orjson
 import stamina
 
-from lake.errors import ConflictError, NotFoundError, ProtocolError, RefusedError, UnavailableError
+from lake.errors import ConflictError, NotFoundError, ProtocolError, RefusedError, SettingsError, UnavailableError
 
 EXTRAS_PROPERTY = "firn.extras"
 WAREHOUSE_PROPERTY = "firn.warehouse"
@@ -73,7 +73,7 @@ class CommitResult:
 class CatalogClient:
     """Talks to one catalog; thread-safe. `token`: an API key or OAuth2 token; `lease`: fencing of maintenance commits, `name:token`.
 
-    `control`: it is no catalog but the service beside one, which has the extras and nothing else.
+    `control`: it is no catalog but the service beside one, which has the extras and nothing else. Raises SettingsError where the URI is none of HTTP.
     """
 
     def __init__(self, uri: str, *, token: str | None = None, lease: str | None = None, timeout_s: float = 60.0, control: bool = False) -> None:
@@ -82,8 +82,9 @@ class CatalogClient:
             headers["Authorization"] = f"Bearer {token}"
         if lease:
             headers[LEASE_HEADER] = lease
-        self.uri = uri.rstrip("/")
         self._control = control
+        self._setting = "control_uri" if control else "catalog_uri"
+        self.uri = _checked(uri, self._setting).rstrip("/")
         limits = httpx.Limits(max_connections=32, max_keepalive_connections=32)
         self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=httpx.Timeout(timeout_s, connect=10.0), limits=limits, trust_env=False)
 
@@ -259,10 +260,27 @@ class CatalogClient:
             response = self._http.request(method, path, content=content, headers=headers, params=query, timeout=timeout)
         except httpx.HTTPError as error:
             kind = NoAnswerError if isinstance(error, httpx.TimeoutException) else UnavailableError
-            raise kind(f"catalog {self.uri} did not answer {method} {path.split('?')[0]}: {error or type(error).__name__}") from error
+            sentence = f"catalog {self.uri} did not answer {method} {path.split('?')[0]}: {error or type(error).__name__}"
+            raise kind(sentence + ("" if _was_reached(error) else f"; is it running, and is {self._setting} right?")) from error
         if response.is_success:
             return dict(orjson.loads(response.content)) if response.content else {}
         raise _error(self.uri, method, path, response)
+
+
+def _checked(uri: str, setting: str) -> str:
+    try:
+        url = httpx.URL(uri)
+        is_usable = url.scheme in ("http", "https") and bool(url.host)
+    except httpx.InvalidURL:
+        is_usable = False
+    if not is_usable:
+        raise SettingsError(f"{setting} {uri!r} is no base URL; write http://host:port or https://host:port")
+    return uri
+
+
+def _was_reached(error: httpx.HTTPError) -> bool:
+    """Whether somebody took the request and only did not answer in time."""
+    return isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout)
 
 
 def _error(uri: str, method: str, path: str, response: httpx.Response) -> Exception:

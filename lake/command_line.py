@@ -1,5 +1,6 @@
 """How every program of Firn ends."""
 
+import traceback
 from collections.abc import Callable
 
 import typer
@@ -10,10 +11,13 @@ from lake.errors import FirnError
 def run_program(program: Callable[[], object]) -> None:
     """Runs a command line; an expected problem is one sentence on stderr, in one line, and exit code 2.
 
-    So is wrong usage. 1 is an answer: what was looked at is not as it should be.
+    So is wrong usage; an error that nobody foresaw shows its trace and ends with 2 as well. 1 is an answer: what was looked at is not as it should be.
     """
     try:
         program()
     except FirnError as error:
         typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+        raise SystemExit(2) from None
+    except Exception:  # noqa: BLE001 - Python itself would end with 1
+        traceback.print_exc()
         raise SystemExit(2) from None

@@ -11,20 +11,24 @@ RECORDS_ABSORBED = Counter("firn_ingest_records_absorbed_total", "Messages skipp
 RECORDS_DEAD = Counter("firn_ingest_records_dead_lettered_total", "Messages sent to the dead-letter topic", ["reason"])
 RECORDS_EXPIRED = Counter("firn_ingest_records_expired_total", "Offsets that Kafka's retention removed before they were read", ["topic"])
 RECORDS_PARKED = Counter("firn_ingest_records_parked_total", "Messages sent to the parking topic")
-TABLES_PARKED = Gauge("firn_ingest_tables_parked", "Tables that take no rows for now, by why", ["reason"])
+TABLES_PARKED = Gauge("firn_ingest_tables_parked", "Tables that take no rows for now, by why; the active node's", ["reason"])
 TABLES_FAILING = Gauge("firn_ingest_tables_failing", "Tables whose last attempt failed and that are not parked")
 TABLES_POSTPONED = Gauge("firn_ingest_tables_postponed", "New tables that wait because of new_tables_per_minute")
 SECOND_WRITERS = Gauge("firn_ingest_second_writers", "Other ingesters that were seen to write the same topics into the same tables")
 ROWS_WITH_ERRORS = Counter("firn_ingest_rows_with_errors_total", "Rows with an entry in _errors")
 UNFORESEEN = Counter("firn_ingest_unforeseen_errors_total", "Errors nobody foresaw, each in the log with its trace: the work went on another way", ["what"])
 COMMITS = Counter("firn_ingest_table_commits_total", "Table commits by outcome", ["status"])
-ROUND_SECONDS = Histogram("firn_ingest_commit_round_seconds", "Wall seconds of one round of commits", buckets=_SECONDS)
+ROUND_SECONDS = Histogram("firn_ingest_commit_round_seconds", "Wall seconds from sending a round of commits to its answer", buckets=_SECONDS)
 BUFFERED_BYTES = Gauge("firn_ingest_buffered_bytes", "Bytes of raw messages waiting")
 BUFFERED_TABLES = Gauge("firn_ingest_buffered_tables", "Tables with waiting messages")
-LAG_RECORDS = Gauge("firn_ingest_lag_records", "Offsets between the group offset and the end of the partition", ["topic", "partition"])
+LAG_RECORDS = Gauge("firn_ingest_lag_records", "Offsets between the group offset and the end of the partition; the active node's", ["topic", "partition"])
 
 # ---- ingest serve
-COMPLETE_UNTIL = Gauge("firn_ingest_complete_until_seconds", "Time (epoch) before which every record of the input topics is durable")
+GROUP_LAG_RECORDS = Gauge(
+    "firn_ingest_group_lag_records", "Offsets between the group offset and the end of the partition, asked of Kafka", ["topic", "partition"]
+)
+GROUP_TABLES_PARKED = Gauge("firn_ingest_group_tables_parked", "Tables that take no rows for now, by why, asked of the catalog", ["reason"])
+COMPLETE_UNTIL = Gauge("firn_ingest_complete_until_timestamp_seconds", "Time (epoch) before which every record of the input topics is durable")
 STALEST_COMMIT = Gauge("firn_ingest_stalest_commit_seconds", "Seconds since the last commit of the tenants that have waited longest", ["tenant"])
 LETTERS_REPLAYED = Counter("firn_ingest_dead_letters_replayed_total", "Dead letters sent again")
 TAILS = Gauge("firn_ingest_live_tails", "Live tails that run")

@@ -1,16 +1,18 @@
 """Every setting of every room: one class per room, one row per setting with its default, unit and help.
 
 Values come, the later the stronger, from the default here, from the section named like the room in one TOML file (`firn.toml` in
-the working directory, or where `FIRN_CONFIG` points), from the environment (`FIRN_<ROOM>_<SETTING>`), and from the command line.
+the working directory, or where `FIRN_CONFIG` points; empty: no file), from the environment (`FIRN_<ROOM>_<SETTING>`), and from the command line.
 """
 
 import os
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as UnreadableVariable
 
@@ -18,14 +20,36 @@ from lake.errors import SettingsError
 
 CONFIG_VARIABLE = "FIRN_CONFIG"
 CONFIG_DEFAULT = "firn.toml"
+DOCS = "docs/settings.md"
 MIB = 1024 * 1024
 # A dead letter sent again has its table in its headers: it was routed when it was sent, by the rules of the topic it first came from.
 REPLAY_TENANT, REPLAY_STREAM = "firn.tenant", "firn.stream"
 
 
-def config_file() -> Path:
-    """The one TOML file of the stack; it need not exist."""
-    return Path(os.environ.get(CONFIG_VARIABLE, CONFIG_DEFAULT))
+def config_file() -> Path | None:
+    """The one TOML file of the stack; None where `FIRN_CONFIG` is empty. Only one that the variable names has to exist."""
+    name = os.environ.get(CONFIG_VARIABLE, CONFIG_DEFAULT)
+    return Path(name) if name else None
+
+
+def _config_document() -> dict[str, Any]:
+    """What the file says. Raises SettingsError."""
+    path = config_file()
+    if path is None:
+        return {}
+    try:
+        document = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid TOML ({error}); correct it or point {CONFIG_VARIABLE} at another file") from error
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and CONFIG_VARIABLE not in os.environ:
+            return {}
+        told = f"the settings file {path} cannot be read ({error.strerror}); mend that, or point {CONFIG_VARIABLE} at another one (empty: no file)"
+        raise SettingsError(told) from error
+    rooms = [room.room for room in RoomSettings.__subclasses__()]
+    if strangers := [f"`{name}`" for name in document if name not in rooms]:
+        raise SettingsError(f"{path}: {', '.join(strangers)} at its top level belongs to no room; its sections are {', '.join(f'[{room}]' for room in rooms)}")
+    return document
 
 
 class _TomlSection(PydanticBaseSettingsSource):
@@ -39,21 +63,17 @@ class _TomlSection(PydanticBaseSettingsSource):
         return field.default, field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        path = config_file()
-        if not path.is_file():
-            return {}
-        try:
-            document = tomllib.loads(path.read_text())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path} is not valid TOML ({error}); correct it or point {CONFIG_VARIABLE} at another file") from error
-        return dict(document.get(self._room, {}))
+        section = _config_document().get(self._room, {})
+        if not isinstance(section, dict):
+            raise SettingsError(f"{config_file()}: `{self._room}` is no table; write its settings below a line [{self._room}]")
+        return section
 
 
 class RoomSettings(BaseSettings):
     """Base of the rooms' settings; a wrong value is one `SettingsError` that names the setting and where to set it."""
 
     room: ClassVar[str]
-    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
     def settings_customise_sources(
@@ -75,11 +95,37 @@ class RoomSettings(BaseSettings):
             prefix = str(cls.model_config.get("env_prefix", ""))
             raise SettingsError(f"settings of {cls.room}: {error}. Lists and tables in {prefix}* variables are written as JSON") from error
         except ValidationError as error:
-            rows = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-            prefix = str(cls.model_config.get("env_prefix", ""))
-            raise SettingsError(
-                f"settings of {cls.room}: {'; '.join(rows)}. Set it as {prefix}<NAME>, in section [{cls.room}] of {config_file()}, or by its flag"
-            ) from error
+            raise SettingsError(f"settings of {cls.room}: {cls._told(error.errors())}") from error
+
+    @classmethod
+    def _told(cls, errors: list[ErrorDetails]) -> str:
+        """What is wrong, and where to put it right."""
+        unknown = [error["type"] == "extra_forbidden" for error in errors]
+        rows = [cls._unknown(error["loc"]) if is_unknown else _wrong(error) for error, is_unknown in zip(errors, unknown, strict=True)]
+        advice = []
+        if not all(unknown):
+            file = config_file()
+            section = f", in section [{cls.room}] of {file}," if file else ""
+            advice.append(f"Set it as {cls.model_config.get('env_prefix', '')}<NAME>{section} or by its flag")
+        if any(unknown):
+            advice.append(f"{DOCS} has all settings")
+        return ". ".join(["; ".join(rows), *advice])
+
+    @classmethod
+    def _unknown(cls, place: tuple[int | str, ...]) -> str:
+        """Says that a setting does not exist, and which one may be meant."""
+        known = cls.model_fields if len(place) == 1 else TopicSettings.model_fields
+        close = get_close_matches(str(place[-1]), known, 1)
+        return f"there is no setting {_dotted(place)}" + (f", perhaps `{close[0]}` is meant" if close else "")
+
+
+def _wrong(error: ErrorDetails) -> str:
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{_dotted(error['loc'])}: {message}" if error["loc"] else message
+
+
+def _dotted(place: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, place))
 
 
 class StorageSettings(RoomSettings):
@@ -188,8 +234,14 @@ class IngestSettings(RoomSettings):
     replay_records_max: Annotated[
         int, Field(description="offsets a partition may be routed beyond its oldest unwritten record; then that one's table is flushed", ge=1)
     ] = 5_000_000
-    hours_per_flush_max: Annotated[int, Field(description="hour partitions one flush may touch; one that touches more is written in parts", ge=1)] = 200
-    new_tables_per_minute: Annotated[int, Field(description="tables the node creates per minute; records of further ones wait", ge=1)] = 10_000
+    hours_per_flush_max: Annotated[int, Field(description="hour partitions of which a hot table has a file open; for more, these are closed first", ge=1)] = 200
+    new_tables_per_minute: Annotated[
+        int,
+        Field(
+            description="tables the node creates per minute; records of further ones wait until its memory is full, then they become dead letters (unstorable)",
+            ge=1,
+        ),
+    ] = 10_000
     park_after_s: Annotated[float, Field(description="seconds for which a table has to fail alone until its records are parked", gt=0)] = 10.0
     on_deleted: Annotated[
         Literal["park", "dead-letter", "recreate"],
@@ -199,7 +251,10 @@ class IngestSettings(RoomSettings):
     record_bytes_max: Annotated[int, Field(description="bytes of one message; larger ones become dead letters", gt=0)] = 4 * MIB
     depth_max: Annotated[int, Field(description="levels of nesting of one record; deeper ones become dead letters", gt=0, le=200)] = 100
     columns_max: Annotated[int, Field(description="columns of one table; fields beyond go to _overflow", ge=20)] = 1_000
-    late_limit: Annotated[Literal["accept"] | float, Field(description="seconds before its Kafka timestamp a record may be; or accept")] = 3 * 86_400.0
+    late_limit: Annotated[
+        Literal["accept"] | Annotated[float, Field(ge=0)],
+        Field(description="seconds before its Kafka timestamp a record may be; or accept, which takes any time and lifts ahead_limit_s too"),
+    ] = 3 * 86_400.0
     ahead_limit_s: Annotated[float, Field(description="seconds after its Kafka timestamp a record may be", gt=0)] = 86_400.0
     commit_timeout_s: Annotated[float, Field(description="seconds until the outcome of a commit counts as unknown", gt=0)] = 30.0
     shutdown_s: Annotated[float, Field(description="seconds SIGTERM leaves for the last flush", gt=0)] = 40.0
@@ -209,6 +264,21 @@ class IngestSettings(RoomSettings):
     spark_driver_memory_mb: Annotated[int, Field(description="Java heap of the Spark driver, MiB", ge=512)] = 1_024
     spark_options: Annotated[dict[str, str], Field(description="further settings of the Spark session, name to value")] = {}
     java_home: Annotated[Path | None, Field(description="Java 17 or 21 for Spark; without it JAVA_HOME, then PATH")] = None
+
+    @model_validator(mode="after")
+    def _check_topics(self) -> Self:
+        own = {"dead_letter_topic": self.dead_letter_topic, "replay_topic": self.replay_topic, "parked_topic": self.parked_topic}
+        if len(set(own.values())) < len(own):
+            raise ValueError(f"{', '.join(own)} name one topic twice; give each its own")
+        names = [topic.name for topic in self.topics]
+        if not all(names):
+            raise ValueError("topics: one of them has an empty name")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"topics: {', '.join(twice)} stands there more than once")
+        for setting in ("dead_letter_topic", "parked_topic"):
+            if own[setting] in names:
+                raise ValueError(f"topics: {own[setting]} is the {setting}, which Firn writes; an input topic has to be another one")
+        return self
 
     def with_replay_topic(self) -> "IngestSettings":
         """These settings with the replay topic among the input topics; where there is no other, there is nothing to replay."""

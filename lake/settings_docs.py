@@ -25,7 +25,7 @@ def document() -> str:
 def _head() -> Iterator[str]:
     yield "# Settings"
     yield ""
-    yield "Each value comes from, the later the stronger: its default, its section in `firn.toml` (or the file that `FIRN_CONFIG` names),"
+    yield "Each value comes from, the later the stronger: its default, its section in `firn.toml` (or the file that `FIRN_CONFIG` names; empty: none),"
     yield "its environment variable, its command-line flag. This page is written by `python -m lake.settings_docs > docs/settings.md`."
 
 

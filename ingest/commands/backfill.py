@@ -43,7 +43,6 @@ from ingest.writer import write_many_hours
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock, epoch_ms
 from lake.errors import RefusedError, SettingsError
-from lake.logs import configure_logs
 from lake.settings import IngestSettings, TopicSettings
 from lake.storage import open_storage
 
@@ -75,7 +74,6 @@ def files(
     as_json: Annotated[bool, typer.Option("--json", help="print the report as one JSON object")] = False,
 ) -> None:
     """Reads files of NDJSON, text lines or Parquet, plain or compressed (gzip, zstd), into tables. Every file only once, as long as it stays as it is."""
-    configure_logs("ingest")
     settings = IngestSettings.load().model_copy(update={"late_limit": "accept"})  # records of an archive are old
     tenants = _rules("tenant", None if tenant is None else known_tenant(tenant).name, tenant_field, tenant_path)
     streams = _rules("stream", None if stream is None else known_stream(stream), stream_field, stream_path)
@@ -139,7 +137,6 @@ def kafka(
     as_json: Annotated[bool, typer.Option("--json", help="print the report as one JSON object")] = False,
 ) -> None:
     """Reads what came into a topic before live ingestion of it began; without bounds all of it. By the topic's own settings, old times accepted."""
-    configure_logs("ingest")
     settings = IngestSettings.load().model_copy(update={"late_limit": "accept"})
     topic_settings = _input_topic(settings, topic)
     bounds = [_bound(name, texts, time) for name, texts, time in (("from", from_offset, from_time), ("to", to_offset, to_time))]

@@ -12,6 +12,7 @@ from rich.text import Text
 from ingest.lease import control_of
 from ingest.parked_record import ACCEPT, REREAD, ParkedRecord, table_id
 from ingest.resolve import Resolver
+from ingest.trouble import Cause
 from ingest.witness import resolve_all
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import SystemClock
@@ -21,6 +22,22 @@ from lake.storage import open_storage
 from lake.tenant import TableId
 
 app = typer.Typer(help="Tables that take no rows for now, and whose records wait.", no_args_is_help=True)
+
+# What `list` says to do, in the words of docs/ingest.md.
+_DECIDE = "python -m ingest resolve {table} --reread | --accept"
+ADVICE = {
+    Cause.ROLLED_BACK: _DECIDE,
+    Cause.PARKING_LOST: _DECIDE,
+    Cause.RESOLVED: "nothing: a running node goes on with it",
+    Cause.DELETED: "undo the drop; once it is purged, a new table takes the records",
+    Cause.COLUMNS: "change its columns back; then it is tried again by itself",
+    Cause.METADATA: "mend what cannot be read; then it is tried again by itself",
+    Cause.REFUSED: "see what the catalog says; it is tried again by itself",
+    Cause.STORAGE: "mend what cannot be read or written; then it is tried again by itself",
+    Cause.SLOW: "see the node's log; it is tried again by itself",
+    Cause.FAILING: "see the node's log; it is tried again by itself",
+    Cause.DISK_FULL: "free space on the disk; then it is tried again by itself",
+}
 
 Parked = Annotated[str, typer.Argument(help="the table as the list shows it: namespace.name")]
 
@@ -35,7 +52,7 @@ def list_parked(as_json: Annotated[bool, typer.Option("--json", help="print JSON
         return
     table = Table("table", "since", "reason", "what is known", "what to do")
     for record in records:
-        advice = f"python -m ingest resolve {record.table} --reread | --accept" if record.awaits_person else "it is tried again by itself"
+        advice = Text(ADVICE[record.cause].format(table=record.table))
         table.add_row(str(record.table), record.since or "-", record.cause.value, Text(record.sentence), advice)
     Console().print(table if records else "no table is parked")
 

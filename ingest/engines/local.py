@@ -35,6 +35,7 @@ from ingest.node import Node
 from ingest.parked_record import ParkedRecords
 from ingest.parked_topic import PARTITIONS, parking_begins
 from ingest.parking import Parking
+from ingest.routes import Routes
 from ingest.table_states import NewTables, TableStates
 from ingest.trouble import Troubles
 from ingest.witness import Witness, check_witnesses, parse_witness
@@ -58,6 +59,8 @@ STANDS_STILL_S = 60.0
 COLLECT_OBJECTS = 100_000
 # A table the catalog does not answer for in this time is tried again later.
 LOAD_TIMEOUT_S = 5.0
+# It could not be done, as for every program.
+NOT_FLUSHED = 2
 log = structlog.get_logger()
 
 
@@ -94,6 +97,7 @@ class LocalEngine:
     def __post_init__(self) -> None:
         if not self.settings.topics:
             raise SettingsError("no input topics are set; add [[ingest.topics]] with a name to the settings file, or set FIRN_INGEST_TOPICS")
+        Routes(self.settings)  # a rule that is none is told now, not by a worker once the lease is taken
         token = self.settings.catalog_token
         self._catalog = CatalogClient(self.settings.catalog_uri, token=token.get_secret_value() if token else None)
         self._storage = open_storage()
@@ -139,9 +143,17 @@ class LocalEngine:
     def _stop(self, number: int, _: FrameType | None) -> None:
         log.info("ingest.stopping", signal=signal.Signals(number).name, within_s=self.settings.shutdown_s)
         self._stopping.set()
-        # The last flush may hang on a broken catalog or broker; past the time given, leaving it to the marks is safe.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(max(1, int(self.settings.shutdown_s)))
+        # The last flush may hang on a broken catalog or broker; past the time given, leaving it to the marks is safe. Nothing stops this timer:
+        # what may hang after the flush is given up as well.
+        timer = threading.Timer(self.settings.shutdown_s, self._give_up)
+        timer.daemon = True
+        timer.start()
+
+    def _give_up(self) -> None:
+        """Ends this process; workers leave at the end of their pipes."""
+        advice = "what was not written is read again after the next start; raise shutdown_s if this repeats"
+        log.error("ingest.not_flushed", within_s=self.settings.shutdown_s, advice=advice)
+        os._exit(NOT_FLUSHED)
 
     # ---- one generation of workers
 
@@ -250,6 +262,8 @@ class LocalEngine:
                 seat.process.kill()
                 seat.process.join()
         self._seats = []
+        self._role, self._node = "starting", None
+        self._measure_nothing()
 
     def _share_budget(self) -> None:
         """One budget for the node: a worker may hold what it holds, and its part of what nobody holds."""
@@ -274,6 +288,13 @@ class LocalEngine:
             lag = max(0, partition.end - (partition.stored if partition.stored is not None else partition.routed))
             metrics.LAG_RECORDS.labels(partition.topic, str(partition.partition)).set(lag)
 
+    def _measure_nothing(self) -> None:
+        """A standby holds nothing, and what it knew of lag and tables is the active node's to tell."""
+        for labelled in (metrics.LAG_RECORDS, metrics.TABLES_PARKED):
+            labelled.clear()
+        for plain in (metrics.BUFFERED_BYTES, metrics.BUFFERED_TABLES, metrics.TABLES_FAILING, metrics.TABLES_POSTPONED):
+            plain.set(0)
+
     @property
     def ready(self) -> bool:
         """Whether every worker reads; a standby is ready to take over."""
@@ -282,6 +303,7 @@ class LocalEngine:
     def status(self) -> dict[str, Any]:
         """What the node holds and how far it is, per partition: offsets routed, stored in the group, and at the end; and which tables take no rows."""
         reports = [seat.report for seat in self._seats if seat.report is not None]
+        node = self._node  # it may end meanwhile
         return {
             "role": self._role,
             "ready": self.ready,
@@ -289,7 +311,7 @@ class LocalEngine:
             "buffered_bytes": sum(r.buffered_bytes for r in reports),
             "in_flight_bytes": sum(r.in_flight_bytes for r in reports),
             "buffered_tables": sum(r.buffered_tables for r in reports),
-            **(self._node.status() if self._node is not None else {}),
+            **(node.status() if node is not None else {}),
             "partitions": [
                 {"topic": p.topic, "partition": p.partition, "routed": p.routed, "stored": p.stored, "end": p.end} for r in reports for p in r.partitions
             ],

@@ -1,5 +1,6 @@
 """The application of `python -m ingest serve`."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -67,11 +68,12 @@ def _add_service_routes(app: FastAPI, state: ServeState) -> None:
 
 def _measure(status: Status) -> None:
     for each in status.lag.partitions:
-        metrics.LAG_RECORDS.labels(each.partition.topic, str(each.partition.partition)).set(each.lag_records)
+        metrics.GROUP_LAG_RECORDS.labels(each.partition.topic, str(each.partition.partition)).set(each.lag_records)
     metrics.COMPLETE_UNTIL.set(status.lag.complete_until.timestamp())
-    metrics.TABLES_PARKED.clear()
-    for reason in (status.parked or {}).values():
-        metrics.TABLES_PARKED.labels(reason).inc()
+    if status.parked is not None:
+        metrics.GROUP_TABLES_PARKED.clear()
+        for reason, number in Counter(status.parked.values()).items():
+            metrics.GROUP_TABLES_PARKED.labels(reason).set(number)
     metrics.STALEST_COMMIT.clear()
     for tenant, moment in status.stalest(STALEST_LABELS):
         metrics.STALEST_COMMIT.labels(tenant).set(max(0.0, (status.now - moment).total_seconds()))

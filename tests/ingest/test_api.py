@@ -1,20 +1,25 @@
-"""The node's own HTTP server beside its engine."""
+"""The node's own HTTP server beside its engine, and what an engine says of itself when it begins and ends."""
 
 import socket
+import subprocess
+import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY
 from typer.testing import CliRunner
 
+from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK
 from ingest.__main__ import app
 from ingest.api import serving
-from lake.errors import PrerequisiteError
-from lake.settings import IngestSettings
+from ingest.engines.local import LocalEngine
+from lake import metrics
+from lake.errors import PrerequisiteError, SettingsError
+from lake.settings import IngestSettings, TopicSettings
 from tests.stack.waiting import wait_for
 
 
@@ -36,9 +41,9 @@ def test_the_server_is_gone_when_the_engine_has_ended() -> None:
         httpx.get(f"{address}/readyz", trust_env=False)
 
 
-def test_a_port_in_use_is_named_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node does not run without its health and metrics."""
-    monkeypatch.setenv("FIRN_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("FIRN_CONFIG", "")
     monkeypatch.setenv("FIRN_INGEST_TOPICS", '[{"name": "logs"}]')
     with socket.create_server((LOOPBACK, 0)) as taken:
         port = taken.getsockname()[1]
@@ -47,3 +52,50 @@ def test_a_port_in_use_is_named_before_anything_starts(tmp_path: Path, monkeypat
     message = str(outcome.exception)
     assert f"cannot listen on {LOOPBACK}:{port}: Address already in use" in message
     assert message.endswith("free the port or give another")
+
+
+def _settings(**topic: Any) -> IngestSettings:
+    return IngestSettings(topics=(TopicSettings(name="logs", **topic),)).with_replay_topic()
+
+
+def test_a_wrong_rule_is_told_before_anything_starts() -> None:
+    """Not by a worker, after the node has taken the lease."""
+    with pytest.raises(SettingsError, match="'heder:tenant' is no rule"):
+        LocalEngine(_settings(tenant=("heder:tenant",)))
+
+
+def test_a_node_that_is_not_active_any_more_measures_nothing() -> None:
+    """Another node does; the figures of both together would count twice."""
+    engine = LocalEngine(_settings())
+    engine._node = cast(Any, SimpleNamespace(status=lambda: {"parked": []}))
+    metrics.LAG_RECORDS.labels("logs", "0").set(7)
+    metrics.TABLES_PARKED.labels("storage").set(7)
+    held = (metrics.BUFFERED_BYTES, metrics.BUFFERED_TABLES, metrics.TABLES_FAILING, metrics.TABLES_POSTPONED)
+    for gauge in held:
+        gauge.set(7)
+    engine._end_workers()
+    told = {sample.name: sample.value for gauge in held for family in gauge.collect() for sample in family.samples}
+    assert set(told.values()) == {0}
+    assert REGISTRY.get_sample_value("firn_ingest_lag_records", {"topic": "logs", "partition": "0"}) is None
+    assert REGISTRY.get_sample_value("firn_ingest_tables_parked", {"reason": "storage"}) is None
+    assert "parked" not in engine.status()
+
+
+HANGS = """
+import os, signal, time
+from ingest.engines.local import LocalEngine
+from lake.settings import IngestSettings, TopicSettings
+engine = LocalEngine(IngestSettings(topics=(TopicSettings(name="logs"),), shutdown_s=0.2))
+signal.signal(signal.SIGTERM, engine._stop)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(60)
+"""
+
+
+def test_a_last_flush_that_takes_too_long_is_given_up_with_a_sentence() -> None:
+    """The process ends, says why, and what becomes of the records."""
+    done = subprocess.run([sys.executable, "-c", HANGS], cwd=REPOSITORY, capture_output=True, text=True, timeout=50, check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode == 2, told
+    assert "ingest.not_flushed" in told
+    assert "is read again after the next start; raise shutdown_s if this repeats" in told

@@ -102,7 +102,7 @@ class BackfillRun:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         own = {"group": fresh("g-"), "dead_letter_topic": self.dead_letter_topic, "bootstrap_servers": line.kafka.bootstrap_servers, **settings}
         variables = {f"FIRN_INGEST_{name.upper()}": value for name, value in own.items() if value}
-        self.environment = {**inherited, **line.stack.environment(), **variables, "FIRN_CONFIG": str(folder / "none.toml"), "COLUMNS": "200"}
+        self.environment = {**inherited, **line.stack.environment(), **variables, "FIRN_CONFIG": "", "COLUMNS": "200"}
         if not own["bootstrap_servers"]:
             self.environment.pop("FIRN_INGEST_BOOTSTRAP_SERVERS", None)
 

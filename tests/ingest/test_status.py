@@ -1,14 +1,21 @@
 """The status as people and machines see it, from what Kafka, the catalog and the node have said."""
 
 import io
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from prometheus_client import REGISTRY
 from rich.console import Console
 
+from infra.local.jvm_parts import REPOSITORY
+from ingest.commands.parked import ADVICE
 from ingest.group_lag import GroupLag, PartitionLag
 from ingest.kafka_reader import KafkaPartition
+from ingest.serve import app
 from ingest.status import Status, to_renderable
+from ingest.trouble import FOR_A_PERSON, NEVER_PARKED, Cause
+from lake import metrics
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LAG = GroupLag(
@@ -64,3 +71,39 @@ def test_silence_is_told_apart_from_good_news() -> None:
     assert (told["node"], told["parked"], told["freshness"]) == (None, None, None)
     assert "does not answer" in _text(status)
     assert "which tables are parked is not known" in _text(status)
+
+
+def _metric(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(f"firn_ingest_{name}", labels)
+
+
+def test_metrics_of_serve_are_its_own() -> None:
+    """A node tells what it holds, under other names; where nobody says what is parked, the last figures stand."""
+    both = {"sick.logs": "storage", "ill.logs": "storage"}
+    node = _metric("lag_records", topic="logs", partition="0"), _metric("tables_parked", reason="storage")
+    for parked, told in ((both, 2), (None, 2), ({"sick.logs": "columns"}, None)):
+        app._measure(Status(NOW, LAG, None, parked, COMMITS))
+        assert _metric("group_tables_parked", reason="storage") == told
+    assert _metric("group_tables_parked", reason="columns") == 1
+    assert _metric("group_lag_records", topic="logs", partition="0") == 60
+    assert _metric("complete_until_timestamp_seconds") == (NOW - timedelta(minutes=5)).timestamp()
+    assert (_metric("lag_records", topic="logs", partition="0"), _metric("tables_parked", reason="storage")) == node
+
+
+def test_every_reason_of_a_parked_table_comes_with_what_to_do() -> None:
+    """In the list and on the operators' page; a person is asked for a decision only where one is waited for."""
+    page = [line.split("|")[1] for line in (REPOSITORY / "docs" / "ingest.md").read_text().splitlines() if line.startswith("|")]
+    for cause in Cause:
+        assert ("ingest resolve t.logs" in ADVICE[cause].format(table="t.logs")) == (cause in FOR_A_PERSON)
+        assert cause in NEVER_PARKED or any(f"`{cause.value}`" in cell for cell in page), cause
+
+
+def test_the_operators_page_names_metrics_that_exist() -> None:
+    """An alert on a metric that was renamed never fires."""
+    known = {
+        f"{metric._name}_total" if metric._type == "counter" else metric._name for name, metric in vars(metrics).items() if name.isupper() and name[0] != "_"
+    }
+    page = (REPOSITORY / "docs" / "ingest.md").read_text()
+    named = set(re.findall(r"`(firn_ingest_\w+)", page))
+    assert named
+    assert named <= known

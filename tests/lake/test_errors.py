@@ -1,9 +1,12 @@
 """The tree of exceptions."""
 
 import inspect
+from pathlib import Path
 
 import lake.errors
-from lake.errors import FatalError, FirnError, RetryableError
+from lake.errors import FatalError, FirnError, Reason, RetryableError
+
+OPERATORS_PAGE = Path(__file__).parents[2] / "docs" / "ingest.md"
 
 
 def test_tree_in_the_docstring_is_the_tree() -> None:
@@ -22,3 +25,10 @@ def test_every_error_is_either_retryable_or_fatal() -> None:
     for kind in (*RetryableError.__subclasses__(), *FatalError.__subclasses__()):
         assert issubclass(kind, RetryableError) != issubclass(kind, FatalError)
         assert kind.__doc__
+
+
+def test_operators_are_told_of_every_reason_for_dead_letters() -> None:
+    """One row of the page's table each: the reason, its cause, what to do."""
+    rows = [line for line in OPERATORS_PAGE.read_text().splitlines() if line.startswith("|")]
+    for reason in Reason:
+        assert any(row.startswith(f"| `{reason.value}` |") and row.count("|") == 4 for row in rows), reason

@@ -33,7 +33,7 @@ class Optimizer:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         java_home = {"FIRN_OPTIMIZE_JAVA_HOME": str(jdk.java.parents[1])}
         jars = {"FIRN_OPTIMIZE_SPARK_JARS": str(jvm_parts.folder("spark"))} if settings.get("spark_jars") is None else {}
-        self._environment = {**inherited, **stack.environment(), **java_home, **jars, **own, "FIRN_CONFIG": str(folder / "none.toml")}
+        self._environment = {**inherited, **stack.environment(), **java_home, **jars, **own, "FIRN_CONFIG": ""}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:

@@ -28,7 +28,7 @@ LONG_AGO_S = (datetime.now(UTC) - timedelta(days=30)).timestamp()
 @pytest.fixture
 def say(catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Say:
     """`say("plan", ...)`: what the command prints, on lines as long as they are."""
-    for name, value in {"FIRN_OPTIMIZE_CATALOG_URI": catalog.uri, "FIRN_CONFIG": str(tmp_path / "none.toml"), "COLUMNS": "250"}.items():
+    for name, value in {"FIRN_OPTIMIZE_CATALOG_URI": catalog.uri, "FIRN_CONFIG": "", "COLUMNS": "250"}.items():
         monkeypatch.setenv(name, value)
     # Logs of this process would go to the runner's stderr, also after it is closed.
     monkeypatch.setattr("optimize.__main__.configure_logs", lambda _: None)

@@ -52,7 +52,7 @@ def start_guarded(stack: Stack, open_catalog: CatalogClient, folder: Path, names
     mine.append([{"timestamp": START + timedelta(seconds=at), "message": f"of Mine {at}", "path": "/x"} for at in range(30)])
     theirs.append([{"timestamp": START + timedelta(seconds=at), "message": f"{SECRET} {at}", "path": "/x"} for at in range(30)])
     catalog = Child("catalog", folder, environment)
-    made = run("catalog", folder, environment, "key", "create", "--scope", "admin")
+    made = run("catalog", environment, "key", "create", "--scope", "admin")
     assert made.returncode == 0, made.stderr
     keys = {"admin": made.stdout.strip()}
     catalog.start()

@@ -25,7 +25,7 @@ class Child:
         self.log_file = folder / f"{room}.log"
         self.port = reserve_free()
         self._room, self._arguments, self._ready_path = room, arguments, ready_path
-        self._environment = child_environment(folder, environment)
+        self._environment = child_environment(environment)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -65,13 +65,13 @@ class Child:
         return self.log_file.read_text(errors="replace")
 
 
-def child_environment(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of a child: nothing of a stack that happens to be configured on this machine."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
-    return {**inherited, **environment, "FIRN_CONFIG": str(folder / "none.toml")}
+    return {**inherited, **environment, "FIRN_CONFIG": ""}
 
 
-def run(room: str, folder: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(room: str, environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """A verb of a room, run to its end."""
     command = (sys.executable, "-m", room, *arguments)
-    return subprocess.run(command, cwd=REPOSITORY, env=child_environment(folder, environment), capture_output=True, text=True, timeout=120.0, check=False)
+    return subprocess.run(command, cwd=REPOSITORY, env=child_environment(environment), capture_output=True, text=True, timeout=120.0, check=False)

@@ -114,15 +114,15 @@ def test_the_command_line_searches_exports_and_asks_in_sql(following: Following,
     """Rows as JSON lines, all of them; a file whose checksum was compared; SQL as CSV; a mistake in one sentence with its place."""
     settings = {**following.environment, "FIRN_QUERY_API": following.api.address}
     wanted = ("--from", "now-1h", "--json")
-    rows = [orjson.loads(line) for line in run("query", tmp_path, settings, "search", following.tenant, "message:*", *wanted).stdout.splitlines()]
-    everything = run("query", tmp_path, settings, "search", following.tenant, "message:*", "--all", "--oldest", *wanted)
+    rows = [orjson.loads(line) for line in run("query", settings, "search", following.tenant, "message:*", *wanted).stdout.splitlines()]
+    everything = run("query", settings, "search", following.tenant, "message:*", "--all", "--oldest", *wanted)
     assert [row["message"] for row in rows] == [orjson.loads(line)["message"] for line in everything.stdout.splitlines()][::-1]
     assert {"stored", "waits"} & {row["message"] for row in rows}
-    exported = run("query", tmp_path, settings, "export", following.tenant, str(tmp_path / "rows.ndjson"), "message:*", "--from", "now-1h")
+    exported = run("query", settings, "export", following.tenant, str(tmp_path / "rows.ndjson"), "message:*", "--from", "now-1h")
     assert exported.returncode == 0, exported.stderr
     assert "checksums compared" in exported.stderr
     assert len((tmp_path / "rows.ndjson").read_bytes().splitlines()) == len(rows)
-    asked = run("query", tmp_path, settings, "sql", "SELECT count(message) AS n FROM logs", "--tenant", following.tenant, "--csv")
+    asked = run("query", settings, "sql", "SELECT count(message) AS n FROM logs", "--tenant", following.tenant, "--csv")
     assert asked.stdout.splitlines() == ["n", str(len(rows))], asked.stderr
-    wrong = run("query", tmp_path, settings, "search", following.tenant, "a AND (")
+    wrong = run("query", settings, "search", following.tenant, "a AND (")
     assert (wrong.returncode, "at character" in wrong.stderr) == (2, True)

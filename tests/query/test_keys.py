@@ -118,7 +118,7 @@ def test_no_secret_is_written_down(guarded: Guarded, stack: Stack) -> None:
 def test_beyond_loopback_the_api_refuses_to_let_everybody_in(guarded: Guarded, stack: Stack, tmp_path: Path) -> None:
     """Over a catalog without keys it does not start, and says what to do; over one with keys it would."""
     open_catalog = {"FIRN_QUERY_CATALOG_URI": stack.address("catalog"), "FIRN_QUERY_STATE": str(tmp_path)}
-    done = run("query", tmp_path, open_catalog, "serve", "--host", "0.0.0.0", "--port", "0")
+    done = run("query", open_catalog, "serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 2, done.stderr
     assert "refuses to listen" in done.stderr
     assert "make keys" in done.stderr

@@ -33,7 +33,7 @@ class Ingester:
         own = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         # A settings file that happens to lie in the working directory must not change what is tested.
-        self._environment = {**inherited, **environment, **own, "FIRN_CONFIG": str(folder / "none.toml"), "PYTHONUNBUFFERED": "1"}
+        self._environment = {**inherited, **environment, **own, "FIRN_CONFIG": "", "PYTHONUNBUFFERED": "1"}
         self._environment["FIRN_INGEST_TOPICS"] = orjson.dumps(list(topics)).decode()
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0

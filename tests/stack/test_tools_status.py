@@ -74,7 +74,7 @@ def test_lag_and_completeness_are_told_and_searches_know_of_them(line: Line, too
     with ours.serve() as client:
         (freshness,) = client.get("/v1/freshness", params={"tenant": tenant}).json()["tenants"]
         assert 0 <= freshness["age_s"] < 60
-        assert f'firn_ingest_lag_records{{partition="1",topic="{topic}"}} 0.0' in client.get("/metrics").text
+        assert f'firn_ingest_group_lag_records{{partition="1",topic="{topic}"}} 0.0' in client.get("/metrics").text
         assert "lag" in ours.run("status")
         assert ours.ingester.stop() == 0
         _check_search(line, ours, topic, tenant, client)
@@ -86,7 +86,7 @@ def _query(line: Line, ours: ToolLine, ingest: httpx.Client) -> Iterator[httpx.C
     port = reserve_free()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
     own = {"FIRN_QUERY_INGEST_URI": str(ingest.base_url), "FIRN_QUERY_STATE": str(ours.folder / "query")}
-    environment = {**inherited, **line.stack.environment(), **own, "FIRN_CONFIG": str(ours.folder / "none.toml")}
+    environment = {**inherited, **line.stack.environment(), **own, "FIRN_CONFIG": ""}
     command = [sys.executable, "-m", "query", "serve", "--host", LOOPBACK, "--port", str(port)]
     with (ours.folder / "query.log").open("ab") as log:
         process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)

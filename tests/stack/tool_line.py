@@ -38,7 +38,7 @@ class ToolLine:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         ingest = {**self.settings, "bootstrap_servers": line.kafka.bootstrap_servers, "topics": orjson.dumps(list(topics)).decode()}
         variables = {f"FIRN_INGEST_{name.upper()}": value for name, value in ingest.items()}
-        self.environment = {**inherited, **line.stack.environment(), **variables, "FIRN_CONFIG": str(self.folder / "none.toml"), "COLUMNS": "200"}
+        self.environment = {**inherited, **line.stack.environment(), **variables, "FIRN_CONFIG": "", "COLUMNS": "200"}
 
     @property
     def folder(self) -> Path:

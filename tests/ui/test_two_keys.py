@@ -170,10 +170,10 @@ def test_no_key_is_written_into_the_front_ends_log(page: Page, guarded: Guarded,
     assert not [name for name, key in guarded.keys.items() if key.split("_", 2)[2] in log]
 
 
-def test_beyond_loopback_the_front_end_wants_an_api_that_asks_for_keys(guarded: Guarded, query_uri: str, tmp_path: Path) -> None:
+def test_beyond_loopback_the_front_end_wants_an_api_that_asks_for_keys(guarded: Guarded, query_uri: str) -> None:
     """On every interface it does not start before an API that lets everybody in, nor before one that does not answer; before one with keys it does."""
     for api, says in ((query_uri, "lets callers in without keys"), ("http://127.0.0.1:9", "does not answer")):
-        done = run("ui", tmp_path, {"FIRN_UI_API": api}, "serve", "--host", "0.0.0.0", "--port", "0")
+        done = run("ui", {"FIRN_UI_API": api}, "serve", "--host", "0.0.0.0", "--port", "0")
         assert done.returncode == 2, done.stderr
         assert "refuses to listen on 0.0.0.0" in done.stderr
         assert says in done.stderr
