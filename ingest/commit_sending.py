@@ -6,7 +6,7 @@ nobody: it is sent alone from then on.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ingest.fault_point import reach
 from ingest.trouble import Cause, Trouble, trouble_of
@@ -52,16 +52,12 @@ def send(catalog: CatalogClient, storage: AnyStorage, prepared: Sequence[Prepare
     """Sends commits together; never raises for one of them. What cannot be written is not sent: certainly not applied."""
     began_s = time.monotonic()
     problems = _write_files(storage, prepared)
-    sent = [at for at, problem in enumerate(problems) if problem is None]
+    requests = [commit.request for commit, problem in zip(prepared, problems, strict=True) if problem is None]
     reach("metadata_written")
-    answers = [Answer(CommitResult(CommitStatus.FAILED, problem.sentence), problem) if problem else None for problem in problems]
-    results = catalog.commit_all([prepared[at].request for at in sent], deadline_s=deadline_s) if sent else []
+    results = iter(catalog.commit_all(requests, deadline_s=deadline_s) if requests else ())
     reach("commit_answered")
-    for at, result in zip(sent, results, strict=True):
-        answers[at] = Answer(result, _trouble(result))
-    took_s = time.monotonic() - began_s
-    sending = Sending([answer for answer in answers if answer is not None], took_s)
-    return sending if sending.in_time or not sent else Sending(sending.answers, took_s, _is_there(catalog))
+    sending = Sending([_unsent(problem) if problem is not None else _answered(next(results)) for problem in problems], time.monotonic() - began_s)
+    return sending if sending.in_time or not requests else replace(sending, catalog_answers=_is_there(catalog))
 
 
 def _write_files(storage: AnyStorage, prepared: Sequence[Prepared]) -> list[Trouble | None]:
@@ -73,11 +69,15 @@ def _write_files(storage: AnyStorage, prepared: Sequence[Prepared]) -> list[Trou
     return [None] * len(prepared)
 
 
-def _trouble(result: CommitResult) -> Trouble | None:
-    """None where nobody is to blame: it was committed, or somebody else was faster."""
+def _unsent(problem: Trouble) -> Answer:
+    return Answer(CommitResult(CommitStatus.FAILED, problem.sentence), problem)
+
+
+def _answered(result: CommitResult) -> Answer:
+    """Nobody is to blame where it was committed, or somebody else was faster."""
     if result.status in (CommitStatus.COMMITTED, CommitStatus.CONFLICT, CommitStatus.NOT_FOUND):
-        return None
-    return Trouble(_CAUSES.get(result.status, Cause.FAILING), result.message)
+        return Answer(result)
+    return Answer(result, Trouble(_CAUSES.get(result.status, Cause.FAILING), result.message))
 
 
 def _is_there(catalog: CatalogClient) -> bool:

@@ -28,9 +28,10 @@ from ingest.converter import Source
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
 from ingest.kafka_reader import place_of
-from ingest.link import Counts, Outcome, Partition, Report, TableView, WrittenFlush
+from ingest.link import Counts, Outcome, Report, TableView, WrittenFlush
 from ingest.offsets import Offsets
 from ingest.parked_topic import ParkedTopic
+from ingest.progress import progress, store_offsets
 from ingest.routes import Routes
 from ingest.trouble import Trouble
 from lake.clock import Clock
@@ -316,22 +317,11 @@ class Pipeline:
 
     def store(self, moved: Mapping[int, int], witness: str) -> None:
         """Stores group offsets; where Kafka does not take them now, later ones will do."""
-        try:
-            self._topics.commit_group(moved, witness)  # 4
-        except UnavailableError as error:
-            log.warning("offsets.not_stored", reason=str(error))
-            return
-        reach("offsets_stored")
-        self.offsets.note_stored(moved, self._clock.monotonic_s())
+        store_offsets(self._topics, self.offsets, moved, witness, self._clock.monotonic_s())
 
     def report(self) -> Report:
         """How far it is, what it holds, and what was counted since the last call."""
-        offsets = self.offsets
-        partitions = [
-            Partition(source.topic, source.partition, offsets.routed[number], offsets.stored.get(number), self._topics.end(number))
-            for number, source in enumerate(self._topics.assignment.sources)
-        ]
-        return Report(partitions, self.buffers.size_bytes, self.in_flight_bytes, len(self.buffers), self._take_counts())
+        return Report(progress(self._topics, self.offsets), self.buffers.size_bytes, self.in_flight_bytes, len(self.buffers), self._take_counts())
 
     def _take_counts(self) -> Counts:
         counts, self._counts = self._counts, Counts()

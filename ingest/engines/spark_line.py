@@ -23,11 +23,12 @@ from ingest.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, plan, 
 from ingest.engines.spark_topics import PlannedTopics
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, FlushWriter
-from ingest.link import Counts, Outcome, Partition, Report, TableView, WrittenFlush
+from ingest.link import Counts, Outcome, Report, TableView, WrittenFlush
 from ingest.offsets import Offsets
 from ingest.pipeline import AGAIN_FIRST_S, AGAIN_MAX_S, POSTPONED, CommitLink
+from ingest.progress import progress, store_offsets
 from lake.clock import Clock
-from lake.errors import Rejected, UnavailableError
+from lake.errors import Rejected
 from lake.marks import Range, TopicPartition
 from lake.settings import IngestSettings
 from lake.tenant import TableId
@@ -382,21 +383,10 @@ class SparkLine:
         return moved
 
     def store(self, moved: Mapping[int, int], witness: str) -> None:
-        try:
-            self.topics.commit_group(moved, witness)  # 4
-        except UnavailableError as error:
-            log.warning("offsets.not_stored", reason=str(error))
-            return
-        reach("offsets_stored")
-        self.offsets.note_stored(moved, self.clock.monotonic_s())
+        store_offsets(self.topics, self.offsets, moved, witness, self.clock.monotonic_s())
 
     def report(self) -> Report:
-        offsets = self.offsets
-        partitions = [
-            Partition(source.topic, source.partition, offsets.routed[number], offsets.stored.get(number), self.topics.end(number))
-            for number, source in enumerate(self.topics.assignment.sources)
-        ]
-        return Report(partitions, 0, 0, len(self._behind), self._take_counts())
+        return Report(progress(self.topics, self.offsets), 0, 0, len(self._behind), self._take_counts())
 
     def _take_counts(self) -> Counts:
         counts, self._counts = self._counts, Counts()
