@@ -132,7 +132,7 @@ def _grid(shape: Shape, rows: Sequence[Any], raw: Sequence[bytes], depth_max: in
         present += len(objects) - objects.count(None)
         members = [absent if one is None else astuple(one) for one in objects]
         # An object without members, or with nothing but nulls, is a value of its own on the exact path.
-        odd.update(at for at, one in enumerate(members) if one is not absent and one.count(None) == width)
+        odd.update(at for at, one in enumerate(members) if objects[at] is not None and one.count(None) == width)
         lists |= {(*route, at): column for at, column in enumerate(zip(*members, strict=True))}
     grid = _Grid(raw, [], odd)
     for leaf in shape.leaves:
@@ -149,7 +149,7 @@ def _text(leaf: Leaf, values: Sequence[Any], grid: _Grid, depth_max: int) -> tup
     if leaf.kinds == {BOOLEAN}:
         return pa.array(values, pa.bool_()).cast(pa.string()), 0
     if RAW in leaf.kinds:
-        return _raw_text(values, grid, depth_max)
+        return _raw_text(values, grid, depth_max - len(leaf.route) + 1)
     if leaf.kinds == {INTEGER}:
         try:
             numbers = pa.array(values, pa.int64())
@@ -238,7 +238,11 @@ def _timestamps(name: str, found: Found, kafka_us: pa.Array, terms: Terms, odd: 
     leaf, texts = found.pop(name)
     instants, finer = _instants(leaf, texts, kafka_us, terms.local)
     if finer is not None:  # the column holds microseconds; what the record said beyond that is kept beside it
-        found.setdefault(f"{TIMESTAMP}__string" if name == TIMESTAMP else name, (leaf, finer))
+        beside = f"{TIMESTAMP}__string" if name == TIMESTAMP else name
+        if beside in found:
+            odd.update(at for at, valid in enumerate(finer.is_valid().to_pylist()) if valid)
+        else:
+            found[beside] = leaf, finer
     if instants.null_count:
         odd.update(at for at, valid in enumerate(instants.is_valid().to_pylist()) if not valid)
     late_us = _NO_LIMIT if terms.time.late_us is None else terms.time.late_us

@@ -6,13 +6,14 @@ teaches the shape.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import structlog
 
 from ingest.buffer import TableBuffer
 from ingest.columnar import ERRORS_TYPE, Terms, decode_objects
@@ -24,7 +25,7 @@ from ingest.replay import FORM, Origin, origin_of
 from ingest.row import Columns, Row, TimeLimits, entries, lay_out
 from ingest.shape import Shapes
 from ingest.skeleton import decode_alike
-from lake.errors import Reason, Rejected
+from lake.errors import FirnError, Reason, Rejected
 from lake.log_schema import ERRORS, INDEX, OBSERVED_TIMESTAMP, OFFSET, OVERFLOW, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, LogSchema, arrow_type
 
 CHUNK_ROWS = 4_096
@@ -32,7 +33,12 @@ CHUNK_ROWS = 4_096
 SAMPLE_ROWS = 8
 LESSON_ROWS = 32
 LESSONS_MAX = 4
+# An error that more records of a chunk meet than this has its cause in the table.
+UNFORESEEN_MAX = 64
+# Kafka's timestamps are of any size.
+YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 _UTC = pa.timestamp("us", "UTC")
+log = structlog.get_logger()
 
 
 class Source(NamedTuple):
@@ -109,6 +115,16 @@ class Work:
         """The sources that messages of the buffer came from."""
         return [self.sources[number] for number in self.buffer.first_offsets]
 
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """How much has been converted, to go back to."""
+        return len(self.chunks), len(self.rejected), self.rows_with_errors
+
+    def go_back(self, state: tuple[int, int, int]) -> None:
+        """As if nothing had been converted since."""
+        chunks, rejected, self.rows_with_errors = state
+        del self.chunks[chunks:], self.rejected[rejected:]
+
 
 def work_on(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, limits: ConverterLimits, shapes: Shapes) -> Work:
     """The beginning of a conversion for a table with this schema."""
@@ -130,12 +146,14 @@ def convert(
     """
     work = work_on(buffer, sources, schema, limits, shapes)
     done = _take_parts(work, parts)
+    undated = beyond_calendar(buffer)
+    work.rejected += [(at, Rejected(Reason.UNDECODABLE, f"its Kafka timestamp is {buffer.timestamps_ms[at]} ms, a time in no calendar")) for at in undated]
     absorbed = 0
     some_absorbed = is_absorbed(buffer, marks)
     for first in range(0, len(buffer), CHUNK_ROWS):
         places: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
-        if done:
-            places = [at for at in places if at not in done]
+        if done or undated:
+            places = [at for at in places if at not in done and at not in undated]
         if some_absorbed:
             fresh = [at for at in places if buffer.offsets[at] >= marks[buffer.sources[at]]]
             absorbed += len(places) - len(fresh)
@@ -151,6 +169,14 @@ def is_absorbed(buffer: TableBuffer, marks: Sequence[int]) -> bool:
     return any(first < marks[source] for source, first in buffer.first_offsets.items())
 
 
+def beyond_calendar(buffer: TableBuffer) -> Set[int]:
+    """Places of messages whose Kafka timestamps no calendar has: of a producer that sends micro- or nanoseconds, say."""
+    times = np.frombuffer(buffer.timestamps_ms, np.int64)
+    if not len(times) or (times.min() >= YEAR_1_MS and times.max() < YEAR_10000_MS):
+        return frozenset()
+    return set(np.flatnonzero((times < YEAR_1_MS) | (times >= YEAR_10000_MS)).tolist())
+
+
 def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
     """Takes over what the table can have; returns the places of that."""
     done = list[Sequence[int]]()
@@ -164,6 +190,40 @@ def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
 
 
 def _convert_chunk(work: Work, places: Sequence[int]) -> None:
+    """Converts messages; the few that bring about an error nobody foresaw become dead letters. One that most of them meet is the table's, and is raised."""
+    state = work.state
+    try:
+        _convert_together(work, places)
+    except (FirnError, MemoryError):
+        raise
+    except Exception as error:
+        work.go_back(state)
+        found = dict[int, Exception]()
+        _convert_apart(work, places, found, min(len(places) - 1, UNFORESEEN_MAX), error)
+        for place, each in found.items():
+            log.exception("record.not_converted", table=str(work.buffer.table), offset=work.buffer.offsets[place], exc_info=each)
+            work.rejected.append((place, Rejected(Reason.UNSTORABLE, f"an error that nobody foresaw, please report it: {each!r}")))
+
+
+def _convert_apart(work: Work, places: Sequence[int], found: dict[int, Exception], found_max: int, first: Exception) -> None:
+    """Finds the messages with which it fails, by halves. Raises the first error where there are too many of them."""
+    half = len(places) // 2
+    for some in (places[:half], places[half:]):
+        state = work.state
+        try:
+            if some:
+                _convert_together(work, some)
+        except Exception as error:  # noqa: BLE001 - told by who asked
+            work.go_back(state)
+            if len(some) > 1:
+                _convert_apart(work, some, found, found_max, first)
+            elif len(found) >= found_max:
+                raise first from None
+            else:
+                found[some[0]] = error
+
+
+def _convert_together(work: Work, places: Sequence[int]) -> None:
     """Converts messages: first by columns what can be, then what is left over."""
     if any(source.form == FORM for source in work.present):
         places = _convert_replayed(work, places)

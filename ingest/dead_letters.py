@@ -4,7 +4,7 @@ import base64
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from confluent_kafka import Message
@@ -14,7 +14,7 @@ from ingest.enclosed import BODY, ENVELOPE, read_envelope
 from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.replay import ATTEMPT, Headers, facts_behind
 from ingest.router import Envelope, Router
-from lake.clock import epoch_ms
+from lake.clock import epoch_ms, moment_of
 from lake.errors import NotFoundError, SettingsError
 from lake.settings import IngestSettings
 from lake.storage import Storage
@@ -22,7 +22,6 @@ from lake.tenant import TableId, TenantId, from_identifier, parse_stream, parse_
 
 STEP_RECORDS = 2_000
 SHOWN_BYTES = 200
-_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class DeadLetter:
             "partition": self.was_partition,
             "offset": self.was_offset,
             "index": self.index,
-            "timestamp": _text(_START + timedelta(milliseconds=self.was_at_ms)),
+            "timestamp": _text(moment_of(self.was_at_ms)),
             "table": self.table,
             "tenant": self.tenant,
             "attempt": self.attempt,
@@ -126,7 +125,7 @@ def read_letter(message: Message) -> DeadLetter | None:
         return DeadLetter(
             partition=message.partition(),
             offset=message.offset(),
-            died=_START + timedelta(milliseconds=message.timestamp()[1]),
+            died=moment_of(message.timestamp()[1]),
             reason=facts[REASON],
             detail=facts.get("firn.detail", ""),
             was_topic=facts["firn.topic"],

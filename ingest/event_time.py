@@ -7,7 +7,7 @@ seconds, milliseconds, microseconds or nanoseconds since the epoch, told apart b
 
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -24,6 +24,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _DAY_US = 86_400_000_000
 # Exponent of a second's unit by the number's size: the year 5138 in one unit is 1973 in the next.
 _UNITS = ((11, 6), (14, 3), (17, 0), (20, -3))
+# More digits than `_EPOCH` lets pass.
+_EXACT = Context(prec=64)
 
 
 class Instant(NamedTuple):
@@ -74,7 +76,7 @@ def _from_epoch(text: str) -> Instant | None:
         return None
     for digits, exponent in _UNITS:
         if number.adjusted() < digits:
-            scaled = number.scaleb(exponent)
+            scaled = number.scaleb(exponent, _EXACT)
             us = int(scaled.to_integral_value(rounding="ROUND_FLOOR"))
             return Instant(us, us == scaled)
     return None

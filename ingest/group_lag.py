@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader, Stored
-from lake.clock import Clock
+from lake.clock import Clock, moment_of
 from lake.settings import IngestSettings
-
-_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class LagMeter:
         self._oldest = {known: moment for known, moment in self._oldest.items() if waiting.get(known[0]) == known[1]}
         unknown = {partition: at for partition, at in waiting.items() if (partition, at) not in self._oldest}
         for partition, message in (self._reader.first(unknown) if unknown else {}).items():
-            self._oldest[partition, unknown[partition]] = _START + timedelta(milliseconds=message.timestamp()[1])
+            self._oldest[partition, unknown[partition]] = moment_of(message.timestamp()[1])
         return {partition: self._oldest[partition, at] for partition, at in waiting.items() if (partition, at) in self._oldest}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import structlog
 from confluent_kafka import Message
 
 from ingest.buffer import Headers
@@ -12,6 +13,8 @@ from lake.settings import IngestSettings
 from lake.tenant import TableId
 
 _EMPTY = Rejected(Reason.EMPTY, "the message has no value")
+_UNFORESEEN = Rejected(Reason.UNSTORABLE, "an error that nobody foresaw while its tenant was looked for; the log has its trace, please report it")
+log = structlog.get_logger()
 
 
 class Routes:
@@ -27,7 +30,11 @@ class Routes:
             return _EMPTY
         if len(value) > self._bytes_max:
             return Rejected(Reason.TOO_LARGE, f"{len(value)} bytes, record_bytes_max is {self._bytes_max}")
-        return self._routers[topic].target(key, headers, value)
+        try:
+            return self._routers[topic].target(key, headers, value)
+        except Exception:  # whatever is in a message, it must not stop the others
+            log.exception("message.not_routed", topic=topic)
+            return _UNFORESEEN
 
     def sort(self, topic: str, messages: Iterable[Message]) -> dict[TableId | Rejected, list[Message]]:
         """Messages of one topic by where they go, in order."""

@@ -201,7 +201,11 @@ def _timestamp(found: dict[str, tuple[str, Any]], errors: list[BadValue], origin
             origins[TIMESTAMP] = path
             del found[name]
             if not instant.exact:  # the column holds microseconds; what the record said beyond that is kept beside it
-                found.setdefault(f"{TIMESTAMP}__string" if name == TIMESTAMP else name, (path, value))
+                beside = f"{TIMESTAMP}__string" if name == TIMESTAMP else name
+                if beside in found:
+                    errors.append(_error(path, value, ValueReason.NAME_COLLISION))
+                else:
+                    found[beside] = path, value
             return instant.us
         if name in _SURE_TIMESTAMPS:
             errors.append(_error(path, value, ValueReason.BAD_TIMESTAMP))

@@ -59,17 +59,23 @@ def leaves_of(tree: Tree) -> Sequence[Leaf]:
     return _places(_pruned(tree, "", "", set()))[0]
 
 
-def learn(tree: Tree, pairs: Pairs) -> Tree:
-    """The tree with one more record in it; the given one stays as it is."""
+def learn(tree: Tree, pairs: Pairs, *, may_grow: bool = True) -> Tree:
+    """The tree with one more record in it; the given one stays as it is. `may_grow`: whether it learns new keys, too."""
     grown = dict(tree)
     for key, value in pairs:
         before = grown.get(key)
+        if before is None and not may_grow:
+            continue
         if isinstance(value, Pairs):
             if before is None or before == frozenset() or isinstance(before, dict):
-                grown[key] = learn(before if isinstance(before, dict) else {}, value)
+                grown[key] = learn(before if isinstance(before, dict) else {}, value, may_grow=may_grow)
         elif not isinstance(before, dict):
             grown[key] = (before or frozenset()) | _kind(value)
     return grown
+
+
+def _size(tree: Tree) -> int:
+    return sum(1 + (_size(node) if isinstance(node, dict) else 0) for node in tree.values())
 
 
 def _kind(value: str | None) -> Kinds:
@@ -156,7 +162,7 @@ class Shapes:
         for shape in self._recent():
             try:
                 shape.decode(sample)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
             self._of[table] = ({}, shape)
             return shape
@@ -167,7 +173,7 @@ class Shapes:
         tree, old = self._of.get(table, ({}, None))
         tree = tree or (_tree(old) if old is not None else {})
         for pairs in records:
-            tree = learn(tree, pairs)
+            tree = learn(tree, pairs, may_grow=_size(tree) < LEAVES_MAX)
         new = build(tree)
         shape = self._shared.setdefault(new.signature, new)
         self._shared.move_to_end(new.signature)

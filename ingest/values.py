@@ -41,7 +41,8 @@ def _double(value: Any) -> float | ValueReason:
     number = _decimal(value)
     if number is None:
         return ValueReason.WRONG_TYPE
-    return ValueReason.OUT_OF_RANGE if abs(double := float(number)) == float("inf") else double
+    double = float(number)
+    return ValueReason.OUT_OF_RANGE if abs(double) == float("inf") or (not double and number) else double
 
 
 def _boolean(value: Any) -> bool | ValueReason:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lake.data_file import DataFile, describe_parquet
-from lake.log_schema import INDEX, SEVERITY, SYSTEM_COLUMNS, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, LogSchema, leaf_ids
+from lake.log_schema import INDEX, SEVERITY, SYSTEM_COLUMNS, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, LogSchema, fold, leaf_ids
 from lake.storage import Storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
 
@@ -84,14 +84,17 @@ def _slices(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def fields_of(schema: LogSchema, names: Container[str]) -> list[Mapping[str, Any]]:
-    """The fields of a file that has these columns beside the system ones, as the schema's JSON spells them."""
-    return [field for field in schema.json["fields"] if field["name"] in names or field["name"] in SYSTEM_COLUMNS]
+    """The fields of a file that has these columns (their names folded) beside the system ones, as the schema's JSON spells them."""
+    ours = {schema.by_name[name].id for name in schema.by_name if name in names or name in SYSTEM_COLUMNS}
+    return [field for field in schema.json["fields"] if field["id"] in ours]
 
 
 def laid_out(rows: pa.Table, layout: FileLayout) -> pa.Table:
     """Rows with exactly these columns, those that they lack being NULL."""
     given = dict(zip(rows.column_names, rows.columns, strict=True))
-    columns = [_of_type(given[name], kind) if name in given else pa.nulls(rows.num_rows, kind) for name, kind in layout.columns]
+    # Somebody else may have given a column a name with capitals.
+    named = [(fold(name), kind) for name, kind in layout.columns]
+    columns = [_of_type(given[name], kind) if name in given else pa.nulls(rows.num_rows, kind) for name, kind in named]
     return pa.table(columns, schema=layout.arrow)
 
 

@@ -25,7 +25,9 @@ class Pairs(list[tuple[str, Any]]):
     __slots__ = ()
 
 
-_scan = cast("Callable[[str, int], tuple[Any, int]]", make_scanner(cast("Any", json.JSONDecoder(strict=False))))
+# Numbers are skipped, not read: Python refuses integers of thousands of digits.
+_decoder = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
+_scan = cast("Callable[[str, int], tuple[Any, int]]", make_scanner(cast("Any", _decoder)))
 _blank = re.compile(r"[ \t\r\n]*").match
 
 

@@ -64,6 +64,7 @@ ENVELOPES: list[tuple[bytes, list[tuple[str, bytes]], str]] = [
 ROWS: list[Case] = [
     (b'{"dup":1,"dup":"two","dup":[3]}', None, {"dup": "1"}),
     (b'{"big":18446744073709551616,"small":-99999999999999999999,"exp":1e999}', None, {"big": "18446744073709551616", "exp": "1e999"}),
+    (b'{"digits":' + b"9" * 5_000 + b"}", None, {"digits": "9" * 5_000}),
     (b'{"n":NaN,"i":Infinity,"m":-Infinity}', None, {"n": "NaN", "i": "Infinity", "m": "-Infinity"}),
     (b'{"lone":"\\ud800","pair":"\\ud83d\\ude00"}', None, {"lone": None, "pair": "\U0001f600"}),
     (b'{"nul":"a\\u0000b","key\\u0000":1}', None, {"nul": "a\x00b"}),

@@ -1,0 +1,153 @@
+"""Records that brought about errors nobody had foreseen, and what becomes of the next one that does."""
+
+import pytest
+
+from ingest import converter
+from ingest.converter import UNFORESEEN_MAX, Work
+from ingest.routes import Routes
+from ingest.shape import LEAVES_MAX, Shapes
+from ingest.writer import write_files
+from lake.errors import Reason, Rejected
+from lake.log_schema import new_log_schema
+from lake.settings import IngestSettings, TopicSettings
+from lake.storage import open_storage
+from lake.tenant import TableId, TenantId
+from tests.ingest.conversion import KAFKA_MS, by_exact_path, converted, rows_of
+
+TIME = b'"ts":1795210000000'
+DIGITS = b"9" * 5_000
+PLAIN = b'{%b,"n":1}' % TIME
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{%b,"n":%b}' % (TIME, DIGITS), id="member"),
+        pytest.param(b'{%b,"n":[1,%b]}' % (TIME, DIGITS), id="array"),
+        pytest.param(b'{%b,"n":NaN,"m":-%b}' % (TIME, DIGITS), id="beside NaN"),
+        pytest.param(b'{%b,"n":%b.5e5}' % (TIME, DIGITS), id="fraction"),
+    ],
+)
+@pytest.mark.parametrize("others", [0, 20, 800])
+def test_numbers_of_any_length_are_stored_as_they_are_spelled(monkeypatch: pytest.MonkeyPatch, body: bytes, others: int) -> None:
+    """Python's own integers end at 4,300 digits."""
+    bodies = [*[PLAIN] * others, body]
+    found = converted(bodies)
+    assert not found.rejected
+    stored = rows_of(found)[others, 0]
+    assert DIGITS.decode() in stored["m" if "m" in stored else "n"]
+    by_exact_path(monkeypatch)
+    assert rows_of(converted(bodies)) == rows_of(found)
+
+
+@pytest.mark.parametrize("rule", ["field:tenant", "field:n"])
+def test_numbers_of_any_length_do_not_stop_routing(rule: str) -> None:
+    """Whether the number names the tenant, or stands beside what does."""
+    routes = Routes(IngestSettings(topics=(TopicSettings(name="t", tenant=(rule,)),)))
+    found = routes.target("t", None, (), b'{"tenant":"a","n":%b,"m":NaN}' % DIGITS)
+    assert found == TableId(TenantId("a"), "logs") if rule == "field:tenant" else isinstance(found, Rejected)
+
+
+def test_an_error_while_routing_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that nobody has foreseen."""
+    monkeypatch.setattr("ingest.router.Router.target", lambda *_: dict[str, str]()["nobody"])
+    found = Routes(IngestSettings(topics=(TopicSettings(name="t"),))).target("t", None, (), b"{}")
+    assert isinstance(found, Rejected)
+    assert found.reason is Reason.UNSTORABLE
+
+
+def _together(poison: bytes) -> object:
+    whole = converter._convert_together
+
+    def convert(work: Work, places: object) -> None:
+        whole(work, places)  # type: ignore[arg-type]
+        if any(poison in work.buffer.values[at] for at in places):  # type: ignore[attr-defined]
+            raise ZeroDivisionError("a fault of ours")
+
+    return convert
+
+
+@pytest.mark.parametrize("bad", [{0}, {999}, {3, 4, 500, 4_097}], ids=str)
+def test_the_few_that_bring_about_an_error_are_dead_letters(monkeypatch: pytest.MonkeyPatch, bad: set[int]) -> None:
+    """All others are rows, once."""
+    bodies = [b'{%b,"n":%d,"poison":1}' % (TIME, at) if at in bad else b'{%b,"n":%d}' % (TIME, at) for at in range(5_000)]
+    monkeypatch.setattr(converter, "_convert_together", _together(b"poison"))
+    found = converted(bodies)
+    assert {(at, rejected.reason) for at, rejected in found.rejected} == {(at, Reason.UNSTORABLE) for at in bad}
+    assert set(rows_of(found)) == {(at, 0) for at in range(len(bodies)) if at not in bad}
+
+
+@pytest.mark.parametrize("count", [1, 2, UNFORESEEN_MAX + 10])
+def test_an_error_that_all_bring_about_is_the_tables(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """It is raised, so that the table is parked: its columns are at fault, or the program, and a node that is mended stores the records."""
+    monkeypatch.setattr(converter, "_convert_together", _together(b"poison"))
+    with pytest.raises(ZeroDivisionError):
+        converted([b'{%b,"poison":1}' % TIME] * count)
+
+
+@pytest.mark.parametrize("wild_ms", [1_795_210_000_000_000_000, 9_300_000_000_000_000, -(1 << 62), 253_402_300_800_000])
+@pytest.mark.parametrize("others", [0, 800])
+def test_kafka_timestamps_beyond_the_calendar_are_told(wild_ms: int, others: int) -> None:
+    """A producer that sends nanoseconds: neither a wrong time nor an error."""
+    found = converted([PLAIN] * (others + 1), times_ms=[*[KAFKA_MS] * others, wild_ms])
+    assert [(at, rejected.reason) for at, rejected in found.rejected] == [(others, Reason.UNDECODABLE)]
+    assert len(rows_of(found)) == others
+
+
+def test_a_shape_of_another_table_is_tried_on_a_deep_record() -> None:
+    """The first record of a table that nobody has met."""
+    shapes, deep = Shapes(), b'{%b,"a":%b}' % (TIME, b"[" * 1_000 + b"1" + b"]" * 1_000)
+    converted([b'{%b,"a":[1]}' % TIME], shapes=shapes)
+    shapes._of.clear()
+    assert [rejected.reason for _, rejected in converted([deep], shapes=shapes).rejected] == [Reason.TOO_DEEP]
+
+
+def test_what_is_learned_of_a_table_is_bounded() -> None:
+    """Keys that no other record has, for ever: flushes would become slower and slower."""
+    shapes = Shapes()
+    for first in range(0, 4_000, 200):
+        converted([b'{%b,"attr":{"s%d":1}}' % (TIME, at) for at in range(first, first + 200)], shapes=shapes)
+    ((tree, _),) = shapes._of.values()
+    attributes = tree["attr"]
+    assert isinstance(attributes, dict)
+    assert len(attributes) <= LEAVES_MAX
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        pytest.param([b'{%b,"a_b":1,"a":{"b":2}}' % TIME] * 3 + [b'{%b,"a_b":1,"a":{}}' % TIME] * 3, id="an object without members"),
+        pytest.param([b'{%b,"":{"b":2}}' % TIME] * 3 + [b'{%b,"":{}}' % TIME] * 3, id="one without a name"),
+        pytest.param(
+            [b'{"timestamp":"2026-11-20T21:26:40.123456789Z"}', b'{"timestamp":"2026-11-20T21:26:40Z","timestamp__string":"x"}'] * 300,
+            id="digits beyond microseconds beside a column of their name",
+        ),
+        pytest.param([b'{"timestamp":"2026-11-20T21:26:40.123456789Z","timestamp__string":"x"}'] * 3, id="in one record"),
+        pytest.param([b'{%b,"a":{"b":[1]}}' % TIME] * 20 + [b'{%b,"a":{"b":%b1%b}}' % (TIME, b"[" * 99, b"]" * 99)], id="as deep as no record may be"),
+        pytest.param([b'{%b,"a":{"b":[1]}}' % TIME] * 20 + [b'{%b,"a":{"b":%b1%b}}' % (TIME, b"[" * 98, b"]" * 98)], id="as deep as a record may be"),
+    ],
+)
+def test_both_paths_store_the_same(monkeypatch: pytest.MonkeyPatch, bodies: list[bytes]) -> None:
+    """And bury the same."""
+    fast = converted(bodies)
+    by_exact_path(monkeypatch)
+    exact = converted(bodies)
+    assert rows_of(fast) == rows_of(exact)
+    assert {(at, rejected.reason) for at, rejected in fast.rejected} == {(at, rejected.reason) for at, rejected in exact.rejected}
+
+
+def test_digits_that_find_no_place_are_kept_with_the_errors() -> None:
+    """The column beside the time is another field's."""
+    (row,) = rows_of(converted([b'{"timestamp":"2026-11-20T21:26:40.123456789Z","timestamp__string":"x"}'])).values()
+    assert row["timestamp__string"] == "x"
+    assert ("/timestamp", "2026-11-20T21:26:40.123456789Z", "name_collision") in row["_errors"]
+
+
+def test_columns_with_capitals_get_their_values(tmp_path: object) -> None:
+    """Another engine has named them, and Trino knows no capitals."""
+    schema = new_log_schema().with_strings({"Foo": (900, "/foo")}, 1)
+    found = converted([b'{%b,"foo":"x"}' % TIME, b'{%b,"FOO":"y"}' % TIME], schema=schema)
+    assert found.new == {}
+    (file,) = write_files(open_storage(), f"file://{tmp_path}", found.rows, schema)
+    assert dict(file.value_counts or {})[900] == 2
+    assert dict(file.null_counts or {})[900] == 0
