@@ -149,7 +149,7 @@ def _record(settings: IngestSettings, topic: TopicSettings, index: int, value: b
         known = recognise(fields, timestamp_ms * 1000, local)
         read_as = "plain line" if known is None else known[0].title
     try:
-        row = lay_out(fields, timestamp_ms, columns, _limits(settings), local)
+        row = lay_out(fields, timestamp_ms, columns, TimeLimits.of(settings), local)
     except RecursionError:
         row = Rejected(Reason.TOO_DEEP, f"nested deeper than {settings.depth_max} levels")
     return _dead(index, read_as, row) if isinstance(row, Rejected) else _stored(index, read_as, row, columns)
@@ -167,12 +167,6 @@ def _stored(index: int, read_as: str, row: Row, columns: Columns) -> ExplainedRe
 
 def _dead(index: int, read_as: str, rejected: Rejected) -> ExplainedRecord:
     return ExplainedRecord(index, read_as, None, None, [], [], None, f"{rejected.reason.value}: {rejected.detail}")
-
-
-def _limits(settings: IngestSettings) -> TimeLimits:
-    if isinstance(settings.late_limit, str):
-        return TimeLimits(None, None)
-    return TimeLimits(int(settings.late_limit * 1_000_000), int(settings.ahead_limit_s * 1_000_000))
 
 
 def now_ms() -> int:

@@ -76,7 +76,7 @@ class FlushWriter:
         self._link = link
         self._dead_letters = dead_letters
         self._storage = storage
-        self._limits = _limits(settings)
+        self._limits = ConverterLimits(settings.depth_max, settings.columns_max, TimeLimits.of(settings))
         self._hours_max = settings.hours_per_flush_max
         self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
@@ -249,9 +249,3 @@ TABLE_DELETED = Rejected(Reason.TABLE_DELETED, "the table was dropped, and its o
 def _marks(view: TableView, sources: Sequence[Source]) -> list[int]:
     """Per source the next offset that the table has not absorbed."""
     return [view.marks.of(TopicPartition(source.topic_id, source.partition)) for source in sources]
-
-
-def _limits(settings: IngestSettings) -> ConverterLimits:
-    late_us = None if isinstance(settings.late_limit, str) else int(settings.late_limit * 1_000_000)
-    ahead_us = None if isinstance(settings.late_limit, str) else int(settings.ahead_limit_s * 1_000_000)
-    return ConverterLimits(settings.depth_max, settings.columns_max, TimeLimits(late_us, ahead_us))

@@ -15,6 +15,7 @@ from ingest.formats.text_line import to_pairs
 from ingest.values import as_text, to_column
 from lake.errors import Reason, Rejected
 from lake.log_schema import MESSAGE, NAME_BYTES_MAX, RESERVED_NAMES, SEVERITY, TIMESTAMP, LogSchema, ValueReason, fold
+from lake.settings import IngestSettings
 
 # Where shippers put the three things every log line has, the surest name first.
 TIMESTAMP_NAMES = (TIMESTAMP, "@timestamp", "time", "ts", "eventtime", "event_time", "datetime", "date")
@@ -88,6 +89,13 @@ class TimeLimits:
 
     late_us: int | None
     ahead_us: int | None
+
+    @classmethod
+    def of(cls, settings: IngestSettings) -> "TimeLimits":
+        """The limits that the settings name."""
+        if isinstance(settings.late_limit, str):
+            return cls(None, None)
+        return cls(int(settings.late_limit * 1_000_000), int(settings.ahead_limit_s * 1_000_000))
 
 
 def lay_out(fields: Fields, timestamp_ms: int, columns: Columns, limits: TimeLimits, local: tzinfo = UTC) -> Row | Rejected:
