@@ -1,6 +1,7 @@
 """Records that brought about errors nobody had foreseen, and what becomes of the next one that does."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from ingest import converter
 from ingest.converter import UNFORESEEN_MAX, Work
@@ -73,7 +74,9 @@ def test_the_few_that_bring_about_an_error_are_dead_letters(monkeypatch: pytest.
     bodies = [b'{%b,"n":%d,"poison":1}' % (TIME, at) if at in bad else b'{%b,"n":%d}' % (TIME, at) for at in range(1_000)]
     monkeypatch.setattr(converter, "_convert_together", _together(b"poison"))
     monkeypatch.setattr(converter, "CHUNK_ROWS", 512)
-    found = converted(bodies)
+    with capture_logs() as told:
+        found = converted(bodies)
+    assert {entry["offset"] for entry in told} == bad
     assert {(at, rejected.reason) for at, rejected in found.rejected} == {(at, Reason.UNSTORABLE) for at in bad}
     assert set(rows_of(found)) == {(at, 0) for at in range(len(bodies)) if at not in bad}
 
