@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-line test-search test-rooms test-fast check prove requirements clean
+.PHONY: help setup python demo demo-check test test-line test-rooms test-fast check prove requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,18 +31,15 @@ demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C s
 demo-check: setup ## the demo without staying; fails if the numbers do not add up
 	@$(BIN)/python -m infra.demo run --check
 
-# Most of the time is spent waiting for services, so three runs share the machine; each starts services of its own.
+# Most of the time is spent waiting for services, so two runs share the machine; each starts services of its own.
 test: setup ## everything CI runs, on the real services
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-line test-search test-rooms
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-line test-rooms
 
-test-line: python # the line as a whole
-	@$(BIN)/python -m pytest -q tests/faults tests/stack
+test-line: python # the line as a whole, and its searches
+	@$(BIN)/python -m pytest -q tests/faults tests/stack tests/query
 
-test-search: python # what reads and maintains the tables
-	@$(BIN)/python -m pytest -q tests/query tests/ui tests/optimize
-
-test-rooms: python # all other rooms
-	@$(BIN)/python -m pytest -q $(addprefix --ignore=tests/,faults stack query ui optimize)
+test-rooms: python # each other room by itself, and the front end
+	@$(BIN)/python -m pytest -q --ignore=tests/faults --ignore=tests/stack --ignore=tests/query
 
 test-fast: python ## the tests that need no service
 	@$(BIN)/python -m pytest -q -m "not stack"

@@ -30,7 +30,7 @@ from tests.catalog.table_requests import create_body
 pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
-REQUESTS = int(os.environ.get("FIRN_CATALOG_REQUESTS", "60"))
+REQUESTS = int(os.environ.get("FIRN_CATALOG_REQUESTS", "30"))
 PER_ROUND = max(1, REQUESTS // 250)  # more of one kind at once are cheaper
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 KNOWN = {"namespace": "a", "table": "t", "view": "v", "lease": "l", "task": "x", "dropped": "1", "key": "k"}
