@@ -10,16 +10,21 @@ from confluent_kafka import Message
 
 # In place of the headers of such a message: known by its identity.
 UNREADABLE = [("firn.headers", b"unreadable")]
+# Not called by its name: once the interpreter has specialised such a call, it does not look for an error beside the result, which then shows up anywhere.
+_ask = Message.headers
 
 
 def with_readable_headers(messages: Iterable[Message]) -> list[Message]:
     """The messages, one whose headers cannot be read with `UNREADABLE` as its headers."""
     found = list(messages)
-    for at, message in enumerate(found):
+    asked, at = map(_ask, found), 0
+    while at < len(found):
         try:
-            message.headers()
+            for _ in asked:
+                at += 1
         except (SystemError, UnicodeError):
-            found[at] = _without_headers(message)
+            found[at] = _without_headers(found[at])
+            at += 1
     return found
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import pytest
 from confluent_kafka import Message
 
 from ingest.readable import UNREADABLE, with_readable_headers
@@ -25,11 +26,14 @@ class BadMessage:
         return lambda: {"topic": "t", "partition": 3, "offset": 7, "key": b"k", "value": b'{"tenant":"a"}', "timestamp": (1, 5_000)}[name]
 
 
-def test_the_others_stay_as_they_are_and_the_bad_one_keeps_its_coordinates() -> None:
+def test_the_others_stay_as_they_are_and_the_bad_one_keeps_its_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only its headers are others."""
+    monkeypatch.setattr("ingest.readable._ask", lambda message: message.headers())
     good = Message(topic="t", partition=0, offset=1, key=None, value=b"{}", headers=[("tenant", b"a")], timestamp=(1, 2))
-    first, bad = with_readable_headers([good, cast("Message", BadMessage())])
-    assert first is good
+    bad_ones = [cast("Message", BadMessage()) for _ in range(3)]
+    first, bad, second, *others = with_readable_headers([good, bad_ones[0], good, *bad_ones[1:]])
+    assert (first, second) == (good, good)
+    assert all(one.headers() is UNREADABLE for one in others)
     assert (bad.topic(), bad.partition(), bad.offset(), bad.key(), bad.timestamp()) == ("t", 3, 7, b"k", (1, 5_000))
     assert bad.headers() is UNREADABLE
 

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from ingest.committed_offsets import committed_offsets
 from ingest.readable import with_readable_headers
 from tests.stack.waiting import fresh, wait_for
 
@@ -111,7 +112,7 @@ class KafkaTopics:
     def group_offsets(self, group: str, topic: str) -> dict[int, int]:
         """The offsets a group has stored for a topic, by partition; those it has none for are left out."""
         with closing(Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 2})) as consumer:
-            stored = consumer.committed([TopicPartition(topic, p) for p in range(self.partitions(topic))], timeout=ANSWER_S)
+            stored = committed_offsets(consumer, [TopicPartition(topic, p) for p in range(self.partitions(topic))])
         return {entry.partition: entry.offset for entry in stored if entry.offset >= 0}
 
     def store_group_offset(self, group: str, topic: str, offset: int, metadata: str) -> None:
