@@ -32,6 +32,8 @@ class Routes:
             return Rejected(Reason.TOO_LARGE, f"{len(value)} bytes, record_bytes_max is {self._bytes_max}")
         try:
             return self._routers[topic].target(key, headers, value)
+        except MemoryError:
+            raise
         except Exception:  # whatever is in a message, it must not stop the others
             log.exception("message.not_routed", topic=topic)
             return _UNFORESEEN
