@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ingest.buffer import TableBuffer
 from ingest.columnar import Decoded
-from ingest.converter import CHUNK_ROWS, ConverterLimits, Part, Pieces, Source, Work, beyond_calendar, keep, the_reading, work_on
+from ingest.converter import CHUNK_ROWS, ConverterLimits, Part, Pieces, Source, Work, keep, the_reading, work_on
 from ingest.shape import Shapes
 from ingest.skeleton import ROWS_MIN, decode_alike
 from lake.log_schema import LogSchema
@@ -42,7 +42,7 @@ def _groups(waiting: Iterable[Waiting], sources: Sequence[Source]) -> Iterator[t
     rows = Counter[Any]()
     for buffer, schema in waiting:
         reading = the_reading(sources[number] for number in buffer.first_offsets)
-        if reading is None or reading.form not in ("auto", "json") or len(buffer) >= CHUNK_ROWS or beyond_calendar(buffer):
+        if reading is None or reading.form not in ("auto", "json") or len(buffer) >= CHUNK_ROWS or buffer.undated:
             continue
         key = id(schema), reading
         gathered.setdefault(key, (schema, []))[1].append(buffer)

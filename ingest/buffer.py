@@ -7,10 +7,11 @@ from __future__ import annotations  # array has no subscripts at run time
 
 import pickle
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
@@ -21,6 +22,8 @@ RECORD_OVERHEAD_BYTES = 33 + 8 + 8 + 8 + 4 + 8 + 8
 # What a key and headers take beside their bytes: a `bytes` object; a list, and per header a pair, a name and a value.
 KEY_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 33, 60, 150
 LARGE_BYTES = 1024 * 1024
+# Kafka's timestamps are of any size.
+YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 # Of the time that tables with little traffic may wait, the part within which they are flushed.
 COLD_SPREAD = 0.25
 Headers = Sequence[tuple[str, bytes | None]]
@@ -133,6 +136,14 @@ class TableBuffer:
 
     def record(self, at: int) -> RawRecord:
         return RawRecord(self.sources[at], self.offsets[at], self.timestamps_ms[at], self.keys[at], self.headers[at], self.values[at])
+
+    @property
+    def undated(self) -> Set[int]:
+        """Places of messages whose Kafka timestamps no calendar has: of a producer that sends micro- or nanoseconds, say."""
+        times = np.frombuffer(self.timestamps_ms, np.int64)
+        if not len(times) or (times.min() >= YEAR_1_MS and times.max() < YEAR_10000_MS):
+            return frozenset()
+        return set(np.flatnonzero((times < YEAR_1_MS) | (times >= YEAR_10000_MS)).tolist())
 
     @property
     def open_bytes(self) -> int:

@@ -6,9 +6,10 @@ teaches the shape.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import structlog
 
 from ingest.buffer import TableBuffer
 from ingest.columnar import ERRORS_TYPE, Terms, decode_objects
+from ingest.culprits import find_culprits
 from ingest.decoder import Form, Pairs, decode, may_be_batch, take_apart
 from ingest.event_time import zone
 from ingest.formats.rejected_record import RejectedRecord
@@ -33,10 +35,6 @@ CHUNK_ROWS = 4_096
 SAMPLE_ROWS = 8
 LESSON_ROWS = 32
 LESSONS_MAX = 4
-# An error that more records of a chunk meet than this has its cause in the table.
-UNFORESEEN_MAX = 64
-# Kafka's timestamps are of any size.
-YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 _UTC = pa.timestamp("us", "UTC")
 log = structlog.get_logger()
 
@@ -115,16 +113,6 @@ class Work:
         """The sources that messages of the buffer came from."""
         return [self.sources[number] for number in self.buffer.first_offsets]
 
-    @property
-    def state(self) -> tuple[int, int, int]:
-        """How much has been converted, to go back to."""
-        return len(self.chunks), len(self.rejected), self.rows_with_errors
-
-    def go_back(self, state: tuple[int, int, int]) -> None:
-        """As if nothing had been converted since."""
-        chunks, rejected, self.rows_with_errors = state
-        del self.chunks[chunks:], self.rejected[rejected:]
-
 
 def work_on(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, limits: ConverterLimits, shapes: Shapes) -> Work:
     """The beginning of a conversion for a table with this schema."""
@@ -146,18 +134,20 @@ def convert(
     """
     work = work_on(buffer, sources, schema, limits, shapes)
     done = _take_parts(work, parts)
-    undated = beyond_calendar(buffer)
-    work.rejected += [(at, Rejected(Reason.UNDECODABLE, f"its Kafka timestamp is {buffer.timestamps_ms[at]} ms, a time in no calendar")) for at in undated]
+    undated = buffer.undated
     absorbed = 0
     some_absorbed = is_absorbed(buffer, marks)
     for first in range(0, len(buffer), CHUNK_ROWS):
         places: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
-        if done or undated:
-            places = [at for at in places if at not in done and at not in undated]
+        if done:
+            places = [at for at in places if at not in done]
         if some_absorbed:
             fresh = [at for at in places if buffer.offsets[at] >= marks[buffer.sources[at]]]
             absorbed += len(places) - len(fresh)
             places = fresh
+        if undated:
+            work.rejected += [(at, _undated(buffer.timestamps_ms[at])) for at in places if at in undated]
+            places = [at for at in places if at not in undated]
         if places:
             _convert_chunk(work, places)
     rows = work.chunks[0] if len(work.chunks) == 1 else pa.concat_tables(work.chunks, promote_options="default") if work.chunks else pa.table({})
@@ -169,12 +159,8 @@ def is_absorbed(buffer: TableBuffer, marks: Sequence[int]) -> bool:
     return any(first < marks[source] for source, first in buffer.first_offsets.items())
 
 
-def beyond_calendar(buffer: TableBuffer) -> Set[int]:
-    """Places of messages whose Kafka timestamps no calendar has: of a producer that sends micro- or nanoseconds, say."""
-    times = np.frombuffer(buffer.timestamps_ms, np.int64)
-    if not len(times) or (times.min() >= YEAR_1_MS and times.max() < YEAR_10000_MS):
-        return frozenset()
-    return set(np.flatnonzero((times < YEAR_1_MS) | (times >= YEAR_10000_MS)).tolist())
+def _undated(timestamp_ms: int) -> Rejected:
+    return Rejected(Reason.UNDECODABLE, f"its Kafka timestamp is {timestamp_ms} ms, a time in no calendar")
 
 
 def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
@@ -191,36 +177,25 @@ def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
 
 def _convert_chunk(work: Work, places: Sequence[int]) -> None:
     """Converts messages; the few that bring about an error nobody foresaw become dead letters. One that most of them meet is the table's, and is raised."""
-    state = work.state
     try:
-        _convert_together(work, places)
+        _convert_or_nothing(work, places)
     except (FirnError, MemoryError):
         raise
     except Exception as error:
-        work.go_back(state)
-        found = dict[int, Exception]()
-        _convert_apart(work, places, found, min(len(places) - 1, UNFORESEEN_MAX), error)
-        for place, each in found.items():
+        for place, each in find_culprits(places, partial(_convert_or_nothing, work), error).items():
             log.exception("record.not_converted", table=str(work.buffer.table), offset=work.buffer.offsets[place], exc_info=each)
             work.rejected.append((place, Rejected(Reason.UNSTORABLE, f"an error that nobody foresaw, please report it: {each!r}")))
 
 
-def _convert_apart(work: Work, places: Sequence[int], found: dict[int, Exception], found_max: int, first: Exception) -> None:
-    """Finds the messages with which it fails, by halves. Raises the first error where there are too many of them."""
-    half = len(places) // 2
-    for some in (places[:half], places[half:]):
-        state = work.state
-        try:
-            if some:
-                _convert_together(work, some)
-        except Exception as error:  # noqa: BLE001 - told by who asked
-            work.go_back(state)
-            if len(some) > 1:
-                _convert_apart(work, some, found, found_max, first)
-            elif len(found) >= found_max:
-                raise first from None
-            else:
-                found[some[0]] = error
+def _convert_or_nothing(work: Work, places: Sequence[int]) -> None:
+    """Converts messages, or raises and leaves all as it was."""
+    chunks, rejected, rows_with_errors = len(work.chunks), len(work.rejected), work.rows_with_errors
+    try:
+        _convert_together(work, places)
+    except BaseException:
+        del work.chunks[chunks:], work.rejected[rejected:]
+        work.rows_with_errors = rows_with_errors
+        raise
 
 
 def _convert_together(work: Work, places: Sequence[int]) -> None:

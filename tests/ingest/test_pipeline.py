@@ -1,7 +1,6 @@
 """What a worker flushes to let the group's offsets move on."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,22 +14,11 @@ from ingest.pipeline import Pipeline
 from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.settings import IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId
+from tests.ingest.fake_clock import FakeClock
 
 FAR = 1_000
 TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(30)]
 SLOW, *OTHERS = TABLES
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    s = 0.0
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def monotonic_s(self) -> float:
-        return self.s
 
 
 class Writer:
@@ -56,7 +44,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.flushed: list[TableId] = []
-        self.clock, self.writer, self.offset = Clock(), Writer(), 0
+        self.clock, self.writer, self.offset = FakeClock(), Writer(), 0
         source = Source("t", "id", 0, "json", "UTC")
         topics = SimpleNamespace(assignment=SimpleNamespace(sources=[source], numbers={("t", 0): 0}, place=lambda _: None), check_identity=lambda: None)
         link = SimpleNamespace(submit=lambda flushes: self.flushed.extend(flush.table for flush in flushes))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -18,21 +17,10 @@ from ingest.trouble import Cause, Trouble
 from lake.marks import Marks, Range, TopicPartition
 from lake.settings import IngestSettings
 from lake.tenant import TableId, TenantId
+from tests.ingest.fake_clock import FakeClock
 
 PLACE = TopicPartition("id", 0)
 A, B = TableId(TenantId("a"), "logs"), TableId(TenantId("b"), "logs")
-
-
-class FakeClock:
-    """Time that passes when it is told to."""
-
-    s = 100.0
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def monotonic_s(self) -> float:
-        return self.s
 
 
 @dataclass

@@ -4,7 +4,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from ingest import converter
-from ingest.converter import UNFORESEEN_MAX, Work
+from ingest.buffer import RawRecord, TableBuffer
+from ingest.converter import ConverterLimits, Source, Work, convert
+from ingest.culprits import CULPRITS_MAX
 from ingest.routes import Routes
 from ingest.shape import LEAVES_MAX, Shapes
 from ingest.writer import write_files
@@ -13,7 +15,7 @@ from lake.log_schema import new_log_schema
 from lake.settings import IngestSettings, TopicSettings
 from lake.storage import open_storage
 from lake.tenant import TableId, TenantId
-from tests.ingest.conversion import KAFKA_MS, by_exact_path, converted, rows_of
+from tests.ingest.conversion import ANY_TIME, KAFKA_MS, TABLE, by_exact_path, converted, rows_of
 
 TIME = b'"ts":1795210000000'
 DIGITS = b"9" * 5_000
@@ -81,7 +83,7 @@ def test_the_few_that_bring_about_an_error_are_dead_letters(monkeypatch: pytest.
     assert set(rows_of(found)) == {(at, 0) for at in range(len(bodies)) if at not in bad}
 
 
-@pytest.mark.parametrize("count", [1, 2, UNFORESEEN_MAX + 10])
+@pytest.mark.parametrize("count", [1, 2, CULPRITS_MAX + 10])
 def test_an_error_that_all_bring_about_is_the_tables(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """It is raised, so that the table is parked: its columns are at fault, or the program, and a node that is mended stores the records."""
     monkeypatch.setattr(converter, "_convert_together", _together(b"poison"))
@@ -96,6 +98,16 @@ def test_kafka_timestamps_beyond_the_calendar_are_told(wild_ms: int, others: int
     found = converted([PLAIN] * (others + 1), times_ms=[*[KAFKA_MS] * others, wild_ms])
     assert [(at, rejected.reason) for at, rejected in found.rejected] == [(others, Reason.UNDECODABLE)]
     assert len(rows_of(found)) == others
+
+
+def test_what_the_table_has_absorbed_is_no_dead_letter_again() -> None:
+    """After a restart, messages below the marks come once more."""
+    buffer = TableBuffer(TABLE, 0.0)
+    for offset in range(3):
+        buffer.add(*RawRecord(0, offset, 1 << 60, None, (), PLAIN))
+    limits = ConverterLimits(100, 1_000, ANY_TIME)
+    found = convert(buffer, [Source("topic", "id", 0, "auto", "UTC")], new_log_schema(), [2], limits, Shapes())
+    assert (found.absorbed, [at for at, _ in found.rejected]) == (2, [2])
 
 
 def test_a_shape_of_another_table_is_tried_on_a_deep_record() -> None:

@@ -43,6 +43,8 @@ WRONG, RANGE = ValueReason.WRONG_TYPE, ValueReason.OUT_OF_RANGE
         ("double", Json("0.1"), 0.1),
         ("double", Json("-0.0"), -0.0),
         ("double", Json("1e309"), RANGE),
+        ("double", Json("1e-350"), RANGE),
+        ("double", Json("0e-350"), 0.0),
         ("double", Json("1e-400"), WRONG),
         ("double", Json("Infinity"), WRONG),
         ("double", "abc", WRONG),
