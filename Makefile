@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-line test-rooms test-fast check prove requirements clean
+.PHONY: help setup python demo demo-check test test-line test-rooms test-fast check prove audit requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,15 @@ check: python ## lint, format, types, import rules
 
 prove: setup ## the long proofs: seeded, resumable, results kept with the commit they were made on
 	@$(BIN)/python -m tests.prove
+
+.venv-audit/.installed: requirements/audit.txt
+	@$(PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.txt
+	@touch $@
+
+# Never part of `check`: it asks an advisory service on the network, and fails where that does not answer.
+audit: python .venv-audit/.installed ## compares the pinned Python packages with the known vulnerabilities (needs an advisory service)
+	@$(BIN)/python -m tests.audit
 
 requirements: ## compiles the hashed requirement files anew from pyproject.toml (needs uv)
 	@bash requirements/compile.sh

@@ -3,16 +3,17 @@
 import gc
 import ipaddress
 import os
+import re
 import socket
+import ssl
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import orjson
 import structlog
 import typer
-import uvicorn
 
-from catalog import access, name_journal, namespaces
+from catalog import access, key_lifetime, name_journal, namespaces
 from catalog.access import Scope, any_key
 from catalog.app import create_app
 from catalog.check import check
@@ -25,16 +26,34 @@ from catalog.soft_delete import undo_drop
 from catalog.workers import count_together, run_workers
 from lake.clock import SystemClock, epoch_ms
 from lake.command_line import run_program
+from lake.confusable import warnings_of
 from lake.errors import PrerequisiteError, SettingsError
+from lake.http_server import ConnectionLimits, bounded_server
 from lake.logs import configure_logs
 from lake.settings import CatalogSettings
 from lake.storage import open_storage
+from lake.terminal import json_text, visible
 
 log = structlog.get_logger()
 GC_CONTAINERS = 50_000
+PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=")
 cli = typer.Typer(help="The Iceberg REST catalog.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 
-DatabaseUrl = Annotated[str | None, typer.Option(help="SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/name")]
+
+def _warn_of_password(url: str | None) -> str | None:
+    """Says that everybody on the machine can read a password on a command line."""
+    if url is not None and PASSWORD.search(url):
+        log.warning("catalog.password_on_command_line", advice="set FIRN_CATALOG_DATABASE_URL, or name a file in FIRN_CATALOG_DATABASE_URL_FILE")
+    return url
+
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        help="SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/name; one with a password belongs into FIRN_CATALOG_DATABASE_URL_FILE",
+        callback=_warn_of_password,
+    ),
+]
 Warehouse = Annotated[str | None, typer.Option(help="URI below which tables live: file:///path or s3://bucket/prefix")]
 
 
@@ -55,7 +74,7 @@ def serve(
         raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
     if settings.workers > 1:
         count_together()
-    database = Database(settings.database_url)
+    database = Database(settings.database_url.get_secret_value())
     if database.is_sqlite and settings.workers > 1:
         raise SettingsError("SQLite is for one process; use --workers 1 or PostgreSQL")
     before, now = migrate(database)
@@ -78,19 +97,19 @@ def _serve(settings: CatalogSettings, listener: socket.socket) -> None:
     # A batch of a thousand commits makes some hundred thousand containers, none of them in a cycle; looking for cycles cost 8 % of the CPU.
     gc.freeze()
     gc.set_threshold(GC_CONTAINERS)
-    config = uvicorn.Config(
+    server = bounded_server(
         app,
-        http="httptools",
+        ConnectionLimits(settings.connections_max, settings.request_timeout_s),
         loop="uvloop",
-        log_config=None,
-        access_log=False,
         proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=30,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
+        ssl_ca_certs=settings.tls_client_ca,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if settings.tls_client_ca else ssl.CERT_NONE,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    server.run(sockets=[listener])
 
 
 def check_access(settings: CatalogSettings, database: Database) -> None:
@@ -101,7 +120,7 @@ def check_access(settings: CatalogSettings, database: Database) -> None:
             raise SettingsError(f"--anonymous is refused on {settings.host}: it is not a loopback address; listen on 127.0.0.1 or create keys")
         return
     with database.read() as connection:
-        if not any_key(connection):
+        if not any_key(connection, _now_ms()):
             raise SettingsError(
                 "the catalog has no API keys; make one with `python -m catalog key create --scope admin`, or start with --anonymous on 127.0.0.1"
             )
@@ -136,7 +155,7 @@ def _listen(settings: CatalogSettings) -> socket.socket:
 def migrate_command(database_url: DatabaseUrl = None) -> None:
     """Bring the database to this program's schema version."""
     settings = CatalogSettings.load(database_url=database_url)
-    before, now = migrate(Database(settings.database_url))
+    before, now = migrate(Database(settings.database_url.get_secret_value()))
     typer.echo(f"schema version {now}" if before == now else f"schema version {before} -> {now}")
 
 
@@ -150,7 +169,7 @@ cli.add_typer(table_cli, name="table")
 
 def _open(database_url: str | None, warehouse: str | None = None) -> tuple[Database, CatalogSettings]:
     settings = CatalogSettings.load(database_url=database_url, warehouse=warehouse)
-    database = Database(settings.database_url)
+    database = Database(settings.database_url.get_secret_value())
     migrate(database)
     return database, settings
 
@@ -170,22 +189,30 @@ def key_create(
     scope: Annotated[Scope, typer.Option(help="what the key is for")],
     namespace: Annotated[str | None, typer.Option(help="bind a read or write key to this namespace; levels joined by dots")] = None,
     note: Annotated[str, typer.Option(help="whose it is")] = "",
+    expires: Annotated[str | None, typer.Option(help="when it ends: 90d, 12h, never; without it bound_key_lifetime_s for bound keys, never for others")] = None,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Make an API key. It is shown now and never again."""
-    database, _ = _open(database_url)
+    database, settings = _open(database_url)
     bound = None if namespace is None else parse_namespace(namespace.split("."))
+    now_ms = _now_ms()
+    expires_ms = key_lifetime.end_of(expires, now_ms, default_s=settings.bound_key_lifetime_s if bound is not None else 0)
     with database.write() as connection:
-        typer.echo(access.create_key(connection, scope, bound, note, _now_ms()))
+        typer.echo(access.create_key(connection, scope, bound, note, now_ms, expires_ms))
+    if expires_ms is not None:
+        typer.echo(f"it expires on {key_lifetime.day(expires_ms)}", err=True)
 
 
 @key_cli.command("list")
 def key_list(database_url: DatabaseUrl = None) -> None:
-    """List the API keys, one JSON object a line, without their secrets."""
+    """List the API keys, one JSON object a line, without their secrets; on stderr those that never expire, or soon do."""
     database, _ = _open(database_url)
     with database.read() as connection:
-        for key in access.list_keys(connection):
-            typer.echo(orjson.dumps(key).decode())
+        found = access.list_keys(connection)
+    for key in found:
+        typer.echo(json_text(key))
+    for sentence in key_lifetime.warnings(found, _now_ms()):
+        typer.echo(f"warning: {sentence}", err=True)
 
 
 @key_cli.command("revoke")
@@ -198,14 +225,16 @@ def key_revoke(key_id: str, database_url: DatabaseUrl = None) -> None:
 
 @tenant_cli.command("list")
 def tenant_list(database_url: DatabaseUrl = None) -> None:
-    """List the tenants with their number of tables, one JSON object a line."""
+    """List the tenants with their number of tables and what may be mistaken about their names, one JSON object a line."""
     database, _ = _open(database_url)
-    after = ""
+    after, found = "", list[dict[str, Any]]()
     with database.read() as connection:
         while paths := namespaces.children(connection, "", after=after, limit=1_000):
-            for tenant in tenants_page(connection, after, 1_000)[0]:
-                typer.echo(orjson.dumps(tenant).decode())
+            found += tenants_page(connection, after, 1_000)[0]
             after = paths[-1]
+    warnings = warnings_of(str(tenant["tenant"]) for tenant in found)
+    for tenant in found:
+        typer.echo(json_text({**tenant, "warnings": list(warnings.get(str(tenant["tenant"]), ()))}))
 
 
 @table_cli.command("undo")
@@ -221,7 +250,7 @@ def table_undo(
         target = undo_drop(connection, database, identifier=_identifier(table), dropped_id=None, new_name=None if new_name is None else _identifier(new_name))
         name_journal.note_living(connection, target)
     name_journal.flush(database, _store(settings), _now_ms())
-    typer.echo(f"{target} is back")
+    typer.echo(visible(f"{target} is back"))
 
 
 def _identifier(text: str) -> Identifier:
@@ -236,7 +265,7 @@ def check_command(database_url: DatabaseUrl = None, warehouse: Warehouse = None)
     problems = 0
     for sentence in check(database, _store(settings)):
         problems += 1
-        typer.echo(sentence)
+        typer.echo(visible(sentence))
     typer.echo(f"{problems} problems")
     raise typer.Exit(1 if problems else 0)
 
@@ -251,7 +280,7 @@ def rebuild_command(
     if not from_warehouse:
         raise SettingsError("rebuild changes the database to what the warehouse holds; stop the servers, then run it with --from-warehouse")
     database, settings = _open(database_url, warehouse)
-    typer.echo(orjson.dumps(rebuild(database, _store(settings), _now_ms())).decode())
+    typer.echo(json_text(asdict(rebuild(database, _store(settings), _now_ms()))))
 
 
 if __name__ == "__main__":

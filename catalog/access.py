@@ -1,7 +1,7 @@
 """Who may do what: API keys stored as hashes, tokens bought with them, and four scopes.
 
 A key is `firn_<id>_<secret>`; the secret has 256 random bits, so one round of SHA-256 is all the hashing it needs. A key bound to a
-namespace sees that namespace and what is below it, in listings too.
+namespace sees that namespace and what is below it, in listings too. A key may have an end, and the tokens bought with it have it too.
 
     scope         read   commit   create, drop, rename   leases, tasks, deletions   keys
     admin          x       x               x                        x                x
@@ -62,11 +62,16 @@ _ALLOWED: dict[Need, frozenset[Scope]] = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The holder of a key: its scope, and the namespace it is bound to (None: all)."""
+    """The holder of a key: its scope, the namespace it is bound to (None: all), and when the key expires (None: never)."""
 
     key_id: str
     scope: Scope
     namespace: str | None = None
+    expires_ms: int | None = None
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether the key's time is over."""
+        return self.expires_ms is not None and self.expires_ms <= now_ms
 
     def require(self, need: Need, namespace: str | None = None) -> None:
         """Passes when the key allows it there. Raises CatalogError 403."""
@@ -93,22 +98,30 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def create_key(connection: Connection, scope: Scope, namespace: str | None, note: str, now_ms: int) -> str:
+def create_key(connection: Connection, scope: Scope, namespace: str | None, note: str, now_ms: int, expires_ms: int | None = None) -> str:
     """Makes a key and returns it; nobody can read it again. Raises CatalogError 400."""
     if namespace is not None and scope not in (Scope.READ, Scope.WRITE):
         raise bad_request(f"a key with scope {scope} is not bound to a namespace; bind read or write keys only")
     key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    row = {"id": key_id, "hash": digest(secret), "scope": scope.value, "namespace": namespace, "note": note, "created_ms": now_ms, "revoked_ms": None}
-    connection.execute(api_keys.insert(), row)
+    row = {"id": key_id, "hash": digest(secret), "scope": scope.value, "namespace": namespace, "note": note}
+    connection.execute(api_keys.insert(), {**row, "created_ms": now_ms, "revoked_ms": None, "expires_ms": expires_ms})
     return f"firn_{key_id}_{secret}"
 
 
 def list_keys(connection: Connection) -> list[dict[str, Any]]:
     """Every key without its secret."""
-    rows = connection.execute(text("SELECT id, scope, namespace, note, created_ms, revoked_ms FROM api_keys ORDER BY created_ms, id"))
+    rows = connection.execute(text("SELECT id, scope, namespace, note, created_ms, revoked_ms, expires_ms FROM api_keys ORDER BY created_ms, id"))
     return [
-        {"id": r[0], "scope": r[1], "namespace": None if r[2] is None else r[2].split(SEPARATOR), "note": r[3], "created-ms": r[4], "revoked-ms": r[5]}
-        for r in rows
+        {
+            "id": key_id,
+            "scope": scope,
+            "namespace": None if namespace is None else namespace.split(SEPARATOR),
+            "note": note,
+            "created-ms": created_ms,
+            "revoked-ms": revoked_ms,
+            "expires-ms": expires_ms,
+        }
+        for key_id, scope, namespace, note, created_ms, revoked_ms, expires_ms in rows
     ]
 
 
@@ -120,30 +133,32 @@ def revoke_key(connection: Connection, key_id: str, now_ms: int) -> None:
     connection.execute(access_tokens.delete().where(access_tokens.c.key_id == key_id))
 
 
-def any_key(connection: Connection) -> bool:
+def any_key(connection: Connection, now_ms: int) -> bool:
     """Whether anybody could get in with a key."""
-    return connection.execute(text("SELECT 1 FROM api_keys WHERE revoked_ms IS NULL LIMIT 1")).scalar() is not None
+    statement = text("SELECT 1 FROM api_keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > :now) LIMIT 1")
+    return connection.execute(statement, {"now": now_ms}).scalar() is not None
 
 
 def find_by_credentials(connection: Connection, key_id: str, secret: str) -> Principal | None:
-    """The principal of an id and secret, None where they do not fit."""
-    row = connection.execute(text("SELECT hash, scope, namespace FROM api_keys WHERE id = :id AND revoked_ms IS NULL"), {"id": key_id}).one_or_none()
+    """The principal of an id and secret, None where they do not fit. Its key may have expired: who has the secret is told so."""
+    statement = text("SELECT hash, scope, namespace, expires_ms FROM api_keys WHERE id = :id AND revoked_ms IS NULL")
+    row = connection.execute(statement, {"id": key_id}).one_or_none()
     if row is None or not hmac.compare_digest(bytes(row[0]), digest(secret)):
         return None
-    return Principal(key_id, Scope(row[1]), row[2])
+    return Principal(key_id, Scope(row[1]), row[2], row[3])
 
 
 def find_by_bearer(connection: Connection, bearer: str, now_ms: int) -> Principal | None:
-    """The principal of a key or token as it comes in the Authorization header."""
+    """The principal of a key or token as it comes in the Authorization header. See `find_by_credentials`."""
     if bearer.startswith("firn_"):
         key_id, _, secret = bearer.removeprefix("firn_").partition("_")
         return find_by_credentials(connection, key_id, secret)
     statement = (
-        "SELECT k.id, k.scope, k.namespace FROM access_tokens t JOIN api_keys k ON k.id = t.key_id "
+        "SELECT k.id, k.scope, k.namespace, k.expires_ms FROM access_tokens t JOIN api_keys k ON k.id = t.key_id "
         "WHERE t.hash = :hash AND t.expires_ms > :now AND k.revoked_ms IS NULL"
     )
     row = connection.execute(text(statement), {"hash": digest(bearer), "now": now_ms}).one_or_none()
-    return None if row is None else Principal(row[0], Scope(row[1]), row[2])
+    return None if row is None else Principal(row[0], Scope(row[1]), row[2], row[3])
 
 
 def issue_token(connection: Connection, principal: Principal, now_ms: int) -> str:

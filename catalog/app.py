@@ -34,6 +34,7 @@ from catalog.routes import (
 )
 from catalog.services import Services
 from catalog.wire import RawPath, RawRoute, error_response
+from lake.http_guard import GuardRules, HttpGuard
 from lake.settings import CatalogSettings
 
 # The busiest first: routes are tried in this order.
@@ -77,7 +78,9 @@ def create_app(settings: CatalogSettings) -> Starlette:
         documented.include_router(module.router)
         routes += [_served(route) for route in module.router.routes if isinstance(route, RawRoute)]
     documents = [_served(route) for route in documented.routes if isinstance(route, Route)]
-    app = Starlette(routes=[*routes, *documents], lifespan=lifespan, exception_handlers={HTTPException: _http_error}, middleware=[Middleware(RawPath)])
+    rules = GuardRules(settings.host, settings.allowed_hosts, settings.allowed_origins, form_paths=frozenset({keys.TOKEN_PATH}))
+    middleware = [Middleware(HttpGuard, rules), Middleware(RawPath)]
+    app = Starlette(routes=[*routes, *documents], lifespan=lifespan, exception_handlers={HTTPException: _http_error}, middleware=middleware)
     app.router.redirect_slashes = False
     return app
 

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from catalog import metrics
 from catalog.database import Database, is_passing, tables
 from catalog.dirty_partitions import record_movements
-from catalog.error_response import CatalogError, bad_request, invalid, no_such_namespace, outcome_unknown, unavailable
+from catalog.error_response import CatalogError, bad_request, forbidden, invalid, no_such_namespace, outcome_unknown, unavailable
 from catalog.idempotency import Reply, RequestKey, find_replies, keep_replies
 from catalog.identifier import Identifier, dotted
 from catalog.leases import LeaseToken, check_lease
@@ -28,7 +28,7 @@ from catalog.metadata_store import MetadataStore, WriteTimedOut
 from catalog.name_journal import flush, note, note_dropped, table_event
 from catalog.namespaces import create_missing, existing_namespaces
 from catalog.table_changes import NextVersion, TableChange, next_version
-from catalog.tables import VIEW, Head, find_many, lives_already, living_with_uuid, reserved_names, uuids_in_use
+from catalog.tables import VIEW, Head, find_many, is_shared, lives_already, living_with_uuid, reserved_names, uuids_in_use
 from catalog.view_changes import next_view_version
 from lake.clock import Clock, epoch_ms
 from lake.errors import FirnError
@@ -242,8 +242,12 @@ class Committer:
         for unit in creating:
             for version in unit.versions:
                 if version.head is None and unit.error is None:
-                    unit.error = _creation_problem(version, present, used, reserved)
+                    unit.error = _creation_problem(version, present, used, reserved) or self._location_problem(connection, version)
                     used.add(version.uuid)
+
+    def _location_problem(self, connection: Connection, version: NextVersion) -> CatalogError | None:
+        shared = version.alone and is_shared(connection, self._database, location := canonical(version.table_location).rstrip("/"))
+        return forbidden(f"another table lies at, above or below {location}; leave the location out, or choose another") if shared else None
 
     def _check_registrations(self, connection: Connection, units: list[CommitUnit]) -> None:
         """A table lives under one name: files that one name no longer needs are deleted, whatever another refers to."""
@@ -323,11 +327,12 @@ _SWAP = (
 
 
 def _note_replaced(connection: Connection, versions: Sequence[NextVersion], now_ms: int) -> None:
-    """A registration may put another table in the place of one: the name goes from the old uuid to the new one."""
+    """A registration may put another table in the place of one: the name goes from the old uuid to the new one. A table that moves is noted too."""
     for version in versions:
         head, ident = version.head, version.change.identifier.key
         if head is not None and head.uuid != version.uuid:
             note_dropped(connection, ident, head.uuid, purge=False, dropped_ms=now_ms)
+        if head is not None and (head.uuid != version.uuid or head.location != canonical(version.table_location).rstrip("/")):
             note(connection, [table_event(ident, version.change.kind, version.uuid, version.table_location)])
 
 

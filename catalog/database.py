@@ -18,13 +18,21 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from lake.errors import PrerequisiteError, SettingsError
+from lake.private_files import private_file, private_folder
 
 SQLITE_BUSY_TIMEOUT_MS = 30_000
+SQLITE_BESIDE = ("-wal", "-shm")
 # Per connection, of which every thread has two; what does not fit is mapped, which all of them share.
 SQLITE_CACHE_KIB = 4_096
 SQLITE_MAPPED_BYTES = 1024 * 1024 * 1024
 # A batch over many tables changes some thousand pages; bringing them into the file after each would write most of them twice.
 SQLITE_WAL_PAGES = 10_000
+# A commit into a log's file that is there already takes half the time of one that makes it longer, so the file stays while there is much to
+# write; once there is less, no more than this stays of it.
+SQLITE_WAL_KEPT_BYTES = 8 * 1024 * 1024
+SQLITE_PAGE_BYTES = 4_096
+# A checkpoint waits so long for who still reads; longer, and writers would wait with it.
+CHECKPOINT_WAIT_MS = 500
 # SQLite counts ids itself only for a column that is exactly INTEGER PRIMARY KEY.
 _ID = BigInteger().with_variant(Integer, "sqlite")
 
@@ -105,6 +113,7 @@ api_keys = Table(
     Column("note", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("revoked_ms", BigInteger),
+    Column("expires_ms", BigInteger),
 )
 
 access_tokens = Table(
@@ -196,8 +205,14 @@ def _first_version(connection: Connection) -> None:
     schema.create_all(connection, tables=[table for table in schema.sorted_tables if table is not schema_version])
 
 
+def _keys_expire(connection: Connection) -> None:
+    """Keys made before this step have no end. The first step makes tables as they are now, so a new database has the column."""
+    if "expires_ms" not in {column["name"] for column in inspect(connection).get_columns("api_keys")}:
+        connection.execute(text("ALTER TABLE api_keys ADD COLUMN expires_ms BIGINT"))
+
+
 # Each step runs once, in order, inside one transaction with the note that it ran. A released step is never edited.
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first_version,)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first_version, _keys_expire)
 
 
 class Database:
@@ -206,17 +221,19 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 8) -> None:
         try:
             parsed = make_url(url)
-        except ArgumentError as error:
-            raise SettingsError(f"database URL {url!r} is not understood; use sqlite:///path or postgresql+psycopg://user@host/name") from error
+        except (ArgumentError, ValueError):
+            # Neither the URL nor SQLAlchemy's words about it, which repeat it: it may hold a password.
+            raise SettingsError("the database URL is not understood; use sqlite:///path or postgresql+psycopg://user@host/name") from None
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):
             raise SettingsError(f"database {parsed.get_backend_name()!r} is not supported; use sqlite:///path or postgresql+psycopg://user@host/name")
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self._write_lock = threading.Lock()
         self._local = threading.local()
+        self._log_pages = 0  # in SQLite's log at the last checkpoint
         if self.is_sqlite:
             if not parsed.database or parsed.database == ":memory:":
                 raise SettingsError("the catalog needs a database on disk; use sqlite:///path/catalog.db")
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            _close_to_others(Path(parsed.database))
             self.engine = create_engine(parsed, poolclass=NullPool)
             event.listen(self.engine, "connect", _set_up_sqlite)
             event.listen(self.engine, "begin", _begin_immediate)
@@ -264,6 +281,28 @@ class Database:
         """What keeps rows that were read from changing until the transaction ends; SQLite's writer holds the whole database."""
         return "" if self.is_sqlite else " FOR UPDATE"
 
+    def checkpoint(self) -> int:
+        """Brings SQLite's log into the database, and empties its file where it is longer than what is written between two calls; returns the
+        file's bytes, 0 on PostgreSQL.
+
+        By itself SQLite writes the file from its start again every `SQLITE_WAL_PAGES`, and leaves it as long as it was. Beside somebody who reads
+        for long it grows beyond that: what they read stays for the next time.
+        """
+        if not self.is_sqlite:
+            return 0
+        wal = Path(f"{self.engine.url.database}-wal")
+        with self.reader.connect() as connection:
+            _, pages, _ = connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()  # beside the writers
+            written, self._log_pages = 0 if pages == self._log_pages else int(pages) * SQLITE_PAGE_BYTES, int(pages)
+            size = wal.stat().st_size if wal.exists() else 0
+            quiet, outgrown = written <= SQLITE_WAL_KEPT_BYTES < size, size > 2 * SQLITE_WAL_PAGES * SQLITE_PAGE_BYTES
+            if not quiet and not outgrown:
+                return size
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={CHECKPOINT_WAIT_MS}")
+            with self._write_lock:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all()
+        return wal.stat().st_size if wal.exists() else 0
+
     def close(self) -> None:
         """Closes what this thread holds and the pool; a SQLite file holds everything then, without its log beside it."""
         if self.is_sqlite:
@@ -275,6 +314,18 @@ class Database:
                 held.close()
                 setattr(self._local, role, None)
         self.engine.dispose()
+
+
+def _close_to_others(path: Path) -> None:
+    """Makes the file, for its owner alone. What SQLite makes beside it gets the same permissions."""
+    try:
+        private_folder(path.parent)
+        private_file(path)
+        for beside in (path.with_name(path.name + more) for more in SQLITE_BESIDE):
+            if beside.exists():
+                private_file(beside)
+    except OSError as error:
+        raise PrerequisiteError(f"the database {path} cannot be opened ({error.strerror}); choose a folder that belongs to you") from error
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import os
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ import structlog
 
 from catalog.error_response import bad_request, forbidden
 from catalog.metadata_cache import MetadataCache
-from lake.errors import FirnError, SettingsError
+from lake.errors import FirnError, ProtocolError, SettingsError, TooLargeError
 from lake.storage import AnyStorage, StoredObject, canonical
+from lake.table_files import METADATA_BYTES_MAX, read_file
+from lake.table_place import TablePlace
 
 log = structlog.get_logger()
 WRITES_AT_ONCE = 16
@@ -41,6 +44,7 @@ class MetadataStore:
         self.warehouse = canonical(warehouse).rstrip("/") if warehouse else ""
         self._storage = storage
         self._allowed = tuple(canonical(prefix).rstrip("/") + "/" for prefix in (warehouse, *allowed_locations) if prefix)
+        self.allowed = tuple(prefix for prefix in self._allowed if prefix != f"{self.warehouse}/")
         self._cache = MetadataCache(cache_bytes_max)
         self._pool = ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="metadata")
         self._deletions = ThreadPoolExecutor(1, thread_name_prefix="deletions")
@@ -69,18 +73,22 @@ class MetadataStore:
         return self._cache.get(location)
 
     def read(self, location: str) -> bytes:
-        """The file's JSON. Raises NotFoundError, UnavailableError."""
+        """The file's JSON. Raises NotFoundError, UnavailableError, and TooLargeError or ForeignFileError where it is none of metadata."""
         data = self.cached(location)
         if data is None:
-            data = self._storage.read(location)
+            data = self._storage.read(location, bytes_max=METADATA_BYTES_MAX, root=location.rpartition("/")[0])
             if data[:2] == b"\x1f\x8b":
-                data = gzip.decompress(data)
+                data = _unzipped(data, location)
             self.remember(location, data)
         return data
 
     def read_raw(self, uri: str) -> bytes:
-        """Any file of a table, uncached. Raises NotFoundError, UnavailableError."""
+        """A file of the catalog's own, uncached. Raises NotFoundError, UnavailableError."""
         return self._storage.read(uri)
+
+    def read_of_table(self, uri: str, place: TablePlace) -> bytes:
+        """A manifest list or manifest that a table names. Raises what `read` raises."""
+        return read_file(self._storage, uri, place)
 
     def remember(self, location: str, data: bytes) -> None:
         """Puts a file that exists into the cache."""
@@ -168,6 +176,17 @@ class MetadataStore:
         """Ends the threads; pending writes are given up."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._deletions.shutdown(wait=True)
+
+
+def _unzipped(data: bytes, location: str) -> bytes:
+    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        found = unzip.decompress(data, METADATA_BYTES_MAX + 1)
+    except zlib.error as error:
+        raise ProtocolError(f"{location} is damaged ({error}); restore it, or register the version before it") from error
+    if len(found) > METADATA_BYTES_MAX:
+        raise TooLargeError(f"{location} unpacks to more than {METADATA_BYTES_MAX:,} bytes; restore it, or register the version before it")
+    return found
 
 
 def parse_metadata(data: bytes) -> dict[str, Any]:

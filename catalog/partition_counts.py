@@ -1,14 +1,12 @@
 """Counts what lies in each partition of a table from its manifests: the truth behind the dirty-partition index."""
 
-import io
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-import fastavro
 import structlog
 from sqlalchemy import text
 
@@ -18,7 +16,11 @@ from catalog.metadata_store import MetadataStore, parse_metadata
 from catalog.schemas import Field, check_schema
 from catalog.table_changes import read_metadata
 from catalog.table_metadata import normalised
+from lake.avro import read_container
+from lake.avro_bounds import BLOCK_BYTES_MAX
 from lake.errors import FirnError, ProtocolError
+from lake.manifest import ENTRY_BLOCK_BYTES_MAX
+from lake.table_place import TablePlace
 
 log = structlog.get_logger()
 Json = dict[str, Any]
@@ -37,11 +39,21 @@ def count_partitions(metadata: Json, read: Callable[[str], bytes]) -> dict[str, 
     schemas = [check_schema(schema, metadata["format-version"]) for schema in metadata["schemas"]]
     fields = {field_id: field for schema in schemas for field_id, field in schema.items()}
     specs = {spec["spec-id"]: spec["fields"] for spec in metadata["partition-specs"]}
+    try:
+        return _counted(metadata, snapshot, specs, fields, read)
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise ProtocolError(f"the manifests of {metadata['location']} are not as the Iceberg specification has them ({error!r}); roll it back") from error
+
+
+def _counted(metadata: Json, snapshot: Json, specs: dict[int, list[Json]], fields: dict[int, Field], read: Callable[[str], bytes]) -> dict[str, Counts]:
     counts: dict[str, Counts] = {}
-    manifests = _records(read(snapshot["manifest-list"])) if "manifest-list" in snapshot else [{"manifest_path": path} for path in snapshot["manifests"]]
+    manifests: Iterable[Json] = [{"manifest_path": path} for path in snapshot.get("manifests", ())]
+    if "manifest-list" in snapshot:
+        manifests = _records(read(snapshot["manifest-list"]))
     for manifest in manifests:
-        spec = specs.get(manifest.get("partition_spec_id", metadata["default-spec-id"]), [])
-        for entry in _records(read(manifest["manifest_path"])):
+        spec_id: Any = manifest.get("partition_spec_id", metadata["default-spec-id"])
+        spec = specs.get(spec_id, [])
+        for entry in _records(read(manifest["manifest_path"]), block_bytes_max=ENTRY_BLOCK_BYTES_MAX):
             if entry["status"] == _DELETED:
                 continue
             file = entry["data_file"]
@@ -52,11 +64,8 @@ def count_partitions(metadata: Json, read: Callable[[str], bytes]) -> dict[str, 
     return counts
 
 
-def _records(data: bytes) -> list[Json]:
-    try:
-        return list(fastavro.reader(io.BytesIO(data)))  # type: ignore[arg-type]
-    except (ValueError, EOFError, KeyError, IndexError, TypeError) as error:
-        raise ProtocolError(f"a manifest or manifest list is not Avro as the Iceberg specification has it: {error}") from error
+def _records(data: bytes, *, block_bytes_max: int = BLOCK_BYTES_MAX) -> Iterator[Json]:
+    return read_container(data, "a manifest or manifest list", block_bytes_max=block_bytes_max)
 
 
 def partition_path(spec: list[Json], values: Mapping[str, Any], fields: Mapping[int, Field]) -> str:
@@ -115,7 +124,8 @@ def _java_time(iso: str) -> str:
 def recount(database: Database, store: MetadataStore, table_id: int, location: str, now_ms: int) -> bool:
     """Counts one table at a metadata file; False where the table went on meanwhile and has to be counted again."""
     metadata = normalised(parse_metadata(read_metadata(store, location)))
-    counts = count_partitions(metadata, store.read_raw)
+    place = TablePlace.of(metadata)
+    counts = count_partitions(metadata, lambda uri: store.read_of_table(uri, place))
     with database.write() as connection:
         found = connection.execute(text(f"SELECT metadata_location FROM tables WHERE id = :id{database.locking()}"), {"id": table_id}).scalar()  # noqa: S608
         if found != location:

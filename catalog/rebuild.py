@@ -62,7 +62,8 @@ def rebuild(database: Database, store: MetadataStore, now_ms: int) -> Rebuilt:
     serves. Raises FirnError."""
     flush(database, store, now_ms)
     names = read_names((item.uri, store.read_raw(item.uri)) for item in store.list(f"{store.warehouse}/{FOLDER}"))
-    found, unreadable = scan(store)
+    homes = {uuid: canonical(str(event["location"])).rstrip("/") for uuid, event in names.living.items() if event.get("location")}
+    found, unreadable = scan(store, homes)
     with database.write() as connection:
         work = _Work(connection, store, names, found, now_ms, Rebuilt(unreadable=unreadable))
         create_missing(connection, database, names.namespaces, now_ms)

@@ -12,13 +12,15 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from catalog import metrics, name_journal
 from catalog.access import PrincipalCache, forget_old_tokens
+from catalog.commit_inspection import Inspector
 from catalog.commit_queue import CommitQueue
 from catalog.commits import ATTEMPTS_MAX, Committer
-from catalog.database import Database, is_passing
+from catalog.database import SQLITE_PAGE_BYTES, SQLITE_WAL_PAGES, Database, is_passing
 from catalog.idempotency import Reply, RequestKey, forget_old_replies, once
 from catalog.metadata_store import MetadataStore
 from catalog.partition_counts import count_what_is_uncounted
 from catalog.table_changes import read_metadata
+from catalog.work_lists import list_tasks
 from lake.clock import Clock, SystemClock, epoch_ms
 from lake.errors import FirnError, SettingsError
 from lake.settings import CatalogSettings
@@ -27,6 +29,8 @@ from lake.storage import open_storage
 log = structlog.get_logger()
 T = TypeVar("T")
 UPKEEP_INTERVAL_S = 60.0
+ROUND_TASK = "optimize.duty:round"  # what maintenance notes at the end of a round
+LOG_BYTES_MAX = 2 * SQLITE_WAL_PAGES * SQLITE_PAGE_BYTES  # of SQLite's log: it is emptied before
 THREADS = 8
 
 
@@ -47,6 +51,7 @@ class Services:
     database_pool: ThreadPoolExecutor
     storage_pool: ThreadPoolExecutor
     principals: PrincipalCache
+    inspector: Inspector
 
     @classmethod
     def open(cls, settings: CatalogSettings, clock: Clock | None = None) -> "Services":
@@ -54,13 +59,13 @@ class Services:
         if not settings.warehouse and not settings.control:
             raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
         clock = clock or SystemClock()
-        database = Database(settings.database_url)
+        database = Database(settings.database_url.get_secret_value())
         store = MetadataStore(
             open_storage(), settings.warehouse, allowed_locations=settings.allowed_locations, cache_bytes_max=settings.metadata_cache_bytes_max
         )
         queue = CommitQueue(Committer(database, store, clock, undo_window_s=settings.undo_window_s), rounds_at_once=settings.commit_rounds_at_once)
         pools = ThreadPoolExecutor(THREADS, thread_name_prefix="database"), ThreadPoolExecutor(THREADS, thread_name_prefix="storage")
-        return cls(settings, clock, database, store, queue, *pools, PrincipalCache())
+        return cls(settings, clock, database, store, queue, *pools, PrincipalCache(), Inspector(store))
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch by this machine's clock."""
@@ -115,7 +120,7 @@ class Services:
         """What has to be done now and then, for as long as the process runs; one duty that fails does not keep the others from their turn."""
         while True:
             await asyncio.sleep(UPKEEP_INTERVAL_S)
-            for duty in (self._flush_names, self._compact_names, self._count_partitions, self._forget):
+            for duty in (self._flush_names, self._compact_names, self._count_partitions, self._forget, self._checkpoint, self._note_maintenance):
                 try:
                     await self.run(duty)
                 except Exception:
@@ -134,10 +139,22 @@ class Services:
             forget_old_replies(connection, self.now_ms())
             forget_old_tokens(connection, self.now_ms())
 
+    def _checkpoint(self) -> None:
+        left = self.database.checkpoint()
+        metrics.database_log_bytes.set(left)
+        if left > LOG_BYTES_MAX:
+            log.warning("catalog.log_not_emptied", left_bytes=left, why="somebody reads the database file for long: a backup, or a tool that was left open")
+
+    def _note_maintenance(self) -> None:
+        """Told here because a maintenance that does not run tells nothing."""
+        rows = self._read(lambda connection: list_tasks(connection, kind="optimize.duty", state=None, after="", limit=100))
+        metrics.maintenance_round.set(max((float(row["record"].get("at-ms", 0)) / 1000 for row in rows if row["id"] == ROUND_TASK), default=0.0))
+
     async def close(self) -> None:
         """Finishes what runs and closes everything."""
         await self.queue.close()
         self.database_pool.shutdown(wait=True)
         self.storage_pool.shutdown(wait=True)
+        self.inspector.threads.shutdown(wait=False, cancel_futures=True)
         self.store.close()
         self.database.close()

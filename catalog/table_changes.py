@@ -7,17 +7,21 @@ from typing import Any
 
 import orjson
 
+from catalog.access import EVERYBODY, Principal
 from catalog.error_response import CatalogError, bad_request, invalid
 from catalog.head_movement import Movement, movement_between
 from catalog.identifier import Identifier
 from catalog.json_fields import check_uuid, optional_string
 from catalog.metadata_store import MetadataFile, MetadataStore, parse_metadata
+from catalog.places import check_own_place, check_registered, is_administrator, place_of
 from catalog.requirements import check_requirements, is_creation
 from catalog.table_metadata import empty_metadata, finish, metadata_file, new_metadata, normalised, requested_version, version_of
 from catalog.tables import TABLE, Head, missing, taken
-from catalog.updates import Draft, apply_updates
+from catalog.updates import Draft, apply_updates, check_given_properties
 from lake.errors import NotFoundError
 from lake.marks import MARKS_PROPERTY
+from lake.table_files import METADATA_BYTES_MAX
+from lake.table_place import GRANTS_PROPERTY
 
 Json = dict[str, Any]
 # Updates that may leave everything as it was; any other makes a new version for certain.
@@ -32,7 +36,7 @@ _MAYBE_NOTHING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What a request wants of one table. `create` is the body of createTable where the change begins the table."""
+    """What a request wants of one table. `create` is the body of createTable where the change begins the table; `by`: who asks."""
 
     identifier: Identifier
     requirements: Sequence[Json] = ()
@@ -43,11 +47,15 @@ class TableChange:
     may_recreate: bool = True
     may_overwrite: bool = False
     kind: str = TABLE
+    by: Principal = EVERYBODY
 
 
 @dataclass(frozen=True, slots=True)
 class NextVersion:
-    """The outcome of a change before it is written: the new file, or none where nothing changed."""
+    """The outcome of a change before it is written: the new file, or none where nothing changed.
+
+    `alone`: its location was chosen by a key that is bound, so no other table may lie at, above or below it.
+    """
 
     change: TableChange
     head: Head | None
@@ -58,6 +66,7 @@ class NextVersion:
     table_location: str
     unneeded: list[str] = field(default_factory=list)
     movement: Movement | None = None
+    alone: bool = False
 
     @property
     def swaps(self) -> bool:
@@ -68,6 +77,11 @@ class NextVersion:
 def default_location(store: MetadataStore, table_uuid: str) -> str:
     """Where a table goes when nobody chose: two hexadecimal digits spread the folders, the uuid makes it unique for ever."""
     return f"{store.warehouse}/{table_uuid[:2]}/{table_uuid}"
+
+
+def namespace_location(store: MetadataStore, path: str) -> str:
+    """Where engines that choose a table's location themselves put the tables of a namespace, each below a folder of its own."""
+    return default_location(store, str(uuid.uuid5(uuid.NAMESPACE_URL, path)))
 
 
 def next_version(change: TableChange, head: Head | None, store: MetadataStore, now_ms: int) -> NextVersion:
@@ -88,12 +102,12 @@ def next_version(change: TableChange, head: Head | None, store: MetadataStore, n
     before = None if any(update.get("action") not in _MAYBE_NOTHING for update in change.updates) else orjson.dumps(metadata)
     old_head, old_snapshots = metadata.get("current-snapshot-id"), metadata["snapshots"][:]
     had_marks = MARKS_PROPERTY in metadata["properties"]
-    draft = Draft(metadata, now_ms, store.check_location)
+    draft = Draft(metadata, now_ms, store.check_location, change.by, store.allowed)
     apply_updates(draft, change.updates)
     if before is not None and orjson.dumps(draft.metadata) == before:
         return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
     unneeded = finish(draft, previous_location=head.metadata_location, previous_updated_ms=metadata.get("last-updated-ms", now_ms))
-    next_one = written(change, head, draft.metadata, version_of(head.metadata_location) + 1, unneeded)
+    next_one = written(change, head, draft.metadata, version_of(head.metadata_location) + 1, unneeded, store)
     return replace(next_one, movement=movement_between(old_head, old_snapshots, had_marks, draft.metadata))
 
 
@@ -107,15 +121,28 @@ def _created(change: TableChange, head: Head | None, store: MetadataStore, now_m
         metadata = new_metadata(change.create, uuid=table_uuid, location=location, now_ms=now_ms)
     else:
         metadata = empty_metadata(requested_version(list(change.updates)), now_ms)
-    draft = Draft(metadata, now_ms, store.check_location)
+    draft = Draft(metadata, now_ms, store.check_location, change.by, store.allowed)
+    given, metadata["properties"] = metadata["properties"], {}
+    check_given_properties(draft, given)
+    metadata["properties"].update(given)
     apply_updates(draft, change.updates)
     if metadata["table-uuid"] is None:
         metadata["table-uuid"] = str(uuid.uuid4())
     if metadata["location"] is None:
         metadata["location"] = default_location(store, metadata["table-uuid"])
     _default_parts(metadata)
+    alone = lies_apart(change.by, change.identifier, metadata["location"], metadata["table-uuid"], store)
     finish(draft, previous_location=None, previous_updated_ms=now_ms)
-    return replace(written(change, None, metadata, 0, []), movement=movement_between(None, [], False, metadata))
+    return replace(written(change, None, metadata, 0, [], store), movement=movement_between(None, [], False, metadata), alone=alone)
+
+
+def lies_apart(by: Principal, identifier: Identifier, location: str, table_uuid: str, store: MetadataStore) -> bool:
+    """Whether a new table's location has to be compared with those of others. Raises CatalogError 403 where a bound key may not choose it."""
+    if by.namespace is None:
+        return False
+    # A uuid of version 5 is made of a name: the one of a namespace's folder would be another's place.
+    chosen = default_location(store, table_uuid) if uuid.UUID(table_uuid).version != 5 else ""
+    return check_own_place(location, chosen, by.namespace, namespace_location(store, identifier.namespace), store.warehouse)
 
 
 def _other_kind(change: TableChange, head: Head) -> CatalogError:
@@ -140,6 +167,8 @@ def _registered(change: TableChange, head: Head | None, store: MetadataStore) ->
         raise bad_request(f"{location} holds no metadata of a {change.kind}: uuid or location is missing")
     check_uuid(own_uuid)
     place = store.check_location(metadata["location"])
+    granted = (metadata.get("properties") or {}).get(GRANTS_PROPERTY)
+    check_registered(metadata, location, place_of(place, granted, store.allowed if is_administrator(change.by) else ()))
     movement = None if head is None or head.uuid != own_uuid or change.kind != TABLE else _registered_movement(head, store, metadata)
     return NextVersion(change, head, None, data, location, own_uuid, place, movement=movement)
 
@@ -174,10 +203,12 @@ def chosen_place(create: Json, store: MetadataStore) -> tuple[str, str]:
     return table_uuid, place
 
 
-def written(change: TableChange, head: Head | None, metadata: Json, version: int, unneeded: list[str]) -> NextVersion:
-    """The next version of changed metadata, with its bytes and the file they go to."""
+def written(change: TableChange, head: Head | None, metadata: Json, version: int, unneeded: list[str], store: MetadataStore) -> NextVersion:
+    """The next version of changed metadata, with its bytes and the file they go to. Raises CatalogError 400 or 403."""
     data = orjson.dumps(metadata)
-    location = metadata_file(metadata, version, str(uuid.uuid4()))
+    if len(data) > METADATA_BYTES_MAX:
+        raise invalid(f"the metadata would take {len(data):,} bytes, more than the {METADATA_BYTES_MAX:,} that are read again; expire snapshots first")
+    location = store.check_location(metadata_file(metadata, version, str(uuid.uuid4())), "metadata file")
     return NextVersion(
         change, head, MetadataFile(location, data), data, location, metadata.get("table-uuid") or metadata["view-uuid"], metadata["location"], unneeded
     )

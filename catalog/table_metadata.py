@@ -7,8 +7,10 @@ from typing import Any
 
 from catalog.error_response import bad_request, invalid
 from catalog.json_fields import boolean, mapping, optional_integer, properties
+from catalog.places import check_file, check_paths, is_administrator, place_of
 from catalog.schemas import PARTITION_FIELD_START, assign_fresh_ids, by_id, check_order, check_schema, check_spec, spec_fields, without_nulls
 from catalog.updates import CLOCK_SKEW_MS, FORMAT_VERSION_MAX, Draft
+from lake.table_place import GRANTS_PROPERTY, NOWHERE
 
 Json = dict[str, Any]
 FORMAT_VERSION_DEFAULT = 2
@@ -120,6 +122,7 @@ def finish(draft: Draft, *, previous_location: str | None, previous_updated_ms: 
     Raises CatalogError 400 where the changes do not go together."""
     metadata = draft.metadata
     _check_bound(metadata)
+    _check_named_files(draft)
     _trim_snapshot_log(draft)
     if metadata["format-version"] == 1:
         metadata["schema"] = by_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
@@ -134,7 +137,9 @@ def finish(draft: Draft, *, previous_location: str | None, previous_updated_ms: 
     if metadata["properties"].get("write.metadata.delete-after-commit.enabled") != "true":
         return []
     staying = {entry["metadata-file"] for entry in kept}
-    return [entry["metadata-file"] for entry in log if entry["metadata-file"] not in staying]
+    gone = [entry["metadata-file"] for entry in log if entry["metadata-file"] not in staying]
+    place = place_of(metadata["location"], metadata["properties"].get(GRANTS_PROPERTY)) if gone else NOWHERE
+    return [uri for uri in gone if place.holds(uri)]
 
 
 def _versions_max(given: dict[str, str]) -> int:
@@ -154,6 +159,19 @@ def _check_bound(metadata: Json) -> None:
         fields = check_schema(schema, metadata["format-version"])
         check_spec(spec["fields"], fields)
         check_order(order["fields"], fields)
+
+
+def _check_named_files(draft: Draft) -> None:
+    """Every file and path that the updates named has to be the table's own. Raises CatalogError 403."""
+    if not draft.named and not draft.paths_changed:
+        return
+    metadata = draft.metadata
+    more = draft.allowed if is_administrator(draft.by) else ()
+    place = place_of(metadata["location"], metadata["properties"].get(GRANTS_PROPERTY), more)
+    for what, uri in draft.named:
+        check_file(place, what, uri)
+    if draft.paths_changed:
+        check_paths(place, metadata["properties"])
 
 
 def _trim_snapshot_log(draft: Draft) -> None:

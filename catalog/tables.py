@@ -95,6 +95,18 @@ def reserved_names(connection: Connection, database: Database, keys: Iterable[st
     return {str(row[0]) for row in connection.execute(text(statement), values)}
 
 
+def is_shared(connection: Connection, database: Database, location: str) -> bool:
+    """Whether a table or view, living or dropped, lies at, above or below a canonical location."""
+    parts = location.split("/")
+    above = ["/".join(parts[:end]) for end in range(4, len(parts) + 1)]  # below `scheme://host/first`
+    condition = database.among("location")
+    for name in ("tables", "dropped_tables"):
+        statement = text(f"SELECT 1 FROM {name} WHERE {condition} OR (location >= :below AND location < :end) LIMIT 1")  # noqa: S608
+        if connection.execute(statement, {"keys": database.many(above), "below": f"{location}/", "end": f"{location}0"}).scalar() is not None:
+            return True
+    return False
+
+
 def list_names(connection: Connection, namespace: str, kind: str, *, after: str, limit: int | None) -> list[str]:
     """Names in a namespace in their order, from the one after `after` on. Raises CatalogError 404."""
     if not namespace_exists(connection, namespace):

@@ -7,9 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from catalog.error_response import bad_request, commit_failed, invalid
+from catalog.access import EVERYBODY, Principal
+from catalog.error_response import bad_request, commit_failed, forbidden, invalid
 from catalog.json_fields import LONG_MAX, check_uuid, integer, integers, mapping, objects, optional_integer, optional_small_integer, properties, string, strings
+from catalog.places import check_grants, granting, is_administrator, named_by
 from catalog.schemas import PARTITION_FIELD_START, by_id, check_order, check_schema, check_spec, field_ids, same_schema, without_nulls
+from lake.storage import canonical
+from lake.table_place import GRANTS_PROPERTY, PATH_PROPERTIES, parse_grants
 
 Json = dict[str, Any]
 FORMAT_VERSION_MAX = 3
@@ -19,11 +23,19 @@ MAIN = "main"
 
 @dataclass(slots=True)
 class Draft:
-    """Metadata on its way from one version to the next."""
+    """Metadata on its way from one version to the next.
+
+    `by`: who asks; `allowed`: canonical prefixes below which an administrator may name files of any table. `named`: (what, URI) of the files
+    that the updates name, which are compared with the table's place when its location is certain.
+    """
 
     metadata: Json
     now_ms: int
     check_location: Callable[[object, str], str]
+    by: Principal = EVERYBODY
+    allowed: tuple[str, ...] = ()
+    named: list[tuple[str, object]] = field(default_factory=list)
+    paths_changed: bool = False
     added_snapshots: dict[int, Json] = field(default_factory=dict)
     main_heads: list[int] = field(default_factory=list)
     removed_snapshots: bool = False
@@ -167,6 +179,7 @@ def _add_snapshot(draft: Draft, update: Json) -> None:
     optional_small_integer(snapshot, "schema-id")
     if "manifest-list" not in snapshot and "manifests" not in snapshot:
         raise bad_request("a snapshot needs 'manifest-list'")
+    draft.named += named_by(snapshot)
     if not metadata["schemas"] or not metadata["partition-specs"] or not metadata["sort-orders"]:
         raise invalid("Attempting to add a snapshot before a schema, a partition spec and a sort order are added")
     if any(known["snapshot-id"] == snapshot_id for known in metadata["snapshots"]):
@@ -266,23 +279,42 @@ def _remove_snapshots(draft: Draft, update: Json) -> None:
 
 
 def _set_location(draft: Draft, update: Json) -> None:
-    draft.metadata["location"] = draft.check_location(update.get("location"), "location").rstrip("/")
+    metadata = draft.metadata
+    location, before = draft.check_location(update.get("location"), "location").rstrip("/"), metadata["location"]
+    if before is not None and canonical(before).rstrip("/") != canonical(location):
+        _require_administrator(draft, "moves a table to another location")
+        if metadata["snapshots"] or metadata["metadata-log"]:
+            metadata["properties"].update(granting(metadata["properties"], before))  # its files stay where they are
+    metadata["location"], draft.paths_changed = location, True
 
 
-# Paths that writers follow: they must stay where the catalog lets tables live.
-_PATH_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+def _require_administrator(draft: Draft, what: str) -> None:
+    if not is_administrator(draft.by):
+        raise forbidden(f"only a key of scope admin that is bound to no namespace {what}; ask an administrator")
 
 
 def _set_properties(draft: Draft, update: Json) -> None:
     given = properties(update, "updates" if "updates" in update else "updated")
-    for key in _PATH_PROPERTIES:
+    check_given_properties(draft, given)
+    draft.metadata["properties"].update(given)
+
+
+def check_given_properties(draft: Draft, given: dict[str, str]) -> None:
+    """Properties that say where files lie: what they grant at once, where they point at the end, when the location is certain. Raises CatalogError."""
+    if GRANTS_PROPERTY in given and given[GRANTS_PROPERTY] != draft.metadata["properties"].get(GRANTS_PROPERTY):
+        _require_administrator(draft, f"sets {GRANTS_PROPERTY}")
+        for prefix in parse_grants(check_grants(given[GRANTS_PROPERTY])):
+            draft.check_location(f"{prefix.rstrip('/')}/-", GRANTS_PROPERTY)
+    for key in PATH_PROPERTIES:
         if key in given:
             draft.check_location(given[key], key)
-    draft.metadata["properties"].update(given)
+            draft.paths_changed = True
 
 
 def _remove_properties(draft: Draft, update: Json) -> None:
     for key in strings(update, "removals" if "removals" in update else "removed"):
+        if key == GRANTS_PROPERTY and key in draft.metadata["properties"]:
+            _require_administrator(draft, f"removes {GRANTS_PROPERTY}")
         draft.metadata["properties"].pop(key, None)
 
 
@@ -290,7 +322,7 @@ def _set_entry(key: str, payload: str, *numbers: str) -> Callable[[Draft, Json],
     def apply(draft: Draft, update: Json) -> None:
         entry = mapping(update, payload)
         snapshot_id = integer(entry, "snapshot-id")
-        string(entry, "statistics-path")
+        draft.named.append(("statistics-path", string(entry, "statistics-path")))
         for name in ("file-size-in-bytes", *numbers):
             integer(entry, name)
         for blob in objects(entry, "blob-metadata", optional=key == "partition-statistics"):

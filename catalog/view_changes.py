@@ -9,6 +9,7 @@ import orjson
 from catalog.error_response import CatalogError, bad_request, invalid
 from catalog.json_fields import integer, mapping, objects, properties, string, strings
 from catalog.metadata_store import MetadataStore, parse_metadata
+from catalog.places import check_paths, place_of
 from catalog.requirements import check_requirements
 from catalog.schemas import by_id, check_schema, same_schema, without_nulls
 from catalog.table_changes import NextVersion, TableChange, chosen_place, next_version, read_metadata, written
@@ -30,6 +31,7 @@ class ViewDraft:
     metadata: Json
     now_ms: int
     check_location: Callable[[object, str], str]
+    given: dict[str, str] = field(default_factory=dict)
     added_versions: set[int] = field(default_factory=set)
     last_added: dict[str, int] = field(default_factory=dict)
 
@@ -53,7 +55,8 @@ def next_view_version(change: TableChange, head: Head | None, store: MetadataSto
     if orjson.dumps(metadata) == before:
         return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
     _finish(draft, previous)
-    return written(change, head, metadata, version_of(head.metadata_location) + 1, [])
+    check_paths(place_of(metadata["location"], None), draft.given)
+    return written(change, head, metadata, version_of(head.metadata_location) + 1, [], store)
 
 
 def _created(change: TableChange, create: Json, store: MetadataStore, now_ms: int) -> NextVersion:
@@ -68,7 +71,8 @@ def _created(change: TableChange, create: Json, store: MetadataStore, now_ms: in
     _add_version(draft, {"view-version": {**mapping(create, "view-version"), "schema-id": LAST_ADDED}})
     _set_current_version(draft, {"view-version-id": LAST_ADDED})
     _finish(draft, None)
-    return written(change, None, metadata, 0, [])
+    check_paths(place_of(metadata["location"], None), draft.given)
+    return written(change, None, metadata, 0, [], store)
 
 
 def _apply(draft: ViewDraft, change: TableChange) -> None:
@@ -98,6 +102,7 @@ def _set_properties(draft: ViewDraft, update: Json) -> None:
     given = properties(update, "updates" if "updates" in update else "updated")
     if "write.metadata.path" in given:
         draft.check_location(given["write.metadata.path"], "write.metadata.path")
+    draft.given.update(given)
     draft.metadata["properties"].update(given)
 
 

@@ -1,6 +1,6 @@
 """What tables and views the warehouse itself shows, without any database: the newest metadata file of each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from catalog.tables import TABLE, VIEW
 from lake.errors import FirnError
 from lake.marks import MARKS_PROPERTY, parse_marks
 from lake.storage import StoredObject, canonical
+from lake.table_place import TablePlace
 
 log = structlog.get_logger()
 Json = dict[str, Any]
@@ -80,8 +81,12 @@ def _same_marks(one: str, other: str) -> bool:
         return False
 
 
-def scan(store: MetadataStore) -> tuple[dict[str, Found], list[str]]:
-    """(tables and views by uuid, files that cannot be read). Only the newest files of each folder are read. Raises FirnError."""
+def scan(store: MetadataStore, homes: Mapping[str, str]) -> tuple[dict[str, Found], list[str]]:
+    """(tables and views by uuid, files that cannot be read or are not what they claim to be). Only the newest files of each folder are read.
+
+    `homes`: locations by uuid, as the journal of names has them. Metadata that gives a table of the journal another location is not believed where
+    some lies at home: whoever may write into the warehouse could take over any table by it. Raises FirnError.
+    """
     newest: dict[str, list[StoredObject]] = {}
     for item in _metadata_files(store):
         kept = newest.setdefault(item.uri.rsplit("/", 1)[0], [])
@@ -95,9 +100,15 @@ def scan(store: MetadataStore) -> tuple[dict[str, Found], list[str]]:
         one = read_found(store, item.uri, ambiguous=len(newest[item.uri.rsplit("/", 1)[0]]) > 1)
         if one is None:
             unreadable.append(item.uri)
-        elif one.uuid not in found or one.rank >= found[one.uuid].rank:
+        elif one.uuid not in found or _is_newer(one, found[one.uuid], homes.get(one.uuid)):
             found[one.uuid] = one
     return found, unreadable
+
+
+def _is_newer(one: Found, other: Found, home: str | None) -> bool:
+    """Where only one of two is where the journal knows the table, it is that one."""
+    at_home = (one.location == home, other.location == home)
+    return at_home[0] if at_home[0] != at_home[1] else one.rank >= other.rank
 
 
 def _metadata_files(store: MetadataStore) -> Iterator[StoredObject]:
@@ -113,6 +124,8 @@ def read_found(store: MetadataStore, uri: str, *, ambiguous: bool = False) -> Fo
         metadata = parse_metadata(store.read(uri))
         kind = TABLE if "table-uuid" in metadata else VIEW
         location = canonical(str(metadata["location"])).rstrip("/")
+        if kind == TABLE:
+            TablePlace.of(metadata).check(uri)
         return Found(str(metadata["table-uuid" if kind == TABLE else "view-uuid"]), kind, location, uri, metadata, ambiguous)
     except (FirnError, ValueError, KeyError, TypeError) as error:
         log.warning("catalog.metadata_unreadable", location=uri, error=str(error))

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from catalog import metrics
+from catalog import key_lifetime, metrics
 from catalog.access import EVERYBODY, Need, Principal, find_by_bearer
 from catalog.error_response import CatalogError, bad_request, outcome_unknown, unavailable
 from catalog.idempotency import Reply, RequestKey, check_key, fingerprint
@@ -90,6 +90,8 @@ async def _principal(request: Request, services: Services) -> Principal:
         services.principals.put(bearer, principal)
     if principal is None:
         raise CatalogError(401, "NotAuthorizedException", "the key or token is unknown, revoked or expired; get a new one")
+    if principal.expires_ms is not None and principal.has_expired(services.now_ms()):
+        raise CatalogError(401, "NotAuthorizedException", key_lifetime.expired(principal.key_id, principal.expires_ms))
     return principal
 
 

@@ -11,8 +11,8 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from infra.local import doctor as examination
 from infra.local import jvm_parts, log_tail, processes
@@ -21,6 +21,7 @@ from infra.local.services import DEFAULT, SERVICES
 from infra.local.supervisor import Database, Stack
 from lake.errors import FirnError, NotFoundError, SettingsError
 from lake.settings import InfraSettings
+from lake.terminal import TerminalConsole
 
 POLL_S = 0.5
 AGAIN_S = 0.05
@@ -37,8 +38,8 @@ Everything listens on 127.0.0.1 only, on free ports; logs, data and the list of 
 Services: {", ".join(SERVICES)}. What a service needs is started with it.
 """
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-console = Console()
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+console = TerminalConsole()
+errors = TerminalConsole(stderr=True, highlight=False, soft_wrap=True)
 
 StateOption = Annotated[Path | None, typer.Option("--state", help="Folder of the running stack: state file, logs, data. Default: state/ in the repository.")]
 ServicesArgument = Annotated[list[str] | None, typer.Argument(metavar="[SERVICES]...", show_default=False, help=f"Any of: {', '.join(SERVICES)}.")]
@@ -186,7 +187,7 @@ def show(stack: Stack) -> None:
         memory = f"{processes.memory_bytes(record) / 2**20:.0f} MB" if running else ""
         table.add_row(name, str(record.pid or ""), condition(stack, name, record.address), record.address if running else "", memory, str(stack.log(name)))
     if table.row_count:
-        (console if console.is_terminal else Console(width=200)).print(table)
+        (console if console.is_terminal else TerminalConsole(width=200)).print(table)
     else:
         say("nothing was started here yet: python -m infra up")
 
@@ -235,21 +236,28 @@ def doctor(state: StateOption = None) -> None:
         findings = examination.examine(state_folder(state))
         table = Table("", "what", "found")
         for finding in findings:
-            table.add_row("[red]missing[/red]" if finding.missing else "[green]ok[/green]", finding.what, finding.found)
-        (console if console.is_terminal else Console(width=200)).print(table)
+            table.add_row(Text("missing", "red") if finding.missing else Text("ok", "green"), finding.what, finding.found)
+        (console if console.is_terminal else TerminalConsole(width=200)).print(table)
         require(examination.all_missing(findings))
 
 
 @app.command()
 def fetch(
-    services: Annotated[list[str] | None, typer.Argument(metavar="[PARTS]...", show_default=False, help=f"Any of: {', '.join(jvm_parts.SERVICES)}.")] = None,
+    services: Annotated[list[str] | None, typer.Argument(metavar="[PARTS]...", show_default=False, help=f"Any of: {', '.join(jvm_parts.ALL)}.")] = None,
+    write_hashes: Annotated[
+        bool, typer.Option("--write-hashes", help="After a change of versions: take what Maven brings for what it should bring, and list its SHA-256.")
+    ] = False,
 ) -> None:
-    """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache); nothing happens for those already there."""
+    """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache), and refuse files that infra/poms does not list.
+
+    Nothing happens for those already there.
+    """
     with one_clear_message():
-        if unknown := set(services or ()) - set(jvm_parts.SERVICES):
-            raise SettingsError(f"there are no JVM parts named {', '.join(sorted(unknown))}; there are {', '.join(jvm_parts.SERVICES)}")
-        for service in services or jvm_parts.SERVICES:
-            console.print(f"{service}: {jvm_parts.fetch(service, say)}", soft_wrap=True)
+        if unknown := set(services or ()) - set(jvm_parts.ALL):
+            raise SettingsError(f"there are no JVM parts named {', '.join(sorted(unknown))}; there are {', '.join(jvm_parts.ALL)}")
+        for service in services or (jvm_parts.ALL if write_hashes else jvm_parts.SERVICES):
+            folder = jvm_parts.write_hashes(service, say) if write_hashes else jvm_parts.fetch(service, say)
+            console.print(f"{service}: {folder}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ from typing import Annotated
 
 import structlog
 import typer
-import uvicorn
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -20,16 +18,20 @@ from ingest.api import serving
 from ingest.commands import backfill, dead_letters, parked
 from ingest.engines.local import LocalEngine
 from ingest.explain import explain, now_ms, to_renderable, topic_settings
+from ingest.kafka_reader import KafkaReader
 from ingest.reset_topic import Reset, check_no_node, plan_reset, reset_topic
 from ingest.router import Envelope
-from ingest.serve.access import check_host
+from ingest.serve.access import check_host, limits
 from ingest.serve.app import create_app
 from ingest.tools import Tools
+from ingest.topic_mac import check_keys
 from lake.clock import epoch_ms
 from lake.command_line import run_program
 from lake.errors import NotFoundError, PrerequisiteError, SettingsError
+from lake.http_server import bounded_server
 from lake.logs import configure_logs
 from lake.settings import IngestSettings
+from lake.terminal import TerminalConsole
 
 log = structlog.get_logger()
 app = typer.Typer(
@@ -60,6 +62,7 @@ def run(
     chosen = {"bootstrap_servers": bootstrap_servers, "catalog_uri": catalog_uri, "port": port, "engine": engine, "spark_master": master}
     settings = IngestSettings.load(**chosen).with_replay_topic()
     check_host(settings, settings.host)
+    check_keys(settings)
     node = _engine(settings)
     with serving(node, settings, _listen(settings.host, settings.port)):
         node.run()
@@ -81,11 +84,11 @@ def serve(
     """Offers lag, freshness, dead letters and a live tail over HTTP, until SIGTERM. Runs beside the nodes, also while none of them does."""
     settings = IngestSettings.load(serve_host=host, serve_port=port)
     check_host(settings, settings.serve_host)
+    check_keys(settings)
     app_over_tools = create_app(Tools.open(settings))
     listener = _listen(settings.serve_host, settings.serve_port)
     log.info("serve.listening", host=settings.serve_host, port=listener.getsockname()[1])
-    config = uvicorn.Config(app_over_tools, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
-    uvicorn.Server(config).run(sockets=[listener])
+    bounded_server(app_over_tools, limits(settings), log_level="warning", timeout_graceful_shutdown=2).run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -95,6 +98,15 @@ def _listen(host: str, port: int) -> socket.socket:
         raise PrerequisiteError(f"cannot listen on {host}:{port}: {error.strerror}; free the port or give another") from error
 
 
+@app.command("own-topics")
+def own_topics() -> None:
+    """Prints the ends of Firn's own topics as one JSON object: what to set as unsigned_below where topic_keys are set for the first time."""
+    settings = IngestSettings.load()
+    reader = KafkaReader(settings)
+    ends = reader.ends(reader.partitions([settings.dead_letter_topic, settings.parked_topic, settings.replay_topic]))
+    sys.stdout.write(json.dumps({f"{each.topic}:{each.partition}": end.end for each, end in sorted(ends.items())}) + "\n")
+
+
 @app.command("status")
 def show_status(as_json: AsJson = False) -> None:
     """Lag, freshness per tenant, parked tables, and the running node's buffers and breakers."""
@@ -102,7 +114,7 @@ def show_status(as_json: AsJson = False) -> None:
     if as_json:
         sys.stdout.write(json.dumps(found.to_json(), indent=2) + "\n")
     else:
-        Console().print(status.to_renderable(found))
+        TerminalConsole().print(status.to_renderable(found))
 
 
 @app.command()
@@ -118,7 +130,7 @@ def audit(
     if as_json:
         sys.stdout.write(json.dumps(audit_report.to_json(found)) + "\n")
     else:
-        Console().print(audit_report.to_renderable(found))
+        TerminalConsole().print(audit_report.to_renderable(found))
     if not found.is_clean:
         raise typer.Exit(1)
 
@@ -132,7 +144,7 @@ def reset(
     tools = Tools.open(IngestSettings.load())
     check_no_node(tools.settings, tools.control)
     plan = plan_reset(tools.settings, topic, tools.reader())
-    console = Console()
+    console = TerminalConsole()
     if not any(each.is_needed for each in plan):
         console.print(Text(f"nothing to do: what group {tools.settings.group} has stored for {topic} is of this very topic"))
         return
@@ -177,7 +189,7 @@ def explain_message(
     if as_json:
         sys.stdout.write(json.dumps(explanation.to_json(), indent=2) + "\n")
     else:
-        Console().print(to_renderable(explanation))
+        TerminalConsole().print(to_renderable(explanation))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 from confluent_kafka import Producer
 
+from ingest.kafka_client import connection
 from ingest.kept_topic import MESSAGE_BYTES_MAX
+from ingest.topic_mac import TopicMac
+from lake.settings import IngestSettings
 
 QUEUE_WAIT_S = 0.5
 ANY_PARTITION = -1  # the client chooses by the key
@@ -13,13 +16,14 @@ ANY_PARTITION = -1  # the client chooses by the key
 class AcknowledgedProducer:
     """Produces to one topic in order, with acks=all; a message counts as sent when `flush` says that none is left."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, *, queue_kbytes: int, timeout_ms: int = 0) -> None:
+    def __init__(self, settings: IngestSettings, topic: str, *, queue_kbytes: int, timeout_ms: int = 0) -> None:
         """`queue_kbytes`: of messages not yet acknowledged; beyond them `send` waits. `timeout_ms`: when a message is given up, 0 for never."""
         self._topic = topic
+        self._mac = TopicMac(settings)
         self.refusals: list[str] = []  # why the topic took messages not
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap_servers,
+                **connection(settings),
                 "acks": "all",
                 "enable.idempotence": True,  # also keeps the order
                 "compression.type": "zstd",
@@ -27,15 +31,22 @@ class AcknowledgedProducer:
                 "message.timeout.ms": timeout_ms,
                 "message.max.bytes": MESSAGE_BYTES_MAX,
                 "queue.buffering.max.kbytes": queue_kbytes,
-                "log_level": 2,
             }
         )
 
     def send(
-        self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]], *, partition: int = ANY_PARTITION, timestamp_ms: int = 0
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        *,
+        partition: int = ANY_PARTITION,
+        timestamp_ms: int = 0,
+        sign: bool = True,
     ) -> None:
-        """Queues a message, `timestamp_ms` 0 being now. Waits while the queue is full."""
-        while not self._queued(value, key, list(headers), partition, timestamp_ms):
+        """Queues a message, `timestamp_ms` 0 being now. `sign`: not for a copy of what somebody else wrote. Waits while the queue is full."""
+        signed = [*headers, *(self._mac.header(self._topic, key, value, headers) if sign else ())]
+        while not self._queued(value, key, signed, partition, timestamp_ms):
             self._producer.poll(QUEUE_WAIT_S)
         self._producer.poll(0)
 

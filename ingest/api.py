@@ -5,13 +5,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import uvicorn
-from fastapi import Depends, FastAPI, Response
+from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from ingest.engines.local import LocalEngine
-from ingest.serve.access import access
+from ingest.serve.access import add_gates, limits
 from ingest.serve.answers import add_error_handlers
+from lake.http_server import bounded_server
 from lake.settings import IngestSettings
 
 GRACE_S = 2  # for answers under way
@@ -19,15 +19,16 @@ GRACE_S = 2  # for answers under way
 
 def make_app(engine: LocalEngine, settings: IngestSettings) -> FastAPI:
     """The HTTP application over a running engine."""
-    app = FastAPI(title="Firn ingest", docs_url=None, redoc_url=None, dependencies=[Depends(access(settings))])
+    app = FastAPI(title="Firn ingest", docs_url=None, redoc_url=None)
     add_error_handlers(app)
+    add_gates(app, settings, settings.host)
 
     @app.get("/healthz")
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         return {"status": "alive"}
 
     @app.get("/readyz")
-    def readyz(response: Response) -> dict[str, bool]:
+    async def readyz(response: Response) -> dict[str, bool]:
         response.status_code = 200 if engine.ready else 503
         return {"ready": engine.ready}
 
@@ -48,8 +49,7 @@ def serving(engine: LocalEngine, settings: IngestSettings, listener: socket.sock
 
     The thread is gone before the interpreter is: a timer of uvloop that fires while Python is taken apart ends the process by a segmentation fault.
     """
-    config = uvicorn.Config(make_app(engine, settings), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S)
-    server = uvicorn.Server(config)
+    server = bounded_server(make_app(engine, settings), limits(settings), log_level="warning", timeout_graceful_shutdown=GRACE_S)
     thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
     thread.start()
     try:

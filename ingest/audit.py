@@ -100,7 +100,7 @@ class Auditor:
             replay = self._reader.partitions([self._settings.replay_topic])
             consumed = {partition: stored.offset for partition, stored in self._reader.stored(replay).items()}
             tables = spool_tables(self._catalog, self._storage, spool)  # 2
-            spool_dropped(self._catalog, self._storage, spool)
+            spool_dropped(self._catalog, self._storage, spool, tables)
             dead_letters = spool_dead_letters(self._settings, self._reader, spool)  # 3
             parked = spool_parked(self._settings, self._reader, spool, tables)
             spool_replays(self._settings, self._reader, spool, consumed)
@@ -147,15 +147,26 @@ class Auditor:
             return
         topic = self._topics[stretch.partition.topic]
         bucket, offsets, records = stretch.start >> BUCKET_BITS, array("q"), array("q")
-        for message in self._reader.read({stretch.partition: (stretch.start, stretch.end)}):
-            while message.offset() >> BUCKET_BITS > bucket:
+        for offset, many in self._records(stretch, topic):
+            while offset >> BUCKET_BITS > bucket:
                 yield bucket, _bucket(stretch, bucket, offsets, records)
                 bucket, offsets, records = bucket + 1, array("q"), array("q")
-            offsets.append(message.offset() % BUCKET_OFFSETS)
-            records.append(records_in(message.value(), topic.format, self._settings.depth_max))
+            offsets.append(offset % BUCKET_OFFSETS)
+            records.append(many)
         for last in range(bucket, (stretch.end - 1 >> BUCKET_BITS) + 1):
             yield last, _bucket(stretch, last, offsets, records)
             offsets, records = array("q"), array("q")
+
+    def _records(self, stretch: _Stretch, topic: TopicSettings) -> Iterator[tuple[int, int]]:
+        """The offset of every message and how many records it carries. Of what nobody can read every offset counts as one: a letter stands for them."""
+        for message in self._reader.read({stretch.partition: (stretch.start, stretch.end)}):
+            yield from self._unreadable()
+            yield message.offset(), records_in(message.value(), topic.format, self._settings.depth_max)
+        yield from self._unreadable()
+
+    def _unreadable(self) -> Iterator[tuple[int, int]]:
+        for unreadable in self._reader.take_unreadable():
+            yield from ((offset, 1) for offset in range(unreadable.start, unreadable.end))
 
     def _explain(self, spool: IdentitySpool, stretch: _Stretch, example: Example, tables: TableScan) -> FoundExample:
         belongs_to = None

@@ -18,15 +18,17 @@ from ingest.decoder import Batch, Form, may_be_batch, take_apart
 from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.parked_topic import PARKED
 from ingest.replay import facts_behind, origin_of
+from ingest.topic_mac import TopicMac
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
 from lake.data_file import DATA, DataFile
 from lake.errors import FirnError, NotFoundError, ProtocolError
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION
-from lake.manifest import Status, read_manifest
+from lake.manifest import Status
 from lake.marks import NO_MARKS, Marks, TopicPartition
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage
+from lake.table_files import METADATA_BYTES_MAX, load_manifest
 from lake.table_layout import TENANT_PROPERTY
 from lake.tenant import TableId, TenantId, from_identifier
 
@@ -63,29 +65,36 @@ def spool_tables(catalog: CatalogClient, storage: AnyStorage, spool: IdentitySpo
         if TENANT_PROPERTY in metadata.get("properties", {}):
             scan.names.append(str(name))
             try:
-                _spool_table(state_of(metadata, name, storage.read), storage, spool, scan)
+                _spool_table(state_of(metadata, name, storage), storage, spool, scan)
             except FirnError as error:
                 scan.unreadable.append(f"{name}: {error}")
     return scan
 
 
-def spool_dropped(control: CatalogClient, storage: AnyStorage, spool: IdentitySpool) -> None:
-    """Reads the identities of the rows of dropped tables, as long as they may still come back: they were written, and a person took them away."""
+def spool_dropped(control: CatalogClient, storage: AnyStorage, spool: IdentitySpool, scan: TableScan) -> None:
+    """Reads the identities of the rows of dropped tables, as long as they may still come back: they were written, and a person took them away.
+
+    Those that cannot be read are added to the scan's unreadable ones.
+    """
     token: str | None = ""
     while control.has_extras and token is not None:
         page = control.get("/firn/v1/dropped-tables", pageToken=token or None)
         for entry in page["dropped-tables"]:
             if entry["purge-started-ms"] is None:
-                with suppress(NotFoundError):  # purged meanwhile
-                    _spool_dropped(TableName(".".join(entry["identifier"]["namespace"]), entry["identifier"]["name"]), entry, storage, spool)
+                name = TableName(".".join(entry["identifier"]["namespace"]), entry["identifier"]["name"])
+                try:
+                    with suppress(NotFoundError):  # purged meanwhile
+                        _spool_dropped(name, entry, storage, spool)
+                except (FirnError, orjson.JSONDecodeError) as error:
+                    scan.unreadable.append(f"{name}, dropped: {error}")
         token = page.get("next-page-token")
 
 
 def _spool_dropped(name: TableName, entry: Mapping[str, Any], storage: AnyStorage, spool: IdentitySpool) -> None:
-    data = storage.read(entry["metadata-location"])
+    data = storage.read(entry["metadata-location"], bytes_max=METADATA_BYTES_MAX)
     metadata = orjson.loads(gzip.decompress(data) if data[:2] == GZIP else data)
     if TENANT_PROPERTY in metadata.get("properties", {}):
-        _spool_table(state_of(metadata, name, storage.read), storage, spool, TableScan([str(name)]), Place.DROPPED)
+        _spool_table(state_of(metadata, name, storage), storage, spool, TableScan([str(name)]), Place.DROPPED)
 
 
 def _tenants_tables(catalog: CatalogClient) -> Iterator[TableName]:
@@ -110,12 +119,16 @@ def _spool_table(state: TableState, storage: AnyStorage, spool: IdentitySpool, s
 def _live_files(state: TableState, storage: AnyStorage) -> Iterator[DataFile]:
     for manifest in state.manifests:
         if manifest.live_files:
-            yield from (entry.file for entry in read_manifest(storage.read(manifest.uri), manifest) if entry.status is not Status.DELETED)
+            yield from (entry.file for entry in load_manifest(storage, manifest, state.place) if entry.status is not Status.DELETED)
 
 
 def _identities(state: TableState, file: DataFile, storage: AnyStorage) -> Iterator[pa.Table]:
     """The identity columns of a data file, a row group at a time."""
-    source = pa.BufferReader(storage.read(file.uri)) if file.size_bytes <= WHOLE_FILE_BYTES else pa.PythonFile(_Ranges(storage, file), mode="r")
+    source = (
+        pa.BufferReader(storage.read(file.uri, bytes_max=file.size_bytes, root=state.place.check(file.uri)))
+        if file.size_bytes <= WHOLE_FILE_BYTES
+        else pa.PythonFile(_Ranges(storage, file), mode="r")
+    )
     parquet = pq.ParquetFile(source)
     by_id = {int((one.metadata or {}).get(_FIELD_ID, b"-1")): one.name for one in parquet.schema_arrow}
     wanted = {name: state.schema.by_name[name].id for name in (TOPIC, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)}
@@ -173,13 +186,14 @@ def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, place: Place) 
 
 def spool_dead_letters(settings: IngestSettings, reader: KafkaReader, spool: IdentitySpool) -> int:
     """Reads the identities of all dead letters; a letter may be there more than once. Returns how many were read."""
-    read = 0
+    read, mac = 0, TopicMac(settings)
     for message in reader.read(_all(reader, settings.dead_letter_topic)):
-        letter = read_letter(message)
+        letter = read_letter(message, mac)
         partition = None if letter is None else spool.partition(letter.was_topic, letter.was_topic_id, letter.was_partition)
         if letter is not None and partition is not None:
             read += 1
-            spool.add_one(Place.DEAD, partition, letter.was_offset, letter.index, letter.attempt)
+            for offset in range(letter.was_offset, letter.until or letter.was_offset + 1):
+                spool.add_one(Place.DEAD, partition, offset, letter.index, letter.attempt)
     return read
 
 
@@ -188,8 +202,9 @@ def spool_replays(settings: IngestSettings, reader: KafkaReader, spool: Identity
     ranges = _all(reader, settings.replay_topic)
     by_key = {partition.key: partition for partition in ranges}
     parked = {partition.key: _parked_offsets(spool, partition) for partition in ranges}
+    mac = TopicMac(settings)
     for message in reader.read(ranges):
-        found = origin_of(message.headers() or ())
+        found = origin_of(message.headers() or ()) if mac.is_own(message) else None
         origin = None if found is None else found[0]
         partition = None if origin is None else spool.partition(origin.topic, origin.topic_id, origin.partition)
         if origin is not None and partition is not None:
@@ -208,9 +223,9 @@ def spool_parked(settings: IngestSettings, reader: KafkaReader, spool: IdentityS
 
     What lies below its table's mark has been drained since: it is a row or a dead letter by now, or it is missing.
     """
-    read = 0
+    read, mac = 0, TopicMac(settings)
     for message in reader.read(_all(reader, settings.parked_topic)):
-        found = facts_behind(message.headers() or (), PARKED)
+        found = facts_behind(message.headers() or (), PARKED) if mac.is_own(message) else None
         if found is None:
             continue
         facts = found[0]

@@ -22,6 +22,7 @@ from ingest.converter import Source
 from ingest.flush_writer import Flush
 from ingest.kafka_reader import KafkaReader
 from ingest.routes import Routes
+from lake.clock import SystemClock, epoch_ms
 from lake.commit import TableState
 from lake.errors import Rejected
 from lake.marks import Range, TopicPartition
@@ -67,10 +68,12 @@ class TopicBackfill:
         with closing(self.reader.read({each.partition: (each.start, each.end) for each in self.ranges})) as messages:
             while batch := list(islice(messages, BATCH_RECORDS)):
                 self.commits.keep_alive()
+                self._bury_unreadable()
                 self._take(batch)
                 self.report.show(f"{self.topic.name}, partition {batch[-1].partition()}, offset {batch[-1].offset():,}")
                 if self.commits.is_full:
                     self.commits.flush(self)
+            self._bury_unreadable()
         self._next = [each.end for each in self.ranges]  # below an end there may be nothing but control records
         self.commits.flush(self)
         self.commits.writer.acknowledged()
@@ -107,6 +110,16 @@ class TopicBackfill:
             self.report.live += 1
         else:
             self.commits.writer.bury(record, self.commits.sources[record.source], rejected, None)
+
+    def _bury_unreadable(self) -> None:
+        """What the reader has stepped over: a dead letter each, as far as live ingestion does not come by it."""
+        for unreadable in self.reader.take_unreadable():
+            number = self._numbers[unreadable.partition]
+            own = unreadable.within(unreadable.start, self.ranges[number].begun)
+            self.report.records += unreadable.offsets
+            self.report.live += unreadable.offsets - max(0, own.offsets)
+            if own.offsets > 0:
+                self.commits.writer.bury_range(number, self.commits.sources[number], own, epoch_ms(SystemClock().now()))
 
     def _meet(self, tables: Iterable[TableId]) -> None:
         """Learns what tables have."""

@@ -8,7 +8,7 @@ For each table, until its flushes are settled:
     new columns        their ids were handed out by this committer and still stand; else back to the worker
     prepare            manifest and manifest list, durable before the request
     send               one request for all tables that are due, in a thread; a table whose last attempt failed goes alone
-    committed          done
+    committed          done; a table with too many snapshots gets relief, which holds up its next commit
     conflict           somebody else changed the table: load, and compare again
     unknown            load; snapshot or marks found: done - head as asserted: send the identical request again - else: compare again
     refused, deleted   a fault of this table, told to whoever decides about parking
@@ -27,6 +27,7 @@ import structlog
 from ingest.commit_sending import BATCH_TABLES, Answer, Apart, Patience, Sending, send
 from ingest.dropped_table import DEAD_LETTER, PARK, RECREATE, on_deleted
 from ingest.link import Outcome, TableView, WrittenFlush
+from ingest.relief import Reliefs
 from ingest.second_writer import SecondWriters
 from ingest.table_states import TableStates, moved_back, table_name
 from ingest.trouble import Cause, Trouble
@@ -36,6 +37,7 @@ from lake.clock import Clock, epoch_ms
 from lake.commit import Prepared, TableState, prepare_append
 from lake.errors import FirnError
 from lake.marks import Marks, Range, TopicPartition, Verdict
+from lake.relief import Bounds
 from lake.tenant import TableId
 
 APART_AT_ONCE = 8
@@ -100,6 +102,8 @@ class Committer:
     timeout_s: float
     on_deleted: str
     writer: str
+    bounds: Bounds = field(default_factory=Bounds)
+    reliefs: Reliefs = field(init=False)
     _waiting: dict[TableId, list[Flushed]] = field(default_factory=lambda: defaultdict(list))
     _jobs: dict[TableId, Job] = field(default_factory=dict)
     _air: dict[Future[Sending], InAir] = field(default_factory=dict)
@@ -107,6 +111,9 @@ class Committer:
     _apart: Apart = field(default_factory=Apart)
     _dropped: dict[TableId, Future[str]] = field(default_factory=dict)  # what becomes of records for tables that were dropped
     second_writers: SecondWriters = field(default_factory=SecondWriters)
+
+    def __post_init__(self) -> None:
+        self.reliefs = Reliefs(self.states.catalog, self.states.storage, self.pool, self.clock, self.bounds)
 
     def submit(self, worker: int, flushes: Iterable[WrittenFlush]) -> None:
         """Takes written flushes over; `step` commits them."""
@@ -127,6 +134,8 @@ class Committer:
         step = Step()
         for future in [future for future in self._air if future.done()]:
             self._take_answers(self._air.pop(future), future.result(), step)
+        for table in self.reliefs.finished():
+            self.states.outdate(table)
         for table in [table for table in self._waiting if table not in self._jobs]:
             self._jobs[table] = Job(table, self._waiting.pop(table))
         self._send([job for job in self._due() if self._is_ready(job, step)])
@@ -137,7 +146,7 @@ class Committer:
     def _due(self) -> list[Job]:
         """Jobs that could be sent now: not those that wait for the batch in the air to come back."""
         now_s = self.clock.monotonic_s()
-        due = [job for job in self._jobs.values() if not job.in_air and job.not_before_s <= now_s]
+        due = [job for job in self._jobs.values() if not job.in_air and job.not_before_s <= now_s and not self.reliefs.holds(job.table)]
         self.states.want(job.table for job in due if self.states.get(job.table) is None)
         if self._batch_in_air:
             due = [job for job in due if self._apart.size(job.table, now_s) < BATCH_TABLES]
@@ -256,6 +265,7 @@ class Committer:
     def _note_committed(self, job: Job, step: Step) -> None:
         assert job.sent is not None
         self.states.put(job.table, job.sent.after)
+        self.reliefs.note(job.table, job.sent.after)
         self._dropped.pop(job.table, None)
         self._done(job, step)
 

@@ -14,13 +14,14 @@ from zlib import crc32
 import structlog
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ingest.batch_size import BatchSize
 from ingest.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
 from ingest.converter import Source
-from ingest.kafka_reader import Stored, parse_stored
+from ingest.kafka_client import admin_client, go_to, reading_options
+from ingest.kafka_reader import Stored, parse_stored, place_of
 from ingest.readable import with_readable_headers
+from ingest.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from lake.errors import FatalError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
@@ -57,18 +58,11 @@ class InputTopics:
         self.positions: dict[int, int] = {}
         self._stored: dict[Source, Stored] = {}  # as the group's offsets were stored last
         self.assignment = Assignment()
-        self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": settings.group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "fetch.message.max.bytes": FETCH_BYTES,
-                "queued.max.messages.kbytes": 64 * 1024,
-                "log_level": 2,
-            }
-        )
+        self._spoilt: set[int] = set()  # sources whose next batch the client could not read
+        self._stepped: set[int] = set()  # those of which a batch was stepped over lately
+        self._probe = Probe(settings)
+        self._admin = admin_client(settings)
+        self._consumer = Consumer({**reading_options(settings, settings.group, FETCH_BYTES), "queued.max.messages.kbytes": 64 * 1024})
 
     def discover(self) -> list[int]:
         """Assigns partitions that appeared since the last call, each from its group offset; returns their numbers.
@@ -167,12 +161,44 @@ class InputTopics:
         Raises UnavailableError where reading has to begin anew, FatalError.
         """
         messages = self._consumer.consume(self._batch_size.messages, timeout_s)
-        good = with_readable_headers(message for message in messages if message.error() is None)
+        spoilt = spoilt_by(messages)
+        good = with_readable_headers(sound(messages, spoilt))
         self._batch_size.learn(good)
         for message in messages:
-            if (error := message.error()) is not None:
+            if (error := message.error()) is None or place_of(message) in spoilt:
+                continue
+            number = self.assignment.numbers.get(place_of(message))
+            if error.code() == KafkaError._AUTO_OFFSET_RESET and number in self._stepped:
+                # Left over from where the client went on behind a wrong checksum; once: the next one is of where reading goes on.
+                self._stepped.discard(number)
+                self._spoilt.add(number)
+            else:
                 self._react(error, message)
+        self._spoilt.update(self.assignment.numbers[place] for place in spoilt)
         return good
+
+    def step_over(self, routed: Mapping[int, int]) -> list[tuple[int, UnreadableRange]]:
+        """Goes behind the batches that could not be read, to be called with how far all is routed (number of the source -> next offset).
+
+        What is returned has to be recorded. Reading goes on where it stood of what can be read after all, or is not told for now.
+        Raises UnavailableError where reading has to begin anew.
+        """
+        spoilt, self._spoilt = self._spoilt, set()
+        found: list[tuple[int, UnreadableRange]] = []
+        for number in spoilt:
+            source, at = self.assignment.sources[number], routed[number]
+            try:
+                while (unreadable := self._probe.extent(source.topic, source.partition, at)) is not None:
+                    found.append((number, unreadable))
+                    self._stepped.add(number)
+                    at = unreadable.end
+            except UnavailableError as error:
+                log.warning("kafka.trouble", text=str(error), topic=source.topic, partition=source.partition)
+            try:
+                go_to(self._consumer, source.topic, source.partition, at)
+            except KafkaException as error:
+                raise UnavailableError(f"topic {source.topic} partition {source.partition} cannot be read on from offset {at}: {error}") from error
+        return found
 
     def _react(self, error: KafkaError, message: Message) -> None:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
@@ -208,4 +234,5 @@ class InputTopics:
         return expired
 
     def close(self) -> None:
+        self._probe.close()
         self._consumer.close()

@@ -13,11 +13,14 @@ from ingest.enclosed import enclose
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.kept_topic import ensure_topic
 from ingest.replay import ATTEMPT, FORM, origin_of
-from lake.errors import FatalError, Rejected, UnavailableError
+from ingest.unreadable import RejectedRange
+from lake.errors import FatalError, Reason, Rejected, UnavailableError
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 
 REASON = "firn.reason"  # the first header behind the message's own
+LETTERS_FOLDER = "dead-letters"  # in the warehouse
+UNTIL = "firn.until"  # of a letter without bytes that stands for several offsets: the one behind them
 DETAIL_CHARACTERS_MAX = 4_096  # it may quote the message
 FLUSH_TIMEOUT_S = 60.0
 QUEUE_KBYTES = 256 * 1024
@@ -44,15 +47,15 @@ class DeadLetters:
     def __init__(self, settings: IngestSettings, storage: AnyStorage, warehouse: str) -> None:
         self._topic = settings.dead_letter_topic
         self._replay_topic = settings.replay_topic
-        self._servers = settings.bootstrap_servers
+        self._settings = settings
         self._storage = storage
-        self._bodies = f"{warehouse.rstrip('/')}/dead-letters"
-        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES)
+        self._bodies = f"{warehouse.rstrip('/')}/{LETTERS_FOLDER}"
+        self._producer = AcknowledgedProducer(settings, self._topic, queue_kbytes=QUEUE_KBYTES)
 
     def ensure_topic(self) -> None:
         """Creates the topic, and the one that its letters are replayed to, or verifies them. Raises PrerequisiteError, UnavailableError."""
         for name in (self._topic, self._replay_topic):
-            ensure_topic(self._servers, name)
+            ensure_topic(self._settings, name)
 
     def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
         """Queues one letter; `flush` makes sure of it.
@@ -62,7 +65,7 @@ class DeadLetters:
         facts = {REASON: rejected.reason.value, "firn.detail": rejected.detail[:DETAIL_CHARACTERS_MAX], "firn.timestamp_ms": str(record.timestamp_ms)}
         value, index = dead_part(record, rejected)
         offset, headers = record.offset, record.headers
-        replayed = origin_of(headers) if source.form == FORM else None
+        replayed = origin_of(headers) if source.form == FORM and rejected.reason is not Reason.FOREIGN else None
         if replayed is not None:
             origin, headers = replayed
             index = index if origin.index is None else origin.index
@@ -73,6 +76,8 @@ class DeadLetters:
             facts["firn.table"] = table
         if index is not None:
             facts["firn.index"] = str(index)
+        if isinstance(rejected, RejectedRange):
+            facts[UNTIL] = str(rejected.until)
         kept = enclose(self._storage, self._bodies, value, record.key, headers)
         facts |= kept.places
         self._producer.send(kept.value, kept.key, [*kept.headers, *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items())])

@@ -9,16 +9,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ingest.acknowledged_producer import AcknowledgedProducer
+from ingest.aside import Aside
 from ingest.dead_letters import DeadLetter, LetterTenants
 from ingest.held_lease import held_lease
 from ingest.kafka_reader import KafkaReader
 from ingest.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX, ensure_topic
 from ingest.replay import Origin, origin_of, replay_headers
 from ingest.router import DEFAULT_STREAM
+from ingest.topic_mac import TopicMac
 from lake.catalog_client import CatalogClient
-from lake.errors import FatalError, UnavailableError
+from lake.errors import FatalError, Reason, UnavailableError
 from lake.settings import IngestSettings, TopicSettings
-from lake.storage import Storage
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream
 
 FLUSH_TIMEOUT_S = 60.0
@@ -49,11 +50,12 @@ class ReplayResult:
 class Replayer:
     """Sends dead letters again."""
 
-    def __init__(self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, storage: Storage) -> None:
+    def __init__(self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, aside: Aside) -> None:
         self._settings = settings
         self._reader = reader
         self._catalog = catalog
-        self._storage = storage
+        self._aside = aside
+        self._mac = TopicMac(settings)
         self._topics: Mapping[str, TopicSettings] = {topic.name: topic for topic in settings.topics}
         self._tenants = LetterTenants(settings)
 
@@ -63,7 +65,7 @@ class Replayer:
         An identity is sent once for each of its deaths, whoever asks how often: the replay topic itself remembers.
         """
         if not dry_run:
-            ensure_topic(self._settings.bootstrap_servers, self._settings.replay_topic)
+            ensure_topic(self._settings, self._settings.replay_topic)
         lease = f"ingest.{self._settings.group}.replay"
         with held_lease(self._catalog, lease, "another replay of this group's dead letters runs; wait for its end") as held:
             attempts = self._attempts()
@@ -81,17 +83,23 @@ class Replayer:
         partitions = self._reader.partitions([self._settings.replay_topic])
         attempts: dict[Identity, int] = {}
         for message in self._reader.read({p: (end.start, end.end) for p, end in self._reader.ends(partitions).items()}):
-            if (found := origin_of(message.headers() or ())) is not None:
+            if self._mac.is_own(message) and (found := origin_of(message.headers() or ())) is not None:
                 origin = found[0]
                 identity = (origin.topic_id, origin.partition, origin.offset, origin.index)
                 attempts[identity] = max(origin.attempt, attempts.get(identity, 0))
         return attempts
 
     def _replay_one(self, letter: DeadLetter, to: Destination, attempts: dict[Identity, int], sender: "_Sender | None", result: ReplayResult) -> None:
+        if letter.foreign or letter.reason == Reason.FOREIGN.value:
+            result.left["somebody else than Firn wrote it; send it to an input topic if it is wanted"] += 1
+            return
         if attempts.get(letter.identity, 0) > letter.attempt:
             result.left["replayed already"] += 1
             return
-        value = letter.read_value(self._storage)
+        if letter.until is not None:
+            result.left["its batch cannot be read and no bytes were kept; send the records to their topic again"] += 1
+            return
+        value = letter.read_value(self._aside)
         if (refusal := self._refusal(value)) is not None or value is None:
             result.left[refusal or ""] += 1
             return
@@ -135,7 +143,7 @@ class _Sender:
 
     def __init__(self, settings: IngestSettings) -> None:
         self._topic = settings.replay_topic
-        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES, timeout_ms=GIVEN_UP_MS)
+        self._producer = AcknowledgedProducer(settings, self._topic, queue_kbytes=QUEUE_KBYTES, timeout_ms=GIVEN_UP_MS)
 
     def send(self, letter: DeadLetter, value: bytes, facts: list[tuple[str, bytes]]) -> None:
         """The timestamp is the message's first one: lateness is judged by it as it was before."""

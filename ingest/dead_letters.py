@@ -9,15 +9,16 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from ingest.dead_letter import REASON
-from ingest.enclosed import BODY, ENVELOPE, read_envelope
+from ingest.aside import Aside
+from ingest.dead_letter import REASON, UNTIL
+from ingest.enclosed import BODY, ENVELOPE
 from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.replay import ATTEMPT, Headers, facts_behind
 from ingest.router import Envelope, Router
+from ingest.topic_mac import TopicMac
 from lake.clock import epoch_ms, moment_of
-from lake.errors import NotFoundError, SettingsError
+from lake.errors import NotFoundError, Reason, SettingsError
 from lake.settings import IngestSettings
-from lake.storage import Storage
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream, parse_tenant
 
 STEP_RECORDS = 2_000
@@ -51,6 +52,8 @@ class DeadLetter:
     headers: Headers
     value: bytes | None
     value_bytes: int | None
+    until: int | None = None  # of a letter that stands for offsets nobody can read: the one behind them
+    foreign: bool = False  # somebody else put it into the topic; then nothing is known but itself
     tenant: str | None = None  # as far as anybody can tell
 
     def shortened(self) -> "DeadLetter":
@@ -67,9 +70,9 @@ class DeadLetter:
         """Of the record that died: topic id, partition, offset, index."""
         return self.was_topic_id, self.was_partition, self.was_offset, self.index
 
-    def read_value(self, storage: Storage) -> bytes | None:
-        """The message's value, from the warehouse where it was put aside. Raises NotFoundError, UnavailableError."""
-        return self.value if self.body is None else storage.read(self.body)
+    def read_value(self, aside: Aside) -> bytes | None:
+        """The message's value, from the warehouse where it was put aside. Raises NotFoundError, UnavailableError, RefusedError."""
+        return self.value if self.body is None else aside.read(self.body)
 
     def to_json(self) -> dict[str, Any]:
         """All but the value and the headers."""
@@ -82,6 +85,8 @@ class DeadLetter:
             "topic_id": self.was_topic_id,
             "partition": self.was_partition,
             "offset": self.was_offset,
+            "until": self.until,
+            "foreign": self.foreign,
             "index": self.index,
             "timestamp": _text(moment_of(self.was_at_ms)),
             "table": self.table,
@@ -93,10 +98,10 @@ class DeadLetter:
             "begins": None if self.value is None else self.value[:SHOWN_BYTES].decode("utf-8", "backslashreplace"),
         }
 
-    def to_json_whole(self, storage: Storage) -> dict[str, Any]:
-        """Everything; bytes in base64, and as text where they are UTF-8. Raises NotFoundError, UnavailableError."""
-        value = self.read_value(storage)
-        key, own = (self.key, self.headers) if self.envelope is None else read_envelope(storage, self.envelope)
+    def to_json_whole(self, aside: Aside) -> dict[str, Any]:
+        """Everything; bytes in base64, and as text where they are UTF-8. Raises NotFoundError, UnavailableError, RefusedError."""
+        value = self.read_value(aside)
+        key, own = (self.key, self.headers) if self.envelope is None else aside.read_envelope(self.envelope)
         headers = [{"name": name, **_bytes("value", content)} for name, content in own]
         return {**self.to_json(), "bytes": None if value is None else len(value), "headers": headers, **_bytes("key", key), **_bytes("value", value)}
 
@@ -115,10 +120,40 @@ def _text(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def read_letter(message: Message) -> DeadLetter | None:
+def any_letter(message: Message, mac: TopicMac) -> DeadLetter:
+    """A message of the dead-letter topic, whoever wrote it. Of what Firn did not write nothing is believed: it has no tenant, and no body elsewhere."""
+    letter = read_letter(message, mac)
+    if letter is not None:
+        return letter
+    value, headers = message.value(), message.headers() or ()
+    return DeadLetter(
+        partition=message.partition(),
+        offset=message.offset(),
+        died=moment_of(message.timestamp()[1]),
+        reason=Reason.FOREIGN.value,
+        detail="somebody else than Firn put it into the topic: it has no signature by one of topic_keys, and what its headers say is not followed",
+        was_topic=message.topic(),
+        was_topic_id="",
+        was_partition=message.partition(),
+        was_offset=message.offset(),
+        was_at_ms=message.timestamp()[1],
+        index=None,
+        table=None,
+        body=None,
+        envelope=None,
+        attempt=0,
+        key=message.key(),
+        headers=headers,
+        value=value,
+        value_bytes=None if value is None else len(value),
+        foreign=True,
+    )
+
+
+def read_letter(message: Message, mac: TopicMac) -> DeadLetter | None:
     """A message of the dead-letter topic; None where it is something that Firn has not put there."""
     found = facts_behind(message.headers() or (), REASON)
-    if found is None:
+    if found is None or not mac.is_own(message):
         return None
     facts, own = found
     try:
@@ -142,6 +177,7 @@ def read_letter(message: Message) -> DeadLetter | None:
             headers=own,
             value=message.value(),
             value_bytes=None if message.value() is None else len(message.value()),
+            until=int(facts[UNTIL]) if UNTIL in facts else None,
         )
     except (KeyError, ValueError):
         return None
@@ -185,6 +221,8 @@ class LetterTenants:
 
     def tenant(self, letter: DeadLetter) -> str | None:
         """The tenant's name, as far as anybody can tell."""
+        if letter.foreign:
+            return None
         if letter.table is not None:
             return from_identifier(letter.table.partition(".")[0])
         table = self.table(letter, letter.value)
@@ -197,6 +235,7 @@ class DeadLetterBox:
     def __init__(self, settings: IngestSettings, reader: KafkaReader) -> None:
         self._topic = settings.dead_letter_topic
         self._reader = reader
+        self._mac = TopicMac(settings)
         self._tenants = LetterTenants(settings)
 
     def newest(self, wanted: LetterFilter, limit: int, before: Mapping[int, int] | None = None) -> tuple[list[DeadLetter], dict[int, int] | None]:
@@ -224,9 +263,9 @@ class DeadLetterBox:
         message = None
         if place is not None and self._reader.ends([place])[place].start <= offset < self._reader.ends([place])[place].end:
             message = next(iter(self._reader.read({place: (offset, offset + 1)})), None)
-        letter = None if message is None else read_letter(message)
-        if letter is None:
+        if message is None:
             raise NotFoundError(f"topic {self._topic} has no dead letter {letter_id}; `python -m ingest dead-letters list` shows which there are")
+        letter = any_letter(message, self._mac)
         return replace(letter, tenant=self._tenants.tenant(letter))
 
     def _ends(self, wanted: LetterFilter) -> dict[KafkaPartition, Ends]:
@@ -240,8 +279,8 @@ class DeadLetterBox:
 
     def _read(self, ranges: Mapping[KafkaPartition, tuple[int, int]], wanted: LetterFilter) -> Iterator[DeadLetter]:
         for message in self._reader.read(ranges):
-            letter = read_letter(message)
-            if letter is None or not wanted.takes(letter):
+            letter = any_letter(message, self._mac)
+            if not wanted.takes(letter):
                 continue
             letter = replace(letter, tenant=self._tenants.tenant(letter))
             if wanted.tenant in (None, letter.tenant):

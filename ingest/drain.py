@@ -16,21 +16,24 @@ from dataclasses import dataclass, field
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
+from ingest.aside import Aside
 from ingest.buffer import RawRecord, TableBuffer
 from ingest.converter import Source
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, Flush, FlushWriter
-from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader, place_of, reading_consumer
+from ingest.kafka_client import go_to, reading_consumer
+from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader, place_of
 from ingest.link import Drain as Order
 from ingest.link import Outcome, TableView, WrittenFlush
 from ingest.parked_topic import ParkedMessage, parking_of, parking_partition, read_parked
 from ingest.readable import with_readable_headers
 from ingest.routes import Routes
+from ingest.topic_mac import TopicMac
 from ingest.trouble import Cause, Trouble, trouble_of
+from ingest.unreadable import Probe, sound, spoilt_by
 from lake.errors import FirnError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings, TopicSettings
-from lake.storage import AnyStorage
 
 # The first flush shows whether the table takes rows again, so it is small.
 FIRST_MESSAGES = 500
@@ -50,6 +53,11 @@ class Reading:
     left: dict[tuple[str, int], int]
     take: Take
     passed: Take  # is shown every message, also those beyond an end
+    own: bool = False  # of a topic that Firn alone writes
+    next: dict[tuple[str, int], int] = field(init=False)  # behind what has come
+
+    def __post_init__(self) -> None:
+        self.next = {partition.key: offset for partition, offset in self.start.items()}
 
 
 @dataclass
@@ -58,7 +66,7 @@ class Drain:
 
     order: Order
     settings: IngestSettings
-    storage: AnyStorage
+    aside: Aside
     writer: FlushWriter
     submit: Callable[[Sequence[WrittenFlush]], None]
     view: TableView = field(init=False)
@@ -78,11 +86,14 @@ class Drain:
         self.view, self.reached = self.order.view, self.order.start
         self._buffer = TableBuffer(self.order.table, 0.0)
         self._reader = KafkaReader(self.settings)
-        self._consumer = reading_consumer(self.settings.bootstrap_servers, f"{self.settings.group}.drain")
+        self._consumer = reading_consumer(self.settings, f"{self.settings.group}.drain")
+        self._probe = Probe(self.settings)
+        self._mac = TopicMac(self.settings)
         self._readings = self._plan()
 
     def close(self) -> None:
         """Ends the reading."""
+        self._probe.close()
         self._consumer.close()
 
     def step(self, for_s: float) -> bool:
@@ -145,7 +156,7 @@ class Drain:
         if ends.start > self.reached:
             raise self._lost(f"begins at offset {ends.start} now, and {self.order.start} was its end when (set its retention.ms and retention.bytes to -1)")
         if self.reached < ends.end:
-            yield Reading({partition: self.reached}, {partition.key: ends.end}, take, _nothing)
+            yield Reading({partition: self.reached}, {partition.key: ends.end}, take, _nothing, own=True)
         self.reached = max(ends.end, self.reached)
 
     def _lost(self, how: str) -> "ParkingLostError":
@@ -172,7 +183,7 @@ class Drain:
 
         def take(message: Message) -> None:
             partition, topic = ids[message.topic(), message.partition()], topics[message.topic()]
-            if routes.target(topic.name, message.key(), message.headers() or (), message.value()) == self.order.table:
+            if routes.target_of(message) == self.order.table:
                 self._add(_source(partition, topic), _record(message))
 
         def passed(message: Message) -> None:
@@ -188,8 +199,10 @@ class Drain:
             messages = self._consumer.consume(FIRST_MESSAGES if not self._flushes else CONSUME_MESSAGES, 0.0)
         except KafkaException as error:
             raise UnavailableError(f"Kafka at {self.settings.bootstrap_servers} does not give parked messages: {error}") from error
-        for message in with_readable_headers(message for message in messages if message.error() is None):
+        spoilt = spoilt_by(messages)
+        for message in with_readable_headers(sound(messages, spoilt)):
             key = place_of(message)
+            reading.next[key] = message.offset() + 1
             end = reading.left.get(key)
             if end is None:
                 continue
@@ -198,23 +211,47 @@ class Drain:
                 reading.passed(message)
             if message.offset() + 1 >= end:
                 del reading.left[key]
-        for message in (message for message in messages if message.error() is not None):
+        for message in (message for message in messages if message.error() is not None and place_of(message) not in spoilt):
             trouble = message.error()
             if trouble.code() == KafkaError._PARTITION_EOF:  # what is left below the end are control records
                 reading.left.pop(place_of(message), None)
             elif trouble.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise UnavailableError(f"topic {message.topic()}: {trouble.str()}")
+        for key in spoilt.keys() & reading.left.keys():
+            self._step_over(reading, key)
         return bool(messages)
 
+    def _step_over(self, reading: Reading, key: tuple[str, int]) -> None:
+        """Behind what nobody can read. Of an input topic live ingestion has come by there, too, and has made the dead letter."""
+        while (unreadable := self._probe.extent(*key, reading.next[key])) is not None:
+            if reading.own:
+                raise self._lost(f"cannot be read from offset {unreadable.start} to {unreadable.end - 1} ({unreadable.error}), where records were put after")
+            log.warning("records.unreadable", table=str(self.order.table), topic=key[0], partition=key[1], first=unreadable.start, next=unreadable.end)
+            reading.next[key] = unreadable.end
+            if unreadable.end >= reading.left[key]:
+                del reading.left[key]
+                return
+        go_to(self._consumer, *key, reading.next[key])
+
     def _take_expired(self, message: Message) -> None:
-        if parking_of(message) == self.order.parking:
-            parked = read_parked(message, self.storage)
+        if self._is_ours(message):
+            parked = read_parked(message, self.aside)
             if parked.record.offset < self._input_begins.get(TopicPartition(parked.source.topic_id, parked.source.partition), 0):
                 self._take(parked)
 
     def _take_parked(self, message: Message) -> None:
-        if parking_of(message) == self.order.parking:
-            self._take(read_parked(message, self.storage))
+        if self._is_ours(message):
+            self._take(read_parked(message, self.aside))
+
+    def _is_ours(self, message: Message) -> bool:
+        """Whether Firn has parked it for this table. What somebody else wrote into the topic stays there."""
+        if parking_of(message) != self.order.parking:
+            return False
+        if not self._mac.is_own(message):
+            self.writer.count_foreign(self.settings.parked_topic)
+            log.error("message.foreign", topic=message.topic(), partition=message.partition(), offset=message.offset())
+            return False
+        return True
 
     def _take(self, parked: ParkedMessage) -> None:
         self._add(parked.source, parked.record)

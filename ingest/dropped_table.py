@@ -8,6 +8,7 @@ import orjson
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import NotFoundError
 from lake.storage import AnyStorage
+from lake.table_files import METADATA_BYTES_MAX
 
 ON_DELETED_PROPERTY = "firn.on-deleted"
 PARK, DEAD_LETTER, RECREATE = "park", "dead-letter", "recreate"
@@ -27,7 +28,7 @@ def on_deleted(catalog: CatalogClient, storage: AnyStorage, name: TableName, oth
     if dropped is None:
         return otherwise
     try:
-        properties: Mapping[str, str] = orjson.loads(storage.read(dropped["metadata-location"])).get("properties", {})
+        properties: Mapping[str, str] = orjson.loads(storage.read(dropped["metadata-location"], bytes_max=METADATA_BYTES_MAX)).get("properties", {})
     except (NotFoundError, orjson.JSONDecodeError):  # purged already, or compressed by somebody else
         return otherwise
     policy = properties.get(ON_DELETED_PROPERTY, otherwise)

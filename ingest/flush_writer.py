@@ -21,6 +21,7 @@ from ingest.link import Counts, TableView, WrittenFlush
 from ingest.row import TimeLimits
 from ingest.shape import Shapes
 from ingest.trouble import Cause, Trouble, trouble_of
+from ingest.unreadable import RejectedRange, UnreadableRange
 from ingest.writer import write_files
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
@@ -232,6 +233,18 @@ class FlushWriter:
         name = None if table is None else str(table)
         self._counts.dead[rejected.reason.value] += 1
         self._dead_letters.send(source, record, rejected, name)
+
+    def count_foreign(self, topic: str) -> None:
+        """Notes a message in a topic of Firn's own that somebody else wrote."""
+        self._counts.foreign[topic] += 1
+
+    def bury_range(self, number: int, source: Source, unreadable: UnreadableRange, now_ms: int) -> None:
+        """Makes one dead letter of offsets that nobody can read; they count as so many records."""
+        why = RejectedRange.of(unreadable)
+        self._counts.dead[why.reason.value] += unreadable.offsets
+        self._counts.unreadable[source.topic] += 1
+        log.error("records.unreadable", topic=source.topic, partition=source.partition, first=unreadable.start, next=unreadable.end, reason=unreadable.error)
+        self._dead_letters.send(source, RawRecord(number, unreadable.start, now_ms, None, (), None), why, None)
 
     def bury_all(self, buffer: TableBuffer, sources: Sequence[Source], rejected: Rejected) -> None:
         """Makes dead letters of all messages that are none yet."""

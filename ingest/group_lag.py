@@ -50,7 +50,7 @@ class LagMeter:
         now = self._clock.now()  # before the ends are asked for: what comes later is not in them
         partitions = self._reader.partitions(self._topics)
         stored, ends = self._reader.stored(partitions), self._reader.ends(partitions)
-        places = {partition: _place(partition, stored.get(partition), ends[partition]) for partition in partitions}
+        places = {partition: place_of_group(partition, stored.get(partition), ends[partition]) for partition in partitions}
         oldest = self._oldest_waiting({partition: at for partition, at in places.items() if at < ends[partition].end})
         found = {partition.topic for partition in partitions}
         lags = [_lag(partition, stored.get(partition), ends[partition], places[partition], oldest.get(partition)) for partition in partitions]
@@ -66,7 +66,7 @@ class LagMeter:
         return {partition: self._oldest[partition, at] for partition, at in waiting.items() if (partition, at) in self._oldest}
 
 
-def _place(partition: KafkaPartition, stored: Stored | None, ends: Ends) -> int:
+def place_of_group(partition: KafkaPartition, stored: Stored | None, ends: Ends) -> int:
     """From where the group goes on: a partition without an offset of this topic's id is read from its start."""
     return ends.start if stored is None or _is_of_another(partition, stored) else max(stored.offset, ends.start)
 

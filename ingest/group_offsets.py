@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from contextlib import closing
 
 import structlog
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 
+from ingest.kafka_client import reading_consumer
 from ingest.kafka_reader import KafkaPartition, KafkaReader, Stored
 from lake.errors import UnavailableError
 from lake.settings import IngestSettings
@@ -16,8 +17,7 @@ log = structlog.get_logger()
 
 def store_offsets(settings: IngestSettings, offsets: Mapping[KafkaPartition, Stored]) -> None:
     """Stores offsets for the group. Nobody may be reading meanwhile. Raises UnavailableError."""
-    options = {"bootstrap.servers": settings.bootstrap_servers, "group.id": settings.group, "enable.auto.commit": False, "log_level": 2}
-    with closing(Consumer(options)) as consumer:
+    with closing(reading_consumer(settings, settings.group)) as consumer:
         try:
             consumer.commit(offsets=[partition.at(each.offset, each.metadata) for partition, each in offsets.items()], asynchronous=False)
         except KafkaException as error:

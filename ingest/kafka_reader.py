@@ -17,17 +17,18 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from ingest.batch_size import BatchSize
 from ingest.committed_offsets import committed_offsets
+from ingest.kafka_client import FETCH_BYTES, admin_client, go_to, reading_consumer
 from ingest.readable import with_readable_headers
+from ingest.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
 
 REQUEST_TIMEOUT_S = 15.0
 SILENCE_MAX_S = 60.0
-FETCH_BYTES = 1024 * 1024
 _FROM = "from="
 log = structlog.get_logger()
 
@@ -93,9 +94,11 @@ class KafkaReader:
 
     def __init__(self, settings: IngestSettings, wait_s: float = 0.5) -> None:
         self._wait_s = wait_s
+        self._settings = settings
         self._servers = settings.bootstrap_servers
         self._group = settings.group
-        self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
+        self._admin = admin_client(settings)
+        self._unreadable: list[UnreadableRange] = []
 
     def partitions(self, topics: Iterable[str]) -> list[KafkaPartition]:
         """The partitions of topics, those that do not exist left out. Raises UnavailableError."""
@@ -122,13 +125,17 @@ class KafkaReader:
         found, ends = self._offsets(dict.fromkeys(asked, OffsetSpec.for_timestamp(time_ms))), self.ends(asked)
         return {partition: offset if offset >= 0 else ends[partition].end for partition, offset in found.items()}
 
-    def _offsets(self, specs: Mapping[KafkaPartition, Any]) -> dict[KafkaPartition, int]:
+    def high_watermarks(self, partitions: Iterable[KafkaPartition]) -> dict[KafkaPartition, int]:
+        """The offset after the last record that reached the brokers, of transactions not decided yet as well. Raises UnavailableError."""
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()), IsolationLevel.READ_UNCOMMITTED)
+
+    def _offsets(self, specs: Mapping[KafkaPartition, Any], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> dict[KafkaPartition, int]:
         if not specs:
             return {}
         request = {partition.at(OFFSET_INVALID): spec for partition, spec in specs.items()}
         by_key = {partition.key: partition for partition in specs}
         try:
-            answers = self._admin.list_offsets(request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S)
+            answers = self._admin.list_offsets(request, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
             return {by_key[asked.topic, asked.partition]: int(future.result().offset) for asked, future in answers.items()}
         except KafkaException as error:
             raise self._unavailable("does not list offsets", error) from error
@@ -139,14 +146,26 @@ class KafkaReader:
         if not asked:
             return {}
         try:
-            with closing(reading_consumer(self._servers, self._group)) as consumer:
+            with closing(reading_consumer(self._settings, self._group)) as consumer:
                 answer = committed_offsets(consumer, [partition.at(OFFSET_INVALID) for partition in asked.values()])
         except KafkaException as error:
             raise self._unavailable(f"does not give the offsets of group {self._group}", error) from error
         return {asked[each.topic, each.partition]: parse_stored(each.offset, each.metadata) for each in answer if each.offset >= 0}
 
+    def delete_below(self, offsets: Mapping[KafkaPartition, int]) -> None:
+        """Has the brokers delete every record below an offset, for good (KIP-107). Raises UnavailableError; what was not deleted is then still there."""
+        asked = [partition.at(offset) for partition, offset in offsets.items()]
+        try:
+            for future in self._admin.delete_records(asked, request_timeout=REQUEST_TIMEOUT_S).values() if asked else ():
+                future.result()
+        except KafkaException as error:
+            raise self._unavailable("does not delete records", error) from error
+
     def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Generator[Message]:
-        """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError."""
+        """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError.
+
+        What nobody can read is stepped over, and told by `take_unreadable`.
+        """
         with closing(self.read_runs(ranges)) as runs:
             for run in runs:
                 yield from run
@@ -159,6 +178,11 @@ class KafkaReader:
         with closing(self._consumer(fetch_bytes)) as consumer:
             consumer.assign([partition.at(start) for partition, (start, end) in ranges.items() if start < end])
             yield from self._until(consumer, {partition.key: start for partition, (start, _) in ranges.items()}, left)
+
+    def take_unreadable(self) -> list[UnreadableRange]:
+        """What was stepped over since the last call; of a partition all that lies before what was read last, and nothing behind it."""
+        found, self._unreadable = self._unreadable, []
+        return found
 
     def first(self, starts: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, Message]:
         """The first committed record at or beyond an offset; partitions that hold none are left out. Raises UnavailableError, FatalError."""
@@ -173,26 +197,40 @@ class KafkaReader:
 
     def _until(self, consumer: Any, starts: dict[tuple[str, int], int], left: dict[tuple[str, int], int]) -> Iterator[list[Message]]:
         """Runs of messages until every partition has come to its end (or was taken out of `left` by the caller)."""
-        silent_s = 0.0  # spent here, not by whoever takes the messages
-        batch_size = BatchSize()
-        while left:
-            began_s = time.monotonic()
-            # For more than there is the client would wait until its time is up.
-            there = sum(end - starts[key] for key, end in left.items())
-            messages = consumer.consume(min(batch_size.messages, there), self._wait_s)
-            silent_s = 0.0 if messages else silent_s + time.monotonic() - began_s
-            good = with_readable_headers(message for message in messages if message.error() is None)
-            batch_size.learn(good)
-            for key, together in groupby(good, place_of):
-                delivered = list(together)
-                starts[key] = delivered[-1].offset() + 1
-                if run := _within(delivered, key, left):
-                    yield run
-            for message in messages:
-                if (error := message.error()) is not None:
-                    self._react(error, place_of(message), left)
-            if silent_s > SILENCE_MAX_S:
-                raise UnavailableError(f"Kafka at {self._servers} sent nothing of {sorted(left)} for {SILENCE_MAX_S:.0f} s; is the broker well?")
+        with closing(Probe(self._settings)) as probe:
+            silent_s = 0.0  # spent here, not by whoever takes the messages
+            batch_size = BatchSize()
+            while left:
+                began_s = time.monotonic()
+                # For more than there is the client would wait until its time is up.
+                there = sum(end - starts[key] for key, end in left.items())
+                messages = consumer.consume(min(batch_size.messages, there), self._wait_s)
+                silent_s = 0.0 if messages else silent_s + time.monotonic() - began_s
+                spoilt = spoilt_by(messages)
+                good = with_readable_headers(sound(messages, spoilt))
+                batch_size.learn(good)
+                for key, together in groupby(good, place_of):
+                    delivered = list(together)
+                    starts[key] = delivered[-1].offset() + 1
+                    if run := _within(delivered, key, left):
+                        yield run
+                for message in messages:
+                    if (error := message.error()) is not None and place_of(message) not in spoilt:
+                        self._react(error, place_of(message), left)
+                for key in spoilt.keys() & left.keys():
+                    self._step_over(consumer, probe, key, starts, left)
+                if silent_s > SILENCE_MAX_S:
+                    raise UnavailableError(f"Kafka at {self._servers} sent nothing of {sorted(left)} for {SILENCE_MAX_S:.0f} s; is the broker well?")
+
+    def _step_over(self, consumer: Any, probe: Probe, key: tuple[str, int], starts: dict[tuple[str, int], int], left: dict[tuple[str, int], int]) -> None:
+        while key in left and (unreadable := probe.extent(*key, starts[key])) is not None:
+            log.warning("records.unreadable", topic=key[0], partition=key[1], first=unreadable.start, next=unreadable.end, reason=unreadable.error)
+            if (part := unreadable.within(starts[key], left[key])).offsets > 0:
+                self._unreadable.append(part)
+            starts[key] = unreadable.end
+            if unreadable.end >= left[key]:
+                del left[key]
+        go_to(consumer, *key, starts[key])
 
     def _react(self, error: KafkaError, key: tuple[str, int], left: dict[tuple[str, int], int]) -> None:
         if error.code() == KafkaError._PARTITION_EOF:  # what is left below the end are control records and aborted ones
@@ -205,7 +243,7 @@ class KafkaReader:
             log.warning("kafka.trouble", code=error.name(), text=error.str(), topic=key[0])
 
     def _consumer(self, fetch_bytes: int) -> Consumer:
-        return reading_consumer(self._servers, f"{self._group}.tools", fetch_bytes)
+        return reading_consumer(self._settings, f"{self._group}.tools", fetch_bytes)
 
     def _unavailable(self, what: str, error: Exception) -> UnavailableError:
         return UnavailableError(f"Kafka at {self._servers} {what}: {error}; is it running, and is bootstrap_servers right?")
@@ -218,20 +256,3 @@ def _within(run: list[Message], key: tuple[str, int], left: dict[tuple[str, int]
         return run
     left.pop(key, None)
     return [message for message in run if message.offset() < end]
-
-
-def reading_consumer(servers: str, group: str, fetch_bytes: int = FETCH_BYTES) -> Consumer:
-    """A consumer that only reads what it is assigned, and never joins its group nor stores anything for it."""
-    return Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
-            "fetch.message.max.bytes": fetch_bytes,
-            "queued.max.messages.kbytes": 32 * 1024,
-            "log_level": 2,
-        }
-    )

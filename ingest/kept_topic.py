@@ -8,8 +8,9 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from ingest.kafka_client import admin_client
 from lake.errors import PrerequisiteError, UnavailableError
-from lake.settings import MIB
+from lake.settings import MIB, IngestSettings
 
 MESSAGE_BYTES_MAX = 16 * MIB
 # What key, headers and framing may need beside the body.
@@ -24,12 +25,12 @@ _CONFIG = {
 log = structlog.get_logger()
 
 
-def ensure_topic(servers: str, name: str, partitions: int = 1) -> None:
+def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> None:
     """Creates a topic, or makes sure that one which exists loses nothing, whatever its partitions.
 
     Raises PrerequisiteError with the command that mends it, UnavailableError.
     """
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
+    admin, servers = admin_client(settings), settings.bootstrap_servers
     created = False
     try:
         if name not in admin.list_topics(timeout=30).topics:

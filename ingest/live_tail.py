@@ -6,7 +6,7 @@ Whoever looks on must not slow anything down: what does not fit the queue is dro
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,12 @@ from confluent_kafka import Consumer, Message
 from ingest.decoder import Form, decode, take_apart
 from ingest.event_time import instant_text, zone
 from ingest.formats.rejected_record import RejectedRecord
-from ingest.kafka_reader import KafkaPartition, KafkaReader, reading_consumer
+from ingest.kafka_client import go_to, reading_consumer
+from ingest.kafka_reader import KafkaPartition, KafkaReader
+from ingest.readable import with_readable_headers
 from ingest.router import Envelope, Router
 from ingest.row import Columns, Row, TimeLimits, lay_out
+from ingest.unreadable import Probe, sound, spoilt_by
 from lake import metrics
 from lake.errors import FirnError, Reason, Rejected, RetryableError
 from lake.log_schema import MESSAGE, SEVERITY, new_log_schema
@@ -115,7 +118,7 @@ class LiveTail:
     def _run(self) -> None:
         metrics.TAILS.inc()
         try:
-            with closing(reading_consumer(self._settings.bootstrap_servers, f"{self._settings.group}.tail")) as consumer:
+            with closing(reading_consumer(self._settings, f"{self._settings.group}.tail")) as consumer:
                 self._follow(consumer)
         except FirnError as error:
             log.warning("tail.failed", reason=str(error))
@@ -126,12 +129,11 @@ class LiveTail:
     def _follow(self, consumer: Consumer) -> None:
         reader = KafkaReader(self._settings)
         self.discover(consumer, reader, from_end=True)
-        self.queue.put(TailEvent("open", {"topics": sorted({p.topic for p in self._partitions}), "partitions": len(self._partitions)}))
+        # Only what is of this tenant is told, in all events: topics and their numbers are of everybody.
+        self.queue.put(TailEvent("open", {"tenant": self._wanted.tenant.name, "stream": self._wanted.stream}))
         looked_s = discovered_s = time.monotonic()
         while not self._stopping.is_set():
-            for message in consumer.consume(200, POLL_S):
-                if message.error() is None:
-                    self._take(message)
+            self._take_all(consumer, consumer.consume(200, POLL_S))
             now_s = time.monotonic()
             if now_s - looked_s > LOOK_AROUND_EVERY_S:
                 self.skip_ahead(consumer)
@@ -142,6 +144,20 @@ class LiveTail:
                 except RetryableError as error:
                     log.info("tail.waits", reason=str(error))
                 discovered_s = now_s
+
+    def _take_all(self, consumer: Consumer, messages: Sequence[Message]) -> None:
+        """What has come; behind a batch that nobody can read, the partition is read on where the next one begins."""
+        spoilt = spoilt_by(messages)
+        good = with_readable_headers(sound(messages, spoilt))
+        for message in good:
+            self._take(message)
+        if spoilt:
+            with closing(Probe(self._settings)) as probe:
+                for place, at in spoilt.items():
+                    told = messages[at].offset()
+                    while (unreadable := probe.extent(*place, told)) is not None:
+                        told = unreadable.end
+                    go_to(consumer, *place, told)
 
     def discover(self, consumer: Consumer, reader: KafkaReader, *, from_end: bool) -> None:
         """Takes up partitions that are new; those that come later are read from their start.
@@ -163,7 +179,8 @@ class LiveTail:
                 skipped = end - position.offset
                 position.offset = end
                 consumer.seek(position)
-                self.queue.put(TailEvent("skipped", {"topic": position.topic, "partition": position.partition, "messages_of_all_tenants": skipped}))
+                log.info("tail.skipped", topic=position.topic, partition=position.partition, messages_of_all_tenants=skipped)
+                self.queue.put(TailEvent("skipped", {"message": "the tail fell behind; records were left out, and it went on with the newest"}))
 
     def _take(self, message: Message) -> None:
         topic, value = self._topics[message.topic()], message.value()

@@ -12,10 +12,11 @@ import structlog
 from confluent_kafka import Message
 
 from ingest.acknowledged_producer import AcknowledgedProducer
+from ingest.aside import Aside
 from ingest.buffer import RawRecord
 from ingest.converter import Source
 from ingest.decoder import Form
-from ingest.enclosed import BODY, ENVELOPE, enclose, read_envelope
+from ingest.enclosed import BODY, ENVELOPE, enclose
 from ingest.kafka_reader import KafkaPartition, KafkaReader
 from ingest.replay import facts_behind
 from lake.errors import FatalError, ProtocolError, UnavailableError
@@ -23,11 +24,13 @@ from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 from lake.tenant import TableId, TenantId
 
+PARKED_FOLDER = "parked"  # in the warehouse
 PARKED = "firn.parked"  # the first header behind the message's own
 FLUSH_LOG_EVERY_S = 10.0
 # Where Firn creates the topic. A drain reads a whole partition: of many tables that are parked at once, each reads a part of what all have.
 PARTITIONS = 8
 QUEUE_KBYTES = 64 * 1024
+PARKED_BYTES_MAX = 1 << 31  # what was taken has to come back
 log = structlog.get_logger()
 
 
@@ -47,8 +50,8 @@ class ParkedTopic:
     def __init__(self, settings: IngestSettings, storage: AnyStorage, warehouse: str) -> None:
         self._topic = settings.parked_topic
         self._storage = storage
-        self._bodies = f"{warehouse.rstrip('/')}/parked"
-        self._producer = AcknowledgedProducer(settings.bootstrap_servers, self._topic, queue_kbytes=QUEUE_KBYTES)
+        self._bodies = f"{warehouse.rstrip('/')}/{PARKED_FOLDER}"
+        self._producer = AcknowledgedProducer(settings, self._topic, queue_kbytes=QUEUE_KBYTES)
 
     def send(self, source: Source, record: RawRecord, table: TableId, parking: str) -> None:
         """Queues one message; `flush` makes sure of it."""
@@ -76,7 +79,7 @@ class ParkedTopic:
             raise FatalError(f"topic {self._topic} refuses a parked message: {refusals[0]}; mend the topic and start again, nothing is lost")
 
 
-def read_parked(message: Message, storage: AnyStorage) -> ParkedMessage:
+def read_parked(message: Message, aside: Aside) -> ParkedMessage:
     """A message of the parking topic as it was before it was parked. Raises ProtocolError where something else put it there."""
     found = facts_behind(cast("Any", message.headers()) or (), PARKED)
     where = f"message {message.offset()} of topic {message.topic()}"
@@ -85,8 +88,8 @@ def read_parked(message: Message, storage: AnyStorage) -> ParkedMessage:
     facts, headers = found
     try:
         source = Source(facts["firn.topic"], facts["firn.topic_id"], int(facts["firn.partition"]), cast("Form", facts["firn.format"]), facts["firn.time_zone"])
-        value = storage.read(facts[BODY]) if BODY in facts else message.value()
-        key, headers = read_envelope(storage, facts[ENVELOPE]) if ENVELOPE in facts else (message.key(), headers)
+        value = aside.read(facts[BODY], PARKED_BYTES_MAX) if BODY in facts else message.value()
+        key, headers = aside.read_envelope(facts[ENVELOPE]) if ENVELOPE in facts else (message.key(), headers)
         record = RawRecord(0, int(facts["firn.offset"]), int(facts["firn.timestamp_ms"]), key, headers, value)
         return ParkedMessage(facts[PARKED], TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]), source, record)
     except (KeyError, ValueError) as error:

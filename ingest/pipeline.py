@@ -34,7 +34,7 @@ from ingest.parked_topic import ParkedTopic
 from ingest.progress import progress, store_offsets
 from ingest.routes import Routes
 from ingest.trouble import Trouble
-from lake.clock import Clock
+from lake.clock import Clock, epoch_ms
 from lake.errors import Reason, Rejected, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
@@ -102,6 +102,7 @@ class Pipeline:
         """Routes delivered messages into their tables' buffers, to the parking topic or to the dead letters."""
         for (topic, partition), run in groupby(messages, place_of):
             self._take_run(topic, self._topics.assignment.numbers[topic, partition], run)
+        self._step_over()
         self._ask_for_new()
 
     def _take_run(self, topic: str, number: int, run: Iterable[Message]) -> None:
@@ -113,6 +114,14 @@ class Pipeline:
         self._counts.delivered[topic] += len(messages)
         for target in full:
             self._roll_over(target)
+
+    def _step_over(self) -> None:
+        """Behind what has been routed there may be batches that nobody can read: a dead letter each, and reading goes on behind them."""
+        for number, unreadable in self._topics.step_over(self.offsets.routed):
+            source = self._topics.assignment.sources[number]
+            self._writer.bury_range(number, source, unreadable, epoch_ms(self._clock.now()))
+            self.offsets.routed[number] = unreadable.end
+            self._counts.delivered[source.topic] += unreadable.offsets
 
     def _put(self, target: TableId | Rejected, number: int, messages: Sequence[Message]) -> int:
         """Where messages go; the bytes that wait for their table then."""

@@ -14,7 +14,9 @@ from ingest.converter import Source
 from ingest.dead_letter import Letters, dead_part
 from ingest.dead_letters import read_letter
 from ingest.kafka_reader import KafkaReader
+from ingest.topic_mac import TopicMac
 from lake.errors import PrerequisiteError, Rejected, SettingsError, UnavailableError
+from lake.settings import IngestSettings
 
 Identity = tuple[str, int, int, int | None]  # topic id, partition, offset, index
 _INDEX_BITS = 24
@@ -57,11 +59,11 @@ def _packed(offset: int, index: int | None) -> int:
     return offset << _INDEX_BITS | (0 if index is None else index + 1)
 
 
-def in_topic(reader: KafkaReader, topic: str) -> Iterator[Identity]:
-    """The identities of the letters in a topic."""
-    ends = reader.ends(reader.partitions([topic]))
+def in_topic(reader: KafkaReader, settings: IngestSettings) -> Iterator[Identity]:
+    """The identities of the letters in the dead-letter topic."""
+    mac, ends = TopicMac(settings), reader.ends(reader.partitions([settings.dead_letter_topic]))
     for message in reader.read({partition: (end.start, end.end) for partition, end in ends.items()}):
-        if (letter := read_letter(message)) is not None:
+        if (letter := read_letter(message, mac)) is not None:
             yield letter.was_topic_id, letter.was_partition, letter.was_offset, letter.index
 
 

@@ -22,6 +22,7 @@ from lake.catalog_client import CatalogClient
 from lake.clock import Clock
 from lake.errors import FirnError
 from lake.settings import IngestSettings
+from lake.tls import tls_context
 
 NODE_TIMEOUT_S = 2.0
 KEPT_S = 1.0
@@ -80,7 +81,7 @@ class StatusSource:
         self._clock = clock
         self._meter = LagMeter(settings, KafkaReader(settings), clock)
         self._freshness = Freshness(catalog, clock)
-        options: dict[str, Any] = {"timeout": NODE_TIMEOUT_S, "trust_env": False, "headers": bearer(settings)}
+        options: dict[str, Any] = {"timeout": NODE_TIMEOUT_S, "verify": tls_context(), "trust_env": False, "headers": bearer(settings)}
         self._node = httpx.Client(base_url=settings.node_uri.rstrip("/"), **options) if settings.node_uri else None
         self._lock = threading.Lock()
         self._kept: tuple[float, Status] | None = None

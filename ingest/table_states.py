@@ -19,6 +19,7 @@ import structlog
 from ingest.dropped_table import was_dropped
 from ingest.ledger import Ledger, LiveMarks
 from ingest.link import TableView
+from ingest.look_alikes import LookAlikes
 from ingest.parked_record import ParkedRecord, ParkedRecords
 from ingest.trouble import Cause, Trouble, trouble_of
 from ingest.witness import Newest
@@ -98,6 +99,7 @@ class TableStates:
     new_tables: NewTables
     lease: str
     ledger: Ledger = field(default_factory=LiveMarks)
+    look_alikes: LookAlikes = field(init=False)
     _states: dict[TableId, TableState] = field(default_factory=dict)
     _stale: set[TableId] = field(default_factory=set)
     _wanted: dict[TableId, _Wanted] = field(default_factory=dict)
@@ -109,6 +111,9 @@ class TableStates:
     postponed: dict[TableId, None] = field(default_factory=dict)
     # Columns handed out and not yet committed: name -> (id, original path). Void as soon as somebody else takes an id.
     _promised: dict[TableId, dict[str, tuple[int, str]]] = field(default_factory=lambda: defaultdict(dict))
+
+    def __post_init__(self) -> None:
+        self.look_alikes = LookAlikes(lambda: self.catalog.namespaces())  # noqa: PLW0108 - where nothing is ever created there may be no catalog
 
     # ---- what is known
 
@@ -314,6 +319,7 @@ class TableStates:
 
     def _create(self, table: TableId) -> TableState:
         name = table_name(table)
+        self.look_alikes.check(table)
         new = new_table_state(name, table.tenant.name, table.stream, self.warehouse)
         if self.catalog.has_extras:
             return new  # created together with its first rows

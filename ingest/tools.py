@@ -5,12 +5,18 @@ from functools import cached_property
 
 from pydantic import SecretStr
 
+from ingest.aside import Aside
 from ingest.audit import Auditor
+from ingest.dead_letter import LETTERS_FOLDER
 from ingest.dead_letter_replay import Replayer
 from ingest.dead_letters import DeadLetterBox
 from ingest.kafka_reader import KafkaReader
+from ingest.kept_records import KeptRecords
 from ingest.lease import control_of
+from ingest.letter_erasure import LetterErasure
+from ingest.parked_topic import PARKED_FOLDER
 from ingest.status import StatusSource
+from ingest.topic_mac import check_keys
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock, SystemClock
 from lake.errors import SettingsError
@@ -50,8 +56,33 @@ class Tools:
     def dead_letters(self) -> DeadLetterBox:
         return DeadLetterBox(self.settings, self.reader())
 
+    @cached_property
+    def letters_aside(self) -> Aside:
+        """What of dead letters lies in the warehouse. Raises SettingsError, UnavailableError where nobody says which that is."""
+        return Aside.of(self.storage, self._warehouse, LETTERS_FOLDER)
+
+    @cached_property
+    def parked_aside(self) -> Aside:
+        """The same of parked records."""
+        return Aside.of(self.storage, self._warehouse, PARKED_FOLDER)
+
+    @property
+    def _warehouse(self) -> str:
+        warehouse = self.settings.warehouse or self.catalog.warehouse
+        if not warehouse:
+            raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
+        return warehouse
+
     def replayer(self) -> Replayer:
-        return Replayer(self.settings, self.reader(), self.control, self.storage)
+        check_keys(self.settings)
+        return Replayer(self.settings, self.reader(), self.control, self.letters_aside)
+
+    def kept_records(self) -> KeptRecords:
+        return KeptRecords(self.settings, self.reader(), self.letters_aside, self.parked_aside)
+
+    def letter_erasure(self) -> LetterErasure:
+        check_keys(self.settings)
+        return LetterErasure(self.settings, self.reader(), self.control, self.letters_aside)
 
     def auditor(self) -> Auditor:
         return Auditor(self.settings, self.reader(), self.catalog, self.storage)

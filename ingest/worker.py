@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol
 
 import structlog
 
+from ingest.aside import Aside
 from ingest.drain import Drain, drain_trouble
 from ingest.fault_point import reach
 from ingest.flush_writer import FlushWriter
@@ -51,7 +52,6 @@ from lake.errors import FatalError, FirnError, UnavailableError
 from lake.logs import configure_logs
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
-from lake.storage import AnyStorage
 from lake.tenant import TableId
 
 POLL_S = 0.1
@@ -176,12 +176,12 @@ class Line(Protocol):
 class Worker(ABC):
     """The loop: listen, work, drain, store offsets, report. What its work is, the engine's own worker says."""
 
-    def __init__(self, settings: IngestSettings, link: PipeLink, line: Line, writer: FlushWriter, storage: AnyStorage, clock: Clock) -> None:
+    def __init__(self, settings: IngestSettings, link: PipeLink, line: Line, writer: FlushWriter, aside: Aside, clock: Clock) -> None:
         self._settings = settings
         self._link = link
         self._line = line
         self._writer = writer
-        self._storage = storage
+        self._aside = aside
         self._clock = clock
         self._drains: dict[TableId, Drain] = {}
         self._durable: tuple[int, Mapping[int, int]] = (0, {})
@@ -237,7 +237,7 @@ class Worker(ABC):
             case Release(views):
                 line.release(views)
             case DrainOrder(table):
-                self._drains[table] = Drain(message, self._settings, self._storage, self._writer, self._link.submit)
+                self._drains[table] = Drain(message, self._settings, self._aside, self._writer, self._link.submit)
             case StopDraining(table):
                 self._stop_draining([table])
             case Confirmed(number, witness):

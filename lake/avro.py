@@ -16,6 +16,7 @@ import fastavro
 import orjson
 from fastavro.schema import SchemaParseException
 
+from lake.avro_bounds import BLOCK_BYTES_MAX, check_blocks, check_schema, unpacked
 from lake.errors import ProtocolError
 
 MAGIC = b"Obj\x01"
@@ -161,9 +162,16 @@ def schema_field(name: str, kind: Any, field_id: int, *, optional: bool = False)
     return field | {"default": None} if optional else field
 
 
-def read_container(data: bytes, what: str) -> Iterator[dict[str, Any]]:
-    """The records of a file. Raises ProtocolError, which says `what` it was meant to be, where it is none."""
+def read_container(data: bytes, what: str, *, block_bytes_max: int = BLOCK_BYTES_MAX) -> Iterator[dict[str, Any]]:
+    """The records of a file. Raises ProtocolError, which says `what` it was meant to be, where it is none, or no harmless one."""
     try:
-        yield from cast("Iterator[dict[str, Any]]", fastavro.reader(BytesIO(data)))
-    except (ValueError, EOFError, KeyError, IndexError, TypeError, zlib.error, SchemaParseException) as error:
+        file = BytesIO(data)
+        reader: Any = fastavro.reader(file)  # it reads the header alone
+        check_schema(reader.metadata["avro.schema"])
+        if reader.codec != "null":
+            reader = fastavro.reader(BytesIO(unpacked(data, file.tell(), reader.metadata, what, block_bytes_max)))
+        else:
+            check_blocks(data, file.tell(), block_bytes_max)
+        yield from cast("Iterator[dict[str, Any]]", reader)
+    except (ValueError, EOFError, KeyError, IndexError, TypeError, zlib.error, RecursionError, OverflowError, SchemaParseException) as error:
         raise ProtocolError(f"{what} is not readable Avro ({error}); the file is damaged, restore it or roll the table back") from error

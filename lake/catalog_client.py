@@ -16,6 +16,7 @@ import orjson
 import stamina
 
 from lake.errors import ConflictError, NotFoundError, ProtocolError, RefusedError, SettingsError, UnavailableError
+from lake.tls import tls_context
 
 EXTRAS_PROPERTY = "firn.extras"
 WAREHOUSE_PROPERTY = "firn.warehouse"
@@ -86,7 +87,8 @@ class CatalogClient:
         self._setting = "control_uri" if control else "catalog_uri"
         self.uri = _checked(uri, self._setting).rstrip("/")
         limits = httpx.Limits(max_connections=32, max_keepalive_connections=32)
-        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=httpx.Timeout(timeout_s, connect=10.0), limits=limits, trust_env=False)
+        timeout = httpx.Timeout(timeout_s, connect=10.0)
+        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=timeout, limits=limits, verify=tls_context(), trust_env=False)
 
     def close(self) -> None:
         self._http.close()
@@ -146,6 +148,15 @@ class CatalogClient:
         """
         path = self._table_path(table)
         return self._get(path) if timeout_s is None else self._send("GET", path, None, timeout_s=timeout_s)
+
+    @stamina.retry(on=UnavailableError, attempts=5, timeout=60.0)
+    def table_exists(self, table: TableName) -> bool:
+        """Whether there is a table of this name; a view is none. Raises RefusedError where the key does not reach it."""
+        try:
+            self._send("HEAD", self._table_path(table), None)
+        except NotFoundError:
+            return False
+        return True
 
     def create_table(self, table: TableName, request: Mapping[str, Any]) -> dict[str, Any]:
         """Creates a table from a CreateTableRequest. Raises ConflictError where it exists."""

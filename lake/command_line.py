@@ -6,6 +6,7 @@ from collections.abc import Callable
 import typer
 
 from lake.errors import FirnError
+from lake.terminal import visible
 
 
 def run_program(program: Callable[[], object]) -> None:
@@ -16,7 +17,7 @@ def run_program(program: Callable[[], object]) -> None:
     try:
         program()
     except FirnError as error:
-        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+        typer.secho(visible(f"error: {error}"), fg=typer.colors.RED, err=True)
         raise SystemExit(2) from None
     except Exception:  # noqa: BLE001 - Python itself would end with 1
         traceback.print_exc()

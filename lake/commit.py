@@ -4,28 +4,33 @@ A commit is prepared from a `TableState` and carries requirements that hold only
 commit the next state is known without loading anything; after a conflict the state is loaded again and the caller compares.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
-from lake.data_file import DataFile
-from lake.errors import NotFoundError
+from lake.data_file import DATA, ROW_LINEAGE, DataFile
+from lake.errors import NotFoundError, RefusedError
 from lake.log_schema import LogSchema, new_log_schema, shared_schema
 from lake.manifest import ManifestEntry, Status, write_manifest
-from lake.manifest_list import ManifestFile, ManifestList, read_manifest_list, write_manifest_list
+from lake.manifest_list import ManifestFile, ManifestList, write_manifest_list
 from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, parse_marks
 from lake.snapshot import Totals, new_snapshot_id, snapshot_json, summarise, totals_of
 from lake.storage import Storage
+from lake.table_files import load_manifest_list
 from lake.table_layout import PARTITION_SPEC, find_hour_spec, metadata_uri, new_location, table_properties
+from lake.table_place import GRANTS_PROPERTY, TablePlace
 
 MAIN = "main"
 # Who made a snapshot: a table that gets rows from two ingesters of the same topic names both of them.
 WRITER_SUMMARY = "firn.writer"
 # A manifest is read as a whole, by every reader that needs one of its files.
 MANIFEST_ENTRIES_MAX = 4_000
+ROWS_STAY = (
+    "has format version 3, where every row keeps its id: Firn appends to it and drops whole files, and leaves merging and deleting rows to other engines"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,8 @@ class TableState:
     """What a committer has to know of a table. `head` None: no snapshot yet; `exists` False: the next commit creates it.
 
     `marks` are the table property, `head_marks` those that the summary of the head, or of its nearest ancestor with marks, repeats (None:
-    no snapshot that is kept says). `writer`: who made that snapshot. `head_ms`: when the head was made.
+    no snapshot that is kept says). `writer`: who made that snapshot. `head_ms`: when the head was made. `snapshots`: how many it has. `version`: of
+    the table's format; from 3 on every row has an id, and `next_row_id` is the first that none has.
     """
 
     name: TableName
@@ -54,6 +60,14 @@ class TableState:
     head_marks: Marks | None = None
     writer: str = ""
     head_ms: int = 0
+    snapshots: int = 0
+    version: int = 2
+    next_row_id: int = 0
+
+    @property
+    def place(self) -> TablePlace:
+        """Where its files may lie."""
+        return TablePlace.at(self.location, self.properties.get(GRANTS_PROPERTY))
 
     @property
     def moved_back(self) -> bool:
@@ -82,11 +96,12 @@ def load_state(catalog: CatalogClient, storage: Storage, name: TableName, *, tim
         raise
     except NotFoundError:
         return None
-    return state_of(metadata, name, storage.read)
+    return state_of(metadata, name, storage)
 
 
-def state_of(metadata: Mapping[str, Any], name: TableName, read: Callable[[str], bytes]) -> TableState:
-    """The state a table's metadata describes. Raises FatalError where it is not a log table, MetadataMissingError where its manifest list is gone."""
+def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> TableState:
+    """The state a table's metadata describes. Raises FatalError where it is not a log table or names files that are not its own, MetadataMissingError
+    where its manifest list is gone."""
     snapshots = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     head = snapshots.get(metadata.get("current-snapshot-id"))
     schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
@@ -106,19 +121,22 @@ def state_of(metadata: Mapping[str, Any], name: TableName, read: Callable[[str],
         updated_ms=max([metadata["last-updated-ms"], *(e["timestamp-ms"] for e in metadata.get("snapshot-log", ())[-1:])]),
         totals=totals_of(head["summary"]) if head else Totals(),
         marks=parse_marks(metadata.get("properties", {}).get(MARKS_PROPERTY)),
-        manifests=_manifests(head, name, read),
+        manifests=_manifests(head, name, storage, TablePlace.of(metadata), max(2, metadata.get("format-version", 2))),
         properties=metadata.get("properties", {}),
         head_marks=None if marked is None else parse_marks(marked.get(MARKS_PROPERTY)),
         writer=(marked or {}).get(WRITER_SUMMARY, ""),
         head_ms=head["timestamp-ms"] if head else 0,
+        snapshots=len(snapshots),
+        version=metadata.get("format-version", 2),
+        next_row_id=metadata.get("next-row-id", 0),
     )
 
 
-def _manifests(head: Mapping[str, Any] | None, name: TableName, read: Callable[[str], bytes]) -> ManifestList:
+def _manifests(head: Mapping[str, Any] | None, name: TableName, storage: Storage, place: TablePlace, version: int) -> ManifestList:
     if head is None:
-        return ManifestList()
+        return ManifestList(version=version)
     try:
-        return ManifestList.of(read_manifest_list(read(head["manifest-list"])))
+        return ManifestList.of(load_manifest_list(storage, head["manifest-list"], place), version)
     except NotFoundError as error:
         raise MetadataMissingError(
             f"table {name}: its manifest list is gone ({error}); restore the file, or roll the table back to a snapshot that is whole"
@@ -199,12 +217,24 @@ def prepare_replace(
 
     Its summary says of the marks what its parent's said, or nothing, so that maintenance never hides that a table was moved back.
     """
-    return _prepare(state, "replace", entries, added, removed, ManifestList.of(kept), state.schema, state.marks, state.head_marks, now_ms, state.writer)
+    return _prepare(
+        state,
+        "replace",
+        entries,
+        added,
+        removed,
+        _list(state, kept),
+        state.schema,
+        state.marks,
+        state.head_marks,
+        now_ms,
+        state.writer,
+    )
 
 
 def prepare_delete(state: TableState, entries: Sequence[ManifestEntry], removed: Sequence[DataFile], kept: Sequence[ManifestFile], now_ms: int) -> Prepared:
     """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in `prepare_replace`."""
-    return _prepare(state, "delete", entries, (), removed, ManifestList.of(kept), state.schema, state.marks, state.head_marks, now_ms, state.writer)
+    return _prepare(state, "delete", entries, (), removed, _list(state, kept), state.schema, state.marks, state.head_marks, now_ms, state.writer)
 
 
 def prepare_overwrite(
@@ -216,7 +246,23 @@ def prepare_overwrite(
     now_ms: int,
 ) -> Prepared:
     """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones; the rest as in `prepare_replace`."""
-    return _prepare(state, "overwrite", entries, added, removed, ManifestList.of(kept), state.schema, state.marks, state.head_marks, now_ms, state.writer)
+    return _prepare(
+        state,
+        "overwrite",
+        entries,
+        added,
+        removed,
+        _list(state, kept),
+        state.schema,
+        state.marks,
+        state.head_marks,
+        now_ms,
+        state.writer,
+    )
+
+
+def _list(state: TableState, kept: Sequence[ManifestFile]) -> ManifestList:
+    return ManifestList.of(kept, state.manifests.version)
 
 
 def _prepare(
@@ -232,16 +278,21 @@ def _prepare(
     now_ms: int,
     writer: str,
 ) -> Prepared:
-    snapshot_id, sequence = new_snapshot_id(), state.sequence_number + 1
+    check_row_ids(state, entries, added if operation != "append" else ())
+    snapshot_id, sequence, version = new_snapshot_id(), state.sequence_number + 1, state.manifests.version
     files, lines = list[tuple[str, bytes]](), list[ManifestFile]()
     for at, first in enumerate(range(0, len(entries), MANIFEST_ENTRIES_MAX)):
         uri, part = metadata_uri(state.location, f"{snapshot_id:016x}-m{at}.avro"), entries[first : first + MANIFEST_ENTRIES_MAX]
-        data, line = write_manifest(uri, part, schema=schema.json, spec=state.spec, snapshot_id=snapshot_id, sequence_number=sequence)
+        data, line = write_manifest(uri, part, schema=schema.json, spec=state.spec, snapshot_id=snapshot_id, sequence_number=sequence, version=version)
         files.append((uri, data))
         lines.append(line)
-    manifests = kept.after(lines)
+    manifests, first_row_id, new_ids = kept.after(lines), None, 0
+    if version >= ROW_LINEAGE:
+        first_row_id = state.next_row_id
+        manifests, new_ids = manifests.with_row_ids(first_row_id)
     list_uri = metadata_uri(state.location, f"snap-{snapshot_id}-1-{state.uuid}.avro")
-    files.append((list_uri, write_manifest_list(manifests, snapshot_id=snapshot_id, parent_id=state.head, sequence_number=sequence)))
+    listed = write_manifest_list(manifests, snapshot_id=snapshot_id, parent_id=state.head, sequence_number=sequence, first_row_id=first_row_id)
+    files.append((list_uri, listed))
     extra = {"engine-name": "firn"}
     if summary_marks is not None:
         extra[MARKS_PROPERTY] = summary_marks.to_property()
@@ -258,6 +309,8 @@ def _prepare(
         summary=summary,
         schema_id=schema.id,
     )
+    if first_row_id is not None:
+        snapshot |= {"first-row-id": first_row_id, "added-rows": new_ids}
     after = replace(
         state,
         exists=True,
@@ -273,14 +326,25 @@ def _prepare(
         head_marks=summary_marks,
         writer=writer,
         head_ms=timestamp_ms,
+        snapshots=state.snapshots + 1,
+        version=version,
+        next_row_id=state.next_row_id + new_ids,
     )
     return Prepared(_request(state, schema, snapshot, marks), files, snapshot_id, after)
+
+
+def check_row_ids(state: TableState, entries: Sequence[ManifestEntry], rewritten: Sequence[DataFile]) -> None:
+    """Raises RefusedError for a change that would give rows of a table of format version 3 other ids, or lose what its deletion vectors say."""
+    if state.version >= ROW_LINEAGE and (rewritten or any(entry.file.content != DATA for entry in entries)):
+        raise RefusedError(f"table {state.name} {ROWS_STAY}")
 
 
 def _request(state: TableState, schema: LogSchema, snapshot: Mapping[str, Any], marks: Marks) -> dict[str, Any]:
     updates: list[dict[str, Any]] = []
     requirements: list[dict[str, Any]] = []
     create: dict[str, Any] = {}
+    if state.version < 2:
+        updates.append({"action": "upgrade-format-version", "format-version": 2})  # a change of metadata alone; our manifests are of version 2
     if state.exists:
         requirements = [
             {"type": "assert-table-uuid", "uuid": state.uuid},

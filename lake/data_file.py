@@ -1,18 +1,16 @@
 """Data files: what a manifest says about one Parquet file (Iceberg spec, "Manifests", struct `data_file`)."""
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lake.avro import NULL, array, integer, optional, optional_blobs, optional_integer, optional_numbers, text
+from lake.bounds import Encoding, encoding_of
 from lake.table_layout import PARTITION_FIELD
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
-# Iceberg's default metrics mode is truncate(16).
-BOUND_CHARACTERS = 16
-
-_PHYSICAL = {"INT32": struct.Struct("<i"), "INT64": struct.Struct("<q"), "FLOAT": struct.Struct("<f"), "DOUBLE": struct.Struct("<d")}
+# The format version from which on every row has an id (Iceberg spec, "Row Lineage").
+ROW_LINEAGE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +32,16 @@ class DataFile:
     equality_ids: Sequence[int] | None = None
     sort_order_id: int | None = 0
     file_format: str = "PARQUET"
+    first_row_id: int | None = None  # of tables of format version 3; None: the reader inherits it from the manifest
 
-    def to_avro(self) -> bytes:
-        """The record of the manifest's Avro schema, encoded."""
+    @property
+    def values_described(self) -> int:
+        """How many counts and bounds of columns it holds."""
+        described = (self.column_sizes, self.value_counts, self.null_counts, self.nan_counts, self.lower_bounds, self.upper_bounds)
+        return sum(map(len, filter(None, described)))
+
+    def to_avro(self, version: int = 2) -> bytes:
+        """The record of the manifest's Avro schema in this format version, encoded."""
         return b"".join(
             [
                 integer(self.content),
@@ -55,6 +60,7 @@ class DataFile:
                 _optional_list(self.split_offsets),
                 _optional_list(self.equality_ids),
                 optional_integer(self.sort_order_id),
+                *([optional_integer(self.first_row_id)] if version >= ROW_LINEAGE else []),
             ]
         )
 
@@ -81,19 +87,21 @@ def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:
         equality_ids=record.get("equality_ids"),
         sort_order_id=record.get("sort_order_id"),
         file_format=record["file_format"],
+        first_row_id=record.get("first_row_id"),
     )
 
 
 def describe_parquet(uri: str, hour: int, size: int, parquet: Any, leaves: Sequence[int]) -> DataFile:
     """Describes a written file from its footer (`pyarrow.parquet.FileMetaData`). `leaves`: field ids of the leaf columns in order.
 
-    Bounds are given where Parquet's statistics hold them; those of text and bytes are cut to 16 characters as Iceberg does.
+    Bounds are given where Parquet's statistics hold them in every row group with values, and bound the column's type: see `lake/bounds.py`.
     """
     sizes, values, nulls = dict.fromkeys(leaves, 0), dict.fromkeys(leaves, 0), dict.fromkeys(leaves, 0)
     lower: dict[int, Any] = {}
     upper: dict[int, Any] = {}
     unbounded: set[int] = set()
-    kinds: dict[int, str] = {}
+    encodings: dict[int, Encoding | None] = {}
+    schema = parquet.schema
     offsets = []
     for group_at in range(parquet.num_row_groups):
         group = parquet.row_group(group_at)
@@ -114,11 +122,16 @@ def describe_parquet(uri: str, hour: int, size: int, parquet: Any, leaves: Seque
                 if statistics.null_count < chunk.num_values:
                     unbounded.add(leaf)
                 continue
-            kinds[leaf] = chunk.physical_type
-            low, high = statistics.min_raw, statistics.max_raw
+            if leaf not in encodings:
+                encodings[leaf] = encoding_of(chunk.physical_type, schema.column(at).logical_type.to_json())
+            encoding = encodings[leaf]
+            low, high = (encoding.value(statistics.min_raw), encoding.value(statistics.max_raw)) if encoding is not None else (None, None)
+            if low is None or high is None:
+                unbounded.add(leaf)
+                continue
             lower[leaf] = low if leaf not in lower else min(lower[leaf], low)
             upper[leaf] = high if leaf not in upper else max(upper[leaf], high)
-    bounded = [leaf for leaf in lower if leaf not in unbounded]
+    bounded = {leaf: encoding for leaf in lower if leaf not in unbounded and (encoding := encodings[leaf]) is not None}
     return DataFile(
         uri=uri,
         hour=hour,
@@ -127,52 +140,10 @@ def describe_parquet(uri: str, hour: int, size: int, parquet: Any, leaves: Seque
         column_sizes=sizes,
         value_counts=values,
         null_counts=nulls,
-        lower_bounds={leaf: _bound(kinds[leaf], lower[leaf]) for leaf in bounded},
-        upper_bounds={leaf: high for leaf in bounded if (high := _upper_bound(kinds[leaf], upper[leaf])) is not None},
+        lower_bounds={leaf: encoding.lower(lower[leaf]) for leaf, encoding in bounded.items()},
+        upper_bounds={leaf: high for leaf, encoding in bounded.items() if (high := encoding.upper(upper[leaf])) is not None},
         split_offsets=offsets,
     )
-
-
-def _bound(physical: str, value: Any) -> bytes:
-    if physical == "BOOLEAN":
-        return b"\x01" if value else b"\x00"
-    if physical in _PHYSICAL:
-        return _PHYSICAL[physical].pack(value)
-    raw = bytes(value)
-    return raw if len(raw) <= BOUND_CHARACTERS else _truncated(raw)[0]
-
-
-def _upper_bound(physical: str, value: Any) -> bytes | None:
-    """The upper bound, its cut text raised by one; None where nothing above it can be written."""
-    if physical in _PHYSICAL or physical == "BOOLEAN" or len(value) <= BOUND_CHARACTERS:
-        return _bound(physical, value)
-    cut, is_text = _truncated(bytes(value))
-    if cut == value:
-        return cut
-    return _raised_text(cut.decode()) if is_text else _raised_bytes(cut)
-
-
-def _truncated(raw: bytes) -> tuple[bytes, bool]:
-    try:
-        return raw.decode()[:BOUND_CHARACTERS].encode(), True
-    except UnicodeDecodeError:
-        return raw[:BOUND_CHARACTERS], False
-
-
-def _raised_text(text: str) -> bytes | None:
-    for at in range(len(text) - 1, -1, -1):
-        following = ord(text[at]) + 1
-        following = 0xE000 if 0xD800 <= following <= 0xDFFF else following
-        if following <= 0x10FFFF:
-            return (text[:at] + chr(following)).encode()
-    return None
-
-
-def _raised_bytes(raw: bytes) -> bytes | None:
-    for at in range(len(raw) - 1, -1, -1):
-        if raw[at] < 0xFF:
-            return raw[:at] + bytes([raw[at] + 1])
-    return None
 
 
 def _mapping(pairs: Sequence[Mapping[str, Any]] | None) -> dict[int, Any] | None:

@@ -12,6 +12,8 @@ The tree of exceptions; every message says what to do next:
         ├── PrerequisiteError   a program, port, permission or space on the disk is missing
         ├── NotFoundError       the named thing does not exist
         ├── ProtocolError       a peer broke its contract (bytes that are not what the specification says)
+        ├── ForeignFileError    a table's metadata names a file that is not the table's, or no ordinary file
+        ├── TooLargeError       a file is larger than anything of its kind
         └── RefusedError        a peer understood and refuses (400, 403, a stale fencing token)
 """
 
@@ -59,6 +61,14 @@ class ProtocolError(FatalError):
     """A peer sent something its specification does not allow."""
 
 
+class ForeignFileError(FatalError):
+    """A table's metadata names a file outside of the table's own places, or something that is no ordinary file."""
+
+
+class TooLargeError(FatalError):
+    """A file holds, or unpacks to, more than is read of its kind."""
+
+
 class RefusedError(FatalError):
     """A peer understood the request and refuses it."""
 
@@ -77,6 +87,8 @@ class Reason(StrEnum):
     TOO_FAR_AHEAD = "too_far_ahead"
     TABLE_DELETED = "table_deleted"
     UNSTORABLE = "unstorable"
+    UNREADABLE = "unreadable"
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True, slots=True)

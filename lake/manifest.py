@@ -1,18 +1,19 @@
-"""Manifests, format version 2 (Iceberg spec, "Manifests").
+"""Manifests, format versions 2 and 3 (Iceberg spec, "Manifests").
 
 By hand because it is the hot path of fan-out: a tenth of a millisecond or two a commit instead of tens through a table library.
 """
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
 import orjson
 
 from lake.avro import container, integer, optional_integer, read_container, schema_field, schema_json
-from lake.data_file import DATA, DataFile, data_file_from_avro
+from lake.data_file import DATA, ROW_LINEAGE, DataFile, data_file_from_avro
+from lake.errors import ProtocolError, TooLargeError
 from lake.manifest_list import ManifestFile
 from lake.table_layout import PARTITION_FIELD, PARTITION_FIELD_ID
 
@@ -42,50 +43,59 @@ def _avro_map(value: str, key_id: int, value_id: int) -> dict[str, Any]:
 
 
 _PARTITION = {"type": "record", "name": "r102", "fields": [schema_field(PARTITION_FIELD, "int", PARTITION_FIELD_ID, optional=True)]}
-_DATA_FILE = {
-    "type": "record",
-    "name": "r2",
-    "fields": [
-        schema_field("content", "int", 134),
-        schema_field("file_path", "string", 100),
-        schema_field("file_format", "string", 101),
-        schema_field("partition", _PARTITION, 102),
-        schema_field("record_count", "long", 103),
-        schema_field("file_size_in_bytes", "long", 104),
-        schema_field("column_sizes", _avro_map("long", 117, 118), 108, optional=True),
-        schema_field("value_counts", _avro_map("long", 119, 120), 109, optional=True),
-        schema_field("null_value_counts", _avro_map("long", 121, 122), 110, optional=True),
-        schema_field("nan_value_counts", _avro_map("long", 138, 139), 137, optional=True),
-        schema_field("lower_bounds", _avro_map("bytes", 126, 127), 125, optional=True),
-        schema_field("upper_bounds", _avro_map("bytes", 129, 130), 128, optional=True),
-        schema_field("key_metadata", "bytes", 131, optional=True),
-        schema_field("split_offsets", {"type": "array", "items": "long", "element-id": 133}, 132, optional=True),
-        schema_field("equality_ids", {"type": "array", "items": "int", "element-id": 136}, 135, optional=True),
-        schema_field("sort_order_id", "int", 140, optional=True),
-    ],
-}
-_ENTRY = schema_json(
-    {
-        "type": "record",
-        "name": "manifest_entry",
-        "fields": [
-            schema_field("status", "int", 0),
-            schema_field("snapshot_id", "long", 1, optional=True),
-            schema_field("sequence_number", "long", 3, optional=True),
-            schema_field("file_sequence_number", "long", 4, optional=True),
-            schema_field("data_file", _DATA_FILE, 2),
-        ],
-    }
-)
+_FILE_FIELDS = [
+    schema_field("content", "int", 134),
+    schema_field("file_path", "string", 100),
+    schema_field("file_format", "string", 101),
+    schema_field("partition", _PARTITION, 102),
+    schema_field("record_count", "long", 103),
+    schema_field("file_size_in_bytes", "long", 104),
+    schema_field("column_sizes", _avro_map("long", 117, 118), 108, optional=True),
+    schema_field("value_counts", _avro_map("long", 119, 120), 109, optional=True),
+    schema_field("null_value_counts", _avro_map("long", 121, 122), 110, optional=True),
+    schema_field("nan_value_counts", _avro_map("long", 138, 139), 137, optional=True),
+    schema_field("lower_bounds", _avro_map("bytes", 126, 127), 125, optional=True),
+    schema_field("upper_bounds", _avro_map("bytes", 129, 130), 128, optional=True),
+    schema_field("key_metadata", "bytes", 131, optional=True),
+    schema_field("split_offsets", {"type": "array", "items": "long", "element-id": 133}, 132, optional=True),
+    schema_field("equality_ids", {"type": "array", "items": "int", "element-id": 136}, 135, optional=True),
+    schema_field("sort_order_id", "int", 140, optional=True),
+]
+
+
+def _entry_schema(*more: Mapping[str, Any]) -> str:
+    fields = [
+        schema_field("status", "int", 0),
+        schema_field("snapshot_id", "long", 1, optional=True),
+        schema_field("sequence_number", "long", 3, optional=True),
+        schema_field("file_sequence_number", "long", 4, optional=True),
+        schema_field("data_file", {"type": "record", "name": "r2", "fields": [*_FILE_FIELDS, *more]}, 2),
+    ]
+    return schema_json({"type": "record", "name": "manifest_entry", "fields": fields})
+
+
+_ENTRIES = {2: _entry_schema(), ROW_LINEAGE: _entry_schema(schema_field("first_row_id", "long", 142, optional=True))}
 _INT = struct.Struct("<i")
+# Of one manifest, whoever wrote it; Firn's have at most `lake.commit.MANIFEST_ENTRIES_MAX`, and five maps over a thousand columns for each.
+ENTRIES_MAX = 250_000
+VALUES_MAX = 25_000_000
+ENTRY_BLOCK_BYTES_MAX = 4 * 1024 * 1024
 
 
 def write_manifest(
-    uri: str, entries: Sequence[ManifestEntry], *, schema: Mapping[str, Any], spec: Mapping[str, Any], snapshot_id: int, sequence_number: int
+    uri: str,
+    entries: Sequence[ManifestEntry],
+    *,
+    schema: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    snapshot_id: int,
+    sequence_number: int,
+    version: int = 2,
 ) -> tuple[bytes, ManifestFile]:
     """The bytes of a manifest of a table partitioned by hour, and its line for the manifest list.
 
-    All entries hold the same kind of file (data or deletes). `snapshot_id` and `sequence_number` are those of the snapshot that adds it.
+    All entries hold the same kind of file (data or deletes; from format version 3 on data alone).
+    `snapshot_id` and `sequence_number` are those of the snapshot that adds it.
     """
     content = 0 if entries[0].file.content == DATA else 1
     metadata = {
@@ -93,21 +103,21 @@ def write_manifest(
         "schema-id": str(schema.get("schema-id", 0)),
         "partition-spec": orjson.dumps(spec["fields"]).decode(),
         "partition-spec-id": str(spec["spec-id"]),
-        "format-version": "2",
+        "format-version": str(version),
         "content": "deletes" if content else "data",
     }
-    data = container(_ENTRY, (_entry(entry, snapshot_id) for entry in entries), metadata)
+    data = container(_ENTRIES[version], (_entry(entry, snapshot_id, version) for entry in entries), metadata)
     return data, _summarise(uri, len(data), entries, spec["spec-id"], content, snapshot_id, sequence_number)
 
 
-def _entry(entry: ManifestEntry, snapshot_id: int) -> bytes:
+def _entry(entry: ManifestEntry, snapshot_id: int, version: int) -> bytes:
     return b"".join(
         [
             integer(entry.status),
             optional_integer(snapshot_id if entry.status is not Status.EXISTING else entry.snapshot_id),
             optional_integer(entry.sequence_number),
             optional_integer(entry.file_sequence_number),
-            entry.file.to_avro(),
+            entry.file.to_avro(version),
         ]
     )
 
@@ -145,19 +155,34 @@ def _summarise(uri: str, length: int, entries: Sequence[ManifestEntry], spec_id:
 
 
 def read_manifest(data: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
-    """All entries of a manifest, ids and sequence numbers inherited from its line in the manifest list (spec, "Sequence Number Inheritance")."""
-    entries = []
-    for record in read_container(data, f"manifest {manifest.uri}"):
-        status = Status(record["status"])
-        inherits = status is Status.ADDED
-        sequence, file_sequence, snapshot = record.get("sequence_number"), record.get("file_sequence_number"), record.get("snapshot_id")
-        entries.append(
-            ManifestEntry(
-                status,
-                data_file_from_avro(record["data_file"]),
-                manifest.snapshot_id if snapshot is None else snapshot,
-                manifest.sequence_number if sequence is None and inherits else sequence,
-                manifest.sequence_number if file_sequence is None and inherits else file_sequence,
-            )
-        )
+    """All entries of a manifest; ids and sequence numbers are inherited from its line in the manifest list (spec, "Sequence Number Inheritance",
+    "First Row ID Inheritance"). Raises ProtocolError."""
+    what = f"manifest {manifest.uri}"
+    entries: list[ManifestEntry] = []
+    values, row_id = 0, manifest.first_row_id
+    try:
+        for record in read_container(data, what, block_bytes_max=ENTRY_BLOCK_BYTES_MAX):
+            entry = _read_entry(record, manifest)
+            if row_id is not None and entry.file.first_row_id is None and entry.status is not Status.DELETED:
+                entry, row_id = replace(entry, file=replace(entry.file, first_row_id=row_id)), row_id + entry.file.rows
+            entries.append(entry)
+            values += entry.file.values_described
+            if len(entries) > ENTRIES_MAX or values > VALUES_MAX:
+                limits = f"{ENTRIES_MAX:,} files or {VALUES_MAX:,} counts and bounds of columns"
+                raise TooLargeError(f"{what} holds more than {limits}; run Spark's rewrite_manifests, or roll the table back")
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ProtocolError(f"{what} is not as the Iceberg specification has it ({error!r}); restore it or roll the table back") from error
     return entries
+
+
+def _read_entry(record: Mapping[str, Any], manifest: ManifestFile) -> ManifestEntry:
+    status = Status(record["status"])
+    inherits = status is Status.ADDED
+    sequence, file_sequence, snapshot = record.get("sequence_number"), record.get("file_sequence_number"), record.get("snapshot_id")
+    return ManifestEntry(
+        status,
+        data_file_from_avro(record["data_file"]),
+        manifest.snapshot_id if snapshot is None else snapshot,
+        manifest.sequence_number if sequence is None and inherits else sequence,
+        manifest.sequence_number if file_sequence is None and inherits else file_sequence,
+    )

@@ -1,14 +1,34 @@
-"""Manifest lists, format version 2 (Iceberg spec, "Manifest Lists").
+"""Manifest lists, format versions 2 and 3 (Iceberg spec, "Manifest Lists").
 
 Every commit writes the list of its predecessor once more with a line or two before it, and a node keeps the lists of all its tables between
 commits: some tens of lines for each of ten thousand tables. So they are kept as the file has them, and decoded for who looks into them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, overload
 
-from lake.avro import Block, array, boolean, container_of_block, integer, optional, optional_blob, read_container, schema_field, schema_json, text
+from lake.avro import (
+    Block,
+    array,
+    boolean,
+    container_of_block,
+    integer,
+    optional,
+    optional_blob,
+    optional_integer,
+    read_container,
+    schema_field,
+    schema_json,
+    text,
+)
+from lake.data_file import ROW_LINEAGE
+from lake.errors import ProtocolError, TooLargeError
+
+MANIFESTS_MAX = 200_000
+
+DATA_MANIFEST = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +49,10 @@ class ManifestFile:
     existing_rows: int
     deleted_rows: int
     partitions: Sequence[Mapping[str, Any]] | None = None
+    first_row_id: int | None = None  # of data manifests in tables of format version 3
 
-    def to_avro(self) -> bytes:
-        """The line, encoded."""
+    def to_avro(self, version: int = 2) -> bytes:
+        """The line in this format version, encoded."""
         partitions = None if self.partitions is None else array([_field_summary(each) for each in self.partitions])
         return b"".join(
             [
@@ -40,6 +61,7 @@ class ManifestFile:
                 *map(integer, (self.added_files, self.existing_files, self.deleted_files, self.added_rows, self.existing_rows, self.deleted_rows)),
                 optional(partitions),
                 optional_blob(None),  # key_metadata
+                *([optional_integer(self.first_row_id)] if version >= ROW_LINEAGE else []),
             ]
         )
 
@@ -70,29 +92,30 @@ _FIELD_SUMMARY = {
         schema_field("upper_bound", "bytes", 511, optional=True),
     ],
 }
-_LINE = schema_json(
-    {
-        "type": "record",
-        "name": "manifest_file",
-        "fields": [
-            schema_field("manifest_path", "string", 500),
-            schema_field("manifest_length", "long", 501),
-            schema_field("partition_spec_id", "int", 502),
-            schema_field("content", "int", 517),
-            schema_field("sequence_number", "long", 515),
-            schema_field("min_sequence_number", "long", 516),
-            schema_field("added_snapshot_id", "long", 503),
-            schema_field("added_files_count", "int", 504),
-            schema_field("existing_files_count", "int", 505),
-            schema_field("deleted_files_count", "int", 506),
-            schema_field("added_rows_count", "long", 512),
-            schema_field("existing_rows_count", "long", 513),
-            schema_field("deleted_rows_count", "long", 514),
-            schema_field("partitions", {"type": "array", "items": _FIELD_SUMMARY, "element-id": 508}, 507, optional=True),
-            schema_field("key_metadata", "bytes", 519, optional=True),
-        ],
-    }
-)
+_FIELDS = [
+    schema_field("manifest_path", "string", 500),
+    schema_field("manifest_length", "long", 501),
+    schema_field("partition_spec_id", "int", 502),
+    schema_field("content", "int", 517),
+    schema_field("sequence_number", "long", 515),
+    schema_field("min_sequence_number", "long", 516),
+    schema_field("added_snapshot_id", "long", 503),
+    schema_field("added_files_count", "int", 504),
+    schema_field("existing_files_count", "int", 505),
+    schema_field("deleted_files_count", "int", 506),
+    schema_field("added_rows_count", "long", 512),
+    schema_field("existing_rows_count", "long", 513),
+    schema_field("deleted_rows_count", "long", 514),
+    schema_field("partitions", {"type": "array", "items": _FIELD_SUMMARY, "element-id": 508}, 507, optional=True),
+    schema_field("key_metadata", "bytes", 519, optional=True),
+]
+
+
+def _line(*more: Mapping[str, Any]) -> str:
+    return schema_json({"type": "record", "name": "manifest_file", "fields": [*_FIELDS, *more]})
+
+
+_LINES = {2: _line(), ROW_LINEAGE: _line(schema_field("first_row_id", "long", 520, optional=True))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +123,34 @@ class ManifestList(Sequence[ManifestFile]):
     """The manifests of a snapshot, the newest first; immutable. Looking into it decodes it, all of it, every time."""
 
     block: Block = field(default_factory=Block)
+    version: int = 2
 
     @classmethod
-    def of(cls, manifests: Iterable[ManifestFile]) -> "ManifestList":
-        """The list of these manifests."""
-        lines = [manifest.to_avro() for manifest in manifests]
-        return cls(Block.of(len(lines), b"".join(lines)))
+    def of(cls, manifests: Iterable[ManifestFile], version: int = 2) -> "ManifestList":
+        """The list of these manifests, as tables of a format version have it."""
+        lines = [manifest.to_avro(version) for manifest in manifests]
+        return cls(Block.of(len(lines), b"".join(lines)), version)
 
     def after(self, newer: Sequence[ManifestFile]) -> "ManifestList":
         """The list with these before its own."""
-        return ManifestList(Block.of(len(newer) + len(self), b"".join([*(manifest.to_avro() for manifest in newer), self.block.data])))
+        lines = [manifest.to_avro(self.version) for manifest in newer]
+        return ManifestList(Block.of(len(newer) + len(self), b"".join([*lines, self.block.data])), self.version)
+
+    def with_row_ids(self, first: int) -> tuple["ManifestList", int]:
+        """The list with an id for the first row of every data manifest that has none yet, from `first` on, and how many ids were given."""
+        lines, following = [], first
+        for line in self:
+            if line.content == DATA_MANIFEST and line.first_row_id is None:
+                line = replace(line, first_row_id=following)
+                following += line.added_rows + line.existing_rows
+            lines.append(line)
+        return ManifestList.of(lines, self.version), following - first
 
     def __len__(self) -> int:
         return self.block.count
 
     def __iter__(self) -> Iterator[ManifestFile]:
-        return iter(read_manifest_list(container_of_block(_LINE, self.block, {})))
+        return iter(read_manifest_list(container_of_block(_LINES[self.version], self.block, {})))
 
     @overload
     def __getitem__(self, index: int) -> ManifestFile: ...
@@ -125,20 +160,28 @@ class ManifestList(Sequence[ManifestFile]):
         return tuple(self)[index]
 
 
-def write_manifest_list(manifests: ManifestList, *, snapshot_id: int, parent_id: int | None, sequence_number: int) -> bytes:
-    """The bytes of a snapshot's manifest list."""
+def write_manifest_list(manifests: ManifestList, *, snapshot_id: int, parent_id: int | None, sequence_number: int, first_row_id: int | None = None) -> bytes:
+    """The bytes of a snapshot's manifest list. `first_row_id`: the snapshot's own, from format version 3 on."""
     metadata = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
         "sequence-number": str(sequence_number),
-        "format-version": "2",
+        "format-version": str(manifests.version),
     }
-    return container_of_block(_LINE, manifests.block, metadata)
+    if first_row_id is not None:
+        metadata["first-row-id"] = str(first_row_id)
+    return container_of_block(_LINES[manifests.version], manifests.block, metadata)
 
 
 def read_manifest_list(data: bytes) -> list[ManifestFile]:
     """The lines of a manifest list, also those that other engines wrote. Raises ProtocolError where the bytes are no manifest list."""
-    return [_manifest_file(line) for line in read_container(data, "manifest list")]
+    try:
+        found = [_manifest_file(line) for line in islice(read_container(data, "manifest list"), MANIFESTS_MAX + 1)]
+    except (KeyError, ValueError, TypeError) as error:
+        raise ProtocolError(f"a manifest list is not as the Iceberg specification has it ({error!r}); restore it or roll the table back") from error
+    if len(found) > MANIFESTS_MAX:
+        raise TooLargeError(f"a manifest list holds more than {MANIFESTS_MAX:,} manifests; run Spark's rewrite_manifests, or roll the table back")
+    return found
 
 
 def _manifest_file(line: Mapping[str, Any]) -> ManifestFile:
@@ -157,6 +200,7 @@ def _manifest_file(line: Mapping[str, Any]) -> ManifestFile:
         existing_rows=_count(line, "existing_rows_count"),
         deleted_rows=_count(line, "deleted_rows_count"),
         partitions=line.get("partitions"),
+        first_row_id=line.get("first_row_id"),
     )
 
 

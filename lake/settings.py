@@ -2,6 +2,7 @@
 
 Values come, the later the stronger, from the default here, from the section named like the room in one TOML file (`firn.toml` in
 the working directory, or where `FIRN_CONFIG` points; empty: no file), from the environment (`FIRN_<ROOM>_<SETTING>`), and from the command line.
+A secret `x` may stand in a file of its own instead, which `x_file` names in any of these places (see secret_files.py).
 """
 
 import os
@@ -17,6 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings.exceptions import SettingsError as UnreadableVariable
 
 from lake.errors import SettingsError
+from lake.secret_files import SecretFileVariables, secret_names, take_secrets
 
 CONFIG_VARIABLE = "FIRN_CONFIG"
 CONFIG_DEFAULT = "firn.toml"
@@ -73,7 +75,13 @@ class RoomSettings(BaseSettings):
     """Base of the rooms' settings; a wrong value is one `SettingsError` that names the setting and where to set it."""
 
     room: ClassVar[str]
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    # Errors never repeat what was given: it may be a secret.
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_of_files(cls, given: Any) -> Any:
+        return take_secrets(cls, given) if isinstance(given, dict) else given
 
     @classmethod
     def settings_customise_sources(
@@ -84,7 +92,7 @@ class RoomSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the base class calls by name
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, _TomlSection(settings_cls, cls.room)
+        return init_settings, env_settings, SecretFileVariables(settings_cls), _TomlSection(settings_cls, cls.room)
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:
@@ -114,7 +122,7 @@ class RoomSettings(BaseSettings):
     @classmethod
     def _unknown(cls, place: tuple[int | str, ...]) -> str:
         """Says that a setting does not exist, and which one may be meant."""
-        known = cls.model_fields if len(place) == 1 else TopicSettings.model_fields
+        known = [*cls.model_fields, *(f"{name}_file" for name in secret_names(cls))] if len(place) == 1 else [*TopicSettings.model_fields]
         close = get_close_matches(str(place[-1]), known, 1)
         return f"there is no setting {_dotted(place)}" + (f", perhaps `{close[0]}` is meant" if close else "")
 
@@ -126,6 +134,24 @@ def _wrong(error: ErrorDetails) -> str:
 
 def _dotted(place: tuple[int | str, ...]) -> str:
     return ".".join(map(str, place))
+
+
+# What the services that speak HTTP have in common.
+AllowedHosts = Annotated[
+    tuple[str, ...],
+    Field(
+        description="names that requests may carry in their Host header, besides localhost, the machine's own, `host` and, where others reach it, numbers: "
+        "those of a proxy or a Kubernetes service; `*.example.org` for all below one, `*` for any"
+    ),
+]
+AllowedOrigins = Annotated[
+    tuple[str, ...],
+    Field(description="origins, like https://tools.example.org, of the web pages that may speak to this service from a browser, besides its own"),
+]
+RequestTimeout = Annotated[
+    float, Field(description="seconds in which a request has to arrive whole, and in which a client that reads nothing of its answer is given up", gt=0)
+]
+ConnectionsMax = Annotated[int, Field(description="open connections; beyond, the one goes that has kept the server waiting longest", ge=8)]
 
 
 class StorageSettings(RoomSettings):
@@ -142,13 +168,26 @@ class StorageSettings(RoomSettings):
     request_timeout_s: Annotated[float, Field(description="seconds until one storage request is given up", gt=0)] = 60.0
 
 
+class TlsSettings(RoomSettings):
+    """Certificates of every HTTP client: to the catalog, between the rooms, to Trino."""
+
+    room = "tls"
+    model_config = SettingsConfigDict(env_prefix="FIRN_TLS_", extra="forbid", frozen=True)
+
+    ca: Annotated[str | None, Field(description="PEM file with certificates that are trusted beside the usual ones: a private CA's")] = None
+    certificate: Annotated[str | None, Field(description="PEM file with the certificate that a client shows, where a service asks for one")] = None
+    key: Annotated[str | None, Field(description="PEM file with that certificate's private key; empty: it is in the same file")] = None
+
+
 class CatalogSettings(RoomSettings):
     """The Iceberg REST catalog."""
 
     room = "catalog"
     model_config = SettingsConfigDict(env_prefix="FIRN_CATALOG_", extra="forbid", frozen=True)
 
-    database_url: Annotated[str, Field(description="SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/db")] = "sqlite:///state/catalog.db"
+    database_url: Annotated[
+        SecretStr, Field(description="SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/db; it may hold a password, so it counts as a secret")
+    ] = SecretStr("sqlite:///state/catalog.db")
     warehouse: Annotated[str, Field(description="URI below which tables get their locations: file:///path or s3://bucket/prefix")] = ""
     host: Annotated[str, Field(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(description="port to listen on; 0: any free one", ge=0, le=65535)] = 8181
@@ -161,6 +200,16 @@ class CatalogSettings(RoomSettings):
     control: Annotated[bool, Field(description="serve only leases and parked records, for ingestion into another catalog; needs no warehouse")] = False
     tls_certificate: Annotated[str | None, Field(description="file with the TLS certificate chain; empty: plain HTTP")] = None
     tls_key: Annotated[str | None, Field(description="file with the certificate's private key")] = None
+    tls_client_ca: Annotated[
+        str | None, Field(description="file with the CA whose certificates clients have to show, beside their keys; empty: none is asked for")
+    ] = None
+    allowed_hosts: AllowedHosts = ()
+    allowed_origins: AllowedOrigins = ()
+    request_timeout_s: RequestTimeout = 60.0
+    connections_max: ConnectionsMax = 1_000
+    bound_key_lifetime_s: Annotated[
+        float, Field(description="seconds after which a key that is bound to a namespace expires, where its maker does not say; 0: never", ge=0)
+    ] = 365 * 86_400.0
     commit_rounds_at_once: Annotated[int, Field(description="rounds of commits that run beside each other; one table is in one of them", ge=1, le=64)] = 4
 
 
@@ -171,6 +220,16 @@ def _time_zone(name: str) -> str:
     except (ValueError, OSError, ZoneInfoNotFoundError) as error:
         raise ValueError(f"{name!r} is no time zone; use a name like UTC or Europe/Berlin") from error
     return name
+
+
+# Of Kafka's client: what says how the brokers are reached. What Firn's promises stand on is not for anybody to set.
+KAFKA_OPTIONS = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "socket.", "broker.address.", "client.", "metadata.", "reconnect.")
+
+
+def _kafka_options(options: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    if foreign := sorted(name for name in options if not name.startswith(KAFKA_OPTIONS)):
+        raise ValueError(f"{', '.join(foreign)} cannot be set; what can are the settings of Kafka's client that begin with {', '.join(KAFKA_OPTIONS)}")
+    return options
 
 
 class TopicSettings(BaseModel):
@@ -202,11 +261,24 @@ class IngestSettings(RoomSettings):
     model_config = SettingsConfigDict(env_prefix="FIRN_INGEST_", extra="forbid", frozen=True)
 
     bootstrap_servers: Annotated[str, Field(description="Kafka brokers, host:port separated by commas")] = "127.0.0.1:9092"
+    kafka_options: Annotated[
+        dict[str, SecretStr],
+        AfterValidator(_kafka_options),
+        Field(description="how Kafka's client reaches the brokers: its settings security.*, sasl.*, ssl.* and the like, name to value"),
+    ] = {}
     group: Annotated[str, Field(description="Kafka consumer group that holds the offsets")] = "firn"
     topics: Annotated[tuple[TopicSettings, ...], Field(description="the input topics, in TOML as [[ingest.topics]]")] = ()
     dead_letter_topic: Annotated[str, Field(description="where messages go that cannot be stored")] = "firn.dead-letters"
     replay_topic: Annotated[str, Field(description="where dead letters go to be read again; beside `topics` an input topic too")] = "firn.replay"
     parked_topic: Annotated[str, Field(description="where the records of tables wait that take none for now")] = "firn.parked"
+    topic_keys: Annotated[
+        tuple[Annotated[SecretStr, Field(min_length=16)], ...],
+        Field(description="secrets by which messages in Firn's own topics are signed: the first signs, any is accepted; needed beyond loopback brokers"),
+    ] = ()
+    unsigned_below: Annotated[
+        dict[str, int],
+        Field(description="what was written before there were topic_keys: topic:partition to the offset below which unsigned messages are Firn's own"),
+    ] = {}
     catalog_uri: Annotated[str, Field(description="base URL of the REST catalog")] = "http://127.0.0.1:8181"
     catalog_token: Annotated[SecretStr | None, Field(description="API key for the catalog")] = None
     control_uri: Annotated[
@@ -222,6 +294,11 @@ class IngestSettings(RoomSettings):
     serve_host: Annotated[str, Field(description="address `ingest serve` listens on; beyond loopback it needs serve_token")] = "127.0.0.1"
     serve_port: Annotated[int, Field(description="port `ingest serve` listens on; 0: any free one", ge=0, le=65535)] = 8384
     serve_token: Annotated[SecretStr | None, Field(description="who calls `ingest serve` or a node has to send this as `Authorization: Bearer`")] = None
+    allowed_hosts: AllowedHosts = ()
+    allowed_origins: AllowedOrigins = ()
+    request_timeout_s: RequestTimeout = 60.0
+    connections_max: ConnectionsMax = 1_000
+    request_bytes_max: Annotated[int, Field(description="bytes of the largest request body that `ingest serve` reads", ge=1_000)] = 16 * MIB
     tails_max: Annotated[int, Field(description="live tails that run at once; each reads all input topics", ge=1)] = 8
     engine: Annotated[Literal["local", "spark"], Field(description="who reads and writes: the node's own worker processes, or executors of Spark")] = "local"
     workers: Annotated[int, Field(description="processes of the local engine; one is enough for some 100,000 records a second", ge=1, le=64)] = 1
@@ -249,6 +326,13 @@ class IngestSettings(RoomSettings):
     ] = "park"
     buffer_bytes_max: Annotated[int, Field(description="bytes of raw records all tables together may hold", gt=0)] = 512 * MIB
     record_bytes_max: Annotated[int, Field(description="bytes of one message; larger ones become dead letters", gt=0)] = 4 * MIB
+    batch_bytes_max: Annotated[
+        int,
+        Field(description="bytes of the largest batch of Kafka's, and of what zstd makes of one; larger ones are dead letters (unreadable)", ge=52_500_000),
+    ] = 64 * MIB
+    check_crcs: Annotated[
+        bool, Field(description="compare the checksums of Kafka's batches; a node whose client dies of a damaged batch goes on without, and says so")
+    ] = True
     depth_max: Annotated[int, Field(description="levels of nesting of one record; deeper ones become dead letters", gt=0, le=200)] = 100
     columns_max: Annotated[int, Field(description="columns of one table; fields beyond go to _overflow", ge=20)] = 1_000
     late_limit: Annotated[
@@ -257,6 +341,10 @@ class IngestSettings(RoomSettings):
     ] = 3 * 86_400.0
     ahead_limit_s: Annotated[float, Field(description="seconds after its Kafka timestamp a record may be", gt=0)] = 86_400.0
     commit_timeout_s: Annotated[float, Field(description="seconds until the outcome of a commit counts as unknown", gt=0)] = 30.0
+    table_snapshots_max: Annotated[
+        int, Field(description="snapshots of a table from which ingestion takes half of them away itself, since maintenance is behind; files stay", ge=4)
+    ] = 100
+    table_manifests_max: Annotated[int, Field(description="manifests of a table from which ingestion itself gathers them", ge=16)] = 100
     shutdown_s: Annotated[float, Field(description="seconds SIGTERM leaves for the last flush", gt=0)] = 40.0
     task_records_max: Annotated[int, Field(description="records that one task of the Spark engine reads at most", ge=1)] = 1_000_000
     task_bytes_max: Annotated[int, Field(description="bytes of raw records that one task of the Spark engine reads, about", gt=0)] = 256 * MIB
@@ -308,6 +396,13 @@ class OptimizeSettings(RoomSettings):
     rewrite_bytes_min: Annotated[
         int, Field(description="bytes that would become one file from which Spark's rewrite_data_files merges them: a task holds its rows in memory", gt=0)
     ] = 512 * MIB
+    lone_file_bytes_min: Annotated[
+        int,
+        Field(
+            description="bytes from which the only file of a closed hour is written anew, once: as ingestion writes it, it takes half as much space again",
+            gt=0,
+        ),
+    ] = 1 * MIB
     zstd_level: Annotated[int, Field(description="zstd level of merged files", ge=1, le=22)] = 3
     row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = 131_072
     snapshots_max: Annotated[
@@ -355,6 +450,11 @@ class QuerySettings(RoomSettings):
     trino_uri: Annotated[str, Field(description="base URL of the Trino coordinator")] = "http://127.0.0.1:8080"
     host: Annotated[str, Field(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(description="port to listen on; 0: any free one", ge=0, le=65535)] = 8282
+    allowed_hosts: AllowedHosts = ()
+    allowed_origins: AllowedOrigins = ()
+    request_timeout_s: RequestTimeout = 60.0
+    connections_max: ConnectionsMax = 1_000
+    request_bytes_max: Annotated[int, Field(description="bytes of the largest request body that is read", ge=1_000)] = 4 * MIB
     ingest_uri: Annotated[str, Field(description="base URL of `ingest serve`, for lag, dead letters and live tail; empty: answers cannot tell the lag")] = ""
     ingest_token: Annotated[SecretStr | None, Field(description="serve_token of `ingest serve`, where it has one")] = None
     api: Annotated[str, Field(description="base URL of the API that the command line speaks to")] = "http://127.0.0.1:8282"
@@ -362,10 +462,17 @@ class QuerySettings(RoomSettings):
     trino_catalog: Annotated[str, Field(description="name of Trino's catalog that holds the log tables")] = "lake"
     trino_user: Annotated[str, Field(description="user the room's queries run as in Trino")] = "firn"
     trino_password: Annotated[SecretStr | None, Field(description="password of that user, where Trino asks for one")] = None
+    trino_access: Annotated[
+        Path | None, Field(description="folder that `python -m query trino-access` wrote, where the API may write the rules of new tenants; empty: it does not")
+    ] = None
     trino_ca: Annotated[str | None, Field(description="file with the certificates that Trino's TLS is trusted by; empty: the machine's")] = None
     search_timeout_s: Annotated[float, Field(description="seconds a search may take; then it answers with what it has", gt=0)] = 30.0
     sql_timeout_s: Annotated[float, Field(description="seconds a statement of the SQL endpoint may take", gt=0)] = 300.0
     page_rows_max: Annotated[int, Field(description="rows of one page of a search", ge=1, le=100_000)] = 10_000
+    sql_parse_cpu_s: Annotated[float, Field(description="seconds of processor time that reading one statement may take", gt=0)] = 3.0
+    sql_readers: Annotated[int, Field(description="processes that read statements; each tenant uses one at a time", ge=1)] = 2
+    sql_bytes_max: Annotated[int, Field(description="bytes of values the SQL endpoint gives back; exports have no such limit", ge=1024)] = 16 * MIB
+    page_bytes_max: Annotated[int, Field(description="bytes of values of one page of a search, which ends there; `next` goes on", ge=1024)] = 64 * MIB
     sql_rows_max: Annotated[int, Field(description="rows the SQL endpoint gives back; exports have no such limit", ge=1)] = 10_000
     scan_bytes_max: Annotated[int, Field(description="bytes of data files one search may open", gt=0)] = 64 * 1024 * MIB
     embedded_bytes_max: Annotated[int, Field(description="bytes of data files up to which a search runs in process; above it Trino does", ge=0)] = (
@@ -374,6 +481,11 @@ class QuerySettings(RoomSettings):
     embedded_memory_bytes: Annotated[int, Field(description="memory of the in-process engine", ge=64 * MIB)] = 1024 * MIB
     embedded_threads: Annotated[int, Field(description="threads of the in-process engine; 0: one per processor", ge=0)] = 0
     concurrent_per_tenant: Annotated[int, Field(description="searches of one tenant that run at once; as many again wait, more are refused", ge=1)] = 8
+    sql_concurrent_per_tenant: Annotated[int, Field(description="statements of one tenant that run at once; as many again wait, more are refused", ge=1)] = 4
+    requests_max: Annotated[
+        int, Field(description="requests that run at once, statements aside; the last quarter is for tenants of which none runs", ge=4, le=1_000)
+    ] = 64
+    sql_requests_max: Annotated[int, Field(description="statements that run at once; the last quarter is for tenants of which none runs", ge=4, le=1_000)] = 32
     tails_per_tenant: Annotated[int, Field(description="live tails of one tenant that run at once", ge=1)] = 2
     queue_timeout_s: Annotated[float, Field(description="seconds a search waits for its turn before it is refused", ge=0)] = 10.0
     state: Annotated[str, Field(description="folder of exports and of files fetched from S3")] = "state/query"
@@ -381,7 +493,14 @@ class QuerySettings(RoomSettings):
         int, Field(description="rows of one part of an export, about; a part that was begun is written again after a restart", ge=1)
     ] = 250_000
     exports_kept_s: Annotated[float, Field(description="seconds after its start until a finished export is removed", gt=0)] = 7 * 86_400.0
+    exports_per_tenant: Annotated[int, Field(description="exports that are kept of one tenant; more are refused until one is deleted or too old", ge=1)] = 100
+    export_bytes_per_tenant: Annotated[
+        int, Field(description="bytes of exports that are kept of one tenant; one that would grow beyond stops, and can be resumed", gt=0)
+    ] = 64 * 1024 * MIB
     erasure_grace_s: Annotated[float, Field(description="seconds that files which held erased rows stay for queries that still read them", ge=0)] = 3_600.0
+    erasure_wait_s: Annotated[
+        float, Field(description="seconds an erasure waits until what had reached Kafka is in the tables; after that it ends as incomplete", ge=0)
+    ] = 3_600.0
     file_cache_bytes_max: Annotated[int, Field(description="bytes of files fetched from S3 that are kept on disk", ge=0)] = 8 * 1024 * MIB
 
 
@@ -397,6 +516,9 @@ class InfraSettings(RoomSettings):
     trino_heap_mb: Annotated[int, Field(description="Java heap of Trino, MiB", ge=768)] = 1024
     trino_access: Annotated[
         Path | None, Field(description="folder that `python -m query trino-access` wrote: Trino then asks for passwords, over TLS; empty: open on loopback")
+    ] = None
+    trino_catalog_token: Annotated[
+        SecretStr | None, Field(description="API key of scope read that Trino asks the catalog with, where the catalog asks for keys")
     ] = None
     quick_java: Annotated[
         bool, Field(description="compile Java code quickly instead of well: halves start times; turn off to measure throughput of Kafka or Trino")

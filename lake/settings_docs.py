@@ -4,10 +4,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from lake import settings
+from lake.secret_files import SUFFIX, secret_names
 from lake.settings import RoomSettings
 
 
@@ -27,6 +28,9 @@ def _head() -> Iterator[str]:
     yield ""
     yield "Each value comes from, the later the stronger: its default, its section in `firn.toml` (or the file that `FIRN_CONFIG` names; empty: none),"
     yield "its environment variable, its command-line flag. This page is written by `python -m lake.settings_docs > docs/settings.md`."
+    yield ""
+    yield "A secret may stand in a file of its own: its `_file` setting names that file, in any of these places, and the file's content, without"
+    yield "white space around it, is the secret. Giving both is an error."
 
 
 def _section(room: type[RoomSettings]) -> Iterator[str]:
@@ -47,14 +51,23 @@ def _section(room: type[RoomSettings]) -> Iterator[str]:
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
     yield "| setting | default | meaning |" if not prefix else "| setting | environment | default | meaning |"
     yield "|---|---|---|" if not prefix else "|---|---|---|---|"
+    secrets = secret_names(model)
     for name, field in model.model_fields.items():
-        variable = f" `{prefix}{name.upper()}` |" if prefix else ""
-        yield f"| `{name}` |{variable} {_default(field.default)} | {field.description} |"
+        yield _line(prefix, name, _default(field.default), field.description or "")
+        if name in secrets:
+            yield _line(prefix, name + SUFFIX, "", f"file that holds `{name}`")
+
+
+def _line(prefix: str, name: str, default: str, meaning: str) -> str:
+    variable = f" `{prefix}{name.upper()}` |" if prefix else ""
+    return f"| `{name}` |{variable} {default} | {meaning} |"
 
 
 def _default(value: Any) -> str:
     if value is PydanticUndefined:
         return "(required)"
+    if isinstance(value, SecretStr):  # a default that everybody can read here is none
+        value = value.get_secret_value()
     return "" if value in (None, "", ()) else f"`{value}`"
 
 

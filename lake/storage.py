@@ -5,9 +5,11 @@ Locations are spelled `file:///absolute/path` and `s3://bucket/key`. PyIceberg a
 """
 
 import ctypes
+import errno
 import io
 import os
 import shutil
+import stat
 import tempfile
 import threading
 import uuid
@@ -25,7 +27,7 @@ import obstore
 from obstore.exceptions import NotFoundError as ObjectNotFoundError
 from obstore.store import S3Store
 
-from lake.errors import NotFoundError, PrerequisiteError, SettingsError, UnavailableError
+from lake.errors import ForeignFileError, NotFoundError, PrerequisiteError, SettingsError, TooLargeError, UnavailableError
 from lake.settings import StorageSettings
 
 # From this many files on, one syncfs of the disk is cheaper than an fsync for each.
@@ -60,8 +62,12 @@ class Storage(Protocol):
     def sync(self, uris: Sequence[str]) -> None:
         """Returns when all these files survive a power cut."""
 
-    def read(self, uri: str) -> bytes:
-        """The whole file. Raises NotFoundError, UnavailableError."""
+    def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:
+        """The whole file, an ordinary one. Raises NotFoundError, UnavailableError.
+
+        Raises TooLargeError, having read none of it, where it holds more than `bytes_max`, and ForeignFileError where a symbolic link leads out
+        of the folder `root`, above which links may stand, or where it is a pipe or a device.
+        """
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         """`length` bytes from `start`."""
@@ -75,8 +81,8 @@ class Storage(Protocol):
     def stat(self, uri: str) -> StoredObject | None:
         """The file as a listing shows it, None where it does not exist."""
 
-    def delete(self, uris: Iterable[str]) -> None:
-        """Deletes files; those that do not exist count as deleted."""
+    def delete(self, uris: Iterable[str], *, root: str | None = None) -> None:
+        """Deletes files; those that do not exist count as deleted. Raises ForeignFileError where a symbolic link leads out of the folder `root`."""
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Every file below a prefix, which is taken as a directory (a trailing slash is implied)."""
@@ -125,8 +131,8 @@ class AnyStorage:
     def sync(self, uris: Sequence[str]) -> None:
         self._local.sync([uri for uri in uris if canonical(uri).startswith("file:")])
 
-    def read(self, uri: str) -> bytes:
-        return self._for(uri).read(uri)
+    def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:
+        return self._for(uri).read(uri, bytes_max=bytes_max, root=root)
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         return self._for(uri).read_range(uri, start, length)
@@ -140,12 +146,12 @@ class AnyStorage:
     def stat(self, uri: str) -> StoredObject | None:
         return self._for(uri).stat(uri)
 
-    def delete(self, uris: Iterable[str]) -> None:
+    def delete(self, uris: Iterable[str], *, root: str | None = None) -> None:
         by_store: dict[int, list[str]] = {}
         for uri in uris:
             by_store.setdefault(id(self._for(uri)), []).append(uri)
         for group in by_store.values():
-            self._for(group[0]).delete(group)
+            self._for(group[0]).delete(group, root=root)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         return self._for(prefix).list(prefix)
@@ -230,9 +236,21 @@ class LocalStorage:
             self._new_in |= {os.path.dirname(made): self._made for made in missing}
         os.makedirs(folder, exist_ok=True)
 
-    def read(self, uri: str) -> bytes:
-        with _disk_errors(local_path(uri)):
-            return local_path(uri).read_bytes()
+    def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:
+        path = _local_text(uri)
+        with _disk_errors(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            try:
+                status = os.fstat(descriptor)
+                if stat.S_ISDIR(status.st_mode):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+                if not stat.S_ISREG(status.st_mode):
+                    raise ForeignFileError(f"{path} is no ordinary file; put the file back, or take away what names it")
+                if root is not None:
+                    _check_real(descriptor, path, root)
+                return _content(descriptor, path, status.st_size, bytes_max)
+            finally:
+                os.close(descriptor)
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         with _disk_errors(local_path(uri)), local_path(uri).open("rb") as file:
@@ -258,10 +276,14 @@ class LocalStorage:
         except FileNotFoundError:  # deleted just now
             return None
 
-    def delete(self, uris: Iterable[str]) -> None:
+    def delete(self, uris: Iterable[str], *, root: str | None = None) -> None:
         for uri in uris:
-            with suppress(FileNotFoundError), _disk_errors(local_path(uri), missing_is_fine=True):
-                local_path(uri).unlink()
+            path = _local_text(uri)
+            with suppress(FileNotFoundError), _disk_errors(path, missing_is_fine=True):
+                if root is None:
+                    os.unlink(path)
+                else:
+                    _unlink_below(path, root)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         for folder, _, names in os.walk(local_path(prefix)):
@@ -314,10 +336,13 @@ class S3Storage:
     def sync(self, uris: Sequence[str]) -> None:
         """Nothing to do: an acknowledged put is durable."""
 
-    def read(self, uri: str) -> bytes:
+    def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:  # noqa: ARG002 - an object store has no links
         store, key = self._at(uri)
         with _s3_errors(uri):
-            return bytes(obstore.get(store, key).bytes())
+            answer = obstore.get(store, key)  # its body is fetched when it is asked for
+            if bytes_max is not None and answer.meta["size"] > bytes_max:
+                raise _too_large(uri, answer.meta["size"], bytes_max)
+            return bytes(answer.bytes())
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         store, key = self._at(uri)
@@ -343,7 +368,7 @@ class S3Storage:
             return None
         return StoredObject(canonical(uri), meta["size"], meta["last_modified"], meta["e_tag"] or "")
 
-    def delete(self, uris: Iterable[str]) -> None:
+    def delete(self, uris: Iterable[str], *, root: str | None = None) -> None:  # noqa: ARG002
         by_store: dict[int, tuple[S3Store, list[str]]] = {}
         for uri in uris:
             store, key = self._at(uri)
@@ -403,6 +428,64 @@ def _local_text(uri: str) -> str:
     if not location.startswith("file://"):
         raise SettingsError(f"{uri!r} is not a local file")
     return location.removeprefix("file://")
+
+
+def check_links(path: str, root: str) -> None:
+    """Raises ForeignFileError where a symbolic link leads from a path of this machine out of the folder `root`. What stands above `root` may be a link."""
+    if os.path.realpath(path) != _without_links(path, root):
+        raise _leads_out(path, root)
+
+
+def _check_real(descriptor: int, path: str, root: str) -> None:
+    """The same of a file or folder that is open, which nobody can exchange any more."""
+    try:
+        real = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:  # a machine without /proc
+        real = os.path.realpath(path)
+    if real.endswith(" (deleted)"):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    # Where there are no links at all, which is the rule, nothing has to be resolved.
+    if (real != path or not path.startswith(f"{_local_text(root).rstrip('/')}/")) and real != _without_links(path, root):
+        raise _leads_out(path, root)
+
+
+def _without_links(path: str, root: str) -> str | None:
+    """Where a path lies if neither `root` itself nor anything below it is a link; None where it is not below it."""
+    folder = _local_text(root).rstrip("/")
+    if path != folder and not path.startswith(f"{folder}/"):
+        return None
+    above = os.path.dirname(folder).rstrip("/")
+    return os.path.realpath(above or "/").rstrip("/") + path[len(above) :]
+
+
+def _leads_out(path: str, root: str) -> ForeignFileError:
+    return ForeignFileError(f"{path} is reached by a symbolic link that leads out of {_local_text(root)}; put the file in the place of the link")
+
+
+def _unlink_below(path: str, root: str) -> None:
+    folder = os.path.dirname(path)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _check_real(descriptor, folder, root)
+        os.unlink(os.path.basename(path), dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _content(descriptor: int, path: str, size: int, bytes_max: int | None) -> bytes:
+    if bytes_max is not None and size > bytes_max:
+        raise _too_large(path, size, bytes_max)
+    parts, read = list[bytes](), 0
+    while part := os.read(descriptor, READ_BUFFER_BYTES if read else size + 1):
+        parts.append(part)
+        read += len(part)
+        if bytes_max is not None and read > bytes_max:  # it grows while it is read
+            raise _too_large(path, read, bytes_max)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(name: str, size: int, bytes_max: int) -> TooLargeError:
+    return TooLargeError(f"{name} holds {size:,} bytes, more than the {bytes_max:,} that are read of such a file; restore it, or roll the table back")
 
 
 def _temporary(path: str, buffering: int) -> IO[bytes]:

@@ -58,7 +58,7 @@ def _maintenance(
     """The parts of a round, put together; `lease` signs every change."""
     clock, storage, catalog = SystemClock(), open_storage(), _client(settings, lease)
     queue = DeletionQueue(catalog, Throttle(settings.storage_requests_per_s_max), lease)
-    inventory = open_inventory(catalog, settings, lambda: epoch_ms(clock.now()), [_table(name) for name in tables])
+    inventory = open_inventory(catalog, settings, lambda: epoch_ms(clock.now()), [_table(name) for name in tables], lease)
     states = TableStates(catalog, settings.failures_max, int(settings.pause_s * 1000), lease)
     commits, history = CommitRound(catalog, storage, queue, settings, clock), History(catalog, storage, clock)
     try:
@@ -103,6 +103,8 @@ def run(
     elif once:
         with _leading(settings, table or ()) as maintenance:
             report = maintenance.run()
+            if not table:
+                Duties(maintenance).note_round()
         printing.print_report(report)
         if report.failures:
             raise typer.Exit(FAILED_TABLES)
@@ -144,6 +146,7 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
     def round_() -> None:
         maintenance.run()
         if not maintenance.halted():
+            Duties(maintenance).note_round()
             Duties(maintenance).run_due()
 
     with ThreadPoolExecutor(1, thread_name_prefix="looks") as pool:
@@ -181,7 +184,7 @@ def explain(table: Annotated[str, typer.Argument(help="NAMESPACE.TABLE")], catal
         if view is None:
             raise NotFoundError(f"there is no table {table}; `python -m optimize plan` lists those with work")
         for line in explain_table(maintenance, view):
-            typer.echo(line)
+            printing.say(line)
 
 
 @app.command()

@@ -81,7 +81,7 @@ class _Source:
 
     def __init__(self, storage: Storage, file: DataFile, schema: LogSchema) -> None:
         self.file = file
-        self._parquet = pq.ParquetFile(pa.BufferReader(storage.read(file.uri)))
+        self._parquet = pq.ParquetFile(pa.BufferReader(storage.read(file.uri, bytes_max=file.size_bytes)))
         self._arrow: pa.Schema = self._parquet.schema_arrow
         known = {column.id for column in schema.columns}
         self._places = {i: at for at, field in enumerate(self._arrow) if (i := field_id(field)) in known}

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lake.commit import Prepared
-from lake.data_file import EQUALITY_DELETES, DataFile
+from lake.commit import ROWS_STAY, Prepared
+from lake.data_file import EQUALITY_DELETES, ROW_LINEAGE, DataFile
+from lake.errors import RefusedError
 from lake.manifest import ManifestEntry, Status, write_manifest
 from lake.manifest_list import ManifestFile, ManifestList, write_manifest_list
 from lake.snapshot import totals_of
@@ -21,6 +22,8 @@ _PARTITION_KEY = "partitions."
 
 def without_delete_files(prepared: Prepared, view: TableView, gone: Sequence[DataFile]) -> Prepared:
     """The same commit, with the delete files `gone` taken out as well. `view`: the version it was prepared for."""
+    if view.state.version >= ROW_LINEAGE:
+        raise RefusedError(f"table {view.name} {ROWS_STAY}; its hours with deletion vectors stay")
     uris = {file.uri for file in gone}
     sequence, manifests, written = prepared.after.sequence_number, list[ManifestFile](), list[tuple[str, bytes]]()
     for manifest in prepared.after.manifests:

@@ -4,15 +4,17 @@ The catalog keeps the queue (`/firn/v1/deletions`). Another catalog keeps none; 
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from lake.catalog_client import CatalogClient, TableName
-from lake.errors import FirnError, NotFoundError
+from lake.errors import FirnError, ForeignFileError, NotFoundError
+from lake.metrics import OPTIMIZE_FOREIGN_FILES
 from lake.storage import AnyStorage
+from lake.table_place import TablePlace
 
 PATH = "/firn/v1/deletions"
 PAGE_FILES = 1_000
@@ -52,7 +54,10 @@ class DeletionQueue:
                     {"location": uri, "not-before-ms": not_before_ms, "record": {"table": str(table), "table-uuid": table_uuid}}
                     for uri, table, table_uuid in files[at : at + PAGE_FILES]
                 ]
-                self.catalog.post(PATH, self._signed({"deletions": entries}))
+                refused = self.catalog.post(PATH, self._signed({"deletions": entries})).get("refused", [])
+                if refused:
+                    OPTIMIZE_FOREIGN_FILES.inc(len(refused))
+                    log.warning("optimize.deletions_refused", files=len(refused), first=refused[0])
         except FirnError as error:
             log.warning("optimize.deletions_not_queued", files=len(files), error=str(error))
 
@@ -68,7 +73,10 @@ class DeletionQueue:
             yield page
 
     def delete_due(self, storage: AnyStorage, halted: Callable[[], bool] = lambda: False) -> int:
-        """Deletes what is due until it is done or `halted`. A crash in between deletes some files again, which is no harm. Returns their number."""
+        """Deletes what is due until it is done or `halted`. A crash in between deletes some files again, which is no harm. Returns their number.
+
+        A file that is not its table's is left where it is, counted and logged, and taken off the queue.
+        """
         deleted = 0
         for page in self.due():
             for at in range(0, len(page), DELETE_FILES):
@@ -76,10 +84,42 @@ class DeletionQueue:
                     return deleted
                 part = page[at : at + DELETE_FILES]
                 self.throttle.take(len(part))
-                storage.delete([str(file["location"]) for file in part])
+                deleted += _delete(storage, part)
                 self.catalog.post(f"{PATH}/acknowledge", self._signed({"ids": [file["id"] for file in part]}))
-                deleted += len(part)
         return deleted
 
     def _signed(self, body: dict[str, Any]) -> dict[str, Any]:
         return {**body, "lease": self.lease} if self.lease else body
+
+
+def _delete(storage: AnyStorage, files: Sequence[Mapping[str, Any]]) -> int:
+    by_root: dict[str, list[str]] = {}
+    for file in files:
+        uri = str(file["location"])
+        try:
+            by_root.setdefault(TablePlace(tuple(file.get("places", ()))).check(uri), []).append(uri)
+        except ForeignFileError as error:
+            _leave(uri, error)
+    return sum(_delete_below(storage, root, uris) for root, uris in by_root.items())
+
+
+def _delete_below(storage: AnyStorage, root: str, uris: Sequence[str]) -> int:
+    try:
+        storage.delete(uris, root=root)
+    except ForeignFileError:  # a link leads out of the table's folder: the others go one by one
+        return sum(_delete_one(storage, root, uri) for uri in uris)
+    return len(uris)
+
+
+def _delete_one(storage: AnyStorage, root: str, uri: str) -> bool:
+    try:
+        storage.delete([uri], root=root)
+    except ForeignFileError as error:
+        _leave(uri, error)
+        return False
+    return True
+
+
+def _leave(uri: str, error: ForeignFileError) -> None:
+    OPTIMIZE_FOREIGN_FILES.inc()
+    log.warning("optimize.foreign_file_left", uri=uri, error=str(error))

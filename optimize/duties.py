@@ -20,6 +20,7 @@ from optimize.retention import PROPERTY, Expired, expired_files, parse_retention
 from optimize.table_view import TableView, load_view
 
 KIND = "optimize.duty"
+ROUND = "round"
 PATH = "/firn/v1/tasks"
 log = structlog.get_logger()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,6 +51,13 @@ class Duties:
                     self._done(name, version, now_ms)
             except FirnError as error:
                 log.warning("optimize.duty_failed", duty=name, error=str(error))
+
+    def note_round(self) -> None:
+        """Remembers that a round over all tables has ended, by which others tell whether maintenance is behind."""
+        try:
+            self._done(ROUND, self._last(ROUND)[0], epoch_ms(self.maintenance.clock.now()))
+        except FirnError as error:
+            log.warning("optimize.round_not_noted", error=str(error))
 
     def retention(self, *, dry_run: bool = False, tidy: bool = False) -> Iterator[Expired]:
         """Takes hours past their retention from every table that has one; gives what went (or would go), and why not where it failed.

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from lake.clock import epoch_ms
+from lake.commit import ROWS_STAY
 from lake.errors import FirnError
 from optimize.ingestion_lag import Share
 from optimize.maintenance import Maintenance
@@ -39,6 +40,8 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
     standings = [partition.standing for partition in plan.partitions]
     if Standing.EQUALITY_DELETES in standings:
         return "foreign writer with equality deletes: the hours they touch are left alone until that writer compacts them"
+    if Standing.ROW_IDS in standings:
+        return f"left alone: the table {ROWS_STAY}; snapshots expire as ever"
     if memory is not None and memory.state is State.FAILING:
         return f"failing: {count_failures(memory.failures)} in a row ({memory.reason}); it is tried again at the next round"
     if plan.merges and share.reason:

@@ -9,6 +9,7 @@ import httpx
 import structlog
 
 from lake.settings import OptimizeSettings
+from lake.tls import tls_context
 
 ANSWER_S = 5.0
 log = structlog.get_logger()
@@ -36,7 +37,7 @@ def ingestion_lag(settings: OptimizeSettings, now: datetime) -> Lag | None:
     headers = {"Authorization": f"Bearer {settings.ingest_token.get_secret_value()}"} if settings.ingest_token else {}
     for uri in settings.ingest_uris:
         try:
-            response = httpx.get(f"{uri.rstrip('/')}/v1/status", headers=headers, timeout=ANSWER_S, trust_env=False)
+            response = httpx.get(f"{uri.rstrip('/')}/v1/status", headers=headers, timeout=ANSWER_S, verify=tls_context(), trust_env=False)
             response.raise_for_status()
             found.append(lag_of(response.json(), now))
         except (httpx.HTTPError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,16 +1,15 @@
 """Which tables maintenance has to look at: from the catalog's index of changed partitions, or from all tables."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from lake.catalog_client import NAMESPACE_SEPARATOR, CatalogClient, TableName
+from lake.catalog_client import CatalogClient, TableName
 from lake.settings import OptimizeSettings
 from lake.table_layout import parse_partition_path
+from optimize.lone_files import LoneFiles
+from optimize.partition_rows import PartitionRow, changed_partitions
 from optimize.planner import MS_PER_HOUR
-
-PATH = "/firn/v1/dirty-partitions"
-PAGE_PARTITIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,9 @@ class Inventory(Protocol):
     def candidates(self) -> Iterator[Candidate]:
         """Tables that may have something to do, each once."""
 
+    def settle(self, unfinished: Collection[str]) -> None:
+        """A round over the candidates has ended; `unfinished` are those that wait, fail or pause. The others are looked at again when they change."""
+
 
 @dataclass(frozen=True, slots=True)
 class AllTables:
@@ -44,6 +46,9 @@ class AllTables:
             for table in self.catalog.tables(namespace):
                 yield Candidate(table)
 
+    def settle(self, unfinished: Collection[str]) -> None:
+        """All are looked at every time."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamedTables:
@@ -54,35 +59,13 @@ class NamedTables:
     def candidates(self) -> Iterator[Candidate]:
         return (Candidate(table) for table in dict.fromkeys(self.tables))
 
-
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """A partition as the catalog's index has it. `path`: its name, `changed_ms`: its last change, ms since 1970."""
-
-    table: TableName
-    path: str
-    data_files: int
-    size_bytes: int
-    changed_ms: int
+    def settle(self, unfinished: Collection[str]) -> None:
+        """All are looked at every time."""
 
 
-def changed_partitions(catalog: CatalogClient, *, files_min: int, since_ms: int = 0) -> Iterator[PartitionRow]:
-    """Partitions of at least so many files, data and delete files together, changed since then; the oldest change first."""
-    query = {"min-files": str(files_min), "changed-since-ms": str(max(0, since_ms)), "pageSize": str(PAGE_PARTITIONS)}
-    token: str | None = None
-    while True:
-        page = catalog.get(PATH, **query, pageToken=token)
-        for row in page["partitions"]:
-            table = TableName(NAMESPACE_SEPARATOR.join(row["identifier"]["namespace"]), row["identifier"]["name"])
-            yield PartitionRow(table, row["partition"], row["data-files"], row["bytes"], row["changed-ms"])
-        token = page.get("next-page-token")
-        if not token:
-            return
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DirtyPartitions:
-    """The tables that Firn's catalog knows to have closed hours of two files or more.
+    """The tables that Firn's catalog knows to have closed hours of two files or more, or of one as ingestion wrote it.
 
     Tables that only have got many snapshots are found by `snapshot_watch`, and all others once a day.
     """
@@ -90,21 +73,41 @@ class DirtyPartitions:
     catalog: CatalogClient
     settings: OptimizeSettings
     now_ms: Callable[[], int]
+    lone_files: LoneFiles
+    _crowded: set[tuple[TableName, str]] = field(default_factory=set)  # as the last round had them: with one file they are merged
+
+    @property
+    def _open_from(self) -> int:
+        return (self.now_ms() - int(self.settings.closed_after_s * 1000)) // MS_PER_HOUR
 
     def candidates(self) -> Iterator[Candidate]:
         closed: dict[TableName, dict[int, PartitionRow]] = {}
-        open_from = (self.now_ms() - int(self.settings.closed_after_s * 1000)) // MS_PER_HOUR
+        open_from, merged, self._crowded = self._open_from, self._crowded, set()
         for row in changed_partitions(self.catalog, files_min=2):
-            hour = parse_partition_path(row.path)
-            if hour is not None and hour < open_from:
-                closed.setdefault(row.table, {})[hour] = row
+            self._crowded.add((row.table, row.path))
+            _add(closed, row, open_from)
+        for row in self.lone_files.rows(self.now_ms(), merged):
+            _add(closed, row, open_from)
         for table, hours in sorted(closed.items()):
             rows = hours.values()
             yield Candidate(table, frozenset(hours), sum(row.data_files for row in rows), sum(row.size_bytes for row in rows))
 
+    def settle(self, unfinished: Collection[str]) -> None:
+        self.lone_files.settle(unfinished, self._open_from)
 
-def open_inventory(catalog: CatalogClient, settings: OptimizeSettings, now_ms: Callable[[], int], only: Sequence[TableName] = ()) -> Inventory:
-    """The tables named by `only`, else the best inventory this catalog offers."""
+
+def _add(closed: dict[TableName, dict[int, PartitionRow]], row: PartitionRow, open_from: int) -> None:
+    hour = parse_partition_path(row.path)
+    if hour is not None and hour < open_from:
+        closed.setdefault(row.table, {})[hour] = row
+
+
+def open_inventory(
+    catalog: CatalogClient, settings: OptimizeSettings, now_ms: Callable[[], int], only: Sequence[TableName] = (), lease: str | None = None
+) -> Inventory:
+    """The tables named by `only`, else the best inventory this catalog offers. `lease`: the leader's, by which it may write."""
     if only:
         return NamedTables(only)
-    return DirtyPartitions(catalog, settings, now_ms) if catalog.has_extras else AllTables(catalog)
+    if not catalog.has_extras:
+        return AllTables(catalog)
+    return DirtyPartitions(catalog, settings, now_ms, LoneFiles(catalog, settings.lone_file_bytes_min, lease))

@@ -15,6 +15,7 @@ import structlog
 from lake import metrics
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock, epoch_ms
+from lake.data_file import ROW_LINEAGE
 from lake.errors import FirnError
 from lake.settings import OptimizeSettings, StorageSettings
 from lake.storage import AnyStorage
@@ -59,6 +60,7 @@ class RoundReport:
     snapshots_expired: int = 0
     files_deleted: int = 0
     paused: int = 0
+    paused_tables: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
     held_back: str = ""
     failures: dict[str, str] = field(default_factory=dict)
@@ -93,6 +95,8 @@ class Maintenance:
             if left_s <= 0:
                 break
         report.waiting |= {str(table) for table in turns.waiting()}
+        if not self.halted():
+            self.inventory.settle(report.waiting | report.failures.keys() | report.in_pieces | report.paused_tables)
         report.held_back = share.reason
         report.files_deleted = self._delete()
         self._remember(report)
@@ -104,6 +108,7 @@ class Maintenance:
             report.tables += 1
             if self.states.paused(candidate.table, now_ms):
                 report.paused += 1
+                report.paused_tables.add(str(candidate.table))
             else:
                 yield candidate
 
@@ -177,6 +182,7 @@ class Maintenance:
             expirable=due_to_expire(view.metadata, s, now_ms),
             has_been_replaced=any(snapshot.get("summary", {}).get("operation") == "replace" for snapshot in view.snapshots),
             resumes=self.states.unfinished(view.name),
+            keeps_row_ids=view.state.version >= ROW_LINEAGE,
             properties=properties,
         )
         return plan_table(facts, view.partitions(hours).values(), s, now_ms)
@@ -287,5 +293,6 @@ class Maintenance:
         metrics.OPTIMIZE_FILES_DELETED.inc(report.files_deleted)
         metrics.OPTIMIZE_FAILURES.inc(len(report.failures))
         metrics.OPTIMIZE_WAITING.set(len(report.waiting))
+        metrics.OPTIMIZE_ROUND_ENDED.set(now_ms / 1000)
         counts = {name: getattr(report, name) for name in ("tables", "merged_tables", "files_before", "files_after", "snapshots_expired", "files_deleted")}
         log.info("optimize.round", **counts, waiting=len(report.waiting), paused=report.paused, failures=len(report.failures), held_back=report.held_back)

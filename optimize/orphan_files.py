@@ -18,8 +18,9 @@ import structlog
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import FatalError, NotFoundError
-from lake.manifest_list import ManifestFile, read_manifest_list
+from lake.manifest_list import ManifestFile
 from lake.storage import AnyStorage, canonical
+from lake.table_files import load_manifest_list, read_file
 from optimize.deletions import Throttle
 from optimize.purge import own_prefix
 from optimize.table_view import TableView, load_view
@@ -80,15 +81,15 @@ def _check_alone(metadata_files: Iterable[str], storage: AnyStorage, view: Table
     """Metadata that this table does not name must at least be its own, left behind by a commit. Raises ValueError."""
     folder = comparable(f"{view.state.location}/metadata")
     for uri in metadata_files:
-        text = _text(storage, uri)
+        text = _text(storage, uri, view)
         if text is not None and (comparable(uri).rpartition("/")[0] != folder or f'"{view.state.uuid}"' not in text):
             raise ValueError(f"{uri} is no metadata of this table: another one may lie there; move it, or delete what nobody needs")
 
 
-def _text(storage: AnyStorage, uri: str) -> str | None:
+def _text(storage: AnyStorage, uri: str, view: TableView) -> str | None:
     """What a metadata file holds; None where a commit has deleted it meanwhile."""
     try:
-        data = storage.read(uri)
+        data = read_file(storage, uri, view.state.place)
     except NotFoundError:
         return None
     try:
@@ -118,7 +119,7 @@ def live_files(view: TableView) -> set[str]:
     manifests: dict[str, ManifestFile] = {}
     for snapshot in view.snapshots:
         found.add(comparable(snapshot["manifest-list"]))
-        manifests |= {manifest.uri: manifest for manifest in read_manifest_list(view.storage.read(snapshot["manifest-list"]))}
+        manifests |= {manifest.uri: manifest for manifest in load_manifest_list(view.storage, snapshot["manifest-list"], view.state.place)}
     for uri, manifest in manifests.items():
         found.add(comparable(uri))
         found.update(comparable(entry.file.uri) for entry in view.live_entries(manifest))
@@ -140,8 +141,9 @@ def delete_orphans(catalog: CatalogClient, storage: AnyStorage, orphans: Orphans
         return 0
     live = live_files(view)
     files = _unreferenced(orphans.files, live, orphans.table)
+    prefix = own_prefix(view.state.location, view.state.uuid, catalog.warehouse or "")
     for at in range(0, len(files), DELETE_FILES):
         throttle.take(len(files[at : at + DELETE_FILES]))
-        storage.delete(files[at : at + DELETE_FILES])
+        storage.delete(files[at : at + DELETE_FILES], root=prefix)
     log.info("optimize.orphans_deleted", table=str(orphans.table), files=len(files))
     return len(files)

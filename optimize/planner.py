@@ -8,7 +8,7 @@ from lake.catalog_client import TableName
 from lake.data_file import DataFile
 from lake.log_schema import TIMESTAMP, LogSchema
 from lake.settings import OptimizeSettings
-from optimize.merged_file import merged_at_ms
+from optimize.merged_file import is_as_ingested, merged_at_ms
 from optimize.table_view import Partition
 
 MS_PER_HOUR = 3_600_000
@@ -22,6 +22,7 @@ class Standing(StrEnum):
     OPEN_HOUR = "open hour"
     COOLING_DOWN = "cooling down after its last merge"
     EQUALITY_DELETES = "foreign writer with equality deletes"
+    ROW_IDS = "format version 3: rows keep their ids"
 
 
 class Engine(StrEnum):
@@ -97,6 +98,7 @@ class TableFacts:
     expirable: tuple[int, ...]
     has_been_replaced: bool
     resumes: bool = False
+    keeps_row_ids: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -130,11 +132,14 @@ def _plan_partition(partition: Partition, facts: TableFacts, target: int, settin
     closes_ms = (partition.hour + 1) * MS_PER_HOUR + int(settings.closed_after_s * 1000)
     if now_ms < closes_ms:
         return stands(Standing.OPEN_HOUR, due_at_ms=closes_ms)
+    if facts.keeps_row_ids:
+        return stands(Standing.ROW_IDS)
     if partition.equality_delete_files:
         return stands(Standing.EQUALITY_DELETES)
     small = [file for file in partition.files if file.size_bytes < target * settings.small_file_ratio and file.file_format.upper() == "PARQUET"]
     groups = group_files(small, target, facts.timestamp_id)
-    if not groups and not partition.position_delete_files:
+    alone = lone_files(partition.files, groups, settings)
+    if not groups and not alone and not partition.position_delete_files:
         return stands(Standing.UP_TO_DATE)
     merged_ms = max((at for file in partition.files if (at := merged_at_ms(file.uri)) is not None), default=None)
     rests_until_ms = None if merged_ms is None else merged_ms + int(settings.late_cooldown_s * 1000)
@@ -142,9 +147,16 @@ def _plan_partition(partition: Partition, facts: TableFacts, target: int, settin
         return stands(Standing.COOLING_DOWN, due_at_ms=rests_until_ms)
     if partition.position_delete_files:
         return stands(Standing.DUE, merge=Merge(partition.hour, Engine.SPARK, (partition.files,), has_deletes=True))
-    largest = max(sum(file.size_bytes for file in group) for group in groups)
-    engine = Engine.SPARK if largest >= settings.rewrite_bytes_min else Engine.ARROW
-    return stands(Standing.DUE, merge=Merge(partition.hour, engine, groups))
+    if max((sum(file.size_bytes for file in group) for group in groups), default=0) >= settings.rewrite_bytes_min:
+        return stands(Standing.DUE, merge=Merge(partition.hour, Engine.SPARK, groups))
+    return stands(Standing.DUE, merge=Merge(partition.hour, Engine.ARROW, (*groups, *alone)))
+
+
+def lone_files(files: Sequence[DataFile], groups: Iterable[Sequence[DataFile]], settings: OptimizeSettings) -> tuple[tuple[DataFile, ...], ...]:
+    """Files that no group takes and that are as ingestion wrote them, each to be written anew by itself, once; small ones are not worth it."""
+    grouped = {file.uri for group in groups for file in group}
+    sizes = range(settings.lone_file_bytes_min, settings.rewrite_bytes_min)
+    return tuple((file,) for file in files if file.uri not in grouped and file.size_bytes in sizes and is_as_ingested(file.uri))
 
 
 def group_files(files: Sequence[DataFile], target: int, time_id: int) -> tuple[tuple[DataFile, ...], ...]:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from lake.errors import FirnError
 from lake.table_layout import US_PER_HOUR
+from lake.terminal import TerminalConsole
 from optimize.duties import moment
 from optimize.explain import count_failures
 from optimize.ingestion_lag import Share
@@ -19,7 +20,7 @@ from optimize.retention import Expired
 
 _MIB = 2**20
 _SAMPLE = 5
-console = Console()
+console = TerminalConsole()
 
 
 def say(line: str) -> None:
@@ -35,7 +36,7 @@ def print_plan(plans: Sequence[TablePlan], report: RoundReport, share: Share) ->
         others = Counter(partition.standing.value for partition in p.partitions if partition.standing is not Standing.DUE)
         numbers = (len(p.merges), sum(len(m.files) for m in p.merges), sum(len(m.groups) for m in p.merges))
         size = f"{sum(m.size_bytes for m in p.merges) / _MIB:.1f}"
-        table.add_row(str(p.table), p.tenant, *map(str, numbers), size, str(len(p.expire)), ", ".join(f"{n} {what}" for what, n in others.items()))
+        table.add_row(str(p.table), Text(p.tenant), *map(str, numbers), size, str(len(p.expire)), ", ".join(f"{n} {what}" for what, n in others.items()))
     console.print(table)
     if share.reason:
         say(f"held back: {share.reason}; {share.share:.0%} of the work is done")

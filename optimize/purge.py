@@ -86,16 +86,16 @@ def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttl
             raise ValueError(f"the listing of {prefix} holds {stored.uri}; nothing more is deleted")
         page.append(stored.uri)
         if len(page) >= DELETE_FILES:
-            deleted += _delete(storage, page, throttle)
-    deleted += _delete(storage, page, throttle)
+            deleted += _delete(storage, page, prefix, throttle)
+    deleted += _delete(storage, page, prefix, throttle)
     catalog.delete(f"{PATH}/{dropped.id}")
     log.info("optimize.purged", table=dropped.name, files=deleted)
     return deleted
 
 
-def _delete(storage: AnyStorage, page: list[str], throttle: Throttle) -> int:
+def _delete(storage: AnyStorage, page: list[str], prefix: str, throttle: Throttle) -> int:
     throttle.take(len(page))
-    storage.delete(page)
+    storage.delete(page, root=prefix)
     count = len(page)
     page.clear()
     return count

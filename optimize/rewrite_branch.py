@@ -93,7 +93,7 @@ class RewriteBranch:
         if now is None or ref is None:
             return None
         metadata = {**now.metadata, "current-snapshot-id": ref["snapshot-id"]}
-        return replace(now, state=state_of(metadata, now.name, self.storage.read), metadata=metadata)
+        return replace(now, state=state_of(metadata, now.name, self.storage), metadata=metadata)
 
     def _proven(self, job: MergeJob, changes: "Sequence[_Change]") -> JobResult:
         settings = StorageSettings.load()

@@ -15,6 +15,7 @@ from lake.errors import FirnError
 from lake.log_schema import leaf_ids
 from lake.settings import StorageSettings
 from lake.storage import Storage, open_storage
+from optimize.bounds_proof import SeenValues
 from optimize.compaction import arrow_leaves, leaf_kinds
 from optimize.merge_job import MergeGroup
 from optimize.verify import ProofFailed, check_inputs, read_whole
@@ -79,11 +80,17 @@ def deleted_positions(storage: Storage, files: Sequence[DataFile]) -> dict[str, 
 
 
 def _read_through(storage: Storage, file: DataFile) -> tuple[DataFile, int]:
-    """The file as its own footer describes it, every page of it decoded once, and its checksum. Raises ProofFailed where it holds other than it should."""
+    """The file as its own footer describes it, every row of it decoded once and held against its bounds, and its checksum. Raises ProofFailed."""
     data = read_whole(storage, file)
     parquet = pq.ParquetFile(pa.BufferReader(data))
-    rows = sum(batch.num_rows for batch in parquet.iter_batches(use_threads=False))
-    described = describe_parquet(file.uri, file.hour or 0, file.size_bytes, parquet.metadata, arrow_leaves(parquet.schema_arrow))
+    leaves = arrow_leaves(parquet.schema_arrow)
+    rows, seen = 0, SeenValues(leaves)
+    for batch in parquet.iter_batches(use_threads=False):
+        rows += batch.num_rows
+        seen.take(pa.Table.from_batches([batch]))
+    described = describe_parquet(file.uri, file.hour or 0, file.size_bytes, parquet.metadata, leaves)
     if not rows == described.rows == file.rows:
         raise ProofFailed(f"{file.uri} holds {rows} rows, its footer says {described.rows}, its manifest {file.rows}")
+    if hidden := seen.hidden(file):
+        raise ProofFailed(hidden)
     return described, crc32(data)

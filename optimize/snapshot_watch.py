@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.settings import OptimizeSettings
-from optimize.inventory import PartitionRow, changed_partitions
+from optimize.partition_rows import PartitionRow, changed_partitions
 
 # Partitions that have not changed for so long are forgotten; at the start of a process older changes are left to the daily duty.
 REMEMBERED_MS = 24 * 3_600_000

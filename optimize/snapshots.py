@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lake.expiry import expirable
 from lake.settings import OptimizeSettings
 from optimize.table_view import TableView, may_hold
 
@@ -18,32 +19,6 @@ def due_to_expire(metadata: Mapping[str, Any], settings: OptimizeSettings, now_m
     most = max(1, settings.snapshots_max * 3 // 4)
     due = expirable(metadata, keep=most, age_max_ms=int(settings.snapshot_age_max_s * 1000), now_ms=now_ms)
     return to_expire(metadata, settings, now_ms) if due else ()
-
-
-def expirable(metadata: Mapping[str, Any], *, keep: int, age_max_ms: int, now_ms: int, adding: int = 0) -> tuple[int, ...]:
-    """Ids of the snapshots to remove, the oldest first.
-
-    What a branch or tag names always stays. Of the others the newest stay, as far as they are younger than `age_max_ms`, and all
-    together, with the `adding` that the same commit brings, are at most `keep` (more only where refs alone are more).
-    """
-    snapshots = sorted(metadata.get("snapshots", ()), key=_age)
-    named = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
-    if metadata.get("current-snapshot-id") is not None:
-        named.add(metadata["current-snapshot-id"])
-    room = keep - adding - sum(s["snapshot-id"] in named for s in snapshots)
-    gone = []
-    for snapshot in reversed(snapshots):
-        if snapshot["snapshot-id"] in named:
-            continue
-        if room > 0 and now_ms - snapshot["timestamp-ms"] < age_max_ms:
-            room -= 1
-        else:
-            gone.append(int(snapshot["snapshot-id"]))
-    return tuple(reversed(gone))
-
-
-def _age(snapshot: Mapping[str, Any]) -> tuple[int, int]:
-    return snapshot.get("sequence-number", 0), snapshot["timestamp-ms"]
 
 
 def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:

@@ -8,9 +8,10 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
 from lake.data_file import EQUALITY_DELETES, DataFile
 from lake.errors import NotFoundError
-from lake.manifest import ManifestEntry, Status, read_manifest
-from lake.manifest_list import ManifestFile, read_manifest_list
+from lake.manifest import ManifestEntry, Status
+from lake.manifest_list import ManifestFile
 from lake.storage import Storage
+from lake.table_files import load_manifest, load_manifest_list
 
 DATA_MANIFEST, DELETE_MANIFEST = 0, 1
 
@@ -69,14 +70,14 @@ class TableView:
             return self.manifests
         uri = snapshot["manifest-list"]
         if uri not in self.lists:
-            self.lists[uri] = read_manifest_list(self.storage.read(uri))
+            self.lists[uri] = load_manifest_list(self.storage, uri, self.state.place)
         return self.lists[uri]
 
     def live_entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
         """What a manifest adds or keeps, without what it deletes."""
         found = self.known.get(manifest.uri)
         if found is None:
-            entries = read_manifest(self.storage.read(manifest.uri), manifest)
+            entries = load_manifest(self.storage, manifest, self.state.place)
             found = self.known[manifest.uri] = tuple(entry for entry in entries if entry.status is not Status.DELETED)
         return found
 
@@ -139,4 +140,4 @@ def load_view(catalog: CatalogClient, storage: Storage, name: TableName, before:
         return None
     metadata = answer["metadata"]
     known, lists = (dict(before.known), dict(before.lists)) if before else ({}, {})
-    return TableView(state_of(metadata, name, storage.read), metadata, storage, answer.get("metadata-location", ""), known, lists)
+    return TableView(state_of(metadata, name, storage), metadata, storage, answer.get("metadata-location", ""), known, lists)

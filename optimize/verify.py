@@ -3,11 +3,12 @@
 the order is a permutation        no row of the inputs is left out or taken twice
 rows, null counts and bounds      of the old files (footers and manifests) agree with those of the new ones
 the file, read back, is equal     to the ordered rows in memory, and its footer says what will be committed
+its bounds hold every row         as the rows that were read back have them, whatever a footer says (`bounds_proof.py`)
 the file has not changed since    asked by the driver, just before the commit
 
 What Spark's rewrite_data_files wrote was in no memory of ours: there Spark itself sums the hashes of the rows before and after
-(`rewrite_branch.py`), and of the new files the second line holds, with the positions that delete files took away, and that every row of them
-can be read (`rewrite_proof.py`).
+(`rewrite_branch.py`), and of the new files the second line and the one of the bounds hold, with the positions that delete files took away, and
+every row of them can be read (`rewrite_proof.py`).
 """
 
 import struct
@@ -20,7 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lake.data_file import DataFile, describe_parquet
+from lake.errors import TooLargeError
 from lake.storage import Storage, canonical
+from optimize.bounds_proof import SeenValues
 
 _TAIL_BYTES = 8
 _MAGIC = b"PAR1"
@@ -115,6 +118,8 @@ def _decoder(kind: str) -> Callable[[bytes], Any] | None:
         return bytes
     if kind in ("int", "long", "date", "time", "timestamp", "timestamptz"):
         return lambda raw: int.from_bytes(raw, "little", signed=True)
+    if kind.startswith("decimal("):
+        return lambda raw: int.from_bytes(raw, "big", signed=True)
     if kind in ("float", "double"):
         return lambda raw: struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0]
     return None
@@ -129,21 +134,37 @@ def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Se
     file = pq.ParquetFile(pa.BufferReader(data))
     if describe_parquet(output.uri, output.hour or 0, output.size_bytes, file.metadata, leaves) != output:
         raise ProofFailed(f"the footer of {output.uri} is not the one that was written")
-    at = 0
+    at, seen = 0, SeenValues(leaves)
     for group in range(file.num_row_groups):  # one after the other: all at once would take the memory of a second copy
         reread = file.read_row_group(group, use_threads=False)
         meant = rows.slice(at, reread.num_rows)
         at += reread.num_rows
+        seen.take(reread)
         for name, column in zip(meant.column_names, meant.columns, strict=True):
             other = reread.column(name)
-            if not (other if other.type.equals(column.type) else other.cast(column.type)).equals(column):
+            if not _same(other if other.type.equals(column.type) else other.cast(column.type), column):
                 raise ProofFailed(f"column {name} of {output.uri} reads back differently from what was written")
+    if hidden := seen.hidden(output):
+        raise ProofFailed(hidden)
     return crc32(data)
+
+
+def _same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    """Whether two columns of one type hold the same. For Arrow no NaN equals another: numbers are compared by their bits."""
+    if one.equals(other):
+        return True
+    bits = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}.get(one.type)
+    if bits is not None:
+        return bool(one.combine_chunks().view(bits).equals(other.combine_chunks().view(bits)))
+    return pa.types.is_nested(one.type) and repr(one.to_pylist()) == repr(other.to_pylist())
 
 
 def read_whole(storage: Storage, file: DataFile) -> bytes:
     """The bytes of a file. Raises ProofFailed where they are not as many as they should be, NotFoundError."""
-    data = storage.read(file.uri)
+    try:
+        data = storage.read(file.uri, bytes_max=file.size_bytes)
+    except TooLargeError as error:
+        raise ProofFailed(f"{file.uri} should have {file.size_bytes} bytes: {error}") from error
     if len(data) != file.size_bytes:
         raise ProofFailed(f"{file.uri} has {len(data)} bytes, it should have {file.size_bytes}")
     return data

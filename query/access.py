@@ -3,6 +3,7 @@
 Without keys (a catalog started with --anonymous, on this machine) everybody sees everything, and the API refuses to listen beyond loopback.
 """
 
+import hashlib
 import ipaddress
 import threading
 import time
@@ -17,10 +18,17 @@ from lake.catalog_client import CatalogClient
 from lake.errors import FirnError, SettingsError, UnavailableError
 from lake.settings import QuerySettings
 from lake.tenant import TenantId
+from lake.tls import tls_context
 
 KEPT_S = 5.0
 CALLERS_MAX = 256
 VERDICTS_MAX = 100_000
+WHO_MAX = 10_000
+PING_TIMEOUT_S = 5.0
+# What says whether a key reaches something. Any other status is no such verdict, and nothing may be taken from it.
+DECIDED = frozenset(
+    {httpx.codes.OK, httpx.codes.NO_CONTENT, httpx.codes.BAD_REQUEST, httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND}
+)  # 400: a name that nothing can have
 
 
 class UnauthorizedError(FirnError):
@@ -32,11 +40,23 @@ class ForbiddenError(FirnError):
 
 
 @dataclass(frozen=True, slots=True)
+class Who:
+    """Whose a key or token is, in the catalog's words: the key's id, and the namespace it is bound to (None: it is not)."""
+
+    key_id: str
+    namespace: str | None = None
+
+
+ANONYMOUS = Who("anonymous")
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """The holder of a key (None: anonymous) and a catalog client that speaks with it, so that the catalog checks every step again."""
 
     key: str | None
     catalog: CatalogClient
+    who: Who = ANONYMOUS
 
 
 class Access:
@@ -45,9 +65,11 @@ class Access:
     def __init__(self, settings: QuerySettings) -> None:
         self._uri = settings.catalog_uri.rstrip("/")
         self._own = settings.catalog_token.get_secret_value() if settings.catalog_token else None
-        self._http = httpx.Client(base_url=self._uri, timeout=10.0, trust_env=False)
+        self._http = httpx.Client(base_url=self._uri, timeout=10.0, verify=tls_context(), trust_env=False)
+        self._ping = httpx.Client(base_url=self._uri, timeout=PING_TIMEOUT_S, verify=tls_context(), trust_env=False)
         self._lock = threading.Lock()
-        self._callers: OrderedDict[str | None, Caller] = OrderedDict()
+        self._clients: OrderedDict[str | None, CatalogClient] = OrderedDict()
+        self._who: OrderedDict[bytes, tuple[Who | str, float]] = OrderedDict()  # by digest: what strangers send may be long
         self._verdicts: OrderedDict[tuple[str | None, str], tuple[int, float]] = OrderedDict()
         self._anonymous: bool | None = None
 
@@ -60,20 +82,52 @@ class Access:
 
     def caller(self, authorization: str | None) -> Caller:
         """The caller behind an Authorization header. Raises UnauthorizedError."""
-        key = authorization.split(" ", 1)[1].strip() if authorization and authorization.lower().startswith("bearer ") else None
-        if self._verdict(key, "/v1/namespaces?pageSize=1") == httpx.codes.UNAUTHORIZED:
-            raise UnauthorizedError("this needs an API key in force; send it as `Authorization: Bearer firn_...`, or make one with `python -m catalog`")
+        key = _key_in(authorization)
+        caller = self.known(authorization)
+        if caller is not None:
+            return caller
+        who = self._ask_who(key)
         with self._lock:
-            if key not in self._callers:
-                self._callers[key] = Caller(key, CatalogClient(self._uri, token=key))
-                while len(self._callers) > CALLERS_MAX:
-                    self._callers.popitem(last=False)[1].catalog.close()
-            self._callers.move_to_end(key)
-            return self._callers[key]
+            self._who[_digest(key)] = (who, time.monotonic())
+            if len(self._who) > WHO_MAX:
+                self._who.popitem(last=False)
+        return self._caller(key, who)
+
+    def known(self, authorization: str | None) -> Caller | None:
+        """The caller behind an Authorization header, where it was asked for within the last seconds; asks nobody. Raises UnauthorizedError."""
+        key = _key_in(authorization)
+        with self._lock:
+            who, since_s = self._who.get(_digest(key), (ANONYMOUS, None))
+        return None if since_s is None or time.monotonic() - since_s >= KEPT_S else self._caller(key, who)
+
+    def _caller(self, key: str | None, who: Who | str) -> Caller:
+        if isinstance(who, str):
+            raise UnauthorizedError(who)
+        with self._lock:
+            if key not in self._clients:
+                self._clients[key] = CatalogClient(self._uri, token=key)
+                while len(self._clients) > CALLERS_MAX:
+                    self._clients.popitem(last=False)[1].close()
+            self._clients.move_to_end(key)
+            return Caller(key, self._clients[key], who)
+
+    def _ask_who(self, key: str | None) -> Who | str:
+        """Whose the key is; a sentence where it is nobody's."""
+        answer = self._ask(key, "/firn/v1/whoami")
+        if answer is not None and answer.status_code == httpx.codes.NOT_FOUND:  # another catalog, which does not tell
+            answer = self._ask(key, "/v1/namespaces?pageSize=1")
+            if answer is not None and answer.status_code != httpx.codes.UNAUTHORIZED:
+                return ANONYMOUS if key is None else Who(f"sha256:{_digest(key).hex()[:12]}")
+        if answer is not None and answer.is_success:
+            told = answer.json()
+            return Who(str(told["key-id"]), None if told["namespace"] is None else ".".join(told["namespace"]))
+        if answer is not None and answer.status_code == httpx.codes.UNAUTHORIZED and "expired on" in answer.text:
+            return str(answer.json()["error"]["message"])
+        return "this needs an API key in force; send it as `Authorization: Bearer firn_...`, or make one with `python -m catalog`"
 
     def check_tenant(self, caller: Caller, tenant: TenantId) -> None:
         """Raises ForbiddenError where the key does not reach the tenant."""
-        if self._verdict(caller.key, f"/v1/namespaces/{tenant.namespace}") == httpx.codes.FORBIDDEN:
+        if self._verdict(caller.key, f"/v1/namespaces/{tenant.namespace}") in (httpx.codes.FORBIDDEN, httpx.codes.UNAUTHORIZED):
             raise ForbiddenError(f"this key does not reach tenant {tenant.name!r}; use a key of that tenant")
 
     def check_writer(self, caller: Caller, tenant: TenantId) -> None:
@@ -103,17 +157,44 @@ class Access:
                 self._verdicts.popitem(last=False)
         return status
 
+    def ping(self) -> bool:
+        """Whether the catalog answers, asked on a connection of its own: those of the callers may all wait for it."""
+        try:
+            return self._ping.get("/v1/config").status_code < httpx.codes.INTERNAL_SERVER_ERROR
+        except httpx.HTTPError:
+            return False
+
     def _status(self, key: str | None, path: str, body: Mapping[str, Any] | None = None) -> int:
+        answer = self._ask(key, path, body)
+        return httpx.codes.UNAUTHORIZED if answer is None else answer.status_code
+
+    def _ask(self, key: str | None, path: str, body: Mapping[str, Any] | None = None) -> httpx.Response | None:
+        """The catalog's answer; None: the key is nothing that could be sent. Raises UnavailableError where it decides nothing."""
         headers = {"Authorization": f"Bearer {key}"} if key else None
         try:
-            status = self._http.request("GET" if body is None else "POST", path, headers=headers, json=body).status_code
+            answer = self._http.request("GET" if body is None else "POST", path, headers=headers, json=body)
         except (httpx.LocalProtocolError, UnicodeError):  # a key that cannot even be sent is none in force
-            return httpx.codes.UNAUTHORIZED
+            return None
         except httpx.HTTPError as error:
             raise UnavailableError(f"the catalog at {self._uri} does not answer ({type(error).__name__}); is it running?") from error
-        if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise UnavailableError(f"the catalog at {self._uri} answers {status}; its log says why")
-        return status
+        if answer.status_code not in DECIDED:
+            raise UnavailableError(f"the catalog at {self._uri} answers {answer.status_code}: {_sentence(answer)}")
+        return answer
+
+
+def _key_in(authorization: str | None) -> str | None:
+    return authorization.split(" ", 1)[1].strip() if authorization and authorization.lower().startswith("bearer ") else None
+
+
+def _digest(key: str | None) -> bytes:
+    return b"" if key is None else hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def _sentence(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return "its log says why"
 
 
 def check_host(host: str, access: Access) -> None:

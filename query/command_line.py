@@ -1,19 +1,18 @@
 """`python -m query search|tail|export|sql`: the API from a terminal. Rows go to standard output, everything else to standard error."""
 
-import csv
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from lake.errors import RefusedError
+from lake.terminal import TerminalConsole, json_text, write_csv
 from query.remote import Remote, open_remote
 
 Tenant = Annotated[str, typer.Argument(help="the tenant's name, exactly as its records carry it")]
@@ -42,7 +41,7 @@ def search(
 ) -> None:
     """Search rows, the newest first; exit code 3 where the answer is not complete."""
     body = {"tenant": tenant, "stream": stream, "from": since, "to": until, "query": query, "pin": pin, "order": "oldest" if oldest else "newest"}
-    out = Console(highlight=False, soft_wrap=True)
+    out = TerminalConsole(markup=True, highlight=False, soft_wrap=True)
     with open_remote() as remote:
         basis = _all(remote, body, out, as_json=as_json) if all_rows else _pages(remote, body, limit, out, as_json=as_json)
     _explain(basis)
@@ -50,7 +49,7 @@ def search(
         raise typer.Exit(NOT_COMPLETE)
 
 
-def _all(remote: Remote, body: dict[str, Any], out: Console, *, as_json: bool) -> dict[str, Any]:
+def _all(remote: Remote, body: dict[str, Any], out: TerminalConsole, *, as_json: bool) -> dict[str, Any]:
     for line in remote.lines("/v1/search/stream", body):
         if "basis" in line:
             return dict(line["basis"])
@@ -58,7 +57,7 @@ def _all(remote: Remote, body: dict[str, Any], out: Console, *, as_json: bool) -
     raise RefusedError("the answer broke off before its end; search again, or make an export")
 
 
-def _pages(remote: Remote, body: dict[str, Any], limit: int, out: Console, *, as_json: bool) -> dict[str, Any]:
+def _pages(remote: Remote, body: dict[str, Any], limit: int, out: TerminalConsole, *, as_json: bool) -> dict[str, Any]:
     cursor, left = "", limit
     while True:
         page = remote.post("/v1/search", {**body, "limit": min(left, PAGE_ROWS_MAX), "cursor": cursor})
@@ -79,7 +78,7 @@ def tail(
     as_json: AsJson = False,
 ) -> None:
     """Show records as they reach Kafka, before they are in a table, until Ctrl-C."""
-    out, aside = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
+    out, aside = TerminalConsole(markup=True, highlight=False, soft_wrap=True), TerminalConsole(markup=True, stderr=True, highlight=False)
     with open_remote() as remote:
         try:
             for kind, data in remote.events("/v1/tail", {"tenant": tenant, "stream": stream, "words": words}):
@@ -88,7 +87,7 @@ def tail(
                 elif kind == "failed":
                     raise RefusedError(str(data.get("message")))
                 else:
-                    aside.print(f"[dim]{kind}: {escape(json.dumps(data, ensure_ascii=False))}[/dim]")
+                    aside.print(f"[dim]{kind}: {escape(json_text(data))}[/dim]")
         except KeyboardInterrupt:
             return
 
@@ -110,7 +109,7 @@ def export(
             job = remote.post(f"/v1/exports/{resume}/resume", {})
         else:
             job = remote.post("/v1/exports", {"tenant": tenant, "stream": stream, "from": since, "to": until, "query": query, "pin": pin, "format": written_as})
-        aside = Console(stderr=True, highlight=False)
+        aside = TerminalConsole(stderr=True, highlight=False)
         aside.print(f"export {job['id']}")
         job = _wait(remote, job, aside)
         if job["state"] != "done":
@@ -119,11 +118,11 @@ def export(
         aside.print(f"{job['rows']:,} rows, {job['bytes']:,} bytes in {to_file}, checksums compared")
 
 
-def _wait(remote: Remote, job: dict[str, Any], aside: Console) -> dict[str, Any]:
+def _wait(remote: Remote, job: dict[str, Any], aside: TerminalConsole) -> dict[str, Any]:
     with Progress(console=aside, transient=True) as progress:
         shown = progress.add_task("rows", total=1.0)
         while job["state"] == "running":
-            progress.update(shown, completed=job["progress"], description=f"{job['rows']:,} rows {job['message']}")
+            progress.update(shown, completed=job["progress"], description=f"{job['rows']:,} rows {escape(str(job['message']))}")
             job = remote.get_later(f"/v1/exports/{job['id']}")
     return job
 
@@ -140,14 +139,14 @@ def sql(
         answer = remote.post("/v1/sql", {"sql": statement, "tenant": tenant, "limit": limit})
     names = [column["name"] for column in answer["columns"]]
     if as_json:
-        _write(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in answer["rows"])
+        _write(json_text(dict(zip(names, row, strict=True))) for row in answer["rows"])
     elif as_csv:
-        csv.writer(sys.stdout).writerows([names, *answer["rows"]])
+        write_csv([names, *answer["rows"]])
     else:
-        table = Table(*(escape(name) for name in names))
+        table = Table(*(Column(Text(name)) for name in names))
         for row in answer["rows"]:
-            table.add_row(*(escape("" if value is None else str(value)) for value in row))
-        Console(highlight=False).print(table)
+            table.add_row(*(Text("" if value is None else str(value)) for value in row))
+        TerminalConsole(highlight=False).print(table)
     _explain(answer)
 
 
@@ -156,19 +155,19 @@ def _write(lines: Iterable[str]) -> None:
         sys.stdout.write(line + "\n")
 
 
-def _print_row(row: Mapping[str, Any], out: Console, *, as_json: bool) -> None:
+def _print_row(row: Mapping[str, Any], out: TerminalConsole, *, as_json: bool) -> None:
     if as_json:
-        _write([json.dumps(row, ensure_ascii=False)])
+        _write([json_text(row)])
         return
     level = COLOURS.get(str(row["level"]), "default")
     fields = " ".join(f"{name}={value}" for name, value in row["fields"].items())
     said = "  ".join(text for text in (str(row["message"] or ""), fields) if text)
-    out.print(f"[dim]{row['timestamp']}[/dim] [{level}]{escape(str(row['severity'] or '-')):7}[/{level}] {escape(said)}")
+    out.print(f"[dim]{escape(str(row['timestamp']))}[/dim] [{level}]{escape(str(row['severity'] or '-')):7}[/{level}] {escape(said)}")
 
 
 def _explain(basis: Mapping[str, Any]) -> None:
     """What a person should know about an answer."""
-    aside = Console(stderr=True, highlight=False)
+    aside = TerminalConsole(markup=True, stderr=True, highlight=False)
     for warning in basis.get("warnings", ()):
         aside.print(f"[yellow]{escape(warning['message'])}: {escape(warning.get('suggestion') or '')}[/yellow]")
     for reason in basis.get("reasons", ()):

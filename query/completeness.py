@@ -55,6 +55,8 @@ def _of_lag(lag: Lag, end: datetime) -> list[str]:
     until = f" (everything up to {rfc3339(lag.complete_until.replace(microsecond=0))} is in)" if lag.complete_until is not None else ""
     if lag.records is None:
         return [f"ingest does not answer, so how far it is behind is not known{until}: newer rows may be missing"]
+    if not lag.is_told:
+        return [f"ingestion is behind{until}: newer rows may be missing"]
     return [f"ingestion is {lag.records:,} record{'' if lag.records == 1 else 's'} behind{until}: newer rows may be missing"]
 
 

@@ -23,12 +23,13 @@ import pyarrow.parquet as pq
 from sqlglot import exp
 
 from lake.catalog_client import CatalogClient, CommitStatus
-from lake.clock import Clock, epoch_ms
+from lake.clock import Clock, epoch_ms, epoch_us
 from lake.data_file import EQUALITY_DELETES, DataFile
 from lake.errors import NotFoundError, RefusedError
-from lake.log_schema import LogSchema
+from lake.log_schema import OFFSET, LogSchema
 from lake.storage import AnyStorage, canonical
 from lake.table_layout import data_file_uri
+from lake.table_place import TablePlace
 from lake.tenant import TableId
 from query.cancellation import Run
 from query.erased_version import Change, Manifests, Version, load_version, prepare_change, reached_files
@@ -37,8 +38,8 @@ from query.file_index import FileIndex, LiveFile
 from query.file_planner import plan_files
 from query.problem import refuse
 from query.rewritten_file import write_without
-from query.search_language import parse_search
-from query.search_sql import all_of, compile_search, within
+from query.search_language import Everything, parse_search
+from query.search_sql import all_of, column, compile_search, within
 from query.table_view import TableView
 
 ROUNDS = 20
@@ -90,14 +91,14 @@ class Tools:
     storage: AnyStorage
     index: FileIndex
     embedded: Executor
-    local_paths: Callable[[Sequence[str]], list[str]]
+    local_paths: Callable[[Sequence[str], TablePlace], list[str]]
     clock: Clock
     grace_s: float
 
 
 @dataclass(slots=True)
 class TableErasure:
-    """The erasure of one table. `note` keeps the files that nobody will reach, before the commit that makes it so."""
+    """The erasure of one table. `note` keeps the files that nobody will reach, before the commit that makes it so. `positions`: of files searched before."""
 
     tools: Tools
     wanted: Wanted
@@ -121,6 +122,23 @@ class TableErasure:
         hits = {uri: rows for uri, rows in found.items() if rows}
         rows = sum(map(len, hits.values()))
         return replace(self.report, rows=rows, files_rewritten=len(hits), rows_left=rows, snapshot_id=str(version.state.head))
+
+    def share(self) -> tuple[int, int]:
+        """How many rows match, and how many lie in the time range; of these as many as are needed to tell that not all match. Changes nothing."""
+        version = self._load()
+        found = None if version is None else self._search(version)
+        if version is None or found is None:
+            return 0, 0
+        matching = sum(map(len, found.values()))
+        start_us, end_us = epoch_us(self.wanted.start), epoch_us(self.wanted.end)
+        everything = plan_files(self.tools.index.files(version.view), self.wanted.start, self.wanted.end, Everything(), version.view.schema).files
+        inside = [file for file in everything if start_us <= file.first_us and file.last_us < end_us]
+        rows = sum(file.rows for file in inside)
+        if rows > matching:
+            return matching, rows
+        at_the_edges = [file for file in everything if file not in inside]
+        select = exp.select(column(OFFSET)).from_(from_source()).where(within(self.wanted.start, self.wanted.end))
+        return matching, rows + sum(len(self.tools.embedded.fetch(Source(version.view, [file]), select, self.run).rows) for file in at_the_edges)
 
     def erase(self) -> TableReport:
         """Erases until the proof holds. Raises FirnError, BadQuestionError."""
@@ -151,7 +169,7 @@ class TableErasure:
             return None
         schema, wanted = version.view.schema, self.wanted
         node = parse_search(wanted.query)
-        condition = all_of([within(wanted.start, wanted.end), compile_search(node, schema).condition])
+        condition = all_of([within(wanted.start, wanted.end), compile_search(node, schema, everywhere=True).condition])
         assert condition is not None
         plan = plan_files(self.tools.index.files(version.view), wanted.start, wanted.end, node, schema)
         found = {file.uri: self._positions(version.view, file, condition) for file in plan.files}
@@ -226,7 +244,7 @@ class TableErasure:
         """What is left of a file (2); None: nothing. Written once, however many attempts the commit takes."""
         if uri not in self.written:
             file = version.data[uri].file
-            (path,) = self.tools.local_paths([uri])
+            (path,) = self.tools.local_paths([uri], version.state.place)
             hidden = self._hidden(version, uri)
             gone = sorted({*rows, *hidden})
             hour = file.hour
@@ -238,7 +256,7 @@ class TableErasure:
     def _hidden(self, version: Version, uri: str) -> set[int]:
         """Rows that position deletes took away before: they must not come back in the new file (Iceberg spec, "Position Delete Files")."""
         hidden: set[int] = set()
-        for path in self.tools.local_paths([file.uri for file in version.deletes]):
+        for path in self.tools.local_paths([file.uri for file in version.deletes], version.state.place):
             table: Any = pq.read_table(path, columns=["file_path", "pos"])
             pairs = zip(table.column("file_path").to_pylist(), table.column("pos").to_pylist(), strict=True)
             hidden |= {int(at) for name, at in pairs if canonical(name) == canonical(uri)}
@@ -255,7 +273,7 @@ def queue_unreached(tools: Tools, table: TableId, noted: Sequence[str]) -> list[
     if version is None:
         return []  # the purge takes all there is
     reached = reached_files(manifests, version)
-    gone = [uri for uri in dict.fromkeys(noted) if uri not in reached]
+    gone = [uri for uri in dict.fromkeys(noted) if uri not in reached and version.state.place.holds(uri)]
     not_before_ms = epoch_ms(tools.clock.now()) + int(tools.grace_s * 1000)
     record = {"table": str(version.state.name), "table-uuid": version.state.uuid, "why": "erasure"}
     for at in range(0, len(gone), QUEUED_AT_ONCE):

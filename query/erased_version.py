@@ -9,9 +9,11 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.commit import MAIN, TableState, prepare_overwrite, state_of
 from lake.data_file import DATA, DataFile
 from lake.errors import NotFoundError
-from lake.manifest import ManifestEntry, Status, read_manifest
-from lake.manifest_list import ManifestFile, read_manifest_list
+from lake.manifest import ManifestEntry, Status
+from lake.manifest_list import ManifestFile
 from lake.storage import AnyStorage
+from lake.table_files import load_manifest, load_manifest_list
+from lake.table_place import TablePlace
 from lake.tenant import TableId
 from query.table_view import TableView, view_of
 
@@ -24,17 +26,17 @@ class Manifests:
         self._live: dict[str, tuple[ManifestEntry, ...]] = {}
         self._lists: dict[str, tuple[ManifestFile, ...]] = {}
 
-    def live(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+    def live(self, manifest: ManifestFile, place: TablePlace) -> tuple[ManifestEntry, ...]:
         """Entries of files that the manifest adds or keeps. Raises NotFoundError."""
         if manifest.uri not in self._live:
-            entries = read_manifest(self.storage.read(manifest.uri), manifest)
+            entries = load_manifest(self.storage, manifest, place)
             self._live[manifest.uri] = tuple(entry for entry in entries if entry.status is not Status.DELETED)
         return self._live[manifest.uri]
 
-    def listed(self, uri: str) -> tuple[ManifestFile, ...]:
+    def listed(self, uri: str, place: TablePlace) -> tuple[ManifestFile, ...]:
         """The lines of a manifest list. Raises NotFoundError."""
         if uri not in self._lists:
-            self._lists[uri] = tuple(read_manifest_list(self.storage.read(uri)))
+            self._lists[uri] = tuple(load_manifest_list(self.storage, uri, place))
         return self._lists[uri]
 
 
@@ -86,8 +88,8 @@ def load_version(catalog: CatalogClient, manifests: Manifests, table: TableId) -
         metadata = catalog.load_table(name)["metadata"]
     except NotFoundError:
         return None
-    state = state_of(metadata, name, manifests.storage.read)
-    entries = {manifest.uri: manifests.live(manifest) for manifest in state.manifests}
+    state = state_of(metadata, name, manifests.storage)
+    entries = {manifest.uri: manifests.live(manifest, state.place) for manifest in state.manifests}
     files = [entry for listed in entries.values() for entry in listed]
     return Version(
         view_of(table, name, metadata),
@@ -126,7 +128,7 @@ def prepare_change(manifests: Manifests, version: Version, replaced: Mapping[str
 
 def reached_files(manifests: Manifests, version: Version) -> set[str]:
     """Everything that any snapshot of this version reaches."""
-    return {uri for snapshot in version.metadata.get("snapshots", ()) for uri in _files_of(manifests, snapshot)}
+    return {uri for snapshot in version.metadata.get("snapshots", ()) for uri in _files_of(manifests, snapshot, version.state.place)}
 
 
 def _is_named(version: Version, snapshot_id: int) -> bool:
@@ -154,23 +156,24 @@ def _rewritten(version: Version, replaced: Mapping[str, DataFile | None]) -> tup
 def _unreachable(manifests: Manifests, version: Version, gone: Sequence[int], reached: set[str]) -> Iterator[str]:
     """Manifest lists, manifests, data and delete files of snapshots that go, unless something that stays reaches them."""
     snapshots = version.metadata.get("snapshots", ())
-    seen = reached | {uri for s in snapshots if s["snapshot-id"] not in gone for uri in _files_of(manifests, s)}
+    seen = reached | {uri for s in snapshots if s["snapshot-id"] not in gone for uri in _files_of(manifests, s, version.state.place)}
     for snapshot in snapshots:
         if snapshot["snapshot-id"] in gone:
-            for uri in _files_of(manifests, snapshot):
+            for uri in _files_of(manifests, snapshot, version.state.place):
                 if uri not in seen:
                     seen.add(uri)
                     yield uri
 
 
-def _files_of(manifests: Manifests, snapshot: Mapping[str, Any]) -> Iterator[str]:
+def _files_of(manifests: Manifests, snapshot: Mapping[str, Any], place: TablePlace) -> Iterator[str]:
     """Everything a snapshot reaches. What is gone already is left out."""
+    place.check(snapshot["manifest-list"])
     yield snapshot["manifest-list"]
     try:
-        listed = manifests.listed(snapshot["manifest-list"])
+        listed = manifests.listed(snapshot["manifest-list"], place)
     except NotFoundError:
         return
     for manifest in listed:
         yield manifest.uri
         with suppress(NotFoundError):
-            yield from (entry.file.uri for entry in manifests.live(manifest))
+            yield from (entry.file.uri for entry in manifests.live(manifest, place))

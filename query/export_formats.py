@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, Protocol
 
@@ -11,6 +12,10 @@ import pyarrow.parquet as pq
 
 from lake.log_schema import LogSchema, arrow_type
 from query.results import plain_row
+
+_FORMULA_SIGNS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_SKIPPED = "\t\r\n \x00\ufeff\xa0'\""
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 Format = Literal["ndjson", "csv", "parquet"]
 
@@ -30,7 +35,7 @@ class PartWriter(Protocol):
 class _Ndjson:
     """A JSON object per line; columns without a value are left out."""
 
-    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool) -> None:  # noqa: ARG002 - one shape for all formats
+    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool, spreadsheet_safe: bool = False) -> None:  # noqa: ARG002 - one shape for all formats
         self._file, self._columns, self.rows = file, columns, 0
 
     def write(self, batch: list[tuple[Any, ...]]) -> None:
@@ -43,10 +48,10 @@ class _Ndjson:
 
 
 class _Csv:
-    """RFC 4180 with a header; lists and structures as JSON."""
+    """RFC 4180 with a header; lists and structures as JSON. `spreadsheet_safe`: see `text_cell`."""
 
-    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool) -> None:  # noqa: ARG002
-        self._file, self.rows = file, 0
+    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool, spreadsheet_safe: bool = False) -> None:  # noqa: ARG002
+        self._file, self.rows, self._as_text = file, 0, spreadsheet_safe
         if is_first:
             self._write([list(columns)])
 
@@ -56,7 +61,7 @@ class _Csv:
 
     def _write(self, rows: list[list[Any]]) -> None:
         text = io.StringIO(newline="")
-        csv.writer(text).writerows(rows)
+        csv.writer(text).writerows([[text_cell(value) for value in row] for row in rows] if self._as_text else rows)
         self._file.write(text.getvalue().encode())
 
     def close(self) -> None:
@@ -66,7 +71,7 @@ class _Csv:
 class _Parquet:
     """The table's own types."""
 
-    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool) -> None:  # noqa: ARG002
+    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool, spreadsheet_safe: bool = False) -> None:  # noqa: ARG002
         kinds = {column.name: column.kind for column in schema.columns}
         self._schema = pa.schema([pa.field(name, arrow_type(kinds[name])) for name in columns])
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
@@ -79,6 +84,16 @@ class _Parquet:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def text_cell(value: Any) -> Any:
+    """A cell that no spreadsheet calculates: texts that begin like a formula get an apostrophe before them, numbers stay numbers.
+
+    OWASP, "CSV Injection": = + - @, also in their wide forms, and what a spreadsheet skips before them.
+    """
+    if not isinstance(value, str) or not value.lstrip(_SKIPPED).startswith(_FORMULA_SIGNS) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}"
 
 
 def _for_arrow(value: Any) -> Any:

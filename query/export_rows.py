@@ -56,7 +56,7 @@ class SearchRows:
             raise ConflictingColumnsError(f"the column {changed[0]!r} is another one since a type was declared for it: make the export again")
 
 
-def new_job(prepared: Prepared, written_as: Format, part_rows: int) -> Job:
+def new_job(prepared: Prepared, written_as: Format, part_rows: int, *, made_by: str = "", spreadsheet_safe: bool = False) -> Job:
     """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows` rows."""
     question, view = prepared.question, prepared.view
     pin = question.pin or Pin(view.uuid, view.absorbed)
@@ -71,6 +71,8 @@ def new_job(prepared: Prepared, written_as: Format, part_rows: int) -> Job:
         pin=pin.to_text(),
         format=written_as,
         created="",
+        made_by=made_by,
+        spreadsheet_safe=spreadsheet_safe,
         columns=tuple(each.name for each in view.schema.columns),
         column_ids=tuple(each.id for each in view.schema.columns),
         stretches=tuple((rfc3339(piece.start), rfc3339(piece.end)) for piece in cut),

@@ -75,9 +75,11 @@ def top_values(searcher: Searcher, question: Question, field: str, run: Run, *, 
     try:
         start = prepared.plan.start if looked_at.files == prepared.plan.planned.files else max(prepared.plan.start, files[1])
         select = _select_values(prepared, target, start, limit)
-        fetched = prepared.executor.fetch(Source(prepared.view, files[0]), select, run)
+        fetched = prepared.executor.fetch(Source(prepared.view, files[0]), select, run, bytes_max=searcher.settings.page_bytes_max)
         rows = fetched.rows
         progress.add(looked_at, fetched)
+        if fetched.cut:
+            progress.stopped = f"the values have more than {searcher.settings.page_bytes_max:,} bytes together, of which the most frequent are given"
     except TimeOverError as error:
         progress.stopped = str(error)
     sampled = looked_at.files < prepared.plan.planned.files

@@ -1,14 +1,22 @@
 """Data files as paths on this machine: local ones as they are, those on S3 fetched once. Data files never change, so a copy is never stale."""
 
 import hashlib
+import shutil
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from lake.errors import ForeignFileError, TooLargeError
 from lake.storage import Storage, canonical, local_path
+from lake.table_files import check_ordinary
+from lake.table_place import TablePlace
 
 FETCHES_AT_ONCE = 8
+FETCH_BYTES_MAX = 16 * 1024**3
+COPY_BYTES = 1024**2
+# DuckDB takes a path with these for a pattern of many.
+_WILD = frozenset("*?[")
 
 
 class FileCache:
@@ -21,8 +29,9 @@ class FileCache:
         self._lock = threading.Lock()
         self._fetching: dict[str, threading.Lock] = {}
 
-    def local_paths(self, uris: Sequence[str]) -> list[str]:
-        """A path for each URI. Raises NotFoundError, UnavailableError."""
+    def local_paths(self, uris: Sequence[str], place: TablePlace) -> list[str]:
+        """A path for each data file of the table that lies there. Raises ForeignFileError, NotFoundError, UnavailableError."""
+        _check(uris, place)
         remote = [uri for uri in uris if not canonical(uri).startswith("file:")]
         if not remote:
             return [str(local_path(uri)) for uri in uris]
@@ -49,11 +58,18 @@ class FileCache:
                 path.touch()
             else:
                 temporary = path.with_suffix(f".{threading.get_ident()}")
-                temporary.write_bytes(self._storage.read(uri))
+                self._fetch(uri, temporary)
                 temporary.rename(path)
         with self._lock:
             self._fetching.pop(uri, None)
         return path
+
+    def _fetch(self, uri: str, path: Path) -> None:
+        size = self._storage.size(uri)
+        if size is not None and size > FETCH_BYTES_MAX:
+            raise TooLargeError(f"{uri} holds {size:,} bytes, more than the {FETCH_BYTES_MAX:,} that are fetched of a data file; ask with engine=trino")
+        with self._storage.open(uri) as source, path.open("wb") as target:
+            shutil.copyfileobj(source, target, COPY_BYTES)
 
     def _shrink(self, keep: set[Path]) -> None:
         with self._lock:
@@ -65,3 +81,13 @@ class FileCache:
                 if path not in keep:
                     path.unlink(missing_ok=True)  # a query that has it open keeps reading it
                     held -= size
+
+
+def _check(uris: Sequence[str], place: TablePlace) -> None:
+    """Raises ForeignFileError unless every file is the table's own, and those of this machine are ordinary files that no link leads to."""
+    folders: set[str] = set()
+    for uri in uris:
+        root = place.check(uri)
+        check_ordinary(place, uri, folders)
+        if not _WILD.isdisjoint(uri[len(root) :]):
+            raise ForeignFileError(f"{uri} reads as a pattern of many files; roll the table at {place.location} back")

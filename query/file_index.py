@@ -2,17 +2,19 @@
 
 import struct
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Lock
 
 from lake.data_file import DATA
 from lake.log_schema import TIMESTAMP
-from lake.manifest import Status, read_manifest
-from lake.manifest_list import ManifestFile, read_manifest_list
+from lake.manifest import ManifestEntry, Status
+from lake.manifest_list import ManifestFile
 from lake.storage import Storage
+from lake.table_files import load_manifest, load_manifest_list
 from lake.table_layout import US_PER_HOUR
+from lake.table_place import TablePlace
 from query.table_view import EPOCH, TableView
 
 FILES_KEPT_MAX = 200_000
@@ -80,30 +82,31 @@ class FileIndex:
         """The live files of the view's snapshot. Raises NotFoundError where a manifest has expired meanwhile."""
         if view.manifest_list is None:
             return NO_FILES
-        manifests = self._manifest_list(view.manifest_list)
+        manifests = self._manifest_list(view.manifest_list, view.place)
         has_deletes = any(m.content != DATA and m.added_files + m.existing_files for m in manifests)
         timestamp_id = view.schema.by_name[TIMESTAMP].id
-        files = [file for m in manifests if m.content == DATA and m.added_files + m.existing_files for file in self._manifest(m, timestamp_id)]
+        files = [file for m in manifests if m.content == DATA and m.added_files + m.existing_files for file in self._manifest(m, timestamp_id, view.place)]
         return LiveFiles(tuple(files), has_deletes)
 
-    def _manifest_list(self, uri: str) -> tuple[ManifestFile, ...]:
+    def _manifest_list(self, uri: str, place: TablePlace) -> tuple[ManifestFile, ...]:
+        place.check(uri)  # what was read for one table is not another's
         with self._lock:
             if uri in self._snapshots:
                 self._snapshots.move_to_end(uri)
                 return self._snapshots[uri]
-        manifests = tuple(read_manifest_list(self._storage.read(uri)))
+        manifests = tuple(load_manifest_list(self._storage, uri, place))
         with self._lock:
             self._snapshots[uri] = manifests
             while len(self._snapshots) > self._kept_max // 100:
                 self._snapshots.popitem(last=False)
         return manifests
 
-    def _manifest(self, manifest: ManifestFile, timestamp_id: int) -> tuple[LiveFile, ...]:
+    def _manifest(self, manifest: ManifestFile, timestamp_id: int, place: TablePlace) -> tuple[LiveFile, ...]:
         with self._lock:
             if manifest.uri in self._manifests:
                 self._manifests.move_to_end(manifest.uri)
                 return self._manifests[manifest.uri]
-        files = _read_files(self._storage.read(manifest.uri), manifest, timestamp_id)
+        files = _live_files(load_manifest(self._storage, manifest, place), timestamp_id)
         with self._lock:
             if manifest.uri not in self._manifests:
                 self._manifests[manifest.uri] = files
@@ -113,9 +116,9 @@ class FileIndex:
         return files
 
 
-def _read_files(data: bytes, manifest: ManifestFile, timestamp_id: int) -> tuple[LiveFile, ...]:
+def _live_files(entries: Sequence[ManifestEntry], timestamp_id: int) -> tuple[LiveFile, ...]:
     files = []
-    for entry in read_manifest(data, manifest):
+    for entry in entries:
         file = entry.file
         if entry.status is Status.DELETED or file.content != DATA:
             continue

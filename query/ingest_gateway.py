@@ -1,6 +1,6 @@
 """Ingest's tools over HTTP (`python -m ingest serve`): dead letters and the live tail. Ingest trusts this room; whose letter is whose is checked here."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +10,7 @@ import orjson
 from lake.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
 from lake.settings import QuerySettings
 from lake.tenant import TenantId
+from lake.tls import tls_context
 from query.instant import parse_period, rfc3339
 from query.limits import BusyError
 
@@ -25,8 +26,9 @@ class IngestGateway:
     def __init__(self, settings: QuerySettings) -> None:
         self._uri = settings.ingest_uri.rstrip("/")
         self._headers = {"Authorization": f"Bearer {settings.ingest_token.get_secret_value()}"} if settings.ingest_token else {}
+        self._options: dict[str, Any] = {"base_url": self._uri, "headers": self._headers, "verify": tls_context(), "trust_env": False}
         self._timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-        self._http = httpx.Client(base_url=self._uri, headers=self._headers, timeout=self._timeout, trust_env=False) if self._uri else None
+        self._http = httpx.Client(**self._options, timeout=self._timeout) if self._uri else None
 
     def close(self) -> None:
         if self._http is not None:
@@ -48,12 +50,24 @@ class IngestGateway:
         """Sends letters again. Raises ConflictError while another replay runs."""
         return self._send("POST", "/v1/dead-letters/replay", body=body)
 
+    def durable(self) -> list[dict[str, Any]]:
+        """Per partition of the input topics how far it is in (`offset`) and where it ends (`reached`), as of now. Raises UnavailableError, RefusedError."""
+        return list(self._send("GET", "/v1/durable")["partitions"])
+
+    def kept_records(self, kind: str, tenant: TenantId) -> Iterator[list[dict[str, Any]]]:
+        """Messages of a tenant that one of Firn's own topics keeps (`dead-letters`, `parked`, `replay`), whole, page by page. Raises as `durable`."""
+        after: str | None = "0:0"
+        while after is not None:
+            page = self._send("GET", "/v1/kept-records", query={"kind": kind, "tenant": tenant.name, "after": after})
+            yield page["records"]
+            after = page["next"]
+
     async def tail(self, tenant: TenantId, stream: str | None, words: str) -> AsyncIterator[bytes]:
         """The live tail of a tenant as the bytes of an event stream. The caller closes the iterator. Raises UnavailableError, BusyError, RefusedError."""
         self._require()
         query = {"tenant": tenant.name, "q": words} | ({"stream": stream} if stream else {})
         # Events come when records do, and a sign of life every few seconds.
-        client = httpx.AsyncClient(base_url=self._uri, headers=self._headers, timeout=httpx.Timeout(60.0, connect=CONNECT_TIMEOUT_S), trust_env=False)
+        client = httpx.AsyncClient(**self._options, timeout=httpx.Timeout(60.0, connect=CONNECT_TIMEOUT_S))
         try:
             response = await client.send(client.build_request("GET", "/v1/tail", params=query), stream=True)
             if not response.is_success:

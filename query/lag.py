@@ -2,13 +2,14 @@
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
 import httpx
 
 from lake.tenant import TableId
+from lake.tls import tls_context
 from query.instant import parse_period
 
 KEPT_S = 2.0
@@ -17,11 +18,15 @@ TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """`records`: not yet in tables, all topics together; None: ingest does not answer. `complete_until`: what reached Kafka before is in; None: unknown."""
+    """`records`: not yet in tables, all topics together; None: ingest does not answer. `complete_until`: what reached Kafka before is in; None: unknown.
+
+    `is_told` False: the records are of all tenants, and who asks is one of them; how many there are is not for them.
+    """
 
     records: int | None
     complete_until: datetime | None = None
     parked_reason: str | None = None
+    is_told: bool = True
 
 
 class LagSource(Protocol):
@@ -38,12 +43,23 @@ class UnknownLag:
         return None
 
 
+class UntoldLag:
+    """The lag for the key of one tenant: whether there is any, and not how much."""
+
+    def __init__(self, source: LagSource) -> None:
+        self._source = source
+
+    def of(self, table: TableId) -> Lag | None:
+        known = self._source.of(table)
+        return None if known is None else replace(known, is_told=False)
+
+
 class IngestLag:
     """Asks ingest's /v1/status, at most every two seconds."""
 
     def __init__(self, uri: str, token: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=uri.rstrip("/"), headers=headers, timeout=TIMEOUT_S, trust_env=False)
+        self._http = httpx.Client(base_url=uri.rstrip("/"), headers=headers, timeout=TIMEOUT_S, verify=tls_context(), trust_env=False)
         self._lock = threading.Lock()
         self._asked_s = -KEPT_S
         self._status: dict[str, Any] | None = None

@@ -1,11 +1,14 @@
-"""Which dead letters a search would have found, had they become rows: their fields as far as they can be read, and their whole text as message."""
+"""Which messages that Firn's own topics keep a search would have found, had they become rows.
+
+Their fields as far as they can be read, and everything they carry as message: value, key and headers.
+"""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
@@ -15,6 +18,7 @@ from sqlglot import exp
 from lake.catalog_client import TableName
 from lake.log_schema import MESSAGE, OFFSET, SYSTEM_COLUMNS, TIMESTAMP, LogSchema, fold, new_log_schema
 from lake.snapshot import Totals
+from lake.table_place import TablePlace
 from lake.tenant import TenantId
 from query.cancellation import Run
 from query.executors.executor import Executor, Source, from_source
@@ -25,41 +29,29 @@ from query.search_language import parse_search
 from query.search_sql import all_of, column, compile_search, within
 from query.table_view import EPOCH, TableView, table_id
 
-LETTERS_MAX = 5_000
-PAGE = 500
 _DEPTH_MAX = 20
+Kind = Literal["dead-letters", "parked", "replay"]
 
 
 @dataclass(frozen=True, slots=True)
-class FoundLetters:
-    """Ids of matching letters; `more`: older ones were not looked at."""
+class FoundMessage:
+    """A message that matches: its partition and offset as `partition:offset`, the stream it is meant for where that is known, the parking it is of."""
 
-    ids: tuple[str, ...]
-    looked_at: int
-    more: bool
+    id: str
+    stream: str
+    parking: str
 
 
-def find_letters(ingest: IngestGateway, executor: Executor, tenant: TenantId, query: str, start: datetime, end: datetime, run: Run) -> FoundLetters:
-    """The letters of a tenant that match. `executor` reads files. Raises UnavailableError where ingest does not answer, BadQuestionError."""
-    letters, more = list[dict[str, Any]](), False
-    for letter in _letters(ingest, tenant):
+def find_messages(
+    ingest: IngestGateway, executor: Executor, kind: Kind, tenant: TenantId, query: str, start: datetime, end: datetime, run: Run
+) -> list[FoundMessage]:
+    """The messages of a tenant that match. `executor` reads files. Raises UnavailableError where ingest does not answer, BadQuestionError."""
+    found: list[FoundMessage] = []
+    for page in ingest.kept_records(kind, tenant):
         run.check()
-        if len(letters) == LETTERS_MAX:
-            more = True
-            break
-        letters.append(ingest.letter(letter["id"], None))
-    matching = _matching(executor, letters, query, start, end, run) if letters else []
-    return FoundLetters(tuple(str(letters[at]["id"]) for at in matching), len(letters), more)
-
-
-def _letters(ingest: IngestGateway, tenant: TenantId) -> Iterator[dict[str, Any]]:
-    before: str | None = None
-    while True:
-        page = ingest.letters(tenant, limit=PAGE, before=before)
-        yield from page["dead_letters"]
-        before = page["next"]
-        if before is None:
-            return
+        places = _matching(executor, page, query, start, end, run) if page else []
+        found += [FoundMessage(page[at]["id"], page[at]["stream"], page[at]["parking"]) for at in places]
+    return found
 
 
 def _matching(executor: Executor, letters: Sequence[Mapping[str, Any]], query: str, start: datetime, end: datetime, run: Run) -> list[int]:
@@ -67,26 +59,27 @@ def _matching(executor: Executor, letters: Sequence[Mapping[str, Any]], query: s
     names = sorted({name for row in rows for name in row if name not in SYSTEM_COLUMNS})
     schema = new_log_schema().with_strings({name: (1_000 + at, name) for at, name in enumerate(names)}, 1)
     kept = [field for field in schema.json["fields"] if field["name"] in (TIMESTAMP, MESSAGE, OFFSET, *names)]
-    arrow = LogSchema({"fields": kept}).arrow
-    condition = all_of([within(start, end), compile_search(parse_search(query), schema).condition])
+    known = LogSchema({**schema.json, "fields": kept})
+    condition = all_of([within(start, end), compile_search(parse_search(query), known, everywhere=True).condition])
     select = exp.select(column(OFFSET)).from_(from_source()).where(condition)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "letters.parquet"
-        pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path)
+        pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in known.arrow.names}, schema=known.arrow), path)
         file = LiveFile(f"file://{path}", len(rows), path.stat().st_size, 0, 1, None, None, None, None)
-        view = TableView(table_id("letters", "logs"), TableName("", ""), "", schema, True, None, None, None, Totals(), {}, {}, {})
+        place = TablePlace.at(f"file://{folder}")
+        view = TableView(table_id("letters", "logs"), TableName("", ""), "", known, True, None, None, None, Totals(), {}, {}, {}, place=place)
         return sorted(int(row[0]) for row in executor.fetch(Source(view, [file]), select, run).rows)
 
 
 def _row(letter: Mapping[str, Any], at: int) -> dict[str, Any]:
-    text = str(letter.get("value") or letter.get("value_base64") or "")
+    text = str(letter["value"] or "")
     try:
         fields = dict(_flat(orjson.loads(text), "", 0))
     except orjson.JSONDecodeError:
         fields = {}
     period = parse_period(str(letter["timestamp"]))
     own = {name: value for name, value in fields.items() if name not in SYSTEM_COLUMNS}
-    return {**own, TIMESTAMP: period.start if period else EPOCH, MESSAGE: text, OFFSET: at}
+    return {**own, TIMESTAMP: period.start if period else EPOCH, MESSAGE: "\n".join([text, *letter["beside"]]), OFFSET: at}
 
 
 def _flat(value: Any, prefix: str, depth: int) -> Iterator[tuple[str, str]]:

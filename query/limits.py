@@ -1,56 +1,118 @@
-"""How much one tenant may ask at once, so that none can starve another."""
+"""How much one tenant, or one key, may ask at once, so that none can starve another."""
 
-import threading
-from collections.abc import Iterator
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from lake.errors import FirnError
 from lake.tenant import TenantId
 
+RESERVED_SHARE = 4  # the last quarter of all turns is for those of whom none runs
+WAITING_PER_TURN = 4
+
 
 class BusyError(FirnError):
-    """Too many searches of one tenant run already."""
+    """Too much of one tenant, one key, or of everybody runs already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Somebody who shares with others, as sentences name them, and how many turns they may have at once."""
+
+    name: str
+    at_once: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    shares: tuple[Share, ...]
+    admitted: asyncio.Future[None]
 
 
 class Turns:
-    """At most `at_once` searches of a tenant; as many again wait up to `queue_timeout_s`, so that waiting ones never take all threads."""
+    """At most `total` turns at once, split among those who share them. For one event loop: who waits for a turn takes no thread.
 
-    def __init__(self, at_once: int, queue_timeout_s: float) -> None:
-        self._at_once = at_once
+    A turn counts for each of its shares: a tenant, and a key that reaches many. The last quarter of the turns goes to whoever has none, so
+    that a few who never end shut nobody out; a turn that is given back goes to who has the fewest. As many as may run of the first share may
+    wait, up to `queue_timeout_s`.
+    """
+
+    def __init__(self, total: int, queue_timeout_s: float) -> None:
+        self.total = total
         self._timeout_s = queue_timeout_s
-        self._lock = threading.Lock()
-        self._running: dict[TenantId, tuple[threading.BoundedSemaphore, int]] = {}
+        self._running: Counter[str] = Counter()
+        self._taken = 0
+        self._queue: list[_Waiting] = []
 
-    @contextmanager
-    def take(self, tenant: TenantId) -> Iterator[None]:
-        """Waits for a turn. Raises BusyError."""
-        with self._lock:
-            semaphore, users = self._running.get(tenant, (threading.BoundedSemaphore(self._at_once), 0))
-            if users >= 2 * self._at_once:
-                raise self._busy(tenant)
-            self._running[tenant] = (semaphore, users + 1)
+    async def take(self, *shares: Share) -> Callable[[], None]:
+        """Waits for a turn; what comes back gives it back, at the first call. Raises BusyError."""
+        if self._may_start(shares):
+            self._count(shares, 1)
+        else:
+            await self._wait(shares)
+        given_back = False
+
+        def give_back() -> None:
+            nonlocal given_back
+            if not given_back:
+                given_back = True
+                self._count(shares, -1)
+                self._admit()
+
+        return give_back
+
+    def users(self, name: str) -> int:
+        """How many turns somebody has or waits for."""
+        return self._running[name] + self._waiting(name)
+
+    async def _wait(self, shares: tuple[Share, ...]) -> None:
+        if self._waiting(shares[0].name) >= shares[0].at_once or len(self._queue) >= WAITING_PER_TURN * self.total:
+            raise self._busy(shares)
+        mine = _Waiting(shares, asyncio.get_running_loop().create_future())
+        self._queue.append(mine)
         try:
-            if not semaphore.acquire(timeout=self._timeout_s):
-                raise self._busy(tenant)
-            try:
-                yield
-            finally:
-                semaphore.release()
-        finally:
-            with self._lock:
-                semaphore, users = self._running[tenant]
-                if users == 1:
-                    del self._running[tenant]
-                else:
-                    self._running[tenant] = (semaphore, users - 1)
+            async with asyncio.timeout(self._timeout_s):
+                await mine.admitted
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if mine in self._queue:
+                self._queue.remove(mine)
+            else:  # admitted at this very moment, and counted
+                self._count(shares, -1)
+                self._admit()
+            if isinstance(error, TimeoutError):
+                raise self._busy(shares) from None
+            raise
 
-    def users(self, tenant: TenantId) -> int:
-        """How many searches of a tenant run or wait."""
-        with self._lock:
-            return self._running[tenant][1] if tenant in self._running else 0
+    def _admit(self) -> None:
+        """Lets in who waits: those with the fewest turns first, of them who came first."""
+        while ready := [each for each in self._queue if not each.admitted.done() and self._may_start(each.shares)]:
+            first = min(ready, key=lambda each: self._running[each.shares[0].name])
+            self._queue.remove(first)
+            self._count(first.shares, 1)
+            first.admitted.set_result(None)
 
-    def _busy(self, tenant: TenantId) -> BusyError:
-        return BusyError(f"{self._at_once} searches of tenant {tenant.name!r} run already; wait for one of them to end and ask again")
+    def _may_start(self, shares: tuple[Share, ...]) -> bool:
+        has_none = self._running[shares[0].name] == 0
+        free = self.total - self._taken - (0 if has_none else self.total // RESERVED_SHARE)
+        return free > 0 and all(self._running[share.name] < share.at_once for share in shares)
+
+    def _count(self, shares: tuple[Share, ...], change: int) -> None:
+        self._taken += change
+        for share in shares:
+            self._running[share.name] += change
+            if not self._running[share.name]:
+                del self._running[share.name]
+
+    def _waiting(self, name: str) -> int:
+        return sum(each.shares[0].name == name for each in self._queue)
+
+    def _busy(self, shares: tuple[Share, ...]) -> BusyError:
+        full = next((share for share in shares if self._running[share.name] >= share.at_once), None)
+        if full is None:
+            return BusyError("too many requests of all tenants together run already; ask again in a moment")
+        return BusyError(f"{full.at_once} requests of {full.name} run already; wait for one of them to end and ask again")
 
 
 class Tails:

@@ -1,23 +1,27 @@
 """What of a tenant lies outside its tables when rows are erased: exports, which go; dead letters, parked records and dropped streams, which are named."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from lake.catalog_client import CatalogClient
 from lake.errors import FirnError, NotFoundError
 from lake.tenant import TenantId, from_identifier
+from query.awaited import Awaited, awaited_now, still_awaited
 from query.cancellation import Run
 from query.catalog_lists import entries
 from query.erasure import Erasure
 from query.executors.executor import Executor
 from query.export import ExportJobs
 from query.ingest_gateway import IngestGateway
-from query.letter_search import find_letters
+from query.letter_search import FoundMessage, Kind, find_messages
 from query.problem import BadQuestionError
 from query.table_view import table_id
 
 LETTERS_TIMEOUT_S = 600.0
 NAMED_MAX = 20
+_WORDS: dict[Kind, str] = {"dead-letters": "dead letters", "parked": "parked records", "replay": "dead letters that were sent again"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +47,55 @@ class OutsideTables:
     def elsewhere(self, job: Erasure) -> list[str]:
         """Sentences about what was not touched; none where there is nothing, or certainly nothing that matches."""
         tenant = table_id(job.tenant, "logs").tenant
-        return [*self._letters(tenant, job), *self._parked(tenant), *self._dropped(tenant)]
+        return [*self._kept(tenant, job), *self._parked(tenant), *self._dropped(tenant)]
 
-    def _letters(self, tenant: TenantId, job: Erasure) -> list[str]:
-        try:
-            run = Run(LETTERS_TIMEOUT_S)
-            found = find_letters(self.ingest, self.embedded, tenant, job.query, _time(job.start), _time(job.end), run)
-        except (FirnError, BadQuestionError) as error:
-            return [f"dead letters were not looked at: {error}"]
-        said = []
-        if found.ids:
-            ids = ", ".join(found.ids[:NAMED_MAX]) + (" and others" if len(found.ids) > NAMED_MAX else "")
-            said.append(f"dead letters that match: {len(found.ids)} ({ids}); Kafka keeps them in the dead-letter topic until its records are deleted there")
-        if found.more:
-            said.append(f"only the newest {found.looked_at:,} dead letters were looked at")
+    def awaited(self) -> tuple[Awaited, ...]:
+        """See `awaited_now`."""
+        return awaited_now(self.ingest)
+
+    def still_awaited(self, awaited: Sequence[Awaited]) -> tuple[Awaited, ...]:
+        """See there."""
+        return still_awaited(self.ingest, awaited)
+
+    def _kept(self, tenant: TenantId, job: Erasure) -> list[str]:
+        """What of the tenant Firn's own topics keep and matches, each with where it is and what to do about it."""
+        run, said = Run(LETTERS_TIMEOUT_S), list[str]()
+        tellers: dict[Kind, Callable[[list[FoundMessage]], list[str]]] = {
+            "dead-letters": self._letters,
+            "parked": self._parked_records,
+            "replay": _replayed,
+        }
+        for kind, tell in tellers.items():
+            try:
+                found = find_messages(self.ingest, self.embedded, kind, tenant, job.query, _time(job.start), _time(job.end), run)
+                said += tell([each for each in found if not job.streams or each.stream in ("", *job.streams)])
+            except BadQuestionError:
+                said.append(f"{_WORDS[kind]} were not looked at: the query does not fit them")
+            except FirnError as error:
+                said.append(f"{_WORDS[kind]} were not looked at: {error}")
         return said
 
-    def _parked(self, tenant: TenantId) -> list[str]:
+    def _letters(self, found: list[FoundMessage]) -> list[str]:
+        how = "Kafka keeps them in the dead-letter topic until `python -m ingest dead-letters erase` with their ids or --contains erases them there"
+        return [f"dead letters that match: {_named(found)}; {how}"] if found else []
+
+    def _parked_records(self, found: list[FoundMessage]) -> list[str]:
+        """Those that wait for their table, and copies of those that are in it by now."""
+        parkings = {str((entry.get("record") or {}).get("id", "")) for entry in self._parked_entries()}
+        waiting, left = ([each for each in found if (each.parking in parkings) == waits] for waits in (True, False))
+        streams = ", ".join(sorted({each.stream for each in waiting}))
+        said = [f"parked records that match: {_named(waiting)}, of {streams}; heal or resolve the table, let them drain, and erase again"] if waiting else []
+        how = "`python -m ingest parked erase` deletes what no table waits for"
+        return [*said, f"copies of parked records that match and that no table waits for: {_named(left)}; {how}"] if left else said
+
+    def _parked_entries(self) -> list[dict[str, Any]]:
         try:
-            parked = [e["identifier"]["name"] for e in entries(self.catalog, "/firn/v1/parked", "parked") if e["identifier"]["namespace"] == [tenant.namespace]]
+            return list(entries(self.catalog, "/firn/v1/parked", "parked"))
         except NotFoundError:
             return []  # a catalog that keeps no such list
+
+    def _parked(self, tenant: TenantId) -> list[str]:
+        parked = [entry["identifier"]["name"] for entry in self._parked_entries() if entry["identifier"]["namespace"] == [tenant.namespace]]
         return [f"the stream {from_identifier(name) or name!r} is parked: records of it wait in Kafka; erase again when it is healed" for name in parked]
 
     def _dropped(self, tenant: TenantId) -> list[str]:
@@ -73,6 +105,17 @@ class OutsideTables:
         except NotFoundError:
             return []
         return [f"the stream {from_identifier(name) or name!r} was dropped and can still be brought back: its files stay until its purge" for name in names]
+
+
+def _replayed(found: list[FoundMessage]) -> list[str]:
+    how = "their rows were erased; Kafka keeps the messages in the replay topic until its records are deleted (kafka-delete-records.sh)"
+    return [f"dead letters that were sent again and match: {_named(found)}; {how}"] if found else []
+
+
+def _named(found: Sequence[FoundMessage]) -> str:
+    """`2 (0:1, 0:7)`: how many, and the partition and offset of each."""
+    ids = ", ".join(each.id for each in found[:NAMED_MAX]) + (" and others" if len(found) > NAMED_MAX else "")
+    return f"{len(found)} ({ids})"
 
 
 def _time(text: str) -> datetime:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import orjson
 
@@ -18,6 +19,8 @@ from lake.marks import Range, TopicPartition, by_topic
 from query.problem import BadQuestionError, refuse
 
 _BYTES_MAX = 200_000
+# Each is a comparison for every row. A table has one per partition of its topics, and some more after a backfill.
+RANGES_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ def parse_pin(text: str) -> Pin:
         reader = zlib.decompressobj()
         raw = reader.decompress(packed, _BYTES_MAX)
         document = orjson.loads(raw)
+        _check_count(document)
         absorbed: dict[TopicPartition, Sequence[Range]] = {}
         for topic, partitions in document["m"].items():
             absorbed |= {TopicPartition(str(topic), int(p)): (Range(0, int(end)),) for p, end in partitions.items()}
@@ -63,6 +67,16 @@ def parse_pin(text: str) -> Pin:
     if any(not 0 <= p.partition < 2**31 or not all(0 <= start <= end < 2**63 for start, end in ranges) for p, ranges in absorbed.items()):
         raise _damaged()
     return pin
+
+
+def _check_count(document: Any) -> None:
+    """Before anything is made of them. Raises BadQuestionError."""
+    count = sum(map(len, document["m"].values())) + sum(len(ranges) - 2 for ranges in document.get("r", ()))
+    if count > RANGES_MAX:
+        raise refuse(
+            f"pin: it names {count:,} ranges of offsets, at most {RANGES_MAX:,} are allowed; remove `pin` to search all rows there are now",
+            suggestion="a shorter time range finds the same rows",
+        )
 
 
 def _damaged() -> BadQuestionError:

@@ -13,6 +13,7 @@ import orjson
 
 from lake.errors import FirnError, ProtocolError, RefusedError, UnavailableError
 from lake.settings import QuerySettings
+from lake.tls import tls_context
 
 TIMEOUT_S = 330.0
 CONNECT_TIMEOUT_S = 5.0
@@ -25,7 +26,8 @@ class Remote:
     def __init__(self, uri: str, key: str | None) -> None:
         self.uri = uri.rstrip("/")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S), trust_env=False)
+        timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=timeout, verify=tls_context(), trust_env=False)
 
     def close(self) -> None:
         self._http.close()

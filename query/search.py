@@ -20,6 +20,7 @@ from lake.errors import NotFoundError
 from lake.log_schema import INDEX, OFFSET, TOPIC_ID, TOPIC_PARTITION
 from lake.settings import QuerySettings
 from lake.tenant import TableId
+from query.answer_size import row_bytes
 from query.cancellation import Run, TimeOverError
 from query.completeness import Completeness, Freshness, assess
 from query.executors.executor import Executor, Fetched, Source, from_source
@@ -130,16 +131,20 @@ class Searcher:
         rows: list[dict[str, Any]] = []
         progress = Progress()
         beyond = None if after is None else _beyond(after, newest_first=newest_first)
+        left_bytes, fetched = self.settings.page_bytes_max, None
         for piece in slices(prepared.plan, newest_first=newest_first):
             condition = prepared.condition_in(piece.start, piece.end, beyond)
             select = select_rows(names, condition, limit + 1 - len(rows), newest_first=newest_first)
-            fetched = self.fetch(prepared, piece.files, select, run, progress)
+            fetched = self.fetch(prepared, piece.files, select, run, progress, bytes_max=left_bytes)
             if fetched is None:
                 break
             rows += [dict(zip(names, values, strict=True)) for values in fetched.rows]
-            if len(rows) > limit:
+            if fetched.cut:  # so large that the page ends here, whatever its limit
+                limit = min(limit, len(rows))
+            if fetched.cut or len(rows) > limit:
                 break
-        following = cursor_of(rows[limit - 1]) if len(rows) > limit else None
+            left_bytes = max(1, left_bytes - sum(map(row_bytes, fetched.rows)))
+        following = cursor_of(rows[limit - 1]) if len(rows) > limit or (fetched is not None and fetched.cut) else None
         whole = len(rows) if after is None and following is None and progress.stopped is None else None
         return Page(rows[:limit], following, self.basis(prepared, progress, counted_rows=whole))
 
@@ -201,18 +206,20 @@ class Searcher:
         """The executor that opens exactly the files it is given, unless the other one is asked for."""
         return None if engine == "trino" else next((each for each in self._executors.values() if each.reads_files), None)
 
-    def fetch(self, prepared: Prepared, files: Sequence[LiveFile], select: exp.Select, run: Run, progress: Progress) -> Fetched | None:
+    def fetch(
+        self, prepared: Prepared, files: Sequence[LiveFile], select: exp.Select, run: Run, progress: Progress, *, bytes_max: int | None = None
+    ) -> Fetched | None:
         """Step 4 for one slice; None when a limit is reached: what was found so far is the answer. Raises BadQuestionError where that is nothing."""
-        effort, bytes_max = effort_of(files), self.settings.scan_bytes_max
-        if progress.scanned.size_bytes + effort.size_bytes > bytes_max:
-            too_much = f"would open {effort.size_bytes:,} bytes of data, at most {bytes_max:,} are allowed"
+        effort, scan_max = effort_of(files), self.settings.scan_bytes_max
+        if progress.scanned.size_bytes + effort.size_bytes > scan_max:
+            too_much = f"would open {effort.size_bytes:,} bytes of data, at most {scan_max:,} are allowed"
             if not progress.scanned.files:
                 raise refuse(f"this search {too_much}", suggestion="choose a shorter time range")
             progress.stopped = f"the next part {too_much} together with what was read"
             return None
         try:
             run.check()
-            fetched = prepared.executor.fetch(Source(prepared.view, files), select, run)
+            fetched = prepared.executor.fetch(Source(prepared.view, files), select, run, bytes_max=bytes_max)
         except TimeOverError as error:
             progress.stopped = str(error)
             return None

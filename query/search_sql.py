@@ -12,14 +12,17 @@ from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 
+import orjson
 from sqlglot import exp
 
 from lake.backfill_mark import Absorbed
 from lake.log_schema import ERRORS, OFFSET, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, Column, LogSchema, fold
 from lake.marks import Range, TopicPartition
 from query.instant import Period, parse_period, timestamp_literal
+from query.letter_case import certain_part, simple_lower
 from query.problem import Problem, refuse
-from query.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Piece, Place, Wildcard
+from query.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Piece, Place
+from query.word_pattern import plain_text, word_pattern
 
 LEAVES_MAX = 10_000
 # Types a column may have had before another one was declared for its field.
@@ -27,15 +30,11 @@ _OLDER_KINDS = ("string", "boolean", "int", "long", "float", "double", "timestam
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?")
 _NUMBER_SQL = r"^-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$"
-# What makes words, in lower case: Latin, Greek and Cyrillic letters, digits, the underscore. Scripts without blanks are matched anywhere.
-# Plain ranges, because a Unicode class costs RE2 milliseconds to compile, and DuckDB compiles it anew for every file.
-_WORD_RANGES = (("0", "9"), ("_", "_"), ("a", "z"), ("\u00c0", "\u024f"), ("\u0370", "\u052f"))
-_NOT_WORD = "[^" + "".join(f"{low}-{high}" if low != high else low for low, high in _WORD_RANGES) + "]"
 SEPARATOR = "\x1f"
 # Trino's functions take 127 arguments.
 CONCATENATED_MAX = 100
-_NOT_BLANK = r"[^ \t\n\r\x1f]"
-_SPECIAL = frozenset(r"\.^$|()[]{}*+?")
+# Where a REGEXP_LIKE carries the pattern for libraries that go back (see `word_pattern`).
+ONCE = "once"
 _NUMBERS = frozenset({"int", "long", "float", "double"})
 _NO_WORDS = frozenset({TOPIC, TOPIC_ID})
 
@@ -48,28 +47,37 @@ class Compiled:
     warnings: tuple[Problem, ...]
 
 
-def compile_search(node: Node, schema: LogSchema) -> Compiled:
-    """The condition of a search on a table with this schema. Raises BadQuestionError where a value does not fit its field's type."""
+def compile_search(node: Node, schema: LogSchema, *, everywhere: bool = False) -> Compiled:
+    """The condition of a search on a table with this schema. Raises BadQuestionError where a value does not fit its field's type.
+
+    `everywhere`: words without a field are looked for in the values of `_errors` as well, and as JSON spells them. For erasures, which must leave
+    no copy of a value; searches do without, for it costs them a pass over the lists of every row.
+    """
     if isinstance(node, Everything):
         return Compiled(None, ())
-    compiler = _Compiler(schema)
+    compiler = _Compiler(schema, everywhere=everywhere)
     return Compiled(compiler.condition(node), tuple(dict.fromkeys(compiler.warnings)))
 
 
 def within_offsets(absorbed: Absorbed) -> exp.Expression:
     """Rows that a table had absorbed: by identity, so the same rows whatever was compacted or written since."""
-    return any_of([_of_partition(place, each) for place, ranges in sorted(absorbed.items()) for each in ranges])
+    return any_of([_of_partition(place, ranges) for place, ranges in sorted(absorbed.items()) if ranges])
 
 
-def _of_partition(place: TopicPartition, offsets: Range) -> exp.Expression:
-    conditions: list[exp.Expression] = [
+def _of_partition(place: TopicPartition, ranges: Sequence[Range]) -> exp.Expression:
+    """The partition is compared once for all of its ranges: a pin may have thousands. Built without `exp.and_`, which copies what it is given."""
+    is_place = (
         exp.EQ(this=column(TOPIC_ID), expression=text_literal(place.topic_id)),
         exp.EQ(this=column(TOPIC_PARTITION), expression=exp.Literal.number(place.partition)),
-        exp.LT(this=column(OFFSET), expression=exp.Literal.number(offsets.end)),
-    ]
-    if offsets.start:
-        conditions.append(exp.GTE(this=column(OFFSET), expression=exp.Literal.number(offsets.start)))
-    return exp.and_(*conditions)
+    )
+    return reduce(lambda one, other: exp.And(this=one, expression=other), (*is_place, any_of([_of_offsets(each) for each in ranges])))
+
+
+def _of_offsets(offsets: Range) -> exp.Expression:
+    below = exp.LT(this=column(OFFSET), expression=exp.Literal.number(offsets.end))
+    if not offsets.start:
+        return below
+    return exp.And(this=below, expression=exp.GTE(this=column(OFFSET), expression=exp.Literal.number(offsets.start)))
 
 
 def within(start: datetime, end: datetime) -> exp.Expression:
@@ -131,8 +139,9 @@ def text_columns(schema: LogSchema) -> list[Column]:
 
 
 class _Compiler:
-    def __init__(self, schema: LogSchema) -> None:
+    def __init__(self, schema: LogSchema, *, everywhere: bool) -> None:
         self._schema = schema
+        self._everywhere = everywhere
         self._leaves = 0
         self.warnings: list[Problem] = []
 
@@ -171,7 +180,10 @@ class _Compiler:
         targets = text_columns(self._schema)
         self._count(len(targets), node.place)
         groups = [targets[at : at + CONCATENATED_MAX] for at in range(0, len(targets), CONCATENATED_MAX)]
-        return any_of([_text_matches(_side_by_side(group), node.pieces) for group in groups])
+        if not self._everywhere:
+            return any_of([_text_matches(_side_by_side(group), node.pieces) for group in groups])
+        texts = [*map(_side_by_side, groups), *([error_values()] if ERRORS in self._schema.by_name else [])]
+        return any_of([_text_matches(text, pieces) for pieces in dict.fromkeys((node.pieces, in_json(node.pieces))) for text in texts])
 
     def _warn_unknown(self, node: Exists | Match | Between, field: str) -> None:
         near = similar_field(field, self._schema)
@@ -231,14 +243,18 @@ def errors_text() -> exp.Expression:
     return exp.ArrayToString(this=exp.Transform(this=column(ERRORS), expression=exp.Lambda(this=one, expressions=[entry])), expression=text_literal("\n"))
 
 
-def simple_lower(text: str) -> str:
-    """Lower case character by character, as the engines do it: never more characters than before."""
-    return "".join(character.lower()[:1] for character in text)
+def error_values() -> exp.Expression:
+    """The values of `_errors` as one text, without their fields and reasons. No match reaches over the separator."""
+    entry = exp.to_identifier("entry")
+    value = exp.Dot(this=entry.copy(), expression=exp.to_identifier("value", quoted=True))
+    return exp.ArrayToString(
+        this=exp.Transform(this=column(ERRORS), expression=exp.Lambda(this=value, expressions=[entry])), expression=text_literal(SEPARATOR)
+    )
 
 
-def is_word_character(character: str) -> bool:
-    """Whether a character (in lower case) is a part of words."""
-    return any(low <= character <= high for low, high in _WORD_RANGES)
+def in_json(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """A text as it stands inside a JSON string: quotes, backslashes and control characters escaped."""
+    return tuple(orjson.dumps(piece).decode()[1:-1] if isinstance(piece, str) else piece for piece in pieces)
 
 
 def _text_matches(value: exp.Expression, pieces: Sequence[Piece]) -> exp.Expression:
@@ -247,16 +263,14 @@ def _text_matches(value: exp.Expression, pieces: Sequence[Piece]) -> exp.Express
     if lowered == [""]:
         return exp.EQ(this=value, expression=text_literal(""))
     folded = exp.Lower(this=value)
-    texts = [piece for piece in lowered if isinstance(piece, str)]
-    longest = max(texts, key=len, default="")
-    holds = _contains(folded, longest) if longest else None
-    first, last = lowered[0], lowered[-1]
-    before = f"(^|{_NOT_WORD})" if isinstance(first, str) and is_word_character(first[0]) else ""
-    after = f"({_NOT_WORD}|$)" if isinstance(last, str) and is_word_character(last[-1]) else ""
-    if holds is not None and len(lowered) == 1 and not before and not after:
+    sure = max((certain_part(piece) for piece in lowered if isinstance(piece, str)), key=len, default="")
+    holds = _contains(folded, sure) if sure else None
+    pattern = word_pattern(lowered)
+    if holds is not None and pattern.plain == plain_text(sure):
         return holds
-    middle = "".join(_regex(piece) for piece in lowered)
-    exactly = exp.RegexpLike(this=folded.copy(), expression=text_literal(before + middle + after))
+    exactly = exp.RegexpLike(this=folded.copy(), expression=text_literal(pattern.plain))
+    if pattern.once is not None:
+        exactly.meta[ONCE] = pattern.once
     return exactly if holds is None else exp.and_(holds, exactly)
 
 
@@ -264,15 +278,6 @@ def _contains(value: exp.Expression, text: str) -> exp.Expression:
     if any(special in text for special in "%_\\"):
         return exp.GT(this=exp.StrPosition(this=value, substr=text_literal(text)), expression=exp.Literal.number(0))
     return exp.Like(this=value, expression=text_literal(f"%{text}%"))
-
-
-def _regex(piece: Piece) -> str:
-    """A pattern that RE2 and Joni read alike."""
-    if piece is Wildcard.ANY:
-        return _NOT_BLANK + "*"
-    if piece is Wildcard.ONE:
-        return _NOT_BLANK
-    return "".join(f"\\{character}" if character in _SPECIAL else character for character in piece)
 
 
 def _equals_number(name: exp.Expression, kind: str, text: str, field: str) -> exp.Expression:

@@ -4,7 +4,8 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from query.search_sql import simple_lower, text_literal
+from query.letter_case import simple_lower
+from query.search_sql import text_literal
 
 
 class Level(StrEnum):

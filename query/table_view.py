@@ -11,6 +11,7 @@ from lake.errors import FirnError, NotFoundError, Rejected, UnavailableError
 from lake.log_schema import LogSchema
 from lake.snapshot import Totals, totals_of
 from lake.table_layout import STREAM_PROPERTY, TENANT_PROPERTY
+from lake.table_place import NOWHERE, TablePlace
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream, parse_tenant
 from query.problem import refuse
 
@@ -19,7 +20,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """What one loading of a table's metadata says. `snapshot_id` None: it has no rows yet."""
+    """What one loading of a table's metadata says. `snapshot_id` None: it has no rows yet. `place`: where its files may lie."""
 
     id: TableId
     name: TableName
@@ -34,6 +35,7 @@ class TableView:
     properties: Mapping[str, str]
     specs: Mapping[int, Mapping[str, Any]]
     snapshots: int = 0
+    place: TablePlace = NOWHERE
 
 
 def table_id(tenant: str, stream: str) -> TableId:
@@ -82,6 +84,7 @@ def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> Tab
         properties=metadata.get("properties", {}),
         specs={spec["spec-id"]: spec for spec in metadata["partition-specs"]},
         snapshots=len(metadata.get("snapshots", ())),
+        place=TablePlace.of(metadata),
     )
 
 

@@ -2,7 +2,10 @@
 
 `rules.json` is Trino's file-based access control, `password.db` its password file (Trino's documentation, "File-based access control" and
 "Password file authentication"). A tenant's user is called like the tenant's schema, sees that schema and no other, and may only read. The
-room's own user reads everything, because the API checks whose rows it asks for.
+room's own user asks as the tenant's user wherever a question is about one tenant; itself it reads every tenant, for keys that do. Nobody may write,
+call procedures or table functions, or lend a right to a view: what a view reads, its reader must be allowed to read.
+
+Trino 476 has no rules for `ALTER TABLE ... EXECUTE`, so its catalog is read-only as well (docs/search.md, "Trino for analysts").
 """
 
 import hashlib
@@ -71,10 +74,22 @@ def write_access(folder: Path, known: Iterable[TenantId], catalog: str, service:
     return new
 
 
+def refresh_rules(folder: Path, known: Iterable[TenantId], catalog: str, service_user: str) -> None:
+    """Writes the rules anew, for the tenants there are now; passwords stay as they are. Raises OSError."""
+    _write(folder / RULES, orjson.dumps(rules(sorted(tenant.namespace for tenant in known), catalog, service_user), option=orjson.OPT_INDENT_2))
+
+
+def ruled_users(folder: Path) -> frozenset[str]:
+    """The tenants' users that the rules know. Raises OSError."""
+    impersonation = orjson.loads((folder / RULES).read_bytes())["impersonation"]
+    return frozenset(name for rule in impersonation for name in rule["new_user"].split("|"))
+
+
 def rules(users: Sequence[str], catalog: str, service_user: str) -> dict[str, Any]:
     """Trino's access control. The first rule that fits decides; where none fits nothing is allowed. Names are `[a-z0-9_]`: patterns of themselves."""
-    everything = ["SELECT", "INSERT", "DELETE", "UPDATE", "OWNERSHIP", "GRANT_SELECT"]
-    tables: list[Mapping[str, Any]] = [{"user": service_user, "privileges": everything}]
+    everybody = "|".join(users) or NOBODY
+    # Without GRANT_SELECT, which the owner of a view needs: a view that claims to be another user's reads nothing.
+    tables: list[Mapping[str, Any]] = [{"user": service_user, "catalog": catalog, "privileges": ["SELECT"]}]
     tables += [{"user": user, "catalog": catalog, "schema": user, "privileges": ["SELECT"]} for user in users]
     tables += [
         {"catalog": "system", "schema": "jdbc", "privileges": ["SELECT"]},
@@ -83,15 +98,15 @@ def rules(users: Sequence[str], catalog: str, service_user: str) -> dict[str, An
     ]
     return {
         "catalogs": [
-            {"user": service_user, "allow": "all"},
-            {"user": "|".join(users) or NOBODY, "catalog": f"{catalog}|system", "allow": "read-only"},
+            {"user": f"{service_user}|{everybody}", "catalog": f"{catalog}|system", "allow": "read-only"},
             {"allow": "none"},
         ],
-        "schemas": [{"user": service_user, "owner": True}, {"owner": False}],
+        "schemas": [{"owner": False}],
         "tables": tables,
         "queries": [{"user": service_user, "allow": ["execute", "kill", "view"]}, {"allow": ["execute"]}],
-        "impersonation": [],
-        "functions": [{"user": service_user, "privileges": ["EXECUTE"]}],
+        "impersonation": [{"original_user": service_user, "new_user": everybody, "allow": True}],
+        "functions": [{"privileges": []}],
+        "procedures": [{"privileges": []}],
         "system_information": [{"user": service_user, "allow": ["read"]}],
     }
 

@@ -13,6 +13,7 @@ from lake.catalog_client import CatalogClient
 from tests.stack.ingester import Ingester
 from tests.stack.kafka_topics import KafkaTopics
 from tests.stack.line import Line, Sql
+from tests.ui.browser import browser, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
 
 # No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a longer search.
 settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "50")))

@@ -63,7 +63,10 @@ PROOFS = (
     Proof("search-engines", ("tests/query/test_two_engines.py",), {"FIRN_SEARCH_QUERIES": "300"}),
     Proof("search-hostile", ("tests/query/test_hostile_input.py",), {"FIRN_HOSTILE_INPUTS": "2000"}),
     Proof("search-requests", ("tests/query/test_fuzz.py",), {"FIRN_FUZZ_REQUESTS": "5000"}),
+    Proof("security-requests", ("tests/security/test_fuzz_services.py",), {"FIRN_SECURITY_REQUESTS": "20000"}),
     Proof("search-export", ("tests/query/test_export_on_stack.py",), {"FIRN_PROVE": "1", "FIRN_EXPORT_ROWS": "5000000"}),
+    Proof("security-batches", ("tests/security/test_security_batches.py",), {"FIRN_SECURITY_BATCHES": "2000"}),
+    Proof("security-commits", ("tests/security/test_hostile_commits.py",), {"FIRN_SECURITY_COMMITS": "5000"}),
     Proof("full-speed", ("tests/optimize/test_full_speed.py",), {"FIRN_PROVE": "1", "FIRN_TEST_FULL_SPEED_S": "600"}),
 )
 

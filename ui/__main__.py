@@ -1,4 +1,7 @@
-"""`python -m ui serve`: the front end as a process. FIRN_UI_API is the address of the search API."""
+"""`python -m ui serve`: the front end as a process. FIRN_UI_API is the address of the search API.
+
+FIRN_UI_ALLOWED_HOSTS: names, with commas between them, under which a proxy or others reach it. FIRN_UI_ALLOWED_ORIGINS: pages besides its own.
+"""
 
 import argparse
 import os
@@ -6,10 +9,10 @@ import sys
 from pathlib import Path
 
 from ui.exposure import ExposedError, check_host
-from ui.settings import api_uri
+from ui.settings import HOST_VARIABLE, api_uri
 
 PORT = 8501
-SCRIPT = Path(__file__).with_name("app.py")
+SCRIPT = Path(__file__).with_name("server.py")
 
 
 def main() -> None:
@@ -25,8 +28,11 @@ def main() -> None:
         "server.port": asked.port,
         "server.headless": "true",
         "server.fileWatcherType": "none",
+        "server.enableCORS": "true",
+        "server.enableXsrfProtection": "true",
         "browser.gatherUsageStats": "false",
     }
+    os.environ[HOST_VARIABLE] = asked.host
     os.chdir(SCRIPT.parent.parent)  # where .streamlit lies, and from where the pages are imported
     os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(SCRIPT), *(f"--{name}={value}" for name, value in options.items())])  # noqa: S606
 

@@ -7,7 +7,7 @@ import httpx
 import orjson
 import streamlit as st
 
-from ui.settings import API_VARIABLE, api_uri
+from ui.settings import API_VARIABLE, api_uri, tls_context
 
 TIMEOUT_S = 120.0
 
@@ -29,7 +29,7 @@ class ApiClient:
     def __init__(self, uri: str, key: str | None = None) -> None:
         self.uri = uri.rstrip("/")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=httpx.Timeout(TIMEOUT_S, connect=5.0), trust_env=False)
+        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=httpx.Timeout(TIMEOUT_S, connect=5.0), verify=tls_context(), trust_env=False)
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """GET of a path below /v1. Raises ApiError."""

@@ -4,6 +4,8 @@ import ipaddress
 
 import httpx
 
+from ui.settings import tls_context
+
 TIMEOUT_S = 10.0
 
 
@@ -17,7 +19,7 @@ def check_host(host: str, api_uri: str) -> None:
         return
     what_to_do = "make keys, start the catalog without --anonymous, and put TLS in front; or listen on 127.0.0.1"
     try:
-        status = httpx.get(f"{api_uri.rstrip('/')}/v1/tenants", params={"limit": 1}, timeout=TIMEOUT_S, trust_env=False).status_code
+        status = httpx.get(f"{api_uri.rstrip('/')}/v1/tenants", params={"limit": 1}, timeout=TIMEOUT_S, verify=tls_context(), trust_env=False).status_code
     except httpx.HTTPError as error:
         raise ExposedError(
             f"the front end refuses to listen on {host}: the search API at {api_uri} does not answer ({type(error).__name__}), "

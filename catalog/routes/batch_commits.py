@@ -1,6 +1,7 @@
 """`POST /firn/v1/commits`: many independent table commits, creation included, one SQL transaction for those that pass, a result for each."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -8,14 +9,19 @@ from fastapi import APIRouter, Request, Response
 
 from catalog.access import Need, Principal
 from catalog.commits import CommitUnit, Outcome
-from catalog.error_response import CatalogError, bad_request
+from catalog.error_response import CatalogError, bad_request, unavailable
 from catalog.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.identifier import Identifier, parse_identifier, parse_name
 from catalog.json_fields import boolean, mapping, objects, optional_integer, properties
 from catalog.leases import LeaseToken
+from catalog.places import check_namespace_properties
+from catalog.requirements import is_creation
+from catalog.routes.bound_commits import inspect
 from catalog.routes.request_schemas import COMMIT, CREATE, IDENTIFIER, PROPERTIES
+from catalog.services import Services
 from catalog.table_changes import TableChange
 from catalog.wire import RawRoute, describe, lease_of, parse_object, principal_of, read_body, services_of
+from lake.errors import FirnError
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
 Json = dict[str, Any]
@@ -73,11 +79,24 @@ async def commit_batch(request: Request) -> Response:
     arrived = time.monotonic()
     principal, lease = principal_of(request), lease_of(request)
     units = [_unit(item, at, key, arrived, principal, lease) for at, item in enumerate(items)]
-    waiting = [unit for unit in units if isinstance(unit, CommitUnit)]
+    await _inspect(services_of(request), units)
+    waiting = [unit for unit in units if isinstance(unit, CommitUnit) and unit.reply is None]
     if waiting:
         await services_of(request).queue.submit(waiting)
     bodies = [unit.body if isinstance(unit, Reply) else unit.reply.body if unit.reply is not None else b"null" for unit in units]
     return Response(b'{"results":[' + b",".join(bodies) + b"]}", media_type="application/json")
+
+
+async def _inspect(services: Services, units: Sequence[CommitUnit | Reply]) -> None:
+    """What is found gives a commit its answer before it is tried."""
+    for unit in units:
+        if isinstance(unit, CommitUnit):
+            try:
+                await inspect(services, unit.changes)
+            except CatalogError as error:
+                unit.reply = unit.render(error)
+            except FirnError as error:
+                unit.reply = unit.render(unavailable(f"{error}; nothing was changed"))
 
 
 def _unit(item: Json, at: int, key: str | None, arrived: float, principal: Principal, lease: LeaseToken | None) -> CommitUnit | Reply:
@@ -88,7 +107,7 @@ def _unit(item: Json, at: int, key: str | None, arrived: float, principal: Princ
     except CatalogError as error:
         return _result(item.get("identifier"), error)
     try:
-        change = _change(item, identifier)
+        change = _change(item, identifier, principal)
         deadline_ms = optional_integer(item, "deadline-ms")
         wants_metadata = boolean(item, "return-metadata")
     except CatalogError as error:
@@ -104,18 +123,21 @@ def _unit(item: Json, at: int, key: str | None, arrived: float, principal: Princ
     return CommitUnit([change], render, request_key, lease, None if deadline_ms is None else arrived + deadline_ms / 1_000)
 
 
-def _change(item: Json, identifier: Identifier) -> TableChange:
+def _change(item: Json, identifier: Identifier, by: Principal) -> TableChange:
     requirements, updates = objects(item, "requirements", optional=True), objects(item, "updates", optional=True)
     recreate = boolean(item, "allow-recreate")
     if item.get("create") is None:
-        return TableChange(identifier, requirements, updates, may_recreate=recreate)
+        if is_creation(requirements):
+            by.require(Need.WRITE, identifier.namespace)
+        return TableChange(identifier, requirements, updates, may_recreate=recreate, by=by)
     create = mapping(item, "create")
     if create.get("name") is not None and parse_name(create["name"], "the table's name") != identifier.name:
         raise bad_request("the name in 'create' differs from the identifier's")
     if any(requirement.get("type") != "assert-create" for requirement in requirements):
         raise bad_request("a commit with 'create' takes no requirement but assert-create")
     namespace_properties = properties(item, "create-namespace-properties")
-    return TableChange(identifier, requirements, updates, create, create_namespace=namespace_properties, may_recreate=recreate)
+    check_namespace_properties(by, namespace_properties)
+    return TableChange(identifier, requirements, updates, create, create_namespace=namespace_properties, may_recreate=recreate, by=by)
 
 
 def _result(identifier: object, error: CatalogError) -> Reply:

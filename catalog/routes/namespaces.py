@@ -1,6 +1,5 @@
 """Namespaces over HTTP (Iceberg REST specification, `/v1/namespaces`)."""
 
-import uuid
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -11,8 +10,9 @@ from catalog.error_response import no_such_namespace
 from catalog.idempotency import Reply
 from catalog.identifier import SEPARATOR, dotted, levels, namespace_from_path, parse_namespace
 from catalog.json_fields import properties, strings
+from catalog.places import check_namespace_properties
 from catalog.routes.request_schemas import CREATE_NAMESPACE, UPDATE_NAMESPACE
-from catalog.table_changes import default_location
+from catalog.table_changes import namespace_location
 from catalog.wire import (
     RawRoute,
     describe,
@@ -61,6 +61,7 @@ async def create_namespace(request: Request) -> Response:
     body = parse_object(raw)
     principal_of(request).require(Need.WRITE, parse_namespace(body.get("namespace")))
     path, given = parse_namespace(body.get("namespace")), namespaces.check_properties(properties(body, "properties"))
+    check_namespace_properties(principal_of(request), given)
     now_ms = services.now_ms()
 
     def work(connection: Any) -> Reply:
@@ -77,8 +78,7 @@ async def load_namespace(request: Request) -> Response:
     path = namespace_from_path(request.path_params["namespace"])
     found = await services.read(lambda connection: namespaces.load_properties(connection, path))
     # Trino 476 chooses below this location, and without one it cannot create a table.
-    location = default_location(services.store, str(uuid.uuid5(uuid.NAMESPACE_URL, path)))
-    return json_response({"namespace": levels(path), "properties": {"location": location, **found}})
+    return json_response({"namespace": levels(path), "properties": {"location": namespace_location(services.store, path), **found}})
 
 
 @router.head("/v1/namespaces/{namespace}", **describe("Say whether a namespace exists", path=("namespace",), status=204))
@@ -114,6 +114,7 @@ async def update_namespace(request: Request) -> Response:
     raw = await read_body(request)
     body = parse_object(raw)
     removals, updates = strings(body, "removals"), namespaces.check_properties(properties(body, "updates"))
+    check_namespace_properties(principal_of(request), [*removals, *updates])
 
     def work(connection: Any) -> Reply:
         return json_reply(namespaces.update_properties(connection, path, removals, updates, locking=services.database.locking()))

@@ -1,5 +1,7 @@
 """What watches the server itself: health and metrics."""
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import text
@@ -10,6 +12,7 @@ from catalog.access import Need
 from catalog.wire import RawRoute, describe, json_response, services_of
 
 router = APIRouter(route_class=RawRoute, tags=["service"])
+READY_S = 5.0
 
 
 @router.get("/healthz", **describe("The process answers", needs=Need.NOTHING))
@@ -20,9 +23,12 @@ async def healthz(_: Request) -> Response:
 
 @router.get("/readyz", **describe("The database answers", needs=Need.NOTHING))
 async def readyz(request: Request) -> Response:
-    """200 when the database answers, 503 else."""
+    """200 when the database answers, 503 else, and where it takes more than five seconds."""
     try:
-        await services_of(request).read(lambda connection: connection.execute(text("SELECT 1")).scalar())
+        async with asyncio.timeout(READY_S):
+            await services_of(request).read(lambda connection: connection.execute(text("SELECT 1")).scalar())
+    except TimeoutError:
+        return json_response({"status": "the database does not answer", "error": f"no answer within {READY_S:.0f} s"}, 503)
     except DBAPIError as error:
         return json_response({"status": "the database does not answer", "error": str(error.orig)}, 503)
     return json_response({"status": "ready"})

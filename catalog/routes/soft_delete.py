@@ -45,7 +45,7 @@ def _due_ms(services: Services) -> int:
 @router.get("/firn/v1/dropped-tables", **describe("List dropped tables", query=("purgeable", "pageToken", "pageSize"), needs=Need.SERVICE))
 async def list_dropped(request: Request) -> Response:
     """`purge-due-ms`: from when on its files may go, null where nobody asked for that. `purgeable=true`: only those that are due, each with
-    `location-shared`."""
+    `location-shared`. `undo-window-ms`: how long what is dropped now can be brought back at least."""
     services = services_of(request)
     due = _due_ms(services) if request.query_params.get("purgeable", "false").lower() == "true" else None
     token, size = request.query_params.get("pageToken") or "0", request.query_params.get("pageSize") or str(PAGE_SIZE_DEFAULT)
@@ -63,7 +63,8 @@ async def list_dropped(request: Request) -> Response:
     window_ms = int(services.settings.undo_window_s * 1_000)
     for entry in found:
         entry["purge-due-ms"] = entry["dropped-ms"] + window_ms if entry["purge-requested"] else None
-    return json_response({"dropped-tables": found, "next-page-token": str(found[-1]["id"]) if len(found) == limit else None})
+    token_after = str(found[-1]["id"]) if len(found) == limit else None
+    return json_response({"dropped-tables": found, "next-page-token": token_after, "undo-window-ms": window_ms})
 
 
 @router.post("/firn/v1/dropped-tables/undo", **describe("Bring a dropped table back", body=UNDO, needs=Need.WRITE))

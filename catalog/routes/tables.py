@@ -17,8 +17,9 @@ from catalog.json_fields import boolean, objects, string
 from catalog.metadata_store import parse_metadata
 from catalog.namespaces import namespace_exists
 from catalog.requirements import is_creation
+from catalog.routes.bound_commits import inspect
 from catalog.routes.request_schemas import COMMIT, CREATE, REGISTER, RENAME, TRANSACTION
-from catalog.table_changes import TableChange, chosen_place
+from catalog.table_changes import TableChange, chosen_place, lies_apart
 from catalog.table_metadata import historical_snapshots_removed, is_staged, new_metadata
 from catalog.tables import TABLE
 from catalog.wire import (
@@ -92,9 +93,11 @@ async def commit_table(request: Request) -> Response:
     """Requirements are checked against the newest metadata; 409 only where one of them fails."""
     raw = await read_body(request)
     body = parse_object(raw)
-    change = TableChange(path_identifier(request), objects(body, "requirements", optional=True), objects(body, "updates", optional=True))
+    by = principal_of(request)
+    change = TableChange(path_identifier(request), objects(body, "requirements", optional=True), objects(body, "updates", optional=True), by=by)
     if is_creation(change.requirements):
-        principal_of(request).require(Need.WRITE)
+        by.require(Need.WRITE)
+    await inspect(services_of(request), [change])
     unit = CommitUnit([change], render_table, request_key(request, raw), lease_of(request))
     await services_of(request).queue.submit([unit])
     return reply_response(unit.reply)
@@ -159,7 +162,7 @@ async def create_table(request: Request) -> Response:
     identifier = Identifier(namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the table's name"))
     if is_staged(body):
         return await _stage(request, identifier, body)
-    unit = CommitUnit([TableChange(identifier, create=body)], render_table, request_key(request, raw))
+    unit = CommitUnit([TableChange(identifier, create=body, by=principal_of(request))], render_table, request_key(request, raw))
     await services.queue.submit([unit])
     return reply_response(unit.reply)
 
@@ -176,6 +179,7 @@ async def _stage(request: Request, identifier: Identifier, body: dict[str, Any])
 
     await services.read(check)
     table_uuid, location = chosen_place(body, services.store)
+    lies_apart(principal_of(request), identifier, location, table_uuid, services.store)
     metadata = new_metadata(body, uuid=table_uuid, location=location, now_ms=services.now_ms())
     return Response(load_result(None, orjson.dumps(metadata)), media_type="application/json")
 
@@ -191,7 +195,7 @@ async def register(request: Request, kind: str) -> Response:
     raw = await read_body(request)
     body = parse_object(raw)
     identifier = Identifier(namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the name"))
-    change = TableChange(identifier, register=string(body, "metadata-location"), may_overwrite=boolean(body, "overwrite"), kind=kind)
+    change = TableChange(identifier, register=string(body, "metadata-location"), may_overwrite=boolean(body, "overwrite"), kind=kind, by=principal_of(request))
     unit = CommitUnit([change], render_table, request_key(request, raw))
     await services_of(request).queue.submit([unit])
     return reply_response(unit.reply)
@@ -222,15 +226,16 @@ async def rename(request: Request, kind: str) -> Response:
 @router.post("/v1/transactions/commit", **describe("Commit to several tables, all or none", body=TRANSACTION, status=204, needs=Need.COMMIT))
 async def commit_transaction(request: Request) -> Response:
     """One SQL transaction; the first failing requirement refuses everything."""
-    raw = await read_body(request)
+    raw, by = await read_body(request), principal_of(request)
     changes = [
-        TableChange(parse_identifier(item.get("identifier")), objects(item, "requirements", optional=True), objects(item, "updates", optional=True))
+        TableChange(parse_identifier(item.get("identifier")), objects(item, "requirements", optional=True), objects(item, "updates", optional=True), by=by)
         for item in objects(parse_object(raw), "table-changes")
     ]
     if not changes:
         return Response(status_code=204)
     for change in changes:
-        principal_of(request).require(Need.COMMIT, change.identifier.namespace)
+        by.require(Need.WRITE if is_creation(change.requirements) else Need.COMMIT, change.identifier.namespace)
+    await inspect(services_of(request), changes)
     unit = CommitUnit(changes, render_nothing, request_key(request, raw), lease_of(request))
     await services_of(request).queue.submit([unit])
     return reply_response(unit.reply)

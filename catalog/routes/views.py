@@ -5,13 +5,14 @@ from fastapi import APIRouter, Request, Response
 from catalog import tables
 from catalog.access import Need
 from catalog.commits import CommitUnit
-from catalog.identifier import Identifier, namespace_from_path, parse_name
+from catalog.error_response import forbidden
+from catalog.identifier import Identifier, dotted, namespace_from_path, parse_name
 from catalog.json_fields import objects
 from catalog.routes.request_schemas import COMMIT_VIEW, CREATE_VIEW, REGISTER, RENAME
 from catalog.routes.tables import drop, exists, listing, load_result, path_identifier, register, rename, render_table
 from catalog.table_changes import TableChange
 from catalog.tables import VIEW
-from catalog.wire import RawRoute, describe, parse_object, read_body, reply_response, request_key, services_of
+from catalog.wire import RawRoute, describe, parse_object, principal_of, read_body, reply_response, request_key, services_of
 
 router = APIRouter(route_class=RawRoute, tags=["views"])
 VIEW_PATH = ("namespace", "view")
@@ -26,10 +27,11 @@ async def list_views(request: Request) -> Response:
 @router.post("/v1/namespaces/{namespace}/views", **describe("Create a view", body=CREATE_VIEW, path=("namespace",), needs=Need.WRITE))
 async def create_view(request: Request) -> Response:
     """The first version comes with it."""
+    _refuse_bound(request)
     raw = await read_body(request)
     body = parse_object(raw)
     identifier = Identifier(namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the view's name"))
-    return await _commit(request, TableChange(identifier, create=body, kind=VIEW), raw)
+    return await _commit(request, TableChange(identifier, create=body, kind=VIEW, by=principal_of(request)), raw)
 
 
 @router.get("/v1/namespaces/{namespace}/views/{view}", **describe("Load a view", path=VIEW_PATH))
@@ -46,10 +48,21 @@ async def load_view(request: Request) -> Response:
 )
 async def commit_view(request: Request) -> Response:
     """409 only where a requirement fails."""
+    _refuse_bound(request)
     raw = await read_body(request)
     body = parse_object(raw)
     requirements, updates = objects(body, "requirements", optional=True), objects(body, "updates", optional=True)
-    return await _commit(request, TableChange(path_identifier(request, VIEW), requirements, updates, kind=VIEW), raw)
+    return await _commit(request, TableChange(path_identifier(request, VIEW), requirements, updates, kind=VIEW, by=principal_of(request)), raw)
+
+
+def _refuse_bound(request: Request) -> None:
+    """Engines run a view's SQL with more rights than who reads it; what it may read cannot be told here. Raises CatalogError 403."""
+    namespace = principal_of(request).namespace
+    if namespace is not None:
+        raise forbidden(
+            f"a key that is bound to a namespace ({dotted(namespace)}) makes and changes no views: the SQL of a view may name tables of others; "
+            "ask an administrator, whose key may"
+        )
 
 
 async def _commit(request: Request, change: TableChange, raw: bytes) -> Response:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from catalog import work_lists
 from catalog.access import Need
+from catalog.deletion_places import DeletionPlaces, heads_of, uuid_of
 from catalog.error_response import CatalogError, bad_request
 from catalog.idempotency import Reply
 from catalog.identifier import decode_segment
@@ -115,7 +116,8 @@ async def remove_task(request: Request) -> Response:
 
 @router.post("/firn/v1/deletions", **describe("Queue files for deletion", body=DELETIONS, needs=Need.SERVICE))
 async def add_deletions(request: Request) -> Response:
-    """`not-before-ms` is a time since the epoch; a file queued twice is queued once."""
+    """`not-before-ms` is a time since the epoch; a file queued twice is queued once. Each `record` names its `table-uuid`; a file that does not lie
+    below that table's location is not queued but named in `refused`: it stays until somebody has looked."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
@@ -128,23 +130,34 @@ async def add_deletions(request: Request) -> Response:
         for e in objects(body, "deletions")
     ]
 
+    heads = await services.read(lambda connection: heads_of(connection, services.database, filter(None, map(uuid_of, entries))))
+    kept, refused = await services.run(DeletionPlaces(services.store, heads).split, entries)
+
     def work(connection: Any) -> Reply:
         _check(connection, services, body)
-        return json_reply({"added": work_lists.add_deletions(connection, entries)})
+        return json_reply({"added": work_lists.add_deletions(connection, kept), "refused": refused})
 
     return reply_response(await services.change(request_key(request, raw), work))
 
 
 @router.get("/firn/v1/deletions", **describe("List files whose deletion is due", query=("pageToken", "pageSize"), needs=Need.SERVICE))
 async def due_deletions(request: Request) -> Response:
-    """In the order they were queued."""
+    """In the order they were queued. `places`: prefixes below one of which the file has to lie to be deleted; none where it is not its table's."""
     services = services_of(request)
     after, limit = page_of(request)
     size, now_ms = limit or PAGE_SIZE_DEFAULT, services.now_ms()
     if after and not (after.isascii() and after.isdigit() and len(after) < 19):
         raise bad_request("pageToken is not one that this catalog gave; start the listing again without it")
     found = await services.read(lambda connection: work_lists.due_deletions(connection, now_ms=now_ms, after_id=int(after or "0"), limit=size))
+    heads = await services.read(lambda connection: heads_of(connection, services.database, filter(None, map(uuid_of, found))))
+    await services.run(_add_places, DeletionPlaces(services.store, heads), found)
     return json_response({"deletions": found, "next-page-token": next_page([str(entry["id"]) for entry in found], size) if found else None})
+
+
+def _add_places(places: DeletionPlaces, found: list[dict[str, Any]]) -> None:
+    for entry in found:
+        place = places.place_of(entry)
+        entry["places"] = [] if place is None else list(place.prefixes)
 
 
 @router.post("/firn/v1/deletions/acknowledge", **describe("Say which files are gone", body=ACKNOWLEDGE, status=204, needs=Need.SERVICE))

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from infra.demo.produce import RECORDS_DEFAULT
 from infra.demo.run import run_demo
 from lake.command_line import run_program
+from lake.terminal import TerminalConsole
 
 app = typer.Typer(
     help="The demo: logs of made-up tenants and of the services themselves, from Kafka to Trino.",
@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Starts the services, produces logs, waits until every record is a row or a dead letter, and stays until Ctrl-C."""
     folder = state or Path("state") / ("demo-check" if check else "demo")
-    run_demo(folder.absolute(), records, seed, check=check, console=Console())
+    run_demo(folder.absolute(), records, seed, check=check, console=TerminalConsole())
 
 
 if __name__ == "__main__":

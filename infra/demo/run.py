@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-from rich.console import Console
 from rich.table import Table
 
 from infra.demo.counts import RowCount, count_dead_letters, count_rows, tables
@@ -24,8 +23,11 @@ from infra.demo.tally import Tally, TenantTally, read_tally
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from lake.errors import PrerequisiteError, UnavailableError
+from lake.terminal import TerminalConsole
 
 SERVICES = ("kafka", "catalog", "trino", "ingest", "ingest-serve")
+# What is started after the first counts, and stays.
+SECOND = ("optimize", "query", "ui")
 FLUSH_INTERVAL_S = 10
 # Hours of logs arrive in seconds; small flushes leave the optimizer something to merge, as a day of trickling would.
 FLUSH_BYTES = 256 * 1024
@@ -69,7 +71,7 @@ class Outcome:
         return wrong
 
 
-def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Console) -> None:
+def run_demo(state: Path, records: int, seed: int, *, check: bool, console: TerminalConsole) -> None:
     """Runs the demo. With `check` it ends after the sums and raises UnavailableError where one does not hold; else it stays until Ctrl-C."""
     started_s = time.monotonic()
     _empty(state)
@@ -86,17 +88,17 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Cons
             console.print(sentence, style="red", markup=False, highlight=False)
         if wrong:
             raise UnavailableError(f"the numbers do not add up; the logs are in {state / 'logs'}")
-        _second_half(stack, state, console)
+        _second_half(stack, console)
         console.print(f"every record is accounted for, {time.monotonic() - started_s:.0f} s after the start", highlight=False)
         if not check:
             _stay(stack, state, seed, console)
 
 
-def _second_half(stack: Stack, state: Path, console: Console) -> None:
+def _second_half(stack: Stack, console: TerminalConsole) -> None:
     """Compaction and search. Raises UnavailableError where a count changes or a search does not find what is there."""
     with contextlib.closing(CatalogClient(stack.address("catalog"))) as catalog, console.status("merging small files on Spark"):
         before = tables(catalog)
-        optimize(stack, state / "logs")
+        optimize(stack)
         after = tables(catalog)
         stack.start("query", "ui")
         searched = search(stack, after)
@@ -140,7 +142,7 @@ def _producer(stack: Stack, state: Path, *options: str) -> Iterator[subprocess.P
             process.wait(STOP_TIMEOUT_S)
 
 
-def _load(stack: Stack, state: Path, records: int, seed: int, console: Console) -> tuple[Tally, float]:
+def _load(stack: Stack, state: Path, records: int, seed: int, console: TerminalConsole) -> tuple[Tally, float]:
     """Produces the first load; returns the tally and the monotonic time at its end."""
     file = state / "tally.json"
     deadline_s = time.monotonic() + LOAD_TIMEOUT_S
@@ -158,7 +160,7 @@ def _load(stack: Stack, state: Path, records: int, seed: int, console: Console) 
     return tally, time.monotonic()
 
 
-def _wait_until_visible(stack: Stack, tally: Tally, loaded_s: float, console: Console) -> Outcome:
+def _wait_until_visible(stack: Stack, tally: Tally, loaded_s: float, console: TerminalConsole) -> Outcome:
     """Counts until every produced record is a row or a dead letter, or the time is over; the outcome shows which."""
     visible_s: dict[str, float] = {}
     with contextlib.closing(CatalogClient(stack.address("catalog"))) as catalog, console.status("") as status:
@@ -194,7 +196,7 @@ def _report(outcome: Outcome) -> Table:
     return table
 
 
-def _stay(stack: Stack, state: Path, seed: int, console: Console) -> None:
+def _stay(stack: Stack, state: Path, seed: int, console: TerminalConsole) -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -207,13 +209,14 @@ def _stay(stack: Stack, state: Path, seed: int, console: Console) -> None:
             ("Trino (catalog `lake`)", stack.address("trino")),
             ("Iceberg REST catalog", stack.address("catalog")),
             ("ingest: status and metrics", stack.address("ingest")),
+            ("optimize: metrics", f"{stack.address('optimize')}/metrics"),
             ("Kafka", stack.address("kafka")),
             ("logs", str(state / "logs")),
         ):
             console.print(f"  {what:28} {address}", highlight=False)
         console.print("Ctrl-C stops everything", highlight=False)
         while not stop.wait(POLL_S):
-            dead = [name for name in (*SERVICES, "query", "ui") if not stack.running(name)] + (["produce"] if process.poll() is not None else [])
+            dead = [name for name in (*SERVICES, *SECOND) if not stack.running(name)] + (["produce"] if process.poll() is not None else [])
             if dead:
                 raise UnavailableError(f"{', '.join(dead)} ended by itself; its log is in {state / 'logs'}")
         console.print("stopping")

@@ -1,12 +1,13 @@
 """JVM parts (Kafka, Trino, s3proxy, Spark's jars): one pom per service, copied by Maven into a cache folder outside git.
 
-The folder's name carries the hash of the pom, so another version gets another folder. Parts are copied to a temporary folder and
-renamed when complete: a folder that exists is whole.
+The folder's name carries the hash of the pom and of the list of its files' hashes, so another version gets another folder. Parts are copied to a
+temporary folder, compared with the list (see part_hashes.py), and renamed when complete: a folder that exists is whole, and holds what was listed.
 """
 
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.local import part_hashes
 from infra.local.prerequisites import Missing, require
 from lake.errors import PrerequisiteError, UnavailableError
 from lake.settings import InfraSettings
@@ -24,6 +26,7 @@ POMS = REPOSITORY / "infra/poms"
 CACHE_VARIABLE = "FIRN_CACHE"
 SERVICES = ("kafka", "trino", "s3", "spark")
 TRINO_PASSWORD = "trino-password"  # noqa: S105 - a name; fetched when a Trino with users starts
+ALL = (*SERVICES, TRINO_PASSWORD)
 FREE_BYTES_MIN = 3 * 1024**3
 MAVEN_TIMEOUT_S = 1800.0
 OUTPUT_LINES = 12
@@ -37,8 +40,9 @@ def cache_folder() -> Path:
 
 def folder(service: str) -> Path:
     """Where the parts of a service are or would be; exists only when complete."""
-    pom = (POMS / f"{service}.xml").read_bytes()
-    return cache_folder() / f"{service}-{hashlib.sha256(pom).hexdigest()[:12]}"
+    pom, listed = POMS / f"{service}.xml", part_hashes.list_file(POMS, service)
+    text = pom.read_bytes() + (listed.read_bytes() if listed.exists() else b"")
+    return cache_folder() / f"{service}-{hashlib.sha256(text).hexdigest()[:12]}"
 
 
 def missing(service: str) -> list[Missing]:
@@ -51,7 +55,8 @@ def missing(service: str) -> list[Missing]:
 def fetch(service: str, say: Say) -> Path:
     """The folder with the parts of a service, downloaded if absent.
 
-    Raises PrerequisiteError without Maven or disk space, UnavailableError with the end of Maven's output where it fails.
+    Raises PrerequisiteError without Maven or disk space and where a file is another one than is listed, UnavailableError with the end of Maven's
+    output where it fails.
     """
     target = folder(service)
     if target.is_dir():
@@ -62,26 +67,51 @@ def fetch(service: str, say: Say) -> Path:
         if not target.is_dir():
             _check_disk(target.parent, service)
             say(f"downloading {service} with Maven into {target} (once per version) ...")
-            _download(service, target)
+            with _scratch(service, target.parent) as scratch:
+                _run_maven(service, scratch)
+                part_hashes.check(POMS, service, scratch)
+                _install(service, scratch, target)
             say(f"{service} is downloaded")
     return target
 
 
-def _download(service: str, target: Path) -> None:
+def write_hashes(service: str, say: Say) -> Path:
+    """Downloads the parts of a service whatever they hold, and lists what they are: for a change of versions. Raises as `fetch`."""
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with _only_one(cache / f"{service}.lock"), _scratch(service, cache) as scratch:
+        _check_disk(cache, service)
+        say(f"downloading {service} with Maven, to list its files ...")
+        _run_maven(service, scratch)
+        part_hashes.write(POMS, service, scratch)
+        target = folder(service)
+        if not target.is_dir():
+            _install(service, scratch, target)
+    return target
+
+
+@contextmanager
+def _scratch(service: str, cache: Path) -> Iterator[Path]:
+    """A temporary folder in the cache; gone at the end, also what it still holds."""
     prefix = f"tmp-{service}-"
-    for leftover in target.parent.glob(f"{prefix}*"):  # of a download that was killed; the lock is ours, so nobody works in it
+    for leftover in cache.glob(f"{prefix}*"):  # of a download that was killed; the lock is ours, so nobody works in it
         shutil.rmtree(leftover, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
+    scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=cache))
     try:
         scratch.chmod(0o755)  # mkdtemp's 0700 would lock other users of a shared cache out
-        _run_maven(service, scratch)
-        if service == "trino":
-            _unpack_trino(scratch)
-        elif service == TRINO_PASSWORD:
-            _unpack_plugin(scratch, "trino-password-authenticators-*.zip", scratch / "plugin")
-        os.rename(scratch, target)
+        yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _install(service: str, scratch: Path, target: Path) -> None:
+    if service == "trino":
+        _unpack_trino(scratch)
+        _replace_jars(scratch / "newer", scratch / "server")
+    elif service == TRINO_PASSWORD:
+        _unpack_plugin(scratch, "trino-password-authenticators-*.zip", scratch / "plugin")
+        _replace_jars(scratch / "newer", scratch / "plugin")
+    os.rename(scratch, target)
 
 
 def _run_maven(service: str, output: Path) -> None:
@@ -123,6 +153,21 @@ def _unpack_plugin(scratch: Path, archive_name: str, target: Path) -> None:
     plugin.rename(target)
     (scratch / "plugin.d").rmdir()
     plugin_archive.unlink()
+
+
+def _replace_jars(newer: Path, unpacked: Path) -> None:
+    """Puts each newer jar in place of all of its name in a folder, whatever their version. Raises PrerequisiteError where one replaces nothing."""
+    versions = {jar: re.fullmatch(r"(.+?)-(\d[^/]*)\.jar", jar.name) for jar in newer.iterdir()}
+    for jar, named in versions.items():
+        assert named is not None, f"{jar.name} carries no version"
+        older = re.compile(rf"((?:.*_)?{re.escape(named[1])}-)\d[^/]*\.jar")
+        found = [(path, match) for path in unpacked.rglob("*.jar") if (match := older.fullmatch(path.name))]
+        if not found:
+            raise PrerequisiteError(f"{jar.name} replaces nothing in {unpacked.name}: take it out of the pom in infra/poms")
+        for path, match in found:
+            path.unlink()
+            shutil.copyfile(jar, path.with_name(f"{match[1]}{named[2]}.jar"))
+    shutil.rmtree(newer)
 
 
 def _check_disk(where: Path, service: str) -> None:

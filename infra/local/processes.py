@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from infra.local.state import ServiceRecord
+from lake.private_files import UMASK, private_file
 
 LAUNCH_VARIABLE = "FIRN_LAUNCH"
 # The start time psutil computes moves with corrections of the clock; nobody gets a reused pid within so short a time.
@@ -27,7 +28,7 @@ def spawn(
     argv = list(command)
     if steps:
         argv = ["/bin/sh", "-c", "\n".join(["set -e", *steps, f"exec {shlex.join(command)}"])]
-    with log.open("ab") as output:
+    with private_file(log).open("ab") as output:
         return subprocess.Popen(
             argv,
             cwd=folder,
@@ -35,6 +36,7 @@ def spawn(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            umask=UMASK,  # what a service writes, its log and its part of the warehouse too, is for the owner of the stack alone
             start_new_session=True,  # Ctrl-C in the terminal reaches the supervisor alone, which stops services in their order
         )
 

@@ -13,6 +13,7 @@ from infra.local import java
 from infra.local.prerequisites import Missing
 from infra.local.state import StackState
 from lake.errors import PrerequisiteError
+from lake.private_files import private_file, private_folder
 from lake.settings import InfraSettings
 
 PROBE_TIMEOUT_S = 2.0
@@ -39,8 +40,8 @@ class Site:
     def write(self, name: str, lines: list[str]) -> Path:
         """Writes a file of settings (owner only: some hold keys) into the folder of the service; `name` may have folders in it."""
         path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+        private_folder(path.parent)
+        private_file(path)
         path.write_text("\n".join(lines) + "\n")
         return path
 

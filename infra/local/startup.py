@@ -12,6 +12,7 @@ from infra.local.jvm_parts import Say
 from infra.local.service import Service, Site
 from infra.local.state import ServiceRecord
 from lake.errors import UnavailableError
+from lake.private_files import private_file, private_folder
 
 POLL_S = 0.1
 
@@ -72,11 +73,11 @@ def _start(folder: Path, service: Service, request: Request, stack_environment: 
         for name in service.ports
     }
     own = folder / service.name
-    own.mkdir(parents=True, exist_ok=True)
+    private_folder(own)
     launch = service.prepare(Site(folder=own, state_folder=folder, ports=chosen, stack=state))
     log = log_path(folder, service.name)
-    log.parent.mkdir(exist_ok=True)
-    log.touch()
+    private_folder(log.parent)
+    private_file(log)
     user_environment = {**before.environment, **request.environment}
     record = before.planned(ports=chosen, environment=user_environment, log_start=log.stat().st_size)
     record = replace(record, address=launch.address, exports=launch.exports)

@@ -23,6 +23,7 @@ from infra.local.services import DEFAULT, SERVICES, catalog
 from infra.local.startup import Request, bring_up, log_path
 from infra.local.state import ServiceRecord, StackState
 from lake.errors import NotFoundError, PrerequisiteError, SettingsError, UnavailableError
+from lake.private_files import close, private_file, private_folder
 from lake.settings import InfraSettings
 from lake.storage import canonical
 
@@ -220,7 +221,7 @@ class Stack:
         if not self._tied or processes.leader(self._record(WATCHDOG)):
             return
         log = self.log(WATCHDOG)
-        log.parent.mkdir(exist_ok=True)
+        private_folder(log.parent)
         record = ServiceRecord(WATCHDOG).planned(ports={}, environment={}, log_start=0)
         self._note(record)
         me = os.getpid()
@@ -232,8 +233,10 @@ class Stack:
     def _locked(self) -> Iterator[None]:
         """One process (or thread) at a time changes a stack. The lock goes with the process that holds it."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file = (self.folder / "lock").open("w")
+            private_folder(self.folder)
+            if (self.folder / state_file.FILE).exists():  # ours from the beginning, and made when folders were not closed yet
+                close(self.folder)
+            file = private_file(self.folder / "lock").open("w")
         except OSError as error:
             raise PrerequisiteError(f"cannot use the state folder {self.folder}: {error.strerror}. Choose another one with --state") from error
         with file:

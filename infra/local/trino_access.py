@@ -9,6 +9,7 @@ from infra.local import java, jvm_parts
 from infra.local.ports import LOOPBACK
 from infra.local.service import Site
 from lake.errors import PrerequisiteError
+from lake.private_files import UMASK, private_folder
 
 RULES, PASSWORDS = "rules.json", "password.db"
 VALID_DAYS = "3650"
@@ -46,7 +47,7 @@ def link_plugins(site: Site, plugins: Path) -> Path:
     password = jvm_parts.fetch(jvm_parts.TRINO_PASSWORD, lambda _: None) / "plugin"
     together = site.folder / "plugin"
     shutil.rmtree(together, ignore_errors=True)
-    together.mkdir()
+    private_folder(together)
     for plugin in (*plugins.iterdir(), password):
         (together / (plugin.name if plugin is not password else "password-authenticators")).symlink_to(plugin)
     return together
@@ -70,8 +71,7 @@ def _certificate(site: Site, secret: str) -> Path:
     name = ("-dname", "CN=firn", "-ext", f"SAN=ip:{LOOPBACK},dns:localhost", "-validity", VALID_DAYS)
     for command in (("-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", *name, *store), ("-exportcert", "-rfc", "-file", str(certificate), *store)):
         environment = {"FIRN_KEYSTORE": secret, "PATH": str(keytool.parent)}
-        done = subprocess.run([str(keytool), *command], capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment)
+        done = subprocess.run([str(keytool), *command], capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment, umask=UMASK)
         if done.returncode:
             raise PrerequisiteError(f"keytool could not make a certificate for Trino: {(done.stdout + done.stderr).strip()[:300]}")
-    keystore.chmod(0o600)
     return keystore

@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 from uuid import uuid4
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from ingest.archive import find_files
@@ -43,8 +42,10 @@ from ingest.writer import write_many_hours
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock, epoch_ms
 from lake.errors import RefusedError, SettingsError
+from lake.relief import Bounds
 from lake.settings import IngestSettings, TopicSettings
 from lake.storage import open_storage
+from lake.terminal import TerminalConsole
 
 LOAD_TIMEOUT_S = 5.0
 THREADS = 8
@@ -84,7 +85,7 @@ def files(
     storage = open_storage()
     found = find_files(patterns, storage)
     sources = [file.source for file in found]
-    console = Console(stderr=True)
+    console = TerminalConsole(stderr=True)
     report, ledger = FilesReport(lambda text: console.print(Text(text)), files_total=len(found)), BackfillLedger()
     catalog, control = _catalog(settings)
     letters = _dead_letters(settings, _warehouse(settings, catalog), sources) if rejects is None else _rejects(rejects, sources)
@@ -141,7 +142,7 @@ def kafka(
     topic_settings = _input_topic(settings, topic)
     bounds = [_bound(name, texts, time) for name, texts, time in (("from", from_offset, from_time), ("to", to_offset, to_time))]
     (from_offsets, from_ms), (to_offsets, to_ms) = bounds
-    reader, console = KafkaReader(settings), Console(stderr=True)
+    reader, console = KafkaReader(settings), TerminalConsole(stderr=True)
     with ExitStack() as ends:
         # The lease comes first: what another run has filled is to be seen.
         catalog, control = _catalog(settings)
@@ -185,7 +186,7 @@ def _print(report: BackfillReport, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(report.to_json()) + "\n")
     else:
-        Console().print(report.to_renderable())
+        TerminalConsole().print(report.to_renderable())
 
 
 def _catalog(settings: IngestSettings) -> tuple[CatalogClient, CatalogClient | None]:
@@ -218,7 +219,8 @@ def _commits(
     with ThreadPoolExecutor(THREADS, thread_name_prefix="backfill") as pool:
         new_tables = NewTables(settings.new_tables_per_minute, clock)
         states = TableStates(catalog, storage, warehouse, records, pool, clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token, ledger)
-        committer = Committer(states, pool, clock, settings.commit_timeout_s, settings.on_deleted, f"backfill-{uuid4().hex}")
+        bounds = Bounds(settings.table_snapshots_max, settings.table_manifests_max)
+        committer = Committer(states, pool, clock, settings.commit_timeout_s, settings.on_deleted, f"backfill-{uuid4().hex}", bounds)
         writer = FlushWriter(settings, Columns(states), letters, storage, write_many_hours)
         try:
             yield BackfillCommits(states, committer, writer, report, lease.check, settings.buffer_bytes_max)
@@ -229,7 +231,7 @@ def _commits(
 def _dead_letters(settings: IngestSettings, warehouse: str, sources: Iterable[str]) -> OnceLetters:
     topic = DeadLetters(settings, open_storage(), warehouse)
     topic.ensure_topic()
-    return OnceLetters(topic, lambda: in_topic(KafkaReader(settings), settings.dead_letter_topic), sources)
+    return OnceLetters(topic, lambda: in_topic(KafkaReader(settings), settings), sources)
 
 
 def _rejects(path: Path, sources: Iterable[str]) -> OnceLetters:

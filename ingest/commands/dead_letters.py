@@ -1,4 +1,4 @@
-"""`python -m ingest dead-letters list | show | replay`."""
+"""`python -m ingest dead-letters list | show | replay | erase`."""
 
 import json
 import sys
@@ -8,18 +8,21 @@ from itertools import islice
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ingest.aside import Aside
+from ingest.commands import letter_erasure
 from ingest.dead_letter_replay import Destination, ReplayResult
 from ingest.dead_letters import DeadLetter, LetterFilter, known_stream, known_tenant
 from ingest.tools import Tools
 from lake.errors import SettingsError
 from lake.settings import IngestSettings
-from lake.storage import Storage
+from lake.terminal import TerminalConsole
 
-app = typer.Typer(help="Messages that could not be stored: look at them, send them again.", no_args_is_help=True)
+app = typer.Typer(help="Messages that could not be stored: look at them, send them again, erase them.", no_args_is_help=True)
+app.command("erase")(letter_erasure.erase)
 
 Reason = Annotated[str | None, typer.Option(help="only letters of this reason, like undecodable or too_late")]
 Topic = Annotated[str | None, typer.Option(help="only letters from this topic")]
@@ -50,7 +53,7 @@ def list_letters(
         for letter in letters:
             sys.stdout.write(json.dumps(letter.to_json()) + "\n")
     else:
-        Console().print(_table(letters), Text("there are more; raise --limit, or narrow down" if left is not None else ""))
+        TerminalConsole().print(_table(letters), Text("there are more; raise --limit, or narrow down" if left is not None else ""))
 
 
 def _table(letters: Iterable[DeadLetter]) -> Table:
@@ -60,7 +63,7 @@ def _table(letters: Iterable[DeadLetter]) -> Table:
         index = "" if letter.index is None else f"[{letter.index}]"
         where = f"{letter.was_topic}/{letter.was_partition}@{letter.was_offset}{index}"
         begins = told["begins"] if letter.body is None else f"(in {letter.body})"
-        table.add_row(letter.id, told["died"], letter.reason, Text(where), Text(letter.table or "-"), Text((begins or "-")[:60]))
+        table.add_row(letter.id, told["died"], Text(letter.reason), Text(where), Text(letter.table or "-"), Text((begins or "-")[:60]))
     return table
 
 
@@ -74,15 +77,15 @@ def show(
     tools = Tools.open(IngestSettings.load())
     letter = tools.dead_letters().one(letter_id)
     if raw:
-        sys.stdout.buffer.write(letter.read_value(tools.storage) or b"")
+        sys.stdout.buffer.write(letter.read_value(tools.letters_aside) or b"")
     elif as_json:
-        sys.stdout.write(json.dumps(letter.to_json_whole(tools.storage), indent=2) + "\n")
+        sys.stdout.write(json.dumps(letter.to_json_whole(tools.letters_aside), indent=2) + "\n")
     else:
-        Console().print(_whole(letter, tools.storage))
+        TerminalConsole().print(_whole(letter, tools.letters_aside))
 
 
-def _whole(letter: DeadLetter, storage: Storage) -> RenderableType:
-    told = letter.to_json_whole(storage)
+def _whole(letter: DeadLetter, aside: Aside) -> RenderableType:
+    told = letter.to_json_whole(aside)
     facts = Table(show_header=False, box=None)
     for name in (
         "id",
@@ -106,7 +109,7 @@ def _whole(letter: DeadLetter, storage: Storage) -> RenderableType:
     facts.add_row(Text("key", style="bold"), _shown(letter.key))
     for name, value in letter.headers:
         facts.add_row(Text(f"header {name}", style="bold"), _shown(value))
-    return Group(facts, Text("value", style="bold"), _shown(letter.read_value(storage)))
+    return Group(facts, Text("value", style="bold"), _shown(letter.read_value(aside)))
 
 
 def _shown(value: bytes | None) -> Text:
@@ -139,7 +142,7 @@ def replay(
     if as_json:
         sys.stdout.write(json.dumps({"dry_run": dry_run, **result.to_json()}) + "\n")
     else:
-        Console().print(_summary(result, dry_run=dry_run))
+        TerminalConsole().print(_summary(result, dry_run=dry_run))
 
 
 def _summary(result: ReplayResult, *, dry_run: bool) -> RenderableType:

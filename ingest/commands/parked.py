@@ -1,17 +1,21 @@
-"""`python -m ingest parked list | replay` and `python -m ingest resolve`."""
+"""`python -m ingest parked list | replay | erase` and `python -m ingest resolve`."""
 
 import json
 import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ingest.aside import Aside
+from ingest.kafka_reader import KafkaReader
 from ingest.lease import control_of
+from ingest.parked_erasure import erase_parked
 from ingest.parked_record import ACCEPT, REREAD, ParkedRecord, table_id
+from ingest.parked_topic import PARKED_FOLDER
 from ingest.resolve import Resolver
+from ingest.topic_mac import check_keys
 from ingest.trouble import Cause
 from ingest.witness import resolve_all
 from lake.catalog_client import CatalogClient, TableName
@@ -20,6 +24,7 @@ from lake.errors import NotFoundError, SettingsError
 from lake.settings import IngestSettings
 from lake.storage import open_storage
 from lake.tenant import TableId
+from lake.terminal import TerminalConsole
 
 app = typer.Typer(help="Tables that take no rows for now, and whose records wait.", no_args_is_help=True)
 
@@ -54,14 +59,26 @@ def list_parked(as_json: Annotated[bool, typer.Option("--json", help="print JSON
     for record in records:
         advice = Text(ADVICE[record.cause].format(table=record.table))
         table.add_row(str(record.table), record.since or "-", record.cause.value, Text(record.sentence), advice)
-    Console().print(table if records else "no table is parked")
+    TerminalConsole().print(table if records else "no table is parked")
 
 
 @app.command()
 def replay(table: Parked) -> None:
     """Tries a parked table again at once; its records go into it if it takes them."""
     _resolver().replay(_table(table))
-    Console().print(Text(f"the node tries {table} within seconds; `python -m ingest parked list` shows what became of it"))
+    TerminalConsole().print(Text(f"the node tries {table} within seconds; `python -m ingest parked list` shows what became of it"))
+
+
+@app.command()
+def erase(dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, change nothing")] = False) -> None:
+    """Deletes from the parking topic, for good, what no table waits for any more and is older than an hour."""
+    resolver, settings = _resolver(), IngestSettings.load()
+    if (warehouse := resolver.catalog.warehouse) is None:
+        raise SettingsError("the catalog names no warehouse, so what parked messages keep there cannot be told from other files; set it at the catalog")
+    check_keys(settings)
+    aside, now = Aside.of(open_storage(), warehouse, PARKED_FOLDER), SystemClock().now()
+    done = erase_parked(settings, KafkaReader(settings), aside, resolver.parked(), now, dry_run=dry_run)
+    TerminalConsole().print(Text(f"{'would be ' if dry_run else ''}erased: {done.messages:,} messages that no table waits for, {done.bodies:,} objects"))
 
 
 def resolve(
@@ -78,10 +95,12 @@ def resolve(
     how, resolver = REREAD if reread else ACCEPT, _resolver()
     if table is None:
         partitions = resolve_all(resolver.settings, resolver.control, how)
-        Console().print(Text(f"done: {partitions} partitions are read {'from their starts' if reread else 'from where the group stands'} when a node starts"))
+        TerminalConsole().print(
+            Text(f"done: {partitions} partitions are read {'from their starts' if reread else 'from where the group stands'} when a node starts")
+        )
     else:
         marks = resolver.resolve(_table(table), how)
-        Console().print(Text(f"done: {table} goes on from {marks.to_property()}; its parked records follow"))
+        TerminalConsole().print(Text(f"done: {table} goes on from {marks.to_property()}; its parked records follow"))
 
 
 def _resolver() -> Resolver:

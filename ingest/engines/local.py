@@ -43,6 +43,7 @@ from lake import metrics
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock, SystemClock
 from lake.errors import FatalError, RefusedError, SettingsError, UnavailableError
+from lake.relief import Bounds
 from lake.settings import IngestSettings
 from lake.storage import open_storage
 from lake.tenant import TableId
@@ -88,6 +89,7 @@ class LocalEngine:
     _seats: list[Seat] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _restarts: int = 0
+    _aborted: bool = False  # a worker was: by the client, over a damaged batch
     _role: str = "starting"
     _node: Node | None = None
     _ledger: LiveMarks = field(default_factory=LiveMarks)
@@ -137,7 +139,7 @@ class LocalEngine:
         if not warehouse:
             raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
         DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
-        ensure_topic(self.settings.bootstrap_servers, self.settings.parked_topic, PARTITIONS)
+        ensure_topic(self.settings, self.settings.parked_topic, PARTITIONS)
         return warehouse
 
     def _stop(self, number: int, _: FrameType | None) -> None:
@@ -188,7 +190,8 @@ class LocalEngine:
             self._catalog, self._storage, warehouse, records, self._pool, self._clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token, self._ledger
         )
         writer = f"{s.group}@{socket.gethostname()}:{os.getpid()}"
-        committer = Committer(states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer)
+        bounds = Bounds(s.table_snapshots_max, s.table_manifests_max)
+        committer = Committer(states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer, bounds)
         parking = None
         if records is not None:
             begins = partial(parking_begins, KafkaReader(s), s.parked_topic)
@@ -204,7 +207,8 @@ class LocalEngine:
     def _start_worker(self, index: int, warehouse: str, parked: Mapping[TableId, str]) -> Seat:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=self.worker_body, args=(self.settings, index, warehouse, dict(parked), theirs), name=f"worker-{index}", daemon=True)
+        settings = self.settings.model_copy(update={"check_crcs": self.settings.check_crcs and not self._aborted})
+        process = context.Process(target=self.worker_body, args=(settings, index, warehouse, dict(parked), theirs), name=f"worker-{index}", daemon=True)
         process.start()
         theirs.close()
         return Seat(process, ours)
@@ -224,6 +228,12 @@ class LocalEngine:
         seat = self._seats[at]
         seat.has_left = True
         seat.process.join(timeout=5.0)
+        if seat.process.exitcode == -signal.SIGABRT and self.settings.check_crcs and not self._aborted:
+            # Behind a wrong checksum librdkafka 2.16 reads on in the middle of the batch, and may end the process for what it finds there.
+            self._aborted = True
+            log.error(
+                "kafka.checksums_off", worker=at, advice="a batch is damaged on a broker's disk; mend that, and start the node again to compare checksums"
+            )
         if not self._stopping.is_set() or seat.process.exitcode != 0:
             raise NodeRestart(f"worker {at} ended with exit code {seat.process.exitcode}")
 
@@ -328,6 +338,10 @@ def _count(counts: Counts) -> None:
         metrics.RECORDS_DELIVERED.labels(topic).inc(number)
     for reason, number in counts.dead.items():
         metrics.RECORDS_DEAD.labels(reason).inc(number)
+    for topic, number in counts.foreign.items():
+        metrics.FOREIGN_MESSAGES.labels(topic).inc(number)
+    for topic, number in counts.unreadable.items():
+        metrics.RANGES_UNREADABLE.labels(topic).inc(number)
     for topic, number in counts.expired.items():
         metrics.RECORDS_EXPIRED.labels(topic).inc(number)
     for what, number in counts.unforeseen.items():

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 from multiprocessing.connection import Connection
 
+from ingest.aside import Aside
 from ingest.consumer import InputTopics
 from ingest.dead_letter import DeadLetters
 from ingest.flush_writer import FlushWriter
-from ingest.parked_topic import ParkedTopic
+from ingest.parked_topic import PARKED_FOLDER, ParkedTopic
 from ingest.pipeline import Pipeline
 from ingest.worker import PipeLink, Worker, run_worker
 from lake.clock import SystemClock
@@ -29,7 +30,7 @@ class LocalWorker(Worker):
         bytes_max = settings.buffer_bytes_max // settings.workers
         self._pipeline = Pipeline(settings, self._topics, link, writer, parked_topic, clock, bytes_max)
         self._pipeline.park(parked)
-        super().__init__(settings, link, self._pipeline, writer, storage, clock)
+        super().__init__(settings, link, self._pipeline, writer, Aside.of(storage, warehouse, PARKED_FOLDER), clock)
 
     def run(self) -> None:
         super().run()

@@ -27,6 +27,7 @@ from ingest.kafka_reader import KafkaPartition, KafkaReader, place_of
 from ingest.parked_topic import ParkedTopic
 from ingest.routes import Routes
 from ingest.trouble import Trouble
+from lake.clock import SystemClock, epoch_ms
 from lake.errors import FatalError, Rejected
 from lake.logs import configure_logs
 from lake.marks import TopicPartition
@@ -128,6 +129,7 @@ class Task:
         self._records: Counter[int] = Counter()  # by source
         self._samples: dict[int, list[int]] = defaultdict(list)  # sizes of some of them
         self._parked = self._unspooled_bytes = 0
+        self._clock = SystemClock()
 
     def run(self) -> Done:
         """Reads its ranges, and writes what is not handed on."""
@@ -188,9 +190,11 @@ class Task:
         """Routes messages until there are no more, or until so many bytes wait."""
         for run in runs:
             topic, partition = place_of(run[0])
+            self._bury_unreadable()
             self._take_run(topic, self._numbers[topic, partition], run)
             if bytes_max is not None and self._buffers.size_bytes >= bytes_max:
                 return
+        self._bury_unreadable()
         self._next |= {each.source: each.end for each in self._order.ranges}  # below an end there may be nothing but control records
 
     def _take_run(self, topic: str, number: int, messages: Sequence[Message]) -> None:
@@ -200,6 +204,15 @@ class Task:
         self._next[number] = messages[-1].offset() + 1
         self._records[number] += len(messages)
         self._samples[number] += [len(message) for message in messages if not message.offset() % SAMPLE_EVERY]
+
+    def _bury_unreadable(self) -> None:
+        """What the reader has stepped over before the run that came last: a dead letter each, of which one task has to take care."""
+        for unreadable in self._tools.reader.take_unreadable():
+            number = self._numbers[unreadable.topic, unreadable.partition]
+            if self._order.only is None:
+                self._writer.bury_range(number, self._order.sources[number], unreadable, epoch_ms(self._clock.now()))
+            self._next[number] = unreadable.end
+            self._records[number] += unreadable.offsets
 
     def _put(self, target: TableId | Rejected, number: int, messages: Sequence[Message]) -> None:
         order = self._order

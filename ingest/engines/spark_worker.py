@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from ingest.aside import Aside
 from ingest.dead_letter import DeadLetters
 from ingest.engines.spark_cluster import SparkCluster
 from ingest.engines.spark_desk import Desk
@@ -24,6 +25,7 @@ from ingest.engines.spark_topics import PlannedTopics
 from ingest.fault_point import reach
 from ingest.flush_writer import FlushWriter
 from ingest.link import Grown, GrowTables, Hold
+from ingest.parked_topic import PARKED_FOLDER
 from ingest.worker import PipeLink, Worker, ignore_signals, run_worker
 from lake.clock import SystemClock
 from lake.errors import FatalError, UnavailableError
@@ -65,7 +67,7 @@ class SparkWorker(Worker):
         self._running: RunningJob | None = None
         self._holds: list[Hold] = []
         self._collected: list[TaskResult] | None = None
-        super().__init__(settings, link, self._spark_line, writer, storage, clock)
+        super().__init__(settings, link, self._spark_line, writer, Aside.of(storage, warehouse, PARKED_FOLDER), clock)
 
     def run(self) -> None:
         try:

@@ -1,13 +1,17 @@
-"""Who may ask: everybody on this machine, or, where a token is set, who sends it."""
+"""Who may ask: everybody on this machine, or, where a token is set, who sends it. Settled before anything of a request's body is read."""
 
 import hmac
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Mapping
 
-from fastapi import Request
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ingest.serve.answers import UnauthorizedError
+from ingest.serve.answers import problem
 from lake.errors import SettingsError
+from lake.http_body import BoundedBody
+from lake.http_guard import GuardRules, HttpGuard
+from lake.http_server import ConnectionLimits
 from lake.settings import IngestSettings
 
 OPEN_PATHS = ("/healthz", "/readyz")
@@ -28,13 +32,30 @@ def bearer(settings: IngestSettings) -> dict[str, str]:
     return {} if settings.serve_token is None else {"Authorization": f"Bearer {settings.serve_token.get_secret_value()}"}
 
 
-def access(settings: IngestSettings) -> Callable[[Request], None]:
-    """A dependency that lets callers in who send the token; everybody where none is set, and to the health pages."""
-    wanted = bearer(settings).get("Authorization", "").encode()
+class TokenGate:
+    """Lets callers in who send the token; everybody where none is set, and to the health pages. Plain ASGI."""
 
-    def check(request: Request) -> None:
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if wanted and request.url.path not in OPEN_PATHS and not hmac.compare_digest(given, wanted):
-            raise UnauthorizedError("this needs the token that ingest was started with (serve_token); send it as `Authorization: Bearer ...`")
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
+        self._app = app
+        self._wanted = headers.get("Authorization", "").encode()
 
-    return check
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._wanted and scope["path"] not in OPEN_PATHS:
+            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            if not hmac.compare_digest(given, self._wanted):
+                sentence = "this needs the token that ingest was started with (serve_token); send it as `Authorization: Bearer ...`"
+                await problem(401, sentence)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def add_gates(app: FastAPI, settings: IngestSettings, host: str) -> None:
+    """Strangers' pages, then who asks, then how much is said: the last that is added is the first that a request comes to."""
+    app.add_middleware(BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s)
+    app.add_middleware(TokenGate, headers=bearer(settings))
+    app.add_middleware(HttpGuard, rules=GuardRules(host, settings.allowed_hosts, settings.allowed_origins))
+
+
+def limits(settings: IngestSettings) -> ConnectionLimits:
+    """What one connection, and all of them, may cost."""
+    return ConnectionLimits(settings.connections_max, settings.request_timeout_s)

@@ -10,17 +10,12 @@ from lake.errors import ConflictError, FirnError, NotFoundError, RefusedError, R
 log = structlog.get_logger()
 
 
-class UnauthorizedError(FirnError):
-    """No token, or a wrong one."""
-
-
 class BusyError(FirnError):
     """Too many at once."""
 
 
 # The first class that fits.
 STATUS: tuple[tuple[type[FirnError], int], ...] = (
-    (UnauthorizedError, 401),
     (BusyError, 429),
     (SettingsError, 400),
     (NotFoundError, 404),

@@ -4,16 +4,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from threading import Lock
 
-from fastapi import Depends, FastAPI, Response
+from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from ingest.serve import dead_letter_routes, status_routes, tail_routes
-from ingest.serve.access import access
+from ingest.serve import dead_letter_routes, erasure_routes, status_routes, tail_routes
+from ingest.serve.access import add_gates
 from ingest.serve.answers import add_error_handlers
 from ingest.status import Status, StatusSource
 from ingest.tools import Tools
 from lake import metrics
 from lake.errors import FirnError
+from lake.readiness import Readiness
 
 STALEST_LABELS = 20
 
@@ -30,30 +31,31 @@ class ServeState:
 
 def create_app(tools: Tools) -> FastAPI:
     """The application over opened tools."""
-    check = Depends(access(tools.settings))
-    app = FastAPI(title="Firn ingest", version="1", description="Lag, freshness, dead letters, live tail.", dependencies=[check])
+    app = FastAPI(title="Firn ingest", version="1", description="Lag, freshness, dead letters, live tail.")
     app.state.serve = state = ServeState(tools, tools.status())
-    for routes in (status_routes, dead_letter_routes, tail_routes):
+    for routes in (status_routes, dead_letter_routes, erasure_routes, tail_routes):
         app.include_router(routes.router)
     _add_service_routes(app, state)
     add_error_handlers(app)
+    add_gates(app, tools.settings, tools.settings.serve_host)
     return app
 
 
 def _add_service_routes(app: FastAPI, state: ServeState) -> None:
+    readiness = Readiness({"kafka": lambda: _kafka(state.status)})
+
     @app.get("/healthz", tags=["service"])
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """Whether the process lives."""
         return {"status": "alive"}
 
     @app.get("/readyz", tags=["service"])
-    def readyz(response: Response) -> dict[str, object]:
-        """Whether Kafka answers."""
-        try:
-            state.status.read()
-        except FirnError as error:
+    async def readyz(response: Response) -> dict[str, object]:
+        """Whether Kafka answers. Within six seconds, whatever hangs."""
+        reason = (await readiness.ask())["kafka"]
+        if reason is not None:
             response.status_code = 503
-            return {"ready": False, "reason": str(error)}
+            return {"ready": False, "reason": reason}
         return {"ready": True}
 
     @app.get("/metrics", tags=["service"])
@@ -64,6 +66,14 @@ def _add_service_routes(app: FastAPI, state: ServeState) -> None:
         except FirnError:
             return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _kafka(source: StatusSource) -> str | None:
+    try:
+        source.read()
+    except FirnError as error:
+        return str(error)
+    return None
 
 
 def _measure(status: Status) -> None:

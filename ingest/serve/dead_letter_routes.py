@@ -1,6 +1,7 @@
 """Dead letters over HTTP: list, show, replay."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -9,11 +10,13 @@ from pydantic import BaseModel, Field
 
 from ingest.dead_letter_replay import Destination
 from ingest.dead_letters import DeadLetter, DeadLetterBox, LetterFilter, known_stream, known_tenant
+from ingest.serve.answers import BusyError
 from lake import metrics
 from lake.errors import SettingsError
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
 LIMIT_MAX = 1_000
+WAIT_S = 30.0
 Name = Annotated[str | None, Query(max_length=400)]
 
 
@@ -58,9 +61,21 @@ def list_letters(
 ) -> dict[str, Any]:
     """Letters, newest first; values are shortened. `next` None: there are no more."""
     wanted = LetterFilter(reason, topic, tenant, _utc(since), _utc(until))
-    with request.app.state.serve.letters:
+    with _one_at_a_time(request):
         letters, left = request.app.state.serve.tools.dead_letters().newest(wanted, limit, _parse_cursor(before))
     return {"dead_letters": [letter.to_json() for letter in letters], "next": None if left is None else ",".join(f"{p}:{at}" for p, at in left.items())}
+
+
+@contextmanager
+def _one_at_a_time(request: Request) -> Iterator[None]:
+    """The dead-letter topic is read by one at a time; who waits too long is told so, and holds no thread any more. Raises BusyError."""
+    letters = request.app.state.serve.letters
+    if not letters.acquire(timeout=WAIT_S):
+        raise BusyError(f"somebody has been reading or replaying dead letters for {WAIT_S:.0f} s; ask again in a moment")
+    try:
+        yield
+    finally:
+        letters.release()
 
 
 def _parse_cursor(before: str | None) -> dict[int, int] | None:
@@ -75,17 +90,17 @@ def _parse_cursor(before: str | None) -> dict[int, int] | None:
 @router.get("/{letter_id}")
 def show_letter(request: Request, letter_id: str) -> dict[str, Any]:
     """One letter with everything it had: key, headers, value, as text and in base64."""
-    with request.app.state.serve.letters:
+    with _one_at_a_time(request):
         letter: DeadLetter = request.app.state.serve.tools.dead_letters().one(letter_id)
-    return letter.to_json_whole(request.app.state.serve.tools.storage)
+    return letter.to_json_whole(request.app.state.serve.tools.letters_aside)
 
 
 @router.get("/{letter_id}/value")
 def letter_value(request: Request, letter_id: str) -> Response:
     """The bytes of the message, as they are."""
-    with request.app.state.serve.letters:
+    with _one_at_a_time(request):
         letter: DeadLetter = request.app.state.serve.tools.dead_letters().one(letter_id)
-    value = letter.read_value(request.app.state.serve.tools.storage)
+    value = letter.read_value(request.app.state.serve.tools.letters_aside)
     return Response(value or b"", media_type="application/octet-stream", headers={"X-Content-Type-Options": "nosniff"})
 
 
@@ -98,7 +113,7 @@ def replay_letters(request: Request, body: ReplayBody) -> dict[str, Any]:
     destination = Destination(
         None if body.to_tenant is None else known_tenant(body.to_tenant), None if body.to_stream is None else known_stream(body.to_stream)
     )
-    with request.app.state.serve.letters:
+    with _one_at_a_time(request):
         result = tools.replayer().replay(chosen(tools.dead_letters(), body.ids, wanted), destination, dry_run=body.dry_run)
     if not body.dry_run:
         metrics.LETTERS_REPLAYED.inc(result.sent.total())

@@ -1,7 +1,6 @@
 """The API as an ASGI application."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
@@ -9,7 +8,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lake.errors import FirnError
+from lake.http_body import BoundedBody
+from lake.http_guard import GuardRules, HttpGuard
+from lake.readiness import Readiness
 from lake.settings import QuerySettings
 from query.api import (
     dead_letter_routes,
@@ -24,6 +25,7 @@ from query.api import (
     table_routes,
     tail_routes,
 )
+from query.api.doorkeeper import Doorkeeper
 from query.api.errors import add_error_handlers
 from query.api.services import Services
 from query.api.wire import ErrorAnswer
@@ -60,7 +62,9 @@ def create_app(settings: QuerySettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.services = services = Services.open(settings)
+        app.state.readiness = readiness = Readiness({"catalog": _probe(services.access.ping), "trino": _probe(services.trino.ping)})
         yield
+        readiness.close()
         services.close()
 
     app = FastAPI(title="Firn search API", version="1", description="Search the logs of many tenants.", lifespan=lifespan, responses=ERRORS)
@@ -68,6 +72,10 @@ def create_app(settings: QuerySettings) -> FastAPI:
         app.include_router(routes.router)
     _add_service_routes(app)
     add_error_handlers(app)
+    # The last is the first that a request comes to: strangers' pages, then who asks, then how much is said.
+    app.add_middleware(BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s)
+    app.add_middleware(Doorkeeper)
+    app.add_middleware(HttpGuard, rules=GuardRules(settings.host, settings.allowed_hosts, settings.allowed_origins))
     app.add_middleware(_NoSniffing)
     return app
 
@@ -80,22 +88,20 @@ def _add_service_routes(app: FastAPI) -> None:
 
     @app.get("/readyz", tags=["service"])
     async def readyz(request: Request, response: Response) -> dict[str, bool]:
-        """Whether the catalog answers; Trino is told beside it, because search pages do without."""
-        services: Services = request.app.state.services
-        loop = asyncio.get_running_loop()
-        trino = await loop.run_in_executor(services.threads, services.trino.ping)
-        try:
-            await loop.run_in_executor(services.threads, lambda: services.access.needs_key)
-            catalog = True
-        except FirnError:
-            catalog = False
-        response.status_code = 200 if catalog else 503
-        return {"ready": catalog, "catalog": catalog, "trino": trino}
+        """Whether the catalog answers; Trino is told beside it, because search pages do without. Within six seconds, whatever hangs."""
+        readiness: Readiness = request.app.state.readiness
+        found = {name: said is None for name, said in (await readiness.ask()).items()}
+        response.status_code = 200 if found["catalog"] else 503
+        return {"ready": found["catalog"], **found}
 
     @app.get("/metrics", tags=["service"])
     async def metrics() -> Response:
         """Prometheus metrics."""
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _probe(answers: Callable[[], bool]) -> Callable[[], str | None]:
+    return lambda: None if answers() else "no answer"
 
 
 class _NoSniffing:

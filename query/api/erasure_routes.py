@@ -6,13 +6,16 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from lake.errors import NotFoundError
+from query.access import ForbiddenError
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import TIME_HELP
 from query.cancellation import Run
-from query.erasure import Erasure
+from query.erasure import NO_SUCH, Erasure
+from query.every_row import is_every_row
 from query.instant import EARLIEST, LATEST, parse_instant, rfc3339
 from query.problem import refuse
-from query.search_language import Everything, parse_search
+from query.search_language import parse_search
 from query.table_view import table_id
 
 router = APIRouter(prefix="/v1/erasures", tags=["erasure"])
@@ -29,6 +32,7 @@ class ErasureBody(BaseModel):
     from_: Annotated[str, Field(alias="from", max_length=60, description=TIME_HELP + "; empty: from the beginning")] = ""
     to: Annotated[str, Field(max_length=60, description=TIME_HELP + "; empty: to the end")] = ""
     dry_run: Annotated[bool, Field(description="only count")] = False
+    all_: Annotated[bool, Field(alias="all", description="the query may be every row; without it one that matches every row erases nothing")] = False
 
 
 class ErasedTable(BaseModel):
@@ -54,13 +58,15 @@ class ErasureAnswer(BaseModel):
     id: str
     tenant: str
     streams: list[str]
-    query: str
+    query: Annotated[str | None, Field(description="null when the erasure has ended: it is not kept")]
+    query_hash: Annotated[str, Field(description="the same for the same query, under a key of this server's own; empty while the erasure runs")]
     from_: Annotated[str, Field(serialization_alias="from")]
     to: str
     dry_run: bool
-    asked_by: Annotated[str, Field(description="id of the key that asked")]
+    asked_by: Annotated[str, Field(description="id of the key that asked, as the catalog tells it, also of a token's")]
     created: str
     finished: str | None
+    waits_for: Annotated[list[str], Field(description="partitions of Kafka whose records are not in the tables yet; while it runs")]
     state: Annotated[str, Field(description="running, done, incomplete (something is named under `elsewhere` or as a table's problem), failed")]
     message: str
     rows: int
@@ -80,21 +86,21 @@ async def create_erasure(request: Request, body: ErasureBody, services: Services
     tenant = table_id(body.tenant, "logs").tenant
     for stream in body.streams:
         table_id(body.tenant, stream)
-    if isinstance(parse_search(body.query), Everything):
-        raise refuse("this would erase every row", suggestion="say which rows; to remove all of a stream, delete the stream")
+    if is_every_row(parse_search(body.query)) and not body.all_:
+        raise refuse("this would erase every row", suggestion="say which rows; to remove all of a stream, delete the stream; or say `all: true`")
     now = services.clock.now()
     start = parse_instant(body.from_, now, what="from") if body.from_ else EARLIEST
     end = parse_instant(body.to, now, what="to") if body.to else LATEST
     if end <= start:
         raise refuse("the time range is empty: its end must lie after its start", suggestion="swap the two, or choose a longer range")
-    asked_by = caller.key.split("_")[1] if caller.key and caller.key.count("_") >= 2 else "anonymous"
-    asked = Erasure("", tenant.name, tuple(body.streams), body.query, rfc3339(start), rfc3339(end), body.dry_run, asked_by, "")
+    asker = caller.who.key_id
+    asked = Erasure("", tenant.name, tuple(body.streams), body.query, rfc3339(start), rfc3339(end), body.dry_run, asker, "", body.all_)
 
     def ask(_: Run) -> ErasureAnswer:
         services.access.check_writer(caller, tenant)
         return _answer(services, services.erasures.create(asked))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=tenant)
 
 
 @router.get("")
@@ -106,7 +112,7 @@ async def list_erasures(request: Request, services: ServicesOf, caller: CallerOf
         services.access.check_writer(caller, wanted)
         return ErasuresAnswer(erasures=[_answer(services, job) for job in services.erasures.all() if job.tenant == wanted.name])
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=wanted)
 
 
 @router.get("/{erasure_id}")
@@ -115,16 +121,23 @@ async def get_erasure(request: Request, erasure_id: str, services: ServicesOf, c
 
     def ask(_: Run) -> ErasureAnswer:
         job = services.erasures.get(erasure_id)
-        services.access.check_writer(caller, table_id(job.tenant, "logs").tenant)
+        tenant = table_id(job.tenant, "logs").tenant
+        try:
+            services.access.check_tenant(caller, tenant)
+        except ForbiddenError as error:
+            raise NotFoundError(NO_SUCH) from error  # nobody learns from an id what others have
+        services.access.check_writer(caller, tenant)
         return _answer(services, job)
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
 
 def _answer(services: Services, job: Erasure) -> ErasureAnswer:
-    plain = {name: getattr(job, name) for name in ("id", "tenant", "query", "dry_run", "asked_by", "created", "finished", "state", "message", "rows")}
+    plain = {name: getattr(job, name) for name in ("id", "tenant", "query_hash", "dry_run", "asked_by", "created", "finished", "state", "message", "rows")}
     return ErasureAnswer(
         **plain,
+        query=job.query or None,
+        waits_for=[str(each) for each in job.awaited or ()] if job.state == "running" else [],
         from_=job.start,
         to=job.end,
         streams=list(job.streams),

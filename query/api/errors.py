@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from lake.errors import ConflictError, FatalError, FirnError, NotFoundError, RefusedError, RetryableError
 from query.access import ForbiddenError, UnauthorizedError
 from query.cancellation import TimeOverError
+from query.export import QuotaError
 from query.limits import BusyError
 from query.problem import BadQuestionError, Problem
 
@@ -18,6 +19,7 @@ STATUS: tuple[tuple[type[FirnError], int], ...] = (
     (UnauthorizedError, 401),
     (ForbiddenError, 403),
     (BusyError, 429),
+    (QuotaError, 429),
     (NotFoundError, 404),
     (ConflictError, 409),
     (TimeOverError, 504),
@@ -33,6 +35,14 @@ def answer(status: int, problem: Problem) -> JSONResponse:
     return JSONResponse({"error": problem.to_json()}, status, headers)
 
 
+def answer_to(error: FirnError, path: str) -> JSONResponse:
+    """The answer to an error that the rooms raise on purpose."""
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    if status >= 500:
+        log.warning("query.failed", path=path, status=status, error=str(error))
+    return answer(status, Problem(str(error)))
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Every error the rooms raise on purpose, and the framework's own."""
 
@@ -42,10 +52,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(FirnError)
     async def firn_error(request: Request, error: FirnError) -> JSONResponse:
-        status = next(status for kind, status in STATUS if isinstance(error, kind))
-        if status >= 500:
-            log.warning("query.failed", path=request.url.path, status=status, error=str(error))
-        return answer(status, Problem(str(error)))
+        return answer_to(error, request.url.path)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:

@@ -8,12 +8,13 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
+from lake.errors import NotFoundError
 from query.access import Caller, ForbiddenError
 from query.api.search_routes import question_of
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import SearchBody
 from query.cancellation import Run
-from query.export import Job
+from query.export import NO_SUCH, Job
 from query.export_rows import new_job
 from query.problem import refuse
 from query.table_view import table_id
@@ -27,6 +28,10 @@ class ExportBody(SearchBody):
     """A search whose rows are written to files, all of them."""
 
     format: Annotated[Literal["ndjson", "csv", "parquet"], Field(description="parquet gives several files")] = "ndjson"
+    spreadsheet_safe: Annotated[
+        bool,
+        Field(description="CSV only: texts that a spreadsheet would take for a formula get an apostrophe before them; without it every value is exact"),
+    ] = False
 
 
 class PartAnswer(BaseModel):
@@ -75,9 +80,10 @@ async def create_export(request: Request, body: ExportBody, services: ServicesOf
 
     def ask(_: Run) -> ExportAnswer:
         prepared = services.for_tenant(caller, question.table.tenant, lambda: services.searcher(caller).prepare(question))
-        return _answer(services.exports.create(new_job(prepared, body.format, services.settings.export_part_rows)))
+        job = new_job(prepared, body.format, services.settings.export_part_rows, made_by=caller.who.key_id, spreadsheet_safe=body.spreadsheet_safe)
+        return _answer(services.exports.create(job))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
 
 
 @router.get("")
@@ -120,25 +126,42 @@ async def get_export_part(request: Request, export_id: str, name: str, services:
 @router.post("/{export_id}/resume")
 async def resume_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> ExportAnswer:
     """Goes on with an export that failed, where it was."""
-    job = await _job(request, export_id, services, caller)
-    return _answer(services.exports.resume(job.id))
+
+    def ask(_: Run) -> ExportAnswer:
+        return _answer(services.exports.resume(_own(services, caller, export_id).id))
+
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
 
 @router.delete("/{export_id}", status_code=204)
 async def delete_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> Response:
-    """Ends an export where it runs, and removes its files."""
-    job = await _job(request, export_id, services, caller)
-    services.exports.delete(job.id)
+    """Ends an export where it runs, and removes its files. For the key that made it, and for keys that may change what its tenant has."""
+
+    def ask(_: Run) -> None:
+        services.exports.delete(_own(services, caller, export_id).id)
+
+    await run(request, ask, timeout_s=services.settings.search_timeout_s)
     return Response(status_code=204)
 
 
 async def _job(request: Request, export_id: str, services: Services, caller: Caller) -> Job:
-    def ask(_: Run) -> Job:
-        job = services.exports.get(export_id)
-        services.access.check_tenant(caller, table_id(job.tenant, job.stream).tenant)
-        return job
+    return await run(request, lambda _: _reachable(services, caller, export_id), timeout_s=services.settings.search_timeout_s)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+def _reachable(services: Services, caller: Caller, export_id: str) -> Job:
+    """The export; one that the key does not reach is answered like one that there never was."""
+    job = services.exports.get(export_id)
+    if not _reaches(services, caller, job):
+        raise NotFoundError(NO_SUCH)
+    return job
+
+
+def _own(services: Services, caller: Caller, export_id: str) -> Job:
+    """The export, for whoever may end it or go on with it. Raises ForbiddenError for others of its tenant."""
+    job = _reachable(services, caller, export_id)
+    if not job.made_by or job.made_by != caller.who.key_id:
+        services.access.check_writer(caller, table_id(job.tenant, job.stream).tenant)
+    return job
 
 
 def _reaches(services: Services, caller: Caller, job: Job) -> bool:

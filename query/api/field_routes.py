@@ -88,7 +88,7 @@ async def post_fields(request: Request, body: SearchBody, services: ServicesOf, 
         listed = [FieldAnswer(name=f.name, type=f.kind, coverage=f.coverage, path=f.path, system=f.is_system) for f in fields]
         return FieldsAnswer(**basis_fields(basis, question.start, question.end, current, pinned=question.pin is not None), fields=listed)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
 
 
 @router.post("/values")
@@ -103,7 +103,7 @@ async def post_values(request: Request, body: ValuesBody, services: ServicesOf, 
         values = [ValueAnswer(value=value, rows=rows) for value, rows in found.values]
         return ValuesAnswer(**basis, field=body.field, values=values, sampled=found.sampled)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
 
 
 @router.get("/context")
@@ -128,7 +128,7 @@ async def get_context(request: Request, where: Annotated[ContextQuery, Query()],
 
         return services.for_tenant(caller, table.tenant, around)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
 
 
 @router.post("/explain")
@@ -142,4 +142,4 @@ async def post_explain(request: Request, body: SearchBody, services: ServicesOf,
         warnings = [ProblemAnswer(**problem.to_json()) for problem in prepared.warnings]
         return CostAnswer(**efforts, engine=cost.engine, seconds=cost.seconds, advice=cost.advice, condition=cost.sql, warnings=warnings)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)

@@ -17,6 +17,7 @@ from query.api.wire import RowAnswer, SearchBody
 from query.cancellation import Run
 from query.instant import rfc3339
 from query.lag import IngestLag
+from query.maintenance_debt import MaintenanceDebt, maintenance_debt
 from query.maintenance_state import maintenance_history, maintenance_state
 from query.results import to_json
 from query.search import Question
@@ -26,8 +27,9 @@ ERROR_ROWS = 2_000
 SAMPLES = 20
 EXAMPLES = 5
 PARKED_MAX = 1_000
-# What ingest says of itself that names no tenant.
+# What ingest says of itself that names no tenant, and what of it is no sum over all of them.
 OF_NOBODY = ("role", "ready", "buffered_bytes", "in_flight_bytes", "buffered_tables", "lag_records", "complete_until")
+NO_SUM = ("role", "ready", "complete_until")
 
 
 class ErrorGroup(BaseModel):
@@ -76,7 +78,7 @@ class MaintenanceAnswer(BaseModel):
     leader: Annotated[str | None, Field(description="who runs it now; null: nobody")]
     partitions_with_many_files: int
     waiting: list[WaitingTable]
-    duties: Annotated[dict[str, str], Field(description="when retention, purge and the search for orphan files were done last")]
+    duties: Annotated[dict[str, str], Field(description="when a round, retention, purge and the search for orphan files were done last")]
     deletions_due: Annotated[int, Field(description="files whose grace is over, up to 1,000; 0 where only one tenant is asked about")]
     history: list[MaintenanceEntry]
 
@@ -92,14 +94,25 @@ class ParkedTable(BaseModel):
     reason: str
 
 
+class MaintenanceHealth(BaseModel):
+    """Whether maintenance keeps up. Lists end at 1,000; null: the caller's key does not show it."""
+
+    behind: bool
+    says: str
+    last_round: Annotated[str | None, Field(description="when its last round ended; null: there was none")]
+    waiting_partitions: Annotated[int | None, Field(description="hours of tables with many small files that did not change for two hours")]
+    waiting_since: Annotated[str | None, Field(description="since when the first of them waits")]
+
+
 class HealthAnswer(BaseModel):
-    """The line at a glance; what the caller's key may not see is left out."""
+    """The line at a glance; what the caller's key may not see is left out: of a tenant's key all sums over all tenants."""
 
     services: list[ServiceState]
     lag_records: int | None
     complete_until: str | None
     ingest: dict[str, Any] | None
     partitions_with_many_files: int | None
+    maintenance: Annotated[MaintenanceHealth | None, Field(description="null: the catalog keeps no state of maintenance")]
     parked: list[ParkedTable] | None
 
 
@@ -117,7 +130,7 @@ async def post_errors(request: Request, body: SearchBody, services: ServicesOf, 
         sample = [RowAnswer.model_validate(row) for row in rows[:SAMPLES]]
         return ErrorsAnswer(groups=groups, sample=sample, looked_at=len(rows), more=page.next is not None)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
 
 
 def _groups(errors: Iterable[dict[str, Any]]) -> list[ErrorGroup]:
@@ -175,17 +188,27 @@ async def get_health(request: Request, services: ServicesOf, caller: CallerOf) -
             ServiceState(name="trino", up=(trino := services.trino.ping()), says="answers" if trino else "does not answer: SQL and wide searches wait for it"),
             ServiceState(name="ingest", up=status is not None, says="answers" if status is not None else _why_no_ingest(services)),
         ]
-        lag, until = (status or {}).get("lag_records"), (status or {}).get("complete_until")
+        now = services.clock.now()
+        debt = maintenance_debt(services.own_catalog, caller.catalog, now)
+        if debt is not None:
+            states.append(ServiceState(name="maintenance", up=not debt.problem(now), says=debt.says(now)))
+        told = status if _is_operator(services, caller) else _without(status, OF_NOBODY if caller.who.namespace is None else NO_SUM)
+        lag, until = (told or {}).get("lag_records"), (told or {}).get("complete_until")
         return HealthAnswer(
             services=states,
             lag_records=lag if isinstance(lag, int) else None,
             complete_until=until if isinstance(until, str) else None,
-            ingest=status if _is_operator(services, caller) else {name: status[name] for name in OF_NOBODY if name in status} if status else None,
-            partitions_with_many_files=_debt(caller.catalog),
+            ingest=told,
+            partitions_with_many_files=None if debt is None else debt.crowded,
+            maintenance=None if debt is None else _maintenance(debt, now),
             parked=_parked(caller.catalog),
         )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+
+
+def _without(status: dict[str, Any] | None, kept: tuple[str, ...]) -> dict[str, Any] | None:
+    return {name: status[name] for name in kept if name in status} if status else None
 
 
 def _is_operator(services: Services, caller: Caller) -> bool:
@@ -200,12 +223,9 @@ def _why_no_ingest(services: Services) -> str:
     return "does not answer" if services.settings.ingest_uri else "nobody said where it is: set FIRN_QUERY_INGEST_URI"
 
 
-def _debt(catalog: CatalogClient) -> int | None:
-    """Partitions of at least three files that a first page lists; None where the catalog or the key does not tell."""
-    try:
-        return len(catalog.get("/firn/v1/dirty-partitions", **{"min-files": 3, "pageSize": PARKED_MAX}).get("partitions", []))
-    except FirnError:
-        return None
+def _maintenance(debt: MaintenanceDebt, now: datetime) -> MaintenanceHealth:
+    behind, since = bool(debt.problem(now)), _text(debt.oldest)
+    return MaintenanceHealth(behind=behind, says=debt.says(now), last_round=_text(debt.last_round), waiting_partitions=debt.waiting, waiting_since=since)
 
 
 def _parked(catalog: CatalogClient) -> list[ParkedTable] | None:

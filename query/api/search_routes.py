@@ -1,17 +1,15 @@
 """Search: pages, histograms, one row."""
 
-from collections.abc import AsyncIterator, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import iterate_in_threadpool
 
 from lake.clock import epoch_us
 from lake.errors import NotFoundError
-from query.api.services import CallerOf, ServicesOf, run
+from query.api.services import CallerOf, ServicesOf, run, stream
 from query.api.wire import BasisAnswer, HistogramAnswer, HistogramBody, PageAnswer, PageBody, RowAnswer, RowQuery, SearchBody, StreamBody, basis_fields
 from query.cancellation import Run
 from query.histogram import histogram
@@ -49,7 +47,7 @@ async def _page(request: Request, body: PageBody, services: ServicesOf, caller: 
         rows = [RowAnswer.model_validate(to_json(row)) for row in page.rows]
         return PageAnswer(**basis, rows=rows, next=page.next.to_text() if page.next else None)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
 
 
 @router.post("/search")
@@ -68,34 +66,18 @@ async def get_search(request: Request, body: Annotated[PageBody, Query()], servi
 async def post_search_stream(request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf) -> StreamingResponse:
     """All matching rows, however many, a JSON object per line; the last line is `{"basis": ...}`, without it the answer broke off."""
     question = question_of(body, services)
-    current = Run(services.settings.sql_timeout_s)
 
-    def batches() -> Iterator[bytes]:
-        with services.turns.take(question.table.tenant):
-            for part in services.searcher(caller).stream(question, current, newest_first=body.order == "newest"):
-                if isinstance(part, Basis):
-                    basis = BasisAnswer(**basis_fields(part, question.start, question.end, current, pinned=question.pin is not None))
-                    yield orjson.dumps({"basis": basis.model_dump(by_alias=True)}, option=orjson.OPT_APPEND_NEWLINE)
-                else:
-                    yield b"".join(orjson.dumps(to_json(row), option=orjson.OPT_APPEND_NEWLINE) for row in part)
-
-    def begin(_: Run) -> tuple[bytes, Iterator[bytes]]:
-        """The first batch, so that what can go wrong at the beginning is still an error's answer."""
+    def batches(current: Run) -> Iterator[bytes]:
         services.access.check_tenant(caller, question.table.tenant)
-        following = batches()
-        return next(following), following
+        for part in services.searcher(caller).stream(question, current, newest_first=body.order == "newest"):
+            if isinstance(part, Basis):
+                basis = BasisAnswer(**basis_fields(part, question.start, question.end, current, pinned=question.pin is not None))
+                yield orjson.dumps({"basis": basis.model_dump(by_alias=True)}, option=orjson.OPT_APPEND_NEWLINE)
+            else:
+                yield b"".join(orjson.dumps(to_json(row), option=orjson.OPT_APPEND_NEWLINE) for row in part)
 
-    first, following = await run(request, begin, timeout_s=services.settings.search_timeout_s)
-    return StreamingResponse(_and_stopped(chain((first,), following), current), media_type="application/x-ndjson")
-
-
-async def _and_stopped(batches: Iterator[bytes], current: Run) -> AsyncIterator[bytes]:
-    """The batches; when the caller leaves, the engine is told to stop."""
-    try:
-        async for batch in iterate_in_threadpool(batches):
-            yield batch
-    finally:
-        current.cancel()
+    found = await stream(request, batches, timeout_s=services.settings.sql_timeout_s, tenant=question.table.tenant)
+    return StreamingResponse(found, media_type="application/x-ndjson")
 
 
 async def _histogram(request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf) -> HistogramAnswer:
@@ -114,7 +96,7 @@ async def _histogram(request: Request, body: HistogramBody, services: ServicesOf
             {**basis, "width_s": found.width_s, "rows": found.rows, "rows_counted_from_metadata": found.kept_rows, "buckets": buckets}
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
 
 
 @router.post("/histogram")
@@ -142,4 +124,4 @@ async def get_row(request: Request, where: Annotated[RowQuery, Query()], service
             raise NotFoundError("there is no row with these coordinates at this time: retention or erasure removed it, or the link is wrong")
         return RowAnswer.model_validate(to_json(row))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)

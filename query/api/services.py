@@ -1,7 +1,8 @@
 """What the routes share, opened once per process, and how a request runs: in a thread, with a deadline, stopped when the caller leaves."""
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,10 @@ from fastapi import Depends, Request
 
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
+from lake.errors import RefusedError
+from lake.private_files import private_folder
 from lake.settings import QuerySettings
-from lake.storage import AnyStorage, open_storage
+from lake.storage import AnyStorage, canonical, local_path, open_storage
 from lake.tenant import TenantId
 from query.access import Access, Caller
 from query.cancellation import CancelledError, Run
@@ -20,21 +23,24 @@ from query.erase_table import Tools
 from query.erasure import Erasures
 from query.executors.embedded import EmbeddedExecutor
 from query.executors.trino import TrinoExecutor
-from query.export import ExportJobs
+from query.export import ExportJobs, Quota
 from query.export_rows import SearchRows
 from query.file_cache import FileCache
 from query.file_counts import FileCounts
 from query.file_index import FileIndex
 from query.ingest_gateway import IngestGateway
-from query.lag import IngestLag, LagSource, UnknownLag
-from query.limits import Tails, Turns
+from query.lag import IngestLag, LagSource, UnknownLag, UntoldLag
+from query.lane import Lane
+from query.limits import Share, Tails
 from query.outside_tables import OutsideTables
 from query.saved_searches import SavedSearches
 from query.search import Searcher
-from query.table_view import table_id
+from query.sql_readers import SqlReaders
+from query.table_view import table_id, tenants
+from query.trino_rules import TrinoRules
 
 Answer = TypeVar("Answer")
-THREADS = 64
+DOORKEEPERS = 16
 READERS = 8  # of one list of tenants, each of whose tables is loaded
 LOOK_FOR_CALLER_S = 0.25
 
@@ -53,28 +59,38 @@ class Services:
     lag: LagSource
     ingest: IngestGateway
     own_catalog: CatalogClient
-    turns: Turns
     tails: Tails
     clock: SystemClock
-    threads: ThreadPoolExecutor
+    requests: Lane
+    statements: Lane
+    doorkeepers: ThreadPoolExecutor  # ask the catalog who a caller is
     readers: ThreadPoolExecutor
     exports: ExportJobs
     erasures: Erasures
     saved: SavedSearches
+    sql_readers: SqlReaders
 
     @classmethod
     def open(cls, settings: QuerySettings) -> "Services":
-        storage, state, clock = open_storage(), Path(settings.state), SystemClock()
+        storage, state, clock = open_storage(), private_folder(Path(settings.state)), SystemClock()
         cache = FileCache(storage, state / "files", settings.file_cache_bytes_max)
         token = settings.ingest_token.get_secret_value() if settings.ingest_token else None
         index, lag = FileIndex(storage), IngestLag(settings.ingest_uri, token) if settings.ingest_uri else UnknownLag()
-        embedded, trino = EmbeddedExecutor(settings, cache.local_paths), TrinoExecutor(settings)
         # Exports and erasures go on after a restart, when nobody's key is at hand: they use the room's own, after the asker's was checked.
         own = CatalogClient(settings.catalog_uri, token=settings.catalog_token.get_secret_value() if settings.catalog_token else None)
+        rules = None
+        if settings.trino_access is not None:
+            rules = TrinoRules(settings.trino_access, settings.trino_catalog, settings.trino_user, lambda: tenants(own))
+        embedded = EmbeddedExecutor(settings, cache.local_paths, lambda: _folders_of_files(own, state / "files"))
+        trino = TrinoExecutor(settings, rules)
         searcher = Searcher(own, index, (embedded, trino), settings, lag, clock)
-        exports, ingest = ExportJobs(state / "exports", lambda job: SearchRows(searcher, job), kept_s=settings.exports_kept_s), IngestGateway(settings)
+        quota = Quota(settings.exports_per_tenant, settings.export_bytes_per_tenant)
+        exports, ingest = (
+            ExportJobs(state / "exports", lambda job: SearchRows(searcher, job), kept_s=settings.exports_kept_s, quota=quota),
+            IngestGateway(settings),
+        )
         tools = Tools(own, storage, index, embedded, cache.local_paths, clock, settings.erasure_grace_s)
-        erasures = Erasures(state / "erasures", tools, OutsideTables(exports, ingest, embedded, own), cache.forget)
+        erasures = Erasures(state / "erasures", tools, OutsideTables(exports, ingest, embedded, own), cache.forget, settings.erasure_wait_s)
         exports.start()
         erasures.start()
         return cls(
@@ -89,27 +105,31 @@ class Services:
             ingest=ingest,
             own_catalog=own,
             tails=Tails(settings.tails_per_tenant),
-            turns=Turns(settings.concurrent_per_tenant, settings.queue_timeout_s),
             clock=clock,
             exports=exports,
             erasures=erasures,
             saved=SavedSearches(state / "saved-searches"),
-            threads=ThreadPoolExecutor(THREADS, thread_name_prefix="query"),
+            sql_readers=SqlReaders(settings.sql_readers, settings.sql_parse_cpu_s, settings.queue_timeout_s),
+            requests=Lane("query", settings.requests_max, settings.concurrent_per_tenant, settings.queue_timeout_s),
+            statements=Lane("sql", settings.sql_requests_max, settings.sql_concurrent_per_tenant, settings.queue_timeout_s),
+            doorkeepers=ThreadPoolExecutor(DOORKEEPERS, thread_name_prefix="doorkeeper"),
             readers=ThreadPoolExecutor(READERS, thread_name_prefix="tables"),
         )
 
     def close(self) -> None:
         self.exports.stop()
         self.erasures.stop()
-        for pool in (self.threads, self.readers):
+        for pool in (self.requests.threads, self.statements.threads, self.doorkeepers, self.readers):
             pool.shutdown(wait=False, cancel_futures=True)
+        self.sql_readers.close()
         self.counts.close()
         self.ingest.close()
         self.own_catalog.close()
 
     def searcher(self, caller: Caller) -> Searcher:
         """Searches with the caller's own key."""
-        return Searcher(caller.catalog, self.index, (self.embedded, self.trino), self.settings, self.lag, self.clock)
+        lag = self.lag if caller.who.namespace is None else UntoldLag(self.lag)
+        return Searcher(caller.catalog, self.index, (self.embedded, self.trino), self.settings, lag, self.clock)
 
     def whose(self, caller: Caller, tenant: str) -> TenantId | None:
         """The tenant that is asked about; None (all) only for keys that are not bound to one. Raises ForbiddenError, BadQuestionError."""
@@ -121,10 +141,25 @@ class Services:
         return wanted
 
     def for_tenant(self, caller: Caller, tenant: TenantId, ask: Callable[[], Answer]) -> Answer:
-        """Runs in the tenant's turn, after checking that the caller reaches it."""
+        """Runs after checking that the caller reaches the tenant."""
         self.access.check_tenant(caller, tenant)
-        with self.turns.take(tenant):
-            return ask()
+        return ask()
+
+    async def admit(self, authorization: str | None) -> Caller:
+        """The caller behind an Authorization header. Raises UnauthorizedError."""
+        known = self.access.known(authorization)
+        if known is not None:
+            return known
+        return await asyncio.get_running_loop().run_in_executor(self.doorkeepers, self.access.caller, authorization)
+
+
+def _folders_of_files(catalog: CatalogClient, cache: Path) -> list[Path]:
+    """Where data files are on this machine: the warehouse, where it is on a disk, and the copies of what lies on S3."""
+    try:
+        warehouse = catalog.warehouse
+    except RefusedError:  # the room has no key that is in force; callers may have
+        warehouse = None
+    return [cache] if warehouse is None or not canonical(warehouse).startswith("file:") else [cache, local_path(warehouse)]
 
 
 def services_of(request: Request) -> Services:
@@ -132,30 +167,75 @@ def services_of(request: Request) -> Services:
     return cast("Services", request.app.state.services)
 
 
-async def caller_of(request: Request) -> Caller:
-    """Who asks. Raises UnauthorizedError."""
-    services = services_of(request)
-    header = request.headers.get("authorization")
-    return await asyncio.get_running_loop().run_in_executor(services.threads, services.access.caller, header)
+def caller_of(request: Request) -> Caller:
+    """Who asks, whom the doorkeeper let in."""
+    return cast("Caller", request.state.caller)
 
 
 ServicesOf = Annotated[Services, Depends(services_of)]
 CallerOf = Annotated[Caller, Depends(caller_of)]
 
 
-async def run(request: Request, ask: Callable[[Run], Answer], *, timeout_s: float) -> Answer:
-    """Runs a blocking question in a thread; when its caller disconnects the engine is told to stop."""
-    services = services_of(request)
+def shares_of(caller: Caller, tenant: TenantId | None, lane: Lane) -> tuple[Share, ...]:
+    """Whose turn a request takes: the tenant's that its key is bound to, whatever it asks about; of other keys the named tenant's, and their own."""
+    if caller.who.namespace is not None:
+        return (Share(f"namespace {caller.who.namespace}", lane.at_once),)
+    holder = Share("callers without a key" if caller.key is None else f"key {caller.who.key_id}", lane.turns.total // 2)
+    return (holder,) if tenant is None else (Share(f"namespace {tenant.namespace}", lane.at_once), holder)
+
+
+async def run(request: Request, ask: Callable[[Run], Answer], *, timeout_s: float, tenant: TenantId | None = None, lane: Lane | None = None) -> Answer:
+    """Runs a blocking question in a turn and a thread of a lane; when its caller disconnects the engine is told to stop.
+
+    `tenant`: whom it is about. The turn ends with the thread, not with the caller's patience. Raises BusyError.
+    """
+    lane = lane or services_of(request).requests
     current = Run(timeout_s)
-    future = asyncio.get_running_loop().run_in_executor(services.threads, ask, current)
+    give_back = await lane.turns.take(*shares_of(caller_of(request), tenant, lane))
+    return await _answer_of(request, lane.start(give_back, ask, current), current)
+
+
+async def stream(request: Request, batches: Callable[[Run], Iterator[bytes]], *, timeout_s: float, tenant: TenantId | None = None) -> AsyncIterator[bytes]:
+    """The batches that a blocking generator gives, all within one turn. The first is there when this returns, so that what goes wrong before it is an
+    error's answer. When the caller leaves the engine is told to stop."""
+    lane = services_of(request).requests
+    current = Run(timeout_s)
+    give_back = await lane.turns.take(*shares_of(caller_of(request), tenant, lane))
+    steps = lane.steps(give_back, batches(current))
+    try:
+        first = await _answer_of(request, steps.next(), current)
+    except BaseException:
+        _leave(current)
+        steps.end()
+        raise
+
+    async def all_of_them() -> AsyncIterator[bytes]:
+        try:
+            batch = first
+            while batch is not None:
+                yield batch
+                batch = await steps.next()
+        finally:
+            _leave(current)
+            steps.end()
+
+    return all_of_them()
+
+
+async def _answer_of(request: Request, future: asyncio.Future[Answer], current: Run) -> Answer:
     try:
         while True:
             done, _ = await asyncio.wait({future}, timeout=LOOK_FOR_CALLER_S)
             if done:
                 return future.result()
             if await request.is_disconnected():
-                current.cancel()
+                _leave(current)
                 raise CancelledError("the caller has gone; the query was stopped")
     except asyncio.CancelledError:
-        current.cancel()
+        _leave(current)
         raise
+
+
+def _leave(current: Run) -> None:
+    """Tells the engine to stop, in a thread of its own: telling it is a request too, and an engine that hangs answers none."""
+    threading.Thread(target=current.cancel, name="leave", daemon=True).start()

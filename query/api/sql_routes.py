@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from query.api.services import CallerOf, ServicesOf, run
 from query.cancellation import Run
 from query.results import plain_row
-from query.sql_guard import guard
+from query.sql_access import asks_as, check_tables
 from query.table_view import table_id
 
 router = APIRouter(prefix="/v1", tags=["sql"])
@@ -43,22 +43,27 @@ class SqlAnswer(BaseModel):
 async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller: CallerOf) -> SqlAnswer:
     """Runs one query. The statement is read, checked, forced onto the caller's tenants and written anew before it runs."""
     default = table_id(body.tenant, "logs").tenant if body.tenant else None
-    limit = min(body.limit, services.settings.sql_rows_max)
+    settings = services.settings
+    limit = min(body.limit, settings.sql_rows_max)
 
     def ask(current: Run) -> SqlAnswer:
         if default is not None:
             services.access.check_tenant(caller, default)
-        sql = guard(body.sql, default, services.settings.trino_catalog, lambda tenant: services.access.check_tenant(caller, tenant))
-        columns, rows, scanned = services.trino.statement(sql, current, rows_max=limit)
-        cut = len(rows) > limit
+        asker = default.name if default is not None else caller.key or ""
+        statement = services.sql_readers.read(body.sql, default, settings.trino_catalog, current, asker=asker)
+        for tenant in sorted(statement.tenants):
+            services.access.check_tenant(caller, tenant)
+        check_tables(caller.catalog, statement)
+        user = asks_as(statement, default, caller.who.namespace, settings.trino_user)
+        found = services.trino.statement(statement.sql, current, user=user, rows_max=limit, bytes_max=settings.sql_bytes_max)
         return SqlAnswer(
-            columns=[ColumnAnswer(name=name, type=kind) for name, kind in columns],
-            rows=[plain_row(row) for row in rows[:limit]],
-            complete=not cut,
-            reasons=[f"only the first {limit:,} rows are given; raise `limit`, or export"] if cut else [],
-            executed=sql,
-            scanned_bytes=scanned,
+            columns=[ColumnAnswer(name=name, type=kind) for name, kind in found.columns],
+            rows=[plain_row(row) for row in found.rows],
+            complete=found.cut is None,
+            reasons=[] if found.cut is None else [found.cut],
+            executed=statement.sql,
+            scanned_bytes=found.scanned_bytes,
             took_ms=round((current.timeout_s - current.left_s) * 1000, 2),
         )
 
-    return await run(request, ask, timeout_s=services.settings.sql_timeout_s)
+    return await run(request, ask, timeout_s=settings.sql_timeout_s, tenant=default, lane=services.statements)

@@ -1,24 +1,24 @@
 """One stream: what is known of it, its declared types and retention, its end and its return."""
 
-from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from lake.catalog_client import TableName
 from lake.log_schema import SYSTEM_COLUMNS
-from lake.tenant import from_identifier
+from lake.tenant import TableId
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.table_routes import StreamAnswer, stream_answer
 from query.api.wire import EffortAnswer, effort_answer
 from query.cancellation import Run
-from query.catalog_lists import entries
 from query.declared_types import declare, declared_types, suggestion
+from query.dropped_streams import Dropped, drop, dropped_streams, undo_window
 from query.instant import rfc3339
 from query.retention import PROPERTY, foretell, keep_rows, parse_retention, retention_of
 from query.search_sql import columns_of
-from query.table_view import EPOCH, TableView, load_view, table_id
+from query.table_view import TableView, load_view, table_id
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
 TenantName = Annotated[str, Query(max_length=400)]
@@ -91,8 +91,11 @@ class RetentionBody(StreamBody):
 
 
 class DroppedAnswer(BaseModel):
+    """A stream that is deleted now."""
+
     dropped: str
-    undo: str
+    undo: Annotated[str, Field(description="what becomes of its rows, and how to bring them back")]
+    purge_due: Annotated[str | None, Field(description="from then on maintenance removes its files for good; null: they stay")]
 
 
 class UndoneAnswer(BaseModel):
@@ -106,11 +109,15 @@ class DroppedStream(BaseModel):
     tenant: str
     stream: str
     dropped_at: str
-    restorable: bool
+    restorable: Annotated[bool, Field(description="false: its purge has begun")]
+    purge_due: Annotated[str | None, Field(description="from then on maintenance removes its files for good; null: nobody asked for that, they stay")]
 
 
 class DroppedStreamsAnswer(BaseModel):
+    """Deleted streams. `undo_window_s`: how long one that is deleted now can be brought back at least; null: this catalog has no undo."""
+
     dropped: list[DroppedStream]
+    undo_window_s: float | None
 
 
 @router.get("/detail")
@@ -122,7 +129,7 @@ async def get_stream(request: Request, services: ServicesOf, caller: CallerOf, t
         view = services.for_tenant(caller, table.tenant, lambda: load_view(caller.catalog, table))
         return _detail(services, view)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
 
 
 @router.post("/types")
@@ -136,7 +143,7 @@ async def declare_type(request: Request, body: TypeBody, services: ServicesOf, c
         done = declare(caller.catalog, table, body.field, body.type)
         return TypeAnswer(field=done.field, type=done.kind, changed=done.changed, older=done.older, suggestion=near)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
 
 
 @router.post("/retention")
@@ -153,7 +160,7 @@ async def set_retention(request: Request, body: RetentionBody, services: Service
             view = load_view(caller.catalog, table)
         return _retention(services, view, hours)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
 
 
 @router.get("/dropped")
@@ -163,23 +170,23 @@ async def list_dropped(request: Request, services: ServicesOf, caller: CallerOf,
 
     def ask(_: Run) -> DroppedStreamsAnswer:
         services.access.check_tenant(caller, wanted)
-        found = [_dropped(entry) for entry in entries(services.own_catalog, "/firn/v1/dropped-tables", "dropped-tables")]
-        return DroppedStreamsAnswer(dropped=[each for each in found if each is not None and each.tenant == wanted.name])
+        window = undo_window(services.own_catalog)
+        found = [_dropped(each) for each in dropped_streams(services.own_catalog, wanted)]
+        return DroppedStreamsAnswer(dropped=found, undo_window_s=None if window is None else window.total_seconds())
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=wanted)
 
 
 @router.delete("")
 async def drop_stream(request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName, stream: StreamName) -> DroppedAnswer:
-    """Drops a stream's table. It can be brought back until its purge."""
+    """Drops a stream's table. It can be brought back for the catalog's `undo_window_s`; after that maintenance removes its files."""
     table = table_id(tenant, stream)
 
     def ask(_: Run) -> DroppedAnswer:
         services.access.check_writer(caller, table.tenant)
-        caller.catalog.drop_table(TableName(table.tenant.namespace, table.table))
-        return DroppedAnswer(dropped=str(table), undo="POST /v1/streams/undo brings it back until its purge")
+        return _drop_answer(table, drop(caller.catalog, services.own_catalog, table))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
 
 
 @router.post("/undo")
@@ -226,13 +233,23 @@ def _retention(services: Services, view: TableView, hours: int | None) -> Retent
     )
 
 
-def _dropped(entry: dict[str, Any]) -> DroppedStream | None:
-    namespace, name = entry["identifier"]["namespace"][0], entry["identifier"]["name"]
-    tenant, stream = from_identifier(namespace), from_identifier(name)
-    if tenant is None or stream is None:
-        return None
-    when = rfc3339(EPOCH + timedelta(milliseconds=int(entry["dropped-ms"])))
-    return DroppedStream(id=int(entry["id"]), tenant=tenant, stream=stream, dropped_at=when, restorable=not entry.get("purge-started-ms"))
+def _drop_answer(table: TableId, dropped: Dropped | None) -> DroppedAnswer:
+    due = _text(dropped.purge_due) if dropped else None
+    if due is None:
+        return DroppedAnswer(dropped=str(table), undo="this catalog has no undo: the table is gone from it, its files stay on the storage", purge_due=None)
+    undo = f"POST /v1/streams/undo brings it back until {due} at least; after that maintenance removes its files for good"
+    return DroppedAnswer(dropped=str(table), undo=undo, purge_due=due)
+
+
+def _dropped(each: Dropped) -> DroppedStream:
+    return DroppedStream(
+        id=each.id,
+        tenant=each.tenant,
+        stream=each.stream,
+        dropped_at=rfc3339(each.dropped_at),
+        restorable=each.restorable,
+        purge_due=_text(each.purge_due),
+    )
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
+from lake.confusable import warnings_of
 from lake.errors import FirnError
 from lake.tenant import TenantId, from_identifier
 from query.access import Caller
@@ -44,6 +45,7 @@ class TenantAnswer(BaseModel):
     files: int
     bytes: int
     newest_row: str | None
+    warnings: Annotated[list[str], Field(description="why this name may be mistaken for another: what is peculiar about it, whom it looks like")] = []
 
 
 class TenantsAnswer(BaseModel):
@@ -53,6 +55,7 @@ class TenantsAnswer(BaseModel):
 
 class NamesAnswer(BaseModel):
     tenants: list[str]
+    warnings: Annotated[dict[str, list[str]], Field(description="by name, of those that may be mistaken for another")] = {}
     next: Annotated[str | None, Field(description="`after` of the next page; null: this was the last")]
 
 
@@ -71,13 +74,15 @@ async def get_tenants(
     """The tenants that the caller's key reaches, in the order of their namespaces."""
 
     def ask(current: Run) -> TenantsAnswer:
-        known, following = _page(caller, after, limit)
+        known, following, warnings = _page(caller, after, limit)
 
         def told(tenant: TenantId) -> TenantAnswer:
             current.check()
-            return _tenant(tenant, [stream_answer(services, tenant, stream) for stream in every_stream(caller.catalog, tenant)])
+            answer = _tenant(tenant, [stream_answer(services, tenant, stream) for stream in every_stream(caller.catalog, tenant)])
+            return answer.model_copy(update={"warnings": warnings.get(tenant.name, [])})
 
-        return TenantsAnswer(tenants=list(services.readers.map(told, known)), next=following)
+        # The key of a tenant shows one; only those that show many share the readers.
+        return TenantsAnswer(tenants=[*map(told, known)] if len(known) < 2 else list(services.readers.map(told, known)), next=following)
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
@@ -93,8 +98,8 @@ async def get_tenant_names(
     """The names alone: no table is loaded, which counts where there are thousands."""
 
     def ask(_: Run) -> NamesAnswer:
-        known, following = _page(caller, after, limit)
-        return NamesAnswer(tenants=[tenant.name for tenant in known], next=following)
+        known, following, warnings = _page(caller, after, limit)
+        return NamesAnswer(tenants=[tenant.name for tenant in known], warnings=warnings, next=following)
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
@@ -108,13 +113,19 @@ async def get_streams(request: Request, services: ServicesOf, caller: CallerOf, 
         views = services.for_tenant(caller, wanted, lambda: list(every_stream(caller.catalog, wanted)))
         return StreamsAnswer(streams=[stream_answer(services, wanted, view) for view in views])
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=wanted)
 
 
-def _page(caller: Caller, after: str, limit: int) -> tuple[list[TenantId], str | None]:
-    """The next tenants in the order of their namespaces, and where the page after them begins."""
-    known = sorted((each for each in tenants(caller.catalog) if each.namespace > after), key=lambda each: each.namespace)
-    return known[:limit], known[limit - 1].namespace if len(known) > limit else None
+def _page(caller: Caller, after: str, limit: int) -> tuple[list[TenantId], str | None, dict[str, list[str]]]:
+    """The next tenants in the order of their namespaces, where the page after them begins, and the warnings about them.
+
+    They are compared with all that the caller's key reaches, and with no others: who else there is, is nobody's business.
+    """
+    reached = sorted(tenants(caller.catalog), key=lambda each: each.namespace)
+    left = [each for each in reached if each.namespace > after]
+    page, all_warnings = left[:limit], warnings_of(each.name for each in reached)
+    warnings = {each.name: list(all_warnings[each.name]) for each in page if each.name in all_warnings}
+    return page, left[limit - 1].namespace if len(left) > limit else None, warnings
 
 
 def stream_answer(services: Services, tenant: TenantId, stream: TableView | UnreadableTable) -> StreamAnswer:

@@ -1,15 +1,14 @@
 """Live tail: a tenant's records as they reach Kafka, before any commit. Ingest reads and routes them; here it is checked whose they are."""
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from lake.tenant import TenantId
-from query.api.services import CallerOf, ServicesOf
+from query.api.services import CallerOf, ServicesOf, run
 from query.limits import Tails
 from query.table_view import table_id
 
@@ -19,6 +18,7 @@ EVENT_STREAM: dict[int | str, dict[str, object]] = {200: {"content": {"text/even
 
 @router.get("/tail", response_class=StreamingResponse, responses=EVENT_STREAM)
 async def get_tail(
+    request: Request,
     services: ServicesOf,
     caller: CallerOf,
     tenant: Annotated[str, Query(max_length=400)],
@@ -27,7 +27,7 @@ async def get_tail(
 ) -> StreamingResponse:
     """A tenant's records from now on, as server-sent events, until the caller leaves."""
     table = table_id(tenant, stream or "logs")
-    await asyncio.get_running_loop().run_in_executor(services.threads, services.access.check_tenant, caller, table.tenant)
+    await run(request, lambda _: services.access.check_tenant(caller, table.tenant), timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
     services.tails.check(table.tenant)
     events = await services.ingest.tail(table.tenant, stream or None, words)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

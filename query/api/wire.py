@@ -87,7 +87,7 @@ class FreshnessAnswer(BaseModel):
     newest_row: str | None
     oldest_row: str | None
     committed_at: str | None
-    lag_records: int | None
+    lag_records: Annotated[int | None, Field(description="of all tenants; null too for keys that are bound to one")]
     complete_until: str | None
 
 
@@ -180,7 +180,7 @@ def basis_fields(basis: Basis, start: datetime, end: datetime, run: Run, *, pinn
             "newest_row": _time(freshness.newest_row),
             "oldest_row": _time(freshness.oldest_row),
             "committed_at": _time(freshness.committed_at),
-            "lag_records": freshness.lag.records if freshness.lag else None,
+            "lag_records": freshness.lag.records if freshness.lag and freshness.lag.is_told else None,
             "complete_until": _time(freshness.lag.complete_until) if freshness.lag else None,
         },
         "took_ms": round((run.timeout_s - run.left_s) * 1000, 2),

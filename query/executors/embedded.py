@@ -3,8 +3,10 @@
 Nothing is downloaded: the extensions it needs are part of its wheel, and installing others is turned off.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,6 +15,8 @@ from sqlglot import exp
 from lake.errors import NotFoundError, UnavailableError
 from lake.log_schema import LogSchema
 from lake.settings import QuerySettings
+from lake.table_place import TablePlace
+from query.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
 from query.cancellation import Run
 from query.executors.executor import Fetched, Source, with_source
 
@@ -31,49 +35,97 @@ _TYPES = {
     "binary": "BLOB",
 }
 
+Fetch = Callable[[duckdb.DuckDBPyConnection], list[Row]]
+
 
 class EmbeddedExecutor:
-    """One in-memory DuckDB, a connection per query. `local_paths` gives the files' paths on this machine and fetches them where needed."""
+    """In-memory DuckDBs that open what they are told to and nothing else, a connection per query.
+
+    `local_paths` gives the files' paths on this machine and fetches them where needed. `roots`: the folders where they lie; a query over other files
+    (of tables that were registered elsewhere) gets a DuckDB of its own for exactly these.
+    """
 
     name = "duckdb"
     reads_files = True
 
-    def __init__(self, settings: QuerySettings, local_paths: Callable[[Sequence[str]], list[str]]) -> None:
-        config: dict[str, Any] = {
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "allow_community_extensions": "false",
-            "memory_limit": f"{settings.embedded_memory_bytes // 2**20}MiB",
-            "preserve_insertion_order": "false",
-            "temp_directory": f"{settings.state}/spill",
-        }
-        if settings.embedded_threads:
-            config["threads"] = str(settings.embedded_threads)
-        self._database = duckdb.connect(":memory:", config=config)
-        for option in ("TimeZone = 'UTC'", "parquet_metadata_cache = true"):
-            self._database.execute(f"SET GLOBAL {option}")
+    def __init__(
+        self,
+        settings: QuerySettings,
+        local_paths: Callable[[Sequence[str], TablePlace], list[str]],
+        roots: Callable[[], Sequence[Path]] = tuple,
+    ) -> None:
+        self._settings = settings
         self._local_paths = local_paths
+        self._roots_of = roots
+        self._lock = threading.Lock()
+        self._shared: tuple[duckdb.DuckDBPyConnection, tuple[str, ...]] | None = None
 
-    def fetch(self, source: Source, select: exp.Select, run: Run) -> Fetched:
+    @contextmanager
+    def _connection(self, paths: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that can open these files."""
+        database, roots = self._database_of_roots()
+        if all(path.startswith(roots) for path in paths):
+            with closing(database.cursor()) as connection:
+                yield connection
+        else:
+            with closing(_locked(self._settings, "allowed_paths", paths)) as alone:
+                yield alone
+
+    def _database_of_roots(self) -> tuple[duckdb.DuckDBPyConnection, tuple[str, ...]]:
+        with self._lock:
+            if self._shared is None:
+                roots = tuple(f"{root.absolute()}/" for root in self._roots_of())
+                self._shared = _locked(self._settings, "allowed_directories", roots), roots
+            return self._shared
+
+    def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
         if not source.files:
             return Fetched(_of_nothing(select), 0)
-        rows = [row for batch in self.stream(source, select, run, rows_at_once=10_000) for row in batch]
-        return Fetched(rows, sum(file.size_bytes for file in source.files))
+        size_bytes = sum(file.size_bytes for file in source.files)
+        if bytes_max is None:
+            return Fetched([row for batch in self._batches(source, select, run, lambda cursor: cursor.fetchmany(10_000)) for row in batch], size_bytes)
+        batches = self._batches(source, select, run, lambda cursor: cursor.fetchmany(ROWS_AT_ONCE))
+        with closing(batches):
+            rows, cut = rows_within(bytes_max, batches)
+        return Fetched(rows, size_bytes, cut)
 
     def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
+        with closing(self._batches(source, select, run, lambda cursor: cursor.fetchmany(ROWS_AT_ONCE))) as handfuls:
+            yield from batches_of(handfuls, rows_at_once)
+
+    def _batches(self, source: Source, select: exp.Select, run: Run, fetch: Fetch) -> Generator[list[Row]]:
         if not source.files:
             return
-        paths = self._local_paths([file.uri for file in source.files])
+        paths = self._local_paths([file.uri for file in source.files], source.view.place)
         sql = sql_over(paths, source.view.schema, select)
         try:
-            with closing(self._database.cursor()) as connection, run.stoppable(connection.interrupt):
+            with self._connection(paths) as connection, run.stoppable(connection.interrupt):
                 connection.execute(sql)
-                while batch := connection.fetchmany(rows_at_once):
+                while batch := fetch(connection):
                     yield batch
                     run.check()
         except duckdb.Error as error:
             run.check()
             raise _translated(error) from error
+
+
+def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duckdb.DuckDBPyConnection:
+    """A database that reads files of these places, and whose configuration nobody changes (DuckDB's documentation, "Securing DuckDB")."""
+    config: dict[str, Any] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "allow_community_extensions": "false",
+        "memory_limit": f"{settings.embedded_memory_bytes // 2**20}MiB",
+        "preserve_insertion_order": "false",
+        "temp_directory": f"{settings.state}/spill",
+    }
+    if settings.embedded_threads:
+        config["threads"] = str(settings.embedded_threads)
+    database = duckdb.connect(":memory:", config=config)
+    named = f"{allowed} = [{', '.join(_text(place) for place in places)}]"
+    for option in ("TimeZone = 'UTC'", "parquet_metadata_cache = true", named, "enable_external_access = false", "lock_configuration = true"):
+        database.execute(f"SET GLOBAL {option}")
+    return database
 
 
 def _of_nothing(select: exp.Select) -> list[tuple[Any, ...]]:

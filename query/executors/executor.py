@@ -23,10 +23,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Rows in the order of the SELECT's columns. `scanned_bytes` None: the engine does not say."""
+    """Rows in the order of the SELECT's columns. `scanned_bytes` None: the engine does not say. `cut`: there are more, too large to give at once."""
 
     rows: list[tuple[Any, ...]]
     scanned_bytes: int | None = None
+    cut: bool = False
 
 
 class Executor(Protocol):
@@ -40,8 +41,11 @@ class Executor(Protocol):
     def reads_files(self) -> bool:
         """True: it opens exactly the source's files. False: it reads the table by its name, and the files only tell how much that is."""
 
-    def fetch(self, source: Source, select: exp.Select, run: Run) -> Fetched:
-        """All rows. Raises TimeOverError, CancelledError, UnavailableError, NotFoundError (a file or snapshot is gone: load the table again)."""
+    def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
+        """All rows; with `bytes_max` as many from the first on as have so many bytes together.
+
+        Raises TimeOverError, CancelledError, UnavailableError, NotFoundError (a file or snapshot is gone: load the table again).
+        """
 
     def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
         """The same in batches, holding one of them at a time."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,16 +14,34 @@ from trino.dbapi import Connection
 from trino.exceptions import Error, HttpError, TrinoConnectionError, TrinoQueryError, TrinoUserError
 
 from lake.errors import NotFoundError, RefusedError, SettingsError, UnavailableError
-from lake.settings import QuerySettings
+from lake.settings import QuerySettings, TlsSettings
+from query.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
 from query.cancellation import Run
+from query.executors.bounded_session import BoundedSession, TooLargeError
 from query.executors.executor import Fetched, Source, with_source
+from query.search_sql import ONCE
 from query.table_view import TableView
+from query.trino_rules import TrinoRules
 
 # What Trino says when a snapshot or file went away between planning and reading.
 _GONE = frozenset(
     {"TABLE_NOT_FOUND", "SCHEMA_NOT_FOUND", "INVALID_ARGUMENTS", "ICEBERG_CANNOT_OPEN_SPLIT", "ICEBERG_FILESYSTEM_ERROR", "ICEBERG_INVALID_METADATA"}
 )
 REQUEST_TIMEOUT_S = 30.0
+NO_RULES = (
+    "Trino's rules do not let this tenant's user read it: a tenant that is new has rules seconds after the operator ran "
+    "`python -m query trino-access` again, or at once where trino_access names their folder"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a statement gives: names and types of its columns, and rows. `cut`: a sentence where there are more; None: these are all."""
+
+    columns: list[tuple[str, str]]
+    rows: list[Row]
+    cut: str | None
+    scanned_bytes: int | None
 
 
 class TrinoExecutor:
@@ -30,37 +50,42 @@ class TrinoExecutor:
     name = "trino"
     reads_files = False
 
-    def __init__(self, settings: QuerySettings) -> None:
+    def __init__(self, settings: QuerySettings, rules: TrinoRules | None = None) -> None:
         parts = urlsplit(settings.trino_uri)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SettingsError(f"trino_uri {settings.trino_uri!r} is not a URL; write http://host:port")
         self._settings = settings
         self._parts = parts
-        self._session = requests.Session()
+        self._rules = rules
+        self._atomic_groups: bool | None = None
+        self._session = BoundedSession()
         self._session.trust_env = False
-        self._session.verify = settings.trino_ca or True
+        tls = TlsSettings.load()
+        self._session.verify = settings.trino_ca or tls.ca or True
+        if tls.certificate:
+            self._session.cert = (tls.certificate, tls.key) if tls.key else tls.certificate
 
-    def fetch(self, source: Source, select: exp.Select, run: Run) -> Fetched:
-        rows: list[tuple[Any, ...]] = []
-        with self._cursor(run) as cursor:
-            for batch in self._batches(cursor, self.sql(source, select), run, 1_000):
-                rows += batch
-            return Fetched(rows, _scanned_bytes(cursor))
+    def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
+        with self._cursor(run, source.view.name.namespace) as cursor:
+            batches = self._batches(cursor, self.sql(source, self._without_going_back(select, run)), run, 1_000 if bytes_max is None else ROWS_AT_ONCE)
+            rows, cut = ([row for batch in batches for row in batch], False) if bytes_max is None else rows_within(bytes_max, batches)
+            return Fetched(rows, _scanned_bytes(cursor), cut)
 
     def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
-        with self._cursor(run) as cursor:
-            yield from self._batches(cursor, self.sql(source, select), run, rows_at_once)
+        with self._cursor(run, source.view.name.namespace) as cursor:
+            yield from batches_of(self._batches(cursor, self.sql(source, self._without_going_back(select, run)), run, ROWS_AT_ONCE), rows_at_once)
 
-    def statement(self, sql: str, run: Run, *, rows_max: int) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]], int | None]:
-        """Runs checked SQL text: names and types of columns, at most `rows_max` + 1 rows, bytes read. Raises RefusedError with Trino's words."""
-        rows: list[tuple[Any, ...]] = []
-        with self._cursor(run) as cursor:
-            for batch in self._batches(cursor, sql, run, min(1_000, rows_max + 1)):
-                rows += batch
-                if len(rows) > rows_max:
-                    break
+    def statement(self, sql: str, run: Run, *, user: str, rows_max: int, bytes_max: int) -> Answer:
+        """Runs checked SQL text as one of Trino's users. Raises RefusedError with Trino's words."""
+        with self._cursor(run, user) as cursor:
+            # Row by row: the client holds a page of Trino's at a time, and what follows the last row that is given is never asked for.
+            batches = self._batches(cursor, sql, run, 1)
+            rows, cut = rows_within(bytes_max, islice(batches, rows_max + 1))
             columns = [(str(c[0]), str(c[1])) for c in cursor.description or ()]
-            return columns, rows[: rows_max + 1], _scanned_bytes(cursor)
+            said = f"only the first {len(rows):,} rows are given, which have {bytes_max:,} bytes together; select less, or export" if cut else None
+            if len(rows) > rows_max:
+                said = f"only the first {rows_max:,} rows are given; raise `limit`, or export"
+            return Answer(columns, rows[:rows_max], said, _scanned_bytes(cursor))
 
     def ping(self) -> bool:
         """Whether the coordinator answers and has started."""
@@ -74,6 +99,24 @@ class TrinoExecutor:
         """The SELECT as Trino's SQL over the table as of its view."""
         return with_source(select, self._table(source.view)).sql(dialect="trino", copy=False)
 
+    def _without_going_back(self, select: exp.Select, run: Run) -> exp.Select:
+        """The SELECT with patterns that pass over a text once, in place, where Trino's regular expressions are Joni's; RE2J's need no help."""
+        patterns = [(node, once) for node in select.find_all(exp.RegexpLike) if (once := node.meta.get(ONCE)) is not None]
+        if patterns and self._has_atomic_groups(run):
+            for node, once in patterns:
+                node.set("expression", exp.Literal.string(once))
+        return select
+
+    def _has_atomic_groups(self, run: Run) -> bool:
+        """Asked once: `regex-library` is a setting of Trino's servers that nothing else tells."""
+        if self._atomic_groups is None:
+            try:
+                self.statement("SELECT regexp_like('a', '(?>a)')", run, user=self._settings.trino_user, rows_max=1, bytes_max=1_000)
+                self._atomic_groups = True
+            except RefusedError:
+                self._atomic_groups = False
+        return self._atomic_groups
+
     def _table(self, view: TableView) -> exp.Expression:
         names = [exp.to_identifier(name, quoted=True) for name in (view.name.name, view.name.namespace, self._settings.trino_catalog)]
         table = exp.Table(this=names[0], db=names[1], catalog=names[2])
@@ -82,13 +125,16 @@ class TrinoExecutor:
             table.set("version", exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(view.snapshot_id)))
         return table
 
-    def _cursor(self, run: Run) -> Any:
+    def _cursor(self, run: Run, user: str) -> Any:
+        """`user`: as whom the question is asked. Trino knows by `trino_user`'s password who asks, and by its rules that it may ask for others."""
         password = self._settings.trino_password
+        if self._rules is not None and user != self._settings.trino_user:
+            self._rules.check(user)
         connection: Any = Connection(
             host=self._parts.hostname or "",
             port=self._parts.port or (443 if self._parts.scheme == "https" else 80),
             http_scheme=self._parts.scheme,
-            user=self._settings.trino_user,
+            user=user,
             auth=BasicAuthentication(self._settings.trino_user, password.get_secret_value()) if password else None,
             source="firn-query",
             catalog=self._settings.trino_catalog,
@@ -98,7 +144,7 @@ class TrinoExecutor:
         )
         return closing(connection.cursor())
 
-    def _batches(self, cursor: Any, sql: str, run: Run, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
+    def _batches(self, cursor: Any, sql: str, run: Run, rows_at_once: int) -> Iterator[list[Row]]:
         def stop() -> None:
             with suppress(Error, HttpError, requests.RequestException):
                 cursor.cancel()
@@ -115,8 +161,14 @@ class TrinoExecutor:
 
 
 def _translated(error: Exception, uri: str) -> Exception:
+    if isinstance(error, TooLargeError):
+        return RefusedError(f"{error}; select fewer columns, or export")
+    if isinstance(error, HttpError) and "cannot impersonate" in str(error):
+        return RefusedError(NO_RULES)
     if isinstance(error, TrinoUserError | TrinoQueryError):
         said = f"Trino: {error.message}"
+        if error.error_name == "PERMISSION_DENIED":
+            return RefusedError(f"{said}. {NO_RULES}")
         if error.error_name in _GONE:
             return NotFoundError(said)
         return RefusedError(said) if error.error_type == "USER_ERROR" else UnavailableError(said)

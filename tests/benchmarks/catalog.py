@@ -41,7 +41,7 @@ class Client:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
 
     def call(self, method: str, path: str, body: Json | None = None) -> bytes:
-        self._connection.request(method, path, None if body is None else orjson.dumps(body))
+        self._connection.request(method, path, None if body is None else orjson.dumps(body), {"Content-Type": "application/json"})
         response = self._connection.getresponse()
         data = response.read()
         if response.status >= 300:

@@ -237,7 +237,8 @@ def run(
 def _measured(stack: Stack, catalog: CatalogClient, tables: list[Loaded], start: datetime, times: int, say: Callable[[str], None]) -> dict[str, float]:
     settings = QuerySettings(trino_uri=stack.address("trino"), state=str(stack.folder / "bench"))
     storage = open_storage()
-    embedded = EmbeddedExecutor(settings, lambda uris: [str(local_path(uri)) for uri in uris])
+    roots = [local_path(catalog.warehouse)] if catalog.warehouse else []
+    embedded = EmbeddedExecutor(settings, lambda uris, _: [str(local_path(uri)) for uri in uris], lambda: roots)
     searcher = Searcher(catalog, FileIndex(storage), (embedded, TrinoExecutor(settings)), settings, UnknownLag(), SystemClock())
     duck = duckdb.connect(":memory:")
     duck.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true; SET preserve_insertion_order = false")

@@ -23,9 +23,12 @@ from catalog.database import Database, schema
 from infra.local import java, jvm_parts
 from lake.spark_session import SparkOptions, open_session
 from tests.catalog.engines import SPARK_EXTENSIONS
+from tests.catalog.table_requests import NOWHERE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
+# Most tests of the protocol commit snapshots whose files nobody reads: an administrator may name them there.
+ALLOWED = {"FIRN_CATALOG_ALLOWED_LOCATIONS": f'["{NOWHERE}"]'}
 
 
 def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = START_TIMEOUT_S) -> Any:
@@ -70,7 +73,7 @@ class Server:
         flags += [] if "--control" in self.arguments else ["--warehouse", self.warehouse]
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                self.command("serve", *flags, *self.arguments), cwd=REPOSITORY, stdout=log, stderr=log, env={**os.environ, **self.environment}
+                self.command("serve", *flags, *self.arguments), cwd=REPOSITORY, stdout=log, stderr=log, env={**os.environ, **ALLOWED, **self.environment}
             )
         process = self.process
 

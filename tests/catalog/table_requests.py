@@ -5,7 +5,9 @@ import time
 from typing import Any
 
 Json = dict[str, Any]
+NOWHERE = "file:///nowhere"
 
+JSON = {"Content-Type": "application/json"}  # for bodies that are sent as bytes
 SCHEMA: Json = {
     "type": "struct",
     "fields": [
@@ -22,13 +24,15 @@ def create_body(name: str, **fields: Any) -> Json:
     return {"name": name, "schema": SCHEMA, "partition-spec": SPEC, "properties": {}, **fields}
 
 
-def append(parent: int | None, sequence_number: int, *, snapshot_id: int | None = None, summary: dict[str, str] | None = None) -> list[Json]:
-    """The updates of an append to main."""
+def append(
+    parent: int | None, sequence_number: int, *, snapshot_id: int | None = None, summary: dict[str, str] | None = None, folder: str = NOWHERE
+) -> list[Json]:
+    """The updates of an append to main. `folder`: where its manifest list would lie."""
     snapshot = {
         "snapshot-id": snapshot_id or random.getrandbits(62),
         "sequence-number": sequence_number,
         "timestamp-ms": int(time.time() * 1000),
-        "manifest-list": "file:///nowhere/snap.avro",
+        "manifest-list": f"{folder}/snap.avro",
         "summary": {"operation": "append", **(summary or {})},
         "schema-id": 0,
     }

@@ -12,7 +12,7 @@ from pyiceberg.exceptions import ForbiddenError
 
 from tests.catalog.conftest import REPOSITORY, Server, wait_until
 from tests.catalog.engines import spark_catalog
-from tests.catalog.table_requests import append, create_body
+from tests.catalog.table_requests import create_body
 from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
@@ -69,7 +69,7 @@ def test_scopes_hold(guarded: tuple[Server, str]) -> None:
         assert client.get("/v1/namespaces/acme/tables", headers=read).status_code == 200
         assert client.get("/v1/namespaces/other/tables", headers=read).status_code == 403
         assert client.get("/v1/namespaces/other/tables/t", headers=write).status_code == 403
-        commit = {"requirements": [], "updates": append(None, 1)}
+        commit = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
         assert client.post("/v1/namespaces/acme/tables/t", json=commit, headers=read).status_code == 403
         assert client.post("/v1/namespaces/acme/tables/t", json=commit, headers=write).status_code == 200
         assert client.post("/v1/namespaces/other/tables/t", json=commit, headers=maintenance).status_code == 200

@@ -45,7 +45,7 @@ def test_it_is_no_catalog(control: Server) -> None:
             assert client.get(path).status_code == 404
         assert client.post("/firn/v1/commits", json={"commits": []}).status_code == 404
         paths = set(client.get("/openapi.json").json()["paths"])
-        assert {path.split("/")[3] for path in paths if path.startswith("/firn/v1/")} == {"leases", "parked", "keys"}
+        assert {path.split("/")[3] for path in paths if path.startswith("/firn/v1/")} == {"leases", "parked", "keys", "whoami"}
         assert not any(path.startswith("/v1/") and path != "/v1/oauth/tokens" for path in paths)
         assert client.get("/readyz").status_code == 200
         assert "firn_catalog_requests_total" in client.get("/metrics").text

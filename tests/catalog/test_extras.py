@@ -127,14 +127,16 @@ def test_tasks_and_deletions_survive_their_owner(client: httpx.Client) -> None:
     client.post("/firn/v1/tasks", json={"tasks": [{**task, "state": "done", "version": 1}]})
     assert client.get("/firn/v1/tasks", params={"state": "done"}).json()["tasks"][0]["version"] == 2
     assert client.delete("/firn/v1/tasks/x%2F1").status_code == 204
-    location = create_table(client)["metadata"]["location"]
+    metadata = create_table(client)["metadata"]
+    location, record = metadata["location"], {"table-uuid": metadata["table-uuid"]}
     later = int(time.time() * 1000) + 3_600_000
-    files = [{"location": f"{location}/data/a"}, {"location": f"{location}/data/b", "not-before-ms": later}]
-    assert client.post("/firn/v1/deletions", json={"deletions": files}).json() == {"added": 2}
-    assert client.post("/firn/v1/deletions", json={"deletions": files}).json() == {"added": 0}
+    files = [{"location": f"{location}/data/a", "record": record}, {"location": f"{location}/data/b", "not-before-ms": later, "record": record}]
+    assert client.post("/firn/v1/deletions", json={"deletions": files}).json() == {"added": 2, "refused": []}
+    assert client.post("/firn/v1/deletions", json={"deletions": files}).json() == {"added": 0, "refused": []}
     assert client.post("/firn/v1/deletions", json={"deletions": [{"location": "file:///etc/passwd"}]}).status_code == 403
     (due,) = client.get("/firn/v1/deletions").json()["deletions"]
     assert due["location"].endswith("/a")
+    assert due["places"] == [f"{location}/"]
     assert client.post("/firn/v1/deletions/acknowledge", json={"ids": [due["id"]]}).status_code == 204
     assert client.get("/firn/v1/deletions").json()["deletions"] == []
 

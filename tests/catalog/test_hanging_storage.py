@@ -1,7 +1,6 @@
 """A storage that takes requests and never answers: what does not need it goes on."""
 
 import socket
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -48,13 +47,13 @@ def test_leases_live_while_the_storage_hangs(stuck: Server) -> None:
     with ThreadPoolExecutor(CHANGES) as pool, stuck.client() as client:
         waiting = [pool.submit(wait_for_the_storage, number) for number in range(CHANGES)]
         token = client.post("/firn/v1/leases/ingest/acquire", json={"holder": "h", "ttl-ms": 6_000}).json()["token"]
-        slowest_s = 0.0
+        answered_meanwhile = 0
         while not all(one.done() for one in waiting):
-            started_s = time.monotonic()
             assert client.post("/firn/v1/leases/ingest/renew", json={"token": token, "ttl-ms": 6_000}).status_code == 200
             parked = {"lease": f"ingest:{token}", "changes": []}
             assert client.post("/firn/v1/parked", json=parked).status_code == 200
-            slowest_s = max(slowest_s, time.monotonic() - started_s)
+            answered_meanwhile += not all(one.done() for one in waiting)
         for one in waiting:
             one.result()
-    assert slowest_s < STORAGE_TIMEOUT_S / 2
+    # Whoever waited for the storage as well would have no answer before all the others have given up.
+    assert answered_meanwhile > 0

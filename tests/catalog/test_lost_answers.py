@@ -10,10 +10,11 @@ import httpx
 import orjson
 import pytest
 
-from catalog.database import Database, schema
+from catalog.access import Scope, create_key
+from catalog.database import Database, migrate, schema
 from tests.catalog.conftest import Server, empty_database
 from tests.catalog.dropping_proxy import DroppingProxy
-from tests.catalog.table_requests import SCHEMA, append, create_body
+from tests.catalog.table_requests import JSON, SCHEMA, append, create_body
 
 pytestmark = pytest.mark.stack
 
@@ -58,6 +59,13 @@ VERSION: Json = {
 VIEW: Json = {"name": "w", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
 NEW_VERSION: Json = {**VERSION, "version-id": 2, "representations": [{"type": "sql", "sql": "select 2", "dialect": "trino"}]}
 RENAMED = {"namespace": ["a"], "name": "renamed"}
+
+
+def file_of(location: str, name: str) -> Json:
+    """An entry of the queue of deletions; a table's folder is named after its uuid."""
+    return {"location": f"{location}/data/{name}", "record": {"table-uuid": location.rsplit("/", 1)[-1]}}
+
+
 COMMIT: Json = {"requirements": [], "updates": append(None, 1)}
 MUTATIONS = [
     mutation("POST /v1/namespaces", lambda _: {"namespace": ["new"]}),
@@ -89,7 +97,7 @@ MUTATIONS = [
     mutation("POST /firn/v1/parked", lambda world: {"lease": f"held:{world['token']}", "changes": [{"identifier": TABLE, "version": 0, "record": {"x": 1}}]}),
     mutation("POST /firn/v1/tasks", lambda _: {"tasks": [{"id": "new", "kind": "k", "state": "s", "version": 0, "record": 1}]}),
     mutation("DELETE /firn/v1/tasks/{task}", task="old"),
-    mutation("POST /firn/v1/deletions", lambda world: {"deletions": [{"location": f"{world['location']}/data/b"}]}),
+    mutation("POST /firn/v1/deletions", lambda world: {"deletions": [file_of(world["location"], "b")]}),
     mutation("POST /firn/v1/deletions/acknowledge", lambda world: {"ids": [world["deletion"]]}),
     mutation("POST /firn/v1/dropped-tables/undo", lambda world: {"id": world["kept"]}),
     mutation("POST /firn/v1/dropped-tables/{dropped}/purge", dropped="kept"),
@@ -102,18 +110,30 @@ MUTATIONS = [
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def hasty_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A live catalog whose dropped tables may be purged at once."""
+    """A live catalog that asks for keys, and whose dropped tables may be purged at once."""
     folder = tmp_path_factory.mktemp("hasty")
     url = f"sqlite:///{folder}/catalog.db" if request.param == "sqlite" else request.getfixturevalue("postgres").new_database(f"hasty{uuid.uuid4().hex[:8]}")
-    server = Server(folder, url, environment={"FIRN_CATALOG_UNDO_WINDOW_S": "0"})
+    server = Server(folder, url, arguments=[], environment={"FIRN_CATALOG_UNDO_WINDOW_S": "0"})
+    new_key(server)
     try:
         yield server.start()
     finally:
         server.stop()
 
 
+def new_key(server: Server) -> dict[str, str]:
+    """The headers of a new administrator: without a key nobody makes keys."""
+    database = Database(server.database_url)
+    try:
+        migrate(database)
+        with database.write() as connection:
+            return {"Authorization": f"Bearer {create_key(connection, Scope.ADMIN, None, '', 0)}"}
+    finally:
+        database.close()
+
+
 def ask(client: httpx.Client, method: str, path: str, body: Json | None = None) -> Json:
-    response = client.request(method, path, content=None if body is None else orjson.dumps(body))
+    response = client.request(method, path, content=None if body is None else orjson.dumps(body), headers=JSON)
     assert response.is_success, response.text
     return dict(response.json()) if response.content else {}
 
@@ -132,7 +152,7 @@ def set_up(client: httpx.Client) -> Json:
     ask(client, "POST", f"/firn/v1/dropped-tables/{dropped['begun']}/purge-started")
     ask(client, "POST", "/firn/v1/tasks", {"tasks": [{"id": "old", "kind": "k", "state": "s", "version": 0, "record": 1}]})
     location = table["metadata"]["location"]
-    ask(client, "POST", "/firn/v1/deletions", {"deletions": [{"location": f"{location}/data/a"}]})
+    ask(client, "POST", "/firn/v1/deletions", {"deletions": [file_of(location, "a")]})
     (deletion,) = ask(client, "GET", "/firn/v1/deletions")["deletions"]
     return {
         **dropped,
@@ -163,12 +183,13 @@ def content(server: Server) -> Json:
 def test_a_lost_answer_is_given_again(hasty_server: Server, kind: Mutation) -> None:
     """The server does the work, its answer is lost, the client repeats the request: it gets that answer, and the database stays as it was."""
     empty_database(hasty_server)
-    with hasty_server.client() as direct:
+    admin = new_key(hasty_server)
+    with hasty_server.client(headers=admin) as direct:
         world = set_up(direct)
     before = content(hasty_server)
     request = (kind.method, kind.path(world))
     body = None if kind.body is None else orjson.dumps(kind.body(world))
-    headers = {"Idempotency-Key": str(uuid.uuid4())}
+    headers = {**JSON, **admin, "Idempotency-Key": str(uuid.uuid4())}
     with DroppingProxy(hasty_server.port) as proxy, httpx.Client(base_url=f"http://127.0.0.1:{proxy.port}", timeout=60) as client:
         with pytest.raises(httpx.RemoteProtocolError):
             client.request(*request, content=body, headers=headers)

@@ -25,7 +25,7 @@ from catalog.routes.request_schemas import TABLE_REQUIREMENTS, TABLE_UPDATES, VI
 from catalog.updates import UPDATES
 from catalog.view_changes import _UPDATES as VIEW_ACTIONS
 from tests.catalog.conftest import Server
-from tests.catalog.table_requests import create_body
+from tests.catalog.table_requests import JSON, create_body
 
 pytestmark = pytest.mark.stack
 
@@ -129,7 +129,7 @@ def test_deep_bodies_are_refused(small_server: Server, name: str) -> None:
         before = peak_bytes(small_server)
         for path in taking:
             filled = path.format(**KNOWN)
-            response = client.post(filled, content=body)
+            response = client.post(filled, content=body, headers=JSON)
             assert response.status_code == 400, filled
             assert len(response.json()["error"]["message"]) > 10
         assert peak_bytes(small_server) - before < 30_000_000
@@ -148,7 +148,7 @@ def test_huge_bodies_are_refused(small_server: Server, header: str, wrap: Callab
     before = peak_bytes(small_server)
     part = wrap(b'{"a":"' + b"x" * 999_994)
     with socket.create_connection(("127.0.0.1", small_server.port), timeout=30) as connection:
-        connection.sendall(f"POST /v1/namespaces/a/tables/t HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n".encode())
+        connection.sendall(f"POST /v1/namespaces/a/tables/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{header}\r\n\r\n".encode())
         with suppress(BrokenPipeError, ConnectionResetError):  # the server need not listen to the end
             for _ in range(200):
                 connection.sendall(part)
@@ -162,7 +162,7 @@ def test_many_small_values_are_refused(small_server: Server) -> None:
     """A body within the limit of bytes that would take many times its size in memory gets 413."""
     before = peak_bytes(small_server)
     with small_server.client() as client:
-        response = client.post("/firn/v1/commits", content=b'{"commits":[' + b"0," * 3_990_000 + b"0]}")
+        response = client.post("/firn/v1/commits", content=b'{"commits":[' + b"0," * 3_990_000 + b"0]}", headers=JSON)
         assert response.status_code in (400, 413)
     assert peak_bytes(small_server) - before < 200_000_000
 
@@ -174,14 +174,14 @@ def test_many_small_values_are_refused(small_server: Server) -> None:
 @given(name=st.text(min_size=1, max_size=40) | st.text(alphabet="./\\'\"%+?#&= \x00\x1f\n\t~*:;<>|`$\u202e\u2028e\u0301é💥", min_size=1, max_size=12))
 def test_any_name_is_kept_exactly_or_refused(client: httpx.Client, name: str) -> None:
     """Whatever text names a namespace and a table: it comes back as it went in, under the same path, or it gets 400 and leaves nothing behind."""
-    response = client.post("/v1/namespaces", content=orjson.dumps({"namespace": [name]}))
+    response = client.post("/v1/namespaces", content=orjson.dumps({"namespace": [name]}), headers=JSON)
     path = f"/v1/namespaces/{quote(name, safe='')}"
     if response.status_code == 400:
         assert [name] not in client.get("/v1/namespaces").json()["namespaces"]
         return
     assert response.status_code in (200, 409), response.text
     assert client.get(path).json()["namespace"] == [name]
-    created = client.post(f"{path}/tables", content=orjson.dumps(create_body(name)))
+    created = client.post(f"{path}/tables", content=orjson.dumps(create_body(name)), headers=JSON)
     assert created.status_code in (200, 409), created.text
     assert client.get(f"{path}/tables").json()["identifiers"] == [{"namespace": [name], "name": name}]
     assert client.get(f"{path}/tables/{quote(name, safe='')}").status_code == 200

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tests.catalog.conftest import Server, wait_until
-from tests.catalog.table_requests import SCHEMA, SPEC, append, create_body, main_is
+from tests.catalog.table_requests import JSON, SCHEMA, SPEC, append, create_body, main_is
 
 pytestmark = pytest.mark.stack
 
@@ -204,7 +204,7 @@ def test_same_key_same_answer(client: httpx.Client) -> None:
 def test_malformed_commits_get_a_sentence(client: httpx.Client, body: bytes) -> None:
     """A body that is no valid commit is answered by 400 and a sentence, never by 500."""
     create_table(client)
-    response = client.post("/v1/namespaces/a/tables/t", content=body)
+    response = client.post("/v1/namespaces/a/tables/t", content=body, headers=JSON)
     assert response.status_code == 400
     assert len(response.json()["error"]["message"]) > 10
 
@@ -222,9 +222,10 @@ def test_names_are_stored_exactly(client: httpx.Client, name: str) -> None:
 @pytest.mark.parametrize("name", ["", "a\x00b", "a\x1fb", "line\n", "x" * 300])
 def test_unusable_names_are_refused(client: httpx.Client, name: str) -> None:
     """Control characters, empty and over-long names are refused with 400."""
-    assert client.post("/v1/namespaces", content=orjson.dumps({"namespace": [name]})).status_code == 400
+    assert client.post("/v1/namespaces", content=orjson.dumps({"namespace": [name]}), headers=JSON).status_code == 400
     client.post("/v1/namespaces", json={"namespace": ["a"]})
-    assert client.post("/v1/namespaces/a/tables", content=orjson.dumps({"name": name, "schema": SCHEMA, "partition-spec": SPEC})).status_code == 400
+    body = orjson.dumps({"name": name, "schema": SCHEMA, "partition-spec": SPEC})
+    assert client.post("/v1/namespaces/a/tables", content=body, headers=JSON).status_code == 400
 
 
 def test_views_are_created_replaced_and_dropped(client: httpx.Client) -> None:

@@ -10,19 +10,22 @@ from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from catalog.error_response import CatalogError
+from catalog.metadata_store import MetadataStore
 from catalog.requirements import check_requirements
 from catalog.routes.request_schemas import COMMIT, CREATE
 from catalog.table_metadata import finish, new_metadata, normalised
 from catalog.updates import Draft, apply_updates
+from lake.storage import open_storage
 from tests.catalog.table_requests import append, create_body
 
 Json = dict[str, Any]
 UUID = "6b1e6b1e-0000-4000-8000-000000000001"
 NOW_MS = 1_900_000_000_000
+CHECK = MetadataStore(open_storage(), "file:///w", cache_bytes_max=1_000_000).check_location
 # Few enough that updates meet each other and what is there, odd enough to be refused now and then.
 NUMBERS = st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 1000, 1001, 77, NOW_MS - 1, 2**31 - 1, 2**31, 2**63 - 1])
 TEXTS = st.sampled_from(
-    ["main", "b", "timestamp", "message", "errors", "hour", "identity", "bucket[4]", "void", "string", "long", "k", "1", "gzip", "file:///w/x", UUID]
+    ["main", "b", "timestamp", "message", "errors", "hour", "identity", "bucket[4]", "void", "string", "long", "k", "1", "gzip", "file:///w/t/x", UUID]
 )
 
 
@@ -57,10 +60,10 @@ def values(schema: Json) -> st.SearchStrategy[Any]:
 def starting_metadata(version: int) -> Json:
     """A table with a snapshot and a property."""
     metadata = new_metadata(create_body("t", properties={"format-version": str(version), "k": "v"}), uuid=UUID, location="file:///w/t", now_ms=1)
-    updates = append(None, 1, snapshot_id=77)
+    updates = append(None, 1, snapshot_id=77, folder="file:///w/t/metadata")
     if version == 3:
         updates[0]["snapshot"] |= {"first-row-id": 0, "added-rows": 5}
-    draft = Draft(metadata, NOW_MS, lambda location, _: str(location))
+    draft = Draft(metadata, NOW_MS, CHECK)
     apply_updates(draft, updates)
     finish(draft, previous_location=None, previous_updated_ms=1)
     return metadata
@@ -90,7 +93,7 @@ def test_updates_are_refused_or_leave_metadata_that_others_read(version: int) ->
     @settings(max_examples=8 * settings().max_examples)
     @given(st.lists(values(COMMIT["properties"]["updates"]["items"]), min_size=1, max_size=5))
     def run(updates: list[Json]) -> None:
-        draft = Draft(orjson.loads(start), NOW_MS, lambda location, _: str(location))
+        draft = Draft(orjson.loads(start), NOW_MS, CHECK)
 
         def apply() -> None:
             apply_updates(draft, updates)

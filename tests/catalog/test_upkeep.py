@@ -31,6 +31,12 @@ class Duties:
     def _forget(self) -> None:
         self.done.append("forget")
 
+    def _checkpoint(self) -> None:
+        self.done.append("checkpoint")
+
+    def _note_maintenance(self) -> None:
+        self.done.append("note_maintenance")
+
 
 def test_a_duty_that_fails_is_counted_and_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Again and again."""
@@ -41,10 +47,10 @@ def test_a_duty_that_fails_is_counted_and_keeps_no_other_from_its_turn(monkeypat
     async def two_turns() -> None:
         turns = asyncio.create_task(Services.upkeep(cast(Any, duties)))
         async with asyncio.timeout(10.0):
-            while duties.done.count("forget") < 2:
+            while duties.done.count("note_maintenance") < 2:
                 await asyncio.sleep(0)
         turns.cancel()
 
     asyncio.run(two_turns())
-    assert duties.done[:6] == ["flush_names", "count_partitions", "forget"] * 2
+    assert duties.done[:10] == ["flush_names", "count_partitions", "forget", "checkpoint", "note_maintenance"] * 2
     assert failures._value.get() >= before + 2

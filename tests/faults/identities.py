@@ -35,7 +35,7 @@ def rows(catalog: CatalogClient, name: TableName, topic_id: str) -> Counter[Iden
         metadata = catalog.load_table(name)["metadata"]
     except NotFoundError:
         return found
-    for manifest in state_of(metadata, name, storage.read).manifests:
+    for manifest in state_of(metadata, name, storage).manifests:
         for entry in read_manifest(storage.read(manifest.uri), manifest):
             if entry.status is Status.DELETED or entry.file.content != DATA:
                 continue

@@ -123,6 +123,9 @@ def test_failed_download_leaves_nothing_and_shows_mavens_last_lines(tmp_path: Pa
 def test_leftover_of_a_killed_download_is_removed_and_a_second_fetch_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a killed download left is cleared away; parts that are there are not downloaded again."""
     fake_maven(tmp_path, WRITE_JAR, monkeypatch)
+    shutil.copytree(jvm_parts.POMS, tmp_path / "poms")
+    monkeypatch.setattr(jvm_parts, "POMS", tmp_path / "poms")
+    shutil.rmtree(jvm_parts.write_hashes("kafka", lambda _: None))
     leftover = jvm_parts.cache_folder() / "tmp-kafka-dead"
     leftover.mkdir(parents=True)
     said: list[str] = []

@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message
 
+from ingest.aside import Aside
 from ingest.buffer import RawRecord
 from ingest.converter import Source
-from ingest.dead_letter import DETAIL_CHARACTERS_MAX, DeadLetters
+from ingest.dead_letter import DETAIL_CHARACTERS_MAX, LETTERS_FOLDER, DeadLetters
 from ingest.dead_letters import read_letter
 from ingest.enclosed import Headers, enclose
-from ingest.parked_topic import ParkedTopic, read_parked
+from ingest.parked_topic import PARKED_FOLDER, ParkedTopic, read_parked
+from ingest.topic_mac import TopicMac
 from lake.errors import Reason, Rejected
 from lake.settings import IngestSettings
 from lake.storage import open_storage
@@ -57,7 +59,7 @@ def test_a_parked_message_comes_back_whole(tmp_path: Path, value: bytes | None, 
     topic, sent = ParkedTopic(IngestSettings(), STORAGE, f"file://{tmp_path}"), Sent()
     topic._producer = sent  # type: ignore[assignment]
     topic.send(SOURCE, RawRecord(0, 11, 5_000, key, headers, value), TABLE, "2-parking")
-    parked = read_parked(sent.messages[0], STORAGE)
+    parked = read_parked(sent.messages[0], Aside.of(STORAGE, f"file://{tmp_path}", PARKED_FOLDER))
     assert (parked.parking, parked.table, parked.source) == ("2-parking", TABLE, SOURCE)
     assert parked.record == RawRecord(0, 11, 5_000, key, headers, value)
 
@@ -68,11 +70,12 @@ def test_a_dead_letter_is_shown_whole(tmp_path: Path, value: bytes | None, key: 
     letters, sent = DeadLetters(IngestSettings(), STORAGE, f"file://{tmp_path}"), Sent()
     letters._producer = sent  # type: ignore[assignment]
     letters.send(SOURCE, RawRecord(0, 11, 5_000, key, headers, value), Rejected(Reason.TENANT_INVALID, "x" * LARGE), None)
-    letter = read_letter(sent.messages[0])
+    letter = read_letter(sent.messages[0], TopicMac(IngestSettings()))
     assert letter is not None
     assert (letter.was_topic, letter.was_partition, letter.was_offset, len(letter.detail)) == ("topic", 4, 11, DETAIL_CHARACTERS_MAX)
-    assert letter.read_value(STORAGE) == value
-    shown = letter.to_json_whole(STORAGE)
+    aside = Aside.of(STORAGE, f"file://{tmp_path}", LETTERS_FOLDER)
+    assert letter.read_value(aside) == value
+    shown = letter.to_json_whole(aside)
     assert shown["key"] == (None if key is None else key.decode())
     assert [(each["name"], each["value"]) for each in shown["headers"]] == [(name, None if text is None else text.decode()) for name, text in headers]
 

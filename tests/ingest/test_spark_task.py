@@ -20,6 +20,7 @@ from ingest.engines.spark_task import Done, Task
 from ingest.kafka_reader import KafkaPartition
 from ingest.link import TableView, WrittenFlush
 from ingest.routes import Routes
+from ingest.unreadable import UnreadableRange
 from lake.log_schema import LogSchema, new_log_schema
 from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.settings import IngestSettings, TopicSettings
@@ -99,6 +100,9 @@ class World:
         there = [m for m in self.messages if m.partition() in asked and asked[m.partition()][0] <= m.offset() < asked[m.partition()][1]]
         for _, run in groupby(there, lambda m: (m.partition(), m.offset() // 50)):
             yield list(run)
+
+    def take_unreadable(self) -> list[UnreadableRange]:
+        return []
 
     def fates(self, tables: Sequence[TableId]) -> Fates:
         return Fates({table: self.view(table) for table in tables if table.tenant.name != AWAY})

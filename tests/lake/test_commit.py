@@ -6,6 +6,7 @@ import orjson
 
 from lake.catalog_client import TableName
 from lake.commit import TableState, new_table_state, state_of
+from lake.storage import open_storage
 
 
 def _loaded(name: str) -> TableState:
@@ -15,7 +16,7 @@ def _loaded(name: str) -> TableState:
         "table-uuid": new.uuid, "location": new.location, "last-column-id": 16, "current-schema-id": 1, "schemas": [new.schema.json, grown.json],
         "default-spec-id": new.spec["spec-id"], "partition-specs": [new.spec], "last-updated-ms": 1, "properties": new.properties,
     }  # fmt: skip
-    return state_of(orjson.loads(orjson.dumps(metadata)), TableName(name, "logs"), lambda uri: uri.encode())
+    return state_of(orjson.loads(orjson.dumps(metadata)), TableName(name, "logs"), open_storage())
 
 
 def test_loaded_tables_share_their_schema() -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.data_file import BOUND_CHARACTERS, DataFile, describe_parquet
+from lake.bounds import BOUND_CHARACTERS
+from lake.data_file import DataFile, describe_parquet
 
 # Characters around every edge: end of ASCII, before and after the surrogates, the last of the plane and of Unicode.
 EDGES = "a\x00\x7f\x80\uffff\ud7ff\ue000\U00010000\U0010ffff\U0010fffe"

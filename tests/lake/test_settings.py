@@ -14,10 +14,11 @@ from lake.settings import (
     QuerySettings,
     RoomSettings,
     StorageSettings,
+    TlsSettings,
     TopicSettings,
 )
 
-ROOMS: list[type[RoomSettings]] = [StorageSettings, CatalogSettings, IngestSettings, OptimizeSettings, QuerySettings, InfraSettings]
+ROOMS: list[type[RoomSettings]] = [StorageSettings, TlsSettings, CatalogSettings, IngestSettings, OptimizeSettings, QuerySettings, InfraSettings]
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +180,7 @@ def test_section_that_is_no_table_is_told(toml: Path, text: str) -> None:
 def test_section_of_no_room_is_told(toml: Path, text: str) -> None:
     """A slip in its name would else leave all of it unread; the sentence lists the rooms."""
     toml.write_text(text)
-    with pytest.raises(SettingsError, match=r"belongs to no room; its sections are \[storage\], \[catalog\], \[ingest\]"):
+    with pytest.raises(SettingsError, match=r"belongs to no room; its sections are \[storage\], \[tls\], \[catalog\], \[ingest\]"):
         CatalogSettings.load()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,7 @@ def test_file_without_field_ids_is_refused(tmp_path: Path) -> None:
     table = read(files[0])
     bare = pa.table(table.columns, names=table.column_names)
     pq.write_table(bare, local_path(files[0].uri), store_schema=False)
+    files[0] = replace(files[0], size_bytes=local_path(files[0].uri).stat().st_size)
     assert "field ids" in merge(tmp_path, schema, files).failure
 
 

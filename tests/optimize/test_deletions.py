@@ -13,6 +13,8 @@ from optimize.deletions import DELETE_FILES, DeletionQueue, Throttle
 from tests.stack.waiting import fresh
 
 TABLE = TableName("acme", "logs")
+# Of a table that is purged already: files below its location are nobody else's.
+UUID = "0c2a4d0e-5f5a-4d0c-9a4b-0d6a1c1f5a11"
 FAST = 1e6
 
 
@@ -32,14 +34,14 @@ class Away(AnyStorage):
         self.back = False
         self.deleted: list[str] = []
 
-    def delete(self, uris: Iterable[str]) -> None:
+    def delete(self, uris: Iterable[str], *, root: str | None = None) -> None:
         if self.deleted and not self.back:
             raise UnavailableError("the storage is away")
         self.deleted += uris
 
 
 def files(catalog: CatalogClient, count: int) -> list[str]:
-    return [f"{catalog.warehouse}/queue/{fresh('f')}.parquet" for _ in range(count)]
+    return [f"{catalog.warehouse}/{UUID[:2]}/{UUID}/data/{fresh('f')}.parquet" for _ in range(count)]
 
 
 @pytest.mark.stack
@@ -47,7 +49,7 @@ def test_deletion_goes_on_where_it_was_interrupted(catalog: CatalogClient) -> No
     """When the storage fails half-way, what was deleted is off the queue and the rest stays on it; the next run deletes the rest."""
     queue, uris, storage = DeletionQueue(catalog, Throttle(FAST)), files(catalog, 2 * DELETE_FILES), Away()
     queue.delete_due(AnyStorage(StorageSettings()))
-    queue.add([(uri, TABLE, "uuid") for uri in uris], 0)
+    queue.add([(uri, TABLE, UUID) for uri in uris], 0)
     with pytest.raises(UnavailableError):
         queue.delete_due(storage)
     assert storage.deleted == uris[:DELETE_FILES]
@@ -62,8 +64,8 @@ def test_file_is_not_deleted_before_its_time(catalog: CatalogClient) -> None:
     """A file whose grace is not over stays on the queue, one beside it goes."""
     queue, (due, early), storage = DeletionQueue(catalog, Throttle(FAST)), files(catalog, 2), Away()
     storage.back = True
-    queue.add([(due, TABLE, "uuid")], 0)
-    queue.add([(early, TABLE, "uuid")], int(time.time() * 1000) + 3_600_000)
+    queue.add([(due, TABLE, UUID)], 0)
+    queue.add([(early, TABLE, UUID)], int(time.time() * 1000) + 3_600_000)
     queue.delete_due(storage)
     assert due in storage.deleted
     assert early not in storage.deleted
@@ -76,6 +78,6 @@ def test_halted_deletion_stops_between_two_requests(catalog: CatalogClient) -> N
     storage.back = True
     queue.delete_due(storage)
     storage.deleted.clear()
-    queue.add([(uri, TABLE, "uuid") for uri in uris], 0)
+    queue.add([(uri, TABLE, UUID) for uri in uris], 0)
     assert queue.delete_due(storage, lambda: bool(storage.deleted)) == DELETE_FILES
     assert queue.delete_due(storage) == DELETE_FILES

@@ -1,12 +1,13 @@
 """One leader at a time, and a frozen one cannot commit after it wakes."""
 
-import errno
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from lake.catalog_client import CatalogClient
@@ -55,36 +56,17 @@ def test_leader_that_lost_its_lease_cannot_commit(catalog: CatalogClient) -> Non
     with_token.close()
 
 
-class Held:
-    """A file of the table as a named pipe: who reads it waits until it is let go."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._data, self._pipe = path, path.read_bytes(), -1
-        path.unlink()
-        os.mkfifo(path)
-
-    def is_awaited(self) -> bool:
-        """Whether somebody has begun to read it."""
-        try:
-            self._pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-            return False
-        return True
-
-    def let_go(self) -> None:
-        """Gives the reader the content; from now on the file is an ordinary one."""
-        ordinary = self._path.with_suffix(".kept")
-        ordinary.write_bytes(self._data)
-        ordinary.rename(self._path)
-        os.set_blocking(self._pipe, True)
-        with os.fdopen(self._pipe, "wb") as pipe:
-            pipe.write(self._data)
+def executes(process: "subprocess.Popen[bytes]") -> bool:
+    """Whether Spark has begun to start the Python of an executor, for the first task."""
+    for each in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended since, or is a zombie
+            if "pyspark.daemon" in each.cmdline():
+                return True
+    return False
 
 
 def test_leader_frozen_past_its_lease_cannot_commit_after_waking(catalog: CatalogClient, optimizer_alone: Callable[..., Optimizer]) -> None:
-    """SIGSTOP of the driver while an executor merges, SIGCONT when the merge is written and another leads: its commit is refused, its file goes.
+    """SIGSTOP of the driver when an executor is about to merge, SIGCONT when the merge is written and another leads: its commit is refused, its file goes.
 
     When it leads again it finishes.
     """
@@ -92,16 +74,14 @@ def test_leader_frozen_past_its_lease_cannot_commit_after_waking(catalog: Catalo
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(hour, 10, times=4)
     folder = local_path(f"{table.state.location}/data/{hour}")
-    held = Held(min(folder.iterdir()))
     one = optimizer_alone(lease_s=1)
     process = one.start("run", "--table", str(table.name))
-    wait_for(held.is_awaited, 120, "the merge")
-    os.killpg(process.pid, signal.SIGSTOP)
+    wait_for(lambda: executes(process), 120, "an executor")
+    os.kill(process.pid, signal.SIGSTOP)  # the driver alone: Spark's JVM and the executor go on
     with Leader(catalog, 60.0) as successor:
         wait_for(lambda: successor.acquire(threading.Event(), 0.0), 20, "the successor")
-        held.let_go()
         wait_for(lambda: list(folder.glob("merged-*")), 60, "the merged file, by the executor that nobody froze")
-        os.killpg(process.pid, signal.SIGCONT)
+        os.kill(process.pid, signal.SIGCONT)
         wait_for(lambda: "optimize.lease_lost" in one.log(), 60, "its notice")
         wait_for(lambda: "optimize.table_failed" in one.log() or process.poll() is not None, 120, "the answer to its commit")
         assert process.poll() is None, one.log()[-3000:]

@@ -120,3 +120,29 @@ def test_groups_hold_at_least_two_files_and_stay_below_the_target(sizes: list[in
     assert len(flat) == len(set(flat))
     order = [files.index(f) for group in groups for f in group]
     assert order == sorted(order)
+
+
+def _ingested(at: int, size: int) -> DataFile:
+    return file(at, size, uri=f"file:///t/data/{NOW_HOUR - 2}/{at:032x}.parquet")
+
+
+def test_a_lone_file_of_ingestion_is_written_anew_once() -> None:
+    """From one MiB on; what maintenance or somebody else wrote stays, and so does what would not fit into a task."""
+    (merge,) = plan(Partition(NOW_HOUR - 2, (_ingested(1, 140 * MIB),))).merges
+    assert (merge.engine, [len(group) for group in merge.groups], merge.saved_files) == (Engine.ARROW, [1], 0)
+    assert standing(Partition(NOW_HOUR - 2, (file(1, 140 * MIB, uri=merged_file_uri("file:///t", NOW_HOUR - 2, 1)),))) is Standing.UP_TO_DATE
+    for other in (file(1, 140 * MIB), _ingested(1, MIB - 1), _ingested(1, 512 * MIB)):
+        assert standing(Partition(NOW_HOUR - 2, (other,))) is Standing.UP_TO_DATE
+
+
+def test_full_files_of_ingestion_are_written_anew_beside_the_small_ones_that_are_merged() -> None:
+    """Each by itself, since two of them would be more than the target."""
+    (merge,) = plan(Partition(NOW_HOUR - 2, (_ingested(1, 120 * MIB), _ingested(2, 120 * MIB), file(3), file(4)))).merges
+    assert sorted(len(group) for group in merge.groups) == [1, 1, 2]
+
+
+def test_a_lone_late_file_waits_for_the_cool_down_of_its_hour() -> None:
+    """It is one of two files of the hour; the merged one is full."""
+    for age_s, wanted in ((3_599, Standing.COOLING_DOWN), (3_600, Standing.DUE)):
+        merged = file(1, 120 * MIB, uri=merged_file_uri("file:///t", NOW_HOUR - 2, NOW_MS - age_s * 1000))
+        assert standing(Partition(NOW_HOUR - 2, (merged, _ingested(2, 5 * MIB)))) is wanted

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimize.snapshots import expirable
+from lake.expiry import expirable
 
 DAY_MS = 86_400_000
 
@@ -51,3 +51,15 @@ def test_what_refs_name_stays_and_the_rest_is_bounded(count: int, refs: dict[str
     assert len(stay) + adding <= max(keep, len(named) + adding)
     free = sorted(stay - named)
     assert not free or not [at for at in gone if at > free[0]]
+
+
+def test_the_nearest_ancestor_with_marks_stays() -> None:
+    """Whoever made the newest snapshots did not repeat the marks: the one that does shows whether the table was moved back."""
+    table = metadata(25)
+    for snapshot in table["snapshots"]:
+        snapshot["parent-snapshot-id"] = snapshot["snapshot-id"] - 1
+        snapshot["summary"] = {"firn.offsets": "{}"} if snapshot["snapshot-id"] <= 20 else {}
+    gone = expirable(table, keep=3, age_max_ms=None, now_ms=0)
+    assert gone == tuple(range(1, 20))
+    table["snapshots"][-1]["summary"] = {"firn.offsets": "{}"}
+    assert expirable(table, keep=3, age_max_ms=None, now_ms=0) == tuple(range(1, 23))

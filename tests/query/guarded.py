@@ -28,6 +28,7 @@ class Guarded:
     keys: dict[str, str]
     mine: LogTable
     theirs: LogTable
+    environment: dict[str, str]  # of further processes over the same catalog's database
 
     def ask(self, method: str, path: str, key: str | None, **options: Any) -> httpx.Response:
         """A request with a key by its name here, or with any other text as key."""
@@ -62,4 +63,4 @@ def start_guarded(stack: Stack, open_catalog: CatalogClient, folder: Path, names
             keys[name] = str(client.post("/firn/v1/keys", {"scope": scope, "namespace": [table.name.namespace]})["key"])
     own = {"FIRN_QUERY_CATALOG_URI": catalog.address, "FIRN_QUERY_CATALOG_TOKEN": keys["room"], "FIRN_QUERY_STATE": str(folder / "state")}
     ingest = {"FIRN_QUERY_INGEST_URI": "http://127.0.0.1:9", "FIRN_QUERY_INGEST_TOKEN": INGEST_TOKEN}
-    return Guarded(folder, catalog, Child("query", folder, {**environment, **own, **ingest}).start(), keys, mine, theirs)
+    return Guarded(folder, catalog, Child("query", folder, {**environment, **own, **ingest}).start(), keys, mine, theirs, dict(environment))

@@ -56,7 +56,7 @@ def on_disk(table: LogTable) -> list[dict[str, Any]]:
 
 def tools_of(catalog: CatalogClient, folder: Path) -> Tools:
     storage = open_storage()
-    paths: Callable[[Any], list[str]] = lambda uris: [str(local_path(uri)) for uri in uris]  # noqa: E731
+    paths: Callable[..., list[str]] = lambda uris, _: [str(local_path(uri)) for uri in uris]  # noqa: E731
     embedded = EmbeddedExecutor(QuerySettings(state=str(folder)), paths)
     return Tools(catalog, storage, FileIndex(storage), embedded, paths, SystemClock(), 0.0)
 

@@ -1,5 +1,6 @@
 """Limits: turns of a tenant, time, bytes; and that a query ends when nobody waits for it any more."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import pytest
 from infra.local.supervisor import Stack
 from lake.tenant import TenantId
 from query.cancellation import CancelledError, Run, TimeOverError
-from query.limits import BusyError, Tails, Turns
+from query.lane import Lane
+from query.limits import BusyError, Share, Tails, Turns
 from tests.query.log_table import LogTable
 from tests.query.processes import Child
 from tests.stack.line import Sql
@@ -23,36 +25,104 @@ START = datetime(2026, 6, 7, 8, 0, tzinfo=UTC)
 ONE, OTHER = TenantId("one"), TenantId("other")
 
 
-def test_one_tenants_searches_take_no_turn_from_another() -> None:
+async def some_take(turns: Turns, share: Share, count: int) -> list["asyncio.Task[Callable[[], None]]"]:
+    """Asks for turns at once; returns when each has one, waits, or was refused."""
+    tasks = [asyncio.ensure_future(turns.take(share)) for _ in range(count)]
+    await asyncio.sleep(0)
+    return tasks
+
+
+def test_one_tenants_requests_take_no_turn_from_another() -> None:
     """As many run as may, as many again wait, the next is refused at once; another tenant's runs; a turn that is given back is taken."""
-    turns, hold, running = Turns(2, 10.0), threading.Event(), threading.Semaphore(0)
 
-    def search() -> None:
-        with turns.take(ONE):
-            running.release()
-            hold.wait(30)
+    async def play() -> None:
+        turns = Turns(64, 3_600.0)
+        mine = await some_take(turns, Share("one", 2), 4)
+        assert ([task.done() for task in mine], turns.users("one")) == ([True, True, False, False], 4)
+        with pytest.raises(BusyError, match="2 requests of one run already"):
+            await turns.take(Share("one", 2))
+        (await turns.take(Share("other", 2)))()
+        for task in mine:
+            (await task)()
+        assert turns.users("one") == turns.users("other") == 0
 
-    threads = [threading.Thread(target=search) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    assert all(running.acquire(timeout=10) for _ in range(2))
-    wait_for(lambda: turns.users(ONE) == 4, 10.0, "two that run and two that wait")
-    began_s = time.monotonic()
-    with pytest.raises(BusyError, match="2 searches of tenant 'one' run already"), turns.take(ONE):
-        raise AssertionError("there was no turn left")
-    assert time.monotonic() - began_s < 5
-    with turns.take(OTHER):
-        hold.set()
-    for thread in threads:
-        thread.join(10)
-    assert turns.users(ONE) == turns.users(OTHER) == 0
+    asyncio.run(play())
 
 
 def test_who_waits_too_long_for_a_turn_is_refused() -> None:
-    """After the time that the setting says, not later."""
-    turns = Turns(1, 0.05)
-    with turns.take(ONE), pytest.raises(BusyError), turns.take(ONE):
-        raise AssertionError("there was no turn left")
+    """After the time that the setting says; what it waited for is as it was."""
+
+    async def play() -> None:
+        turns = Turns(8, 0.05)
+        give_back = await turns.take(Share("one", 1))
+        with pytest.raises(BusyError):
+            await turns.take(Share("one", 1))
+        assert turns.users("one") == 1
+        give_back()
+        give_back()  # a second time is nothing
+        (await turns.take(Share("one", 1)))()
+        assert turns.users("one") == 0
+
+    asyncio.run(play())
+
+
+@pytest.mark.finding(8)
+def test_the_last_turns_are_for_those_who_have_none() -> None:
+    """Many tenants that never end, and a key that names ever new ones, leave a quarter of all turns to whoever has none yet."""
+
+    async def play() -> None:
+        turns = Turns(16, 0.01)
+        for tenant in range(6):
+            await some_take(turns, Share(f"tenant {tenant}", 4), 4)
+        assert sum(turns.users(f"tenant {tenant}") for tenant in range(6)) >= 12
+        (await turns.take(Share("new", 4)))()
+        holder = Share("key 1", 8)
+        other = Turns(16, 0.01)
+        for named in range(8):
+            await other.take(Share(f"named {named}", 4), holder)
+        with pytest.raises(BusyError, match="8 requests of key 1 run already"):
+            await other.take(Share("named 9", 4), holder)
+        (await other.take(Share("new", 4)))()
+
+    asyncio.run(play())
+
+
+def test_a_turn_that_comes_free_goes_to_who_has_the_fewest() -> None:
+    """Not to the tenant that waits longest with most running."""
+
+    async def play() -> None:
+        turns = Turns(4, 10.0)
+        taken = [await turns.take(Share("one", 3)) for _ in range(3)]
+        taken.append(await turns.take(Share("two", 3)))
+        late = await some_take(turns, Share("two", 3), 1)
+        new = await some_take(turns, Share("three", 3), 1)
+        taken[0]()
+        await asyncio.sleep(0)
+        assert (late[0].done(), new[0].done()) == (False, True)
+        late[0].cancel()
+
+    asyncio.run(play())
+
+
+@pytest.mark.finding(8)
+def test_a_turn_lasts_as_long_as_its_thread() -> None:
+    """Whoever hangs up and asks again has no more threads than whoever waits."""
+
+    async def play() -> None:
+        lane, hold = Lane("test", 4, 2, 0.01), threading.Event()
+        share = Share("one", 2)
+        for _ in range(2):
+            lane.start(await lane.turns.take(share), hold.wait, 30).cancel()
+        await asyncio.sleep(0.05)
+        with pytest.raises(BusyError):
+            await lane.turns.take(share)
+        hold.set()
+        async with asyncio.timeout(20):
+            while lane.turns.users("one"):
+                await asyncio.sleep(0.01)
+        lane.threads.shutdown()
+
+    asyncio.run(play())
 
 
 def test_a_tenant_has_only_so_many_tails() -> None:

@@ -26,6 +26,7 @@ from query.search_sql import compile_search
 from query.table_view import TableView, table_id
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.query.reference import START, TYPES, matches, random_query, records
+from tests.stack.line import Sql
 
 ROWS = 400
 QUERIES = int(os.environ.get("FIRN_SEARCH_QUERIES", "100"))
@@ -36,9 +37,9 @@ def queries(count: int, seed: int) -> list[str]:
     return [random_query(random_) for _ in range(count)]
 
 
-def expected(query: str, rows: Sequence[dict[str, Any]]) -> list[int]:
+def expected(query: str, rows: Sequence[dict[str, Any]], *, everywhere: bool = False) -> list[int]:
     node = parse_search(query)
-    return [at for at, row in enumerate(rows) if matches(node, row)]
+    return [at for at, row in enumerate(rows) if matches(node, row, everywhere=everywhere)]
 
 
 def schema() -> LogSchema:
@@ -47,7 +48,8 @@ def schema() -> LogSchema:
     return LogSchema({**made.json, "fields": [{**field, "type": TYPES.get(field["name"], field["type"])} for field in made.json["fields"]]})
 
 
-def test_the_embedded_engine_finds_what_a_filter_in_python_finds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_the_embedded_engine_finds_what_a_filter_in_python_finds(tmp_path: Path, *, everywhere: bool) -> None:
     """300 generated queries over records with nulls, quotes, unicode and numbers as text."""
     identity = {"observed_timestamp": START, "_topic": "t", "_topic_id": "i", "_topic_partition": 0, "_index": 0}
     rows = [{**row, **identity, "_offset": at} for at, row in enumerate(records(ROWS, 1))]
@@ -56,13 +58,13 @@ def test_the_embedded_engine_finds_what_a_filter_in_python_finds(tmp_path: Path)
     pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path)
     view = TableView(table_id("t", "logs"), TableName("t", "logs"), "u", schema(), True, 1, None, None, Totals(), {}, {}, {})
     file = LiveFile(f"file://{path}", ROWS, 1, 0, 1, None, None, None, None)
-    engine = EmbeddedExecutor(QuerySettings(state=str(tmp_path)), lambda uris: [uri.removeprefix("file://") for uri in uris])
+    engine = EmbeddedExecutor(QuerySettings(state=str(tmp_path)), lambda uris, _: [uri.removeprefix("file://") for uri in uris])
     found_some = 0
     for query in queries(QUERIES, 2):
-        condition = compile_search(parse_search(query), view.schema).condition
+        condition = compile_search(parse_search(query), view.schema, everywhere=everywhere).condition
         found = engine.fetch(Source(view, [file]), select_rows(["_offset"], condition, None, newest_first=True), Run(60.0))
         offsets = sorted(row[0] for row in found.rows)
-        assert offsets == expected(query, rows), query
+        assert offsets == expected(query, rows, everywhere=everywhere), query
         found_some += 0 < len(offsets) < ROWS
     assert found_some > QUERIES // 2
 
@@ -78,3 +80,18 @@ def test_both_engines_give_the_same_rows(api: httpx.Client, catalog_client: Cata
             answer = api.post("/v1/search", json={**body, "query": query, "engine": engine})
             assert answer.status_code == 200, (query, answer.text)
             assert sorted(row["coordinates"]["offset"] for row in answer.json()["rows"]) == expected(query, rows), (query, engine)
+
+
+@pytest.mark.stack
+def test_trino_looks_everywhere_as_an_erasure_does(catalog_client: CatalogClient, trino: Sql) -> None:
+    """Words without a field are found in the values of `_errors` and in JSON too, and the same rows as in plain Python."""
+    table = LogTable(catalog_client, fresh_tenant("everywhere"), types=TYPES)
+    rows = table.append(records(ROWS, 5))
+    namespace, name = table.name
+    wanted = [query for query in queries(10 * QUERIES, 6) if expected(query, rows, everywhere=True) != expected(query, rows)][: QUERIES // 2]
+    assert len(wanted) > QUERIES // 5
+    for query in wanted:
+        condition = compile_search(parse_search(query), schema(), everywhere=True).condition
+        assert condition is not None
+        found = trino(f'SELECT _offset FROM lake."{namespace}"."{name}" WHERE {condition.sql("trino")}')
+        assert sorted(row[0] for row in found) == expected(query, rows, everywhere=True), query

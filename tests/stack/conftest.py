@@ -5,16 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.stack.line import Line
-
-PAGE = 1_000
+from tests.stack.parked import forget_parkings
 
 
 @pytest.fixture(autouse=True)
 def nothing_stays_parked(line: Line) -> Iterator[None]:
-    """Every node reads what is parked in the catalog when it starts; parkings of a test that has ended are taken away."""
+    """Also where the test has failed."""
     yield
-    parked = line.catalog.get("/firn/v1/parked", pageSize=PAGE)["parked"]
-    if parked:
-        lease = line.catalog.post("/firn/v1/leases/tests/acquire", {"holder": "tests", "ttl-ms": 10_000})
-        changes = [{"identifier": record["identifier"], "version": record["version"], "record": None} for record in parked]
-        line.catalog.post("/firn/v1/parked", {"lease": f"tests:{lease['token']}", "changes": changes})
+    forget_parkings(line)

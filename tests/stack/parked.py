@@ -18,6 +18,7 @@ from tests.stack.line import Line
 from tests.stack.waiting import pause
 
 PARKED_S = 60.0
+PARKINGS_MAX = 1_000
 
 
 def numbered(tenant: str, numbers: Iterable[int], partitions: int = 1) -> list[Record]:
@@ -101,3 +102,12 @@ def resolve(running: Ingester, *arguments: str) -> None:
     """`python -m ingest resolve` with the settings of an ingester."""
     result = CliRunner().invoke(app, ["resolve", *arguments], env=running.environment)
     assert result.exit_code == 0, (result.output, result.exception)
+
+
+def forget_parkings(line: Line) -> None:
+    """Every node reads what is parked in the catalog when it starts; parkings of a test that has ended are taken away."""
+    parked = line.catalog.get("/firn/v1/parked", pageSize=PARKINGS_MAX)["parked"]
+    if parked:
+        lease = line.catalog.post("/firn/v1/leases/tests/acquire", {"holder": "tests", "ttl-ms": 10_000})
+        changes = [{"identifier": record["identifier"], "version": record["version"], "record": None} for record in parked]
+        line.catalog.post("/firn/v1/parked", {"lease": f"tests:{lease['token']}", "changes": changes})

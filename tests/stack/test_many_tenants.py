@@ -6,9 +6,10 @@ import threading
 import time
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import accumulate
+from pathlib import Path
 
 import psutil
 import pytest
@@ -30,7 +31,7 @@ TENANTS, NEW, BUDGET_BYTES = (8_000, 2_000, 512 * MIB) if WHOLE else (80, 20, 4 
 FLOW_S, FLUSH_S, VISIBLE_S = (60.0, 30.0, 90.0) if WHOLE else (4.0, 3.0, 6.0)
 # Two processes with their libraries, what Kafka's client has fetched ahead, and a group of tables as rows and as a file.
 FIXED_BYTES = 640 * MIB
-# What a machine that is busy with other things may add, and the records that wait in Kafka.
+# The records that wait in Kafka; beside it counts what the machine did for others while our processes were ready to run.
 SLACK_S = 20.0
 PART, LAG_MAX = (20_000, 100_000) if WHOLE else (1_000, 5_000)
 TEXT = "x" * 300
@@ -99,6 +100,28 @@ class Flow:
 
 
 @contextmanager
+def kept_waiting(line: Line, running: Ingester) -> Iterator[list[float]]:
+    """Seconds for which threads of the node, of Kafka and of the catalog were ready to run and the machine did something else, meanwhile."""
+    kept = [0.0]
+    roots = [running.pid, line.stack.pid("kafka"), line.stack.pid("catalog")]
+    before = _waited_ns(roots)
+    try:
+        yield kept
+    finally:
+        kept[0] = sum(max(0, ns - before.get(thread, 0)) for thread, ns in _waited_ns(roots).items()) / 1e9
+
+
+def _waited_ns(roots: Sequence[int]) -> dict[str, int]:
+    """By thread; a thread that has ended is left out, and one that ends meanwhile."""
+    waited = {}
+    for process in [one for root in roots for one in (psutil.Process(root), *psutil.Process(root).children(recursive=True))]:
+        for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
+            with suppress(OSError):
+                waited[str(file)] = int(file.read_text().split()[1])
+    return waited
+
+
+@contextmanager
 def peak_of(pid: int) -> Iterator[list[int]]:
     """The largest sum of resident bytes of a process and its children, meanwhile."""
     peak, ended = [0], threading.Event()
@@ -148,11 +171,11 @@ def test_ten_thousand_tenants_stay_within_memory_and_none_starves(
     running = ingester(topic, flush_interval_s=FLUSH_S, visibility_max_s=VISIBLE_S, buffer_bytes_max=BUDGET_BYTES)
     flow = Flow(line, topic, running, zipf=zipf)
     with Watcher(catalog_database(line.stack)) as watcher:
-        with peak_of(running.pid) as peak:
+        with peak_of(running.pid) as peak, kept_waiting(line, running) as kept:
             flow.run()
             running.wait_until(flow.is_written, VISIBLE_S + 120, "all records being written")
         assert running.stop() == 0
-        with peak_of(running.start().pid) as peak_again:
+        with peak_of(running.start().pid) as peak_again, kept_waiting(line, running) as kept_again:
             flow.once_each()
             running.wait_until(flow.is_written, VISIBLE_S + 120, "a record of every table that is not new to the catalog, but to the node")
         names = {_table(tenant) for tenant in flow.sent}
@@ -165,8 +188,9 @@ def test_ten_thousand_tenants_stay_within_memory_and_none_starves(
     record_property("records", sum(map(len, flow.sent.values())))
     record_property("peak, and peak after a restart, MiB", (peak[0] // MIB, peak_again[0] // MIB))
     record_property("longest wait, and after a restart, s", (round(longest_s, 1), round(longest_again_s, 1)))
+    record_property("kept waiting by the machine, s", (round(kept[0], 1), round(kept_again[0], 1)))
     assert len(found) == TENANTS + NEW
     assert {tenant: rows for tenant, (rows, _) in found.items()} == {tenant: len(sent) for tenant, sent in flow.sent.items()}
     assert max(peak[0], peak_again[0]) <= BUDGET_BYTES + FIXED_BYTES
-    assert longest_s <= VISIBLE_S + SLACK_S
-    assert longest_again_s <= VISIBLE_S + 2 * SLACK_S  # all tables have begun to wait within seconds
+    assert longest_s <= VISIBLE_S + SLACK_S + kept[0]
+    assert longest_again_s <= VISIBLE_S + 2 * SLACK_S + kept_again[0]  # all tables have begun to wait within seconds

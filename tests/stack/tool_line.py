@@ -75,6 +75,7 @@ class ToolLine:
         """What an audit finds wrong; the whole of it is then `audited`. It ends with 1 where anything is. Tables that other tests broke are passed over."""
         code, output = self._invoke("audit", "--json")
         assert output.startswith("{"), output
+        assert output.count("\n") == 1, output
         audit = orjson.loads(output)
         wrong = {name: audit[name] for name in WRONG if audit[name]}
         assert (code, audit["clean"]) == ((1, False) if wrong or audit["unreadable_tables"] else (0, True))

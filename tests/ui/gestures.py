@@ -48,11 +48,11 @@ def open_list(page: Page, box: Locator) -> None:
     raise AssertionError("a list does not open")
 
 
-def choose(page: Page, label: str, option: str) -> None:
+def choose(page: Page, label: str, option: str, *, exact: bool = True) -> None:
     """Takes an option of a list by typing it; once more where the list closed because the page moved under it."""
     box = page.get_by_role("combobox", name=label)
     bring_into_view(page, box)
-    listed = page.get_by_role("option", name=option, exact=True)
+    listed = page.get_by_role("option", name=option, exact=exact).first
     for _ in range(TRIES):
         box.fill("")
         box.fill(option)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.ui.conftest import CHROMIUM, OPTIONS, PATIENCE_MS
+from tests.ui.browser import CHROMIUM, OPTIONS, PATIENCE_MS
 from tests.ui.gestures import choose, choose_row, settle
 
 FOLDER = Path(__file__).parents[2] / "docs/screenshots"

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.stack.waiting import wait_for
-from tests.ui.conftest import PATIENCE_MS
+from tests.ui.browser import PATIENCE_MS
 from tests.ui.gestures import bring_into_view, cell, choose_row, open_search, settle
 
 pytestmark = pytest.mark.stack
@@ -62,13 +62,15 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
     table.append([{"timestamp": datetime.now(UTC) - timedelta(minutes=5), "message": "still here"}])
     open_stream(page, ui_uri, table)
     page.get_by_role("tab", name="Delete").click()
+    expect(page.get_by_text("It can be brought back for 3 days; the first daily maintenance after that removes its files for good.")).to_be_visible()
     button = page.get_by_role("button", name="Delete stream")
     expect(button).to_be_disabled()
     box = page.get_by_label("Type the stream's name to delete it")
     box.fill("logs")
     box.press("Enter")
     button.click()
-    expect(page.get_by_text("brings it back.")).to_be_visible()
+    due = datetime.now(UTC) + timedelta(days=3)
+    expect(page.get_by_text(re.compile(rf"brings it back until {due:%Y-%m}-\d\d .* UTC at least\."))).to_be_visible()
     deleted = page.get_by_text("Deleted streams", exact=True)
     choice = page.get_by_role("combobox", name=re.compile("Of tenant"))
 
@@ -84,6 +86,7 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
     wait_for(opened, 60, "the list of deleted streams")
     choice.fill(table.tenant)
     page.get_by_role("option", name=table.tenant, exact=True).click()
+    expect(page.get_by_text("its files go with the first daily maintenance after")).to_be_visible()
     page.get_by_role("button", name="Bring back").click()
     expect(page.get_by_text("is back, with all its rows.")).to_be_visible()
     open_search(page, ui_uri, table)

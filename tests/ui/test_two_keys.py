@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from infra.local.supervisor import Stack
 from tests.query.guarded import SECRET, START, Guarded, start_guarded
 from tests.query.processes import run
-from tests.ui.conftest import PATIENCE_MS
+from tests.ui.browser import PATIENCE_MS
 from tests.ui.front_end import start_front_end
 from tests.ui.gestures import cell, choose_row, open_list, settle
 from ui.exposure import check_host

@@ -8,7 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components.message import empty, plain, show_error
+from ui.components.message import empty, show_error
+from ui.components.plain_text import plain
 from ui.components.stream_choice import tenant_names
 from ui.components.wording import count
 

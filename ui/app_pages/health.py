@@ -9,6 +9,7 @@ import streamlit as st
 from ui.api_client import ApiError, api
 from ui.components import maintenance
 from ui.components.message import show_error
+from ui.components.plain_text import plain
 from ui.components.wording import age, count
 
 REFRESH_S = 5.0
@@ -32,8 +33,10 @@ def _now() -> None:
         return
     for place, service in zip(st.columns(len(health["services"])), health["services"], strict=True):
         with place.container(border=True):
-            st.markdown(f"**{service['name']}** {':green[:material/check_circle:]' if service['up'] else ':red[:material/error:]'}")
-            st.caption(service["says"])
+            st.markdown(f"**{plain(service['name'])}** {':green[:material/check_circle:]' if service['up'] else ':red[:material/error:]'}")
+            st.caption(plain(service["says"]))
+    if (health.get("maintenance") or {}).get("behind"):
+        st.warning(f"Maintenance is {plain(health['maintenance']['says'])}.", icon=":material/build:")
     _numbers(health)
     _history(health)
     st.subheader("Parked tables", anchor=False)
@@ -57,7 +60,7 @@ def _numbers(health: dict[str, Any]) -> None:
     }
     row = st.container(horizontal=True)
     for label, value in numbers.items():
-        row.metric(label, value)
+        row.metric(plain(label), value)
 
 
 def _history(health: dict[str, Any]) -> None:
@@ -71,10 +74,10 @@ def _history(health: dict[str, Any]) -> None:
     for place, name in ((left, "lag, records"), (right, "buffered, bytes")):
         known = frame[["time", name]].dropna()
         if known.empty:
-            place.caption(f"“{name}” is not known: ingest does not tell.")
+            place.caption(f"“{plain(name)}” is not known: ingest does not tell.")
             continue
         if len(known) < 2:
-            place.caption(f"The plot of “{name}” begins with the second answer of ingest; a point is added every {REFRESH_S:.0f} seconds.")
+            place.caption(f"The plot of “{plain(name)}” begins with the second answer of ingest; a point is added every {REFRESH_S:.0f} seconds.")
             continue
         chart = (
             alt.Chart(known)

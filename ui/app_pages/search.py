@@ -8,7 +8,8 @@ import streamlit as st
 
 from ui.api_client import ApiError, api
 from ui.components import auto_refresh, basis, export, field_list, histogram, result_table, row_detail, saved_searches, time_range
-from ui.components.message import empty, plain, show_error, show_warnings
+from ui.components.message import empty, show_error, show_warnings
+from ui.components.plain_text import code, plain
 from ui.components.stream_choice import NOTHING_YET, first_with_streams, no_streams, streams_of, tenant_names
 from ui.components.wording import short_time
 from ui.url_state import SearchState, from_params, link, parse_row_key, row_key, to_params
@@ -133,7 +134,7 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
         export.show(found["body"])
         _link(state, counts)
     picked = histogram.show(counts, key=f"histogram-{counts['from']}-{counts['to']}")
-    if picked and st.button(f"Narrow to {picked[0]} – {picked[1]}", icon=":material/zoom_in:", on_click=_narrow, args=picked):
+    if picked and st.button(f"Narrow to {plain(picked[0])} – {plain(picked[1])}", icon=":material/zoom_in:", on_click=_narrow, args=picked):
         st.rerun()
     if rows := [row for page in pages for row in page["rows"]]:
         _show_rows(state, found, rows)
@@ -232,6 +233,6 @@ def _nothing(state: SearchState, counts: dict[str, Any]) -> None:
     if newest is None:
         empty("This stream has no rows yet.", "They appear after the next flush of ingestion.")
     elif state.query:
-        empty("No row in this time range matches.", f"Choose a longer range, or fewer words. The newest row of this stream is of `{newest}`.")
+        empty("No row in this time range matches.", f"Choose a longer range, or fewer words. The newest row of this stream is of {code(newest)}.")
     else:
-        empty("No rows in this time range.", f"The newest row of this stream is of `{newest}`. Choose a longer time range.")
+        empty("No rows in this time range.", f"The newest row of this stream is of {code(newest)}. Choose a longer time range.")

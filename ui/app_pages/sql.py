@@ -4,7 +4,9 @@ import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components.message import empty, plain, show_error
+from ui.components.message import empty, show_error
+from ui.components.plain_text import code, plain
+from ui.components.spreadsheet import to_csv
 from ui.components.stream_choice import choose_tenant, no_streams, streams_of
 from ui.components.wording import count, size
 
@@ -27,7 +29,7 @@ def show() -> None:
     if not streams:
         no_streams(tenant)
         return
-    left.caption("Streams: " + ", ".join(f"`{_quoted(stream)}`" for stream in streams[:STREAMS_SHOWN]) + (" …" if len(streams) > STREAMS_SHOWN else ""))
+    left.caption("Streams: " + ", ".join(code(_quoted(stream)) for stream in streams[:STREAMS_SHOWN]) + (" …" if len(streams) > STREAMS_SHOWN else ""))
     # In a form, Ctrl+Enter in the statement runs it.
     with right.form("statement", border=False):
         example = EXAMPLE.format(stream=_quoted("logs" if "logs" in streams else streams[0]))
@@ -71,6 +73,6 @@ def _answer() -> None:
     unique = [name if names.index(name) == at else f"{name} ({at + 1})" for at, name in enumerate(names)]
     frame = pd.DataFrame(answer["rows"], columns=unique)
     st.dataframe(frame, hide_index=True, width="stretch")
-    st.download_button("As CSV", frame.to_csv(index=False).encode(), "answer.csv", "text/csv", icon=":material/download:")
+    st.download_button("As CSV", to_csv(frame), "answer.csv", "text/csv", icon=":material/download:")
     with st.expander("What ran"):
         st.code(answer["executed"], language="sql", wrap_lines=True)

@@ -9,6 +9,7 @@ import streamlit as st
 from ui.api_client import ApiError, api
 from ui.components import stream_detail
 from ui.components.message import empty, show_error
+from ui.components.plain_text import code, plain
 from ui.components.wording import age, count, size
 from ui.url_state import SearchState, to_params
 
@@ -39,9 +40,11 @@ def show() -> None:
     }
     row = st.container(horizontal=True)
     for label, value in numbers.items():
-        row.metric(label, value)
+        row.metric(plain(label), value)
     if found["next"]:
         st.caption(f"These are the first {len(tenants):,} tenants. The search page knows all of them.")
+    for tenant in [tenant for tenant in tenants if tenant["warnings"]][:PROBLEMS_SHOWN]:
+        st.warning(f"Tenant {plain(tenant['tenant'])}: its name {plain('; '.join(tenant['warnings']))}.", icon=":material/visibility_off:")
     wanted = st.text_input("Filter", placeholder="part of a tenant's or stream's name", label_visibility="collapsed")
     shown = [stream for stream in streams if wanted.lower() in f"{stream['tenant']} {stream['stream']}".lower()]
     if shown:
@@ -81,7 +84,7 @@ def _list(shown: list[dict[str, Any]]) -> None:
         },
     )
     for stream in [stream for stream in shown if stream["problem"]][:PROBLEMS_SHOWN]:
-        st.warning(f"`{stream['table']}`: {stream['problem']}", icon=":material/error:")
+        st.warning(f"{code(stream['table'])}: {plain(stream['problem'])}", icon=":material/error:")
     st.caption(f"{count(len(shown), 'stream')}. Choose one to see its columns, retention, and how to delete it.")
     picked = event["selection"]["rows"]
     if picked and picked[0] < len(shown):

@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui.components.message import plain
+from ui.components.plain_text import plain
 from ui.components.wording import age, count, size
 
 
@@ -22,7 +22,7 @@ def show(answer: dict[str, Any], rows: int) -> None:
         f"**{count(rows, 'row')}**",
         f"{scanned['files']:,} of {count(planned['files'], 'file')} read, {size(scanned['bytes'])}",
         f"newest row {age(answer['freshness']['newest_row'])}",
-        f"{answer['took_ms']:,.0f} ms on {answer['engine']}",
+        f"{answer['took_ms']:,.0f} ms on {plain(answer['engine'])}",
     ]
     if answer["complete"]:
         parts.insert(1, "complete")

@@ -5,7 +5,8 @@ from typing import Any
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components.message import plain, show_error
+from ui.components.message import show_error
+from ui.components.plain_text import plain
 
 VALUES = 8
 CHARACTERS = 80
@@ -43,7 +44,7 @@ def _values(body: dict[str, Any], field: str) -> None:
         line.markdown(f"{plain(str(value['value'])[:CHARACTERS])} :gray[{value['rows']:,}]")
         for name, icon, what, sign in (("add", "add", "only these", ""), ("not", "remove", "without these", "NOT ")):
             args = (field, value["value"], sign)
-            line.button("", icon=f":material/{icon}:", key=f"{name}-{at}", help=what, type="tertiary", on_click=_filter, args=args)
+            line.button("", icon=f":material/{icon}:", key=f"{name}-{at}", help=plain(what), type="tertiary", on_click=_filter, args=args)
     if found["sampled"]:
         st.caption("Counted over the newest rows only.")
 

@@ -5,6 +5,7 @@ from typing import Any
 import streamlit as st
 
 from ui.api_client import ApiError
+from ui.components.plain_text import plain
 
 
 def show_error(error: ApiError, query: str = "") -> None:
@@ -21,15 +22,10 @@ def show_warnings(warnings: list[dict[str, Any]]) -> None:
 
 
 def empty(title: str, what_to_do: str) -> None:
-    """Nothing to show: why, and what to do about it."""
+    """Nothing to show: why, and what to do about it, both as Markdown."""
     with st.container(border=True):
         st.markdown(f"**{title}**")
         st.markdown(what_to_do)
-
-
-def plain(text: str) -> str:
-    """Text of records or of people inside Markdown, with nothing in it taken as Markdown."""
-    return "".join(f"\\{character}" if character in r"\`*_{}[]()#+-.!|<>~$:" else character for character in text)
 
 
 def _sentence(message: str, suggestion: str | None) -> str:

@@ -4,6 +4,7 @@ import streamlit as st
 
 from ui.api_client import ApiError
 from ui.components.message import show_error
+from ui.components.plain_text import plain
 from ui.components.stream_choice import tenant_names
 from ui.exposure import is_loopback
 
@@ -38,7 +39,7 @@ def sign_in() -> None:
 
 def _offer_to_sign_out() -> None:
     with st.sidebar:
-        st.caption("signed in with key " + st.session_state["key"].split("_")[1])
+        st.caption("signed in with key " + plain(st.session_state["key"].split("_")[1]))
         if st.button("Sign out", icon=":material/logout:"):
             st.session_state.clear()
             st.rerun()

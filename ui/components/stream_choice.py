@@ -6,7 +6,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from ui.api_client import api
-from ui.components.message import empty, plain
+from ui.components.message import empty
+from ui.components.plain_text import plain
 from ui.settings import api_uri
 
 KEPT_S = 10.0

@@ -6,8 +6,9 @@ import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components.message import plain, show_error
-from ui.components.wording import count, size
+from ui.components.message import show_error
+from ui.components.plain_text import code, plain
+from ui.components.wording import count, period, short_time, size
 
 TYPES = ("string", "boolean", "int", "long", "double", "timestamptz", "date")
 
@@ -19,8 +20,8 @@ def show(tenant: str, stream: str) -> None:
     except ApiError as error:
         show_error(error)
         return
-    st.subheader(f"{tenant} / {stream}", anchor=False)
-    st.caption(f"`{detail['table']}` in Trino · {count(detail['snapshots'], 'snapshot')} · {count(detail['delete_files'], 'delete file')}")
+    st.subheader(f"{plain(tenant)} / {plain(stream)}", anchor=False)
+    st.caption(f"{code(detail['table'])} in Trino · {count(detail['snapshots'], 'snapshot')} · {count(detail['delete_files'], 'delete file')}")
     if detail["parked"]:
         st.warning(
             f"Records of this stream are parked: {plain(detail['parked'])}. They wait in Kafka until the table can be written.", icon=":material/pause_circle:"
@@ -56,15 +57,15 @@ def _declare(body: dict[str, Any]) -> None:
     except ApiError as error:
         show_error(error)
         return
-    said = f"{plain(done['field'])} is {done['type']}" + (f"; what was stored before is in {plain(done['older'])}" if done["older"] else "")
+    said = f"{plain(done['field'])} is {plain(done['type'])}" + (f"; what was stored before is in {plain(done['older'])}" if done["older"] else "")
     st.success(f"{said}." if done["changed"] else f"{said} already.")
     if done["suggestion"]:
         st.warning(f"No record has shown this field yet. Did you mean {plain(done['suggestion'])}?")
 
 
 def _retention(tenant: str, stream: str, told: dict[str, Any]) -> None:
-    kept = f"kept for **{told['retention']}**" if told["retention"] else "kept **for ever**"
-    oldest = f" The oldest row is of `{told['oldest_row']}`." if told["oldest_row"] else ""
+    kept = f"kept for **{plain(told['retention'])}**" if told["retention"] else "kept **for ever**"
+    oldest = f" The oldest row is of {code(told['oldest_row'])}." if told["oldest_row"] else ""
     st.markdown(f"Rows are {kept}.{oldest}")
     wanted = st.text_input("Keep rows for", placeholder="30d, 720h; empty: for ever", key=f"keep-{tenant}-{stream}").strip() or None
     body = {"tenant": tenant, "stream": stream, "retention": wanted}
@@ -83,26 +84,40 @@ def _ask_retention(body: dict[str, Any], goes: str) -> None:
         return
     gone, stays = told["goes"], told["stays"]
     st.info(
-        f"**{count(gone['rows'], 'row')}** in {count(gone['files'], 'file')} ({size(gone['bytes'])}) {goes}; "
-        f"{count(stays['rows'], 'row')} ({size(stays['bytes'])}) stay" + (f", those from `{told['first_kept']}` on." if told["first_kept"] else ".")
+        f"**{count(gone['rows'], 'row')}** in {count(gone['files'], 'file')} ({size(gone['bytes'])}) {plain(goes)}; "
+        f"{count(stays['rows'], 'row')} ({size(stays['bytes'])}) stay" + (f", those from {code(told['first_kept'])} on." if told["first_kept"] else ".")
     )
 
 
 def _delete(tenant: str, stream: str) -> None:
-    st.markdown("The stream disappears from searches at once. It can be brought back for three days; after that its files are removed.")
+    try:
+        window_s = api().get("/streams/dropped", tenant=tenant)["undo_window_s"]
+    except ApiError as error:
+        show_error(error)
+        return
+    st.markdown(f"The stream disappears from searches at once. {what_follows(window_s)}")
     typed = st.text_input("Type the stream's name to delete it", key=f"delete-{tenant}-{stream}")
     if st.button("Delete stream", type="primary", disabled=typed != stream, icon=":material/delete:"):
         try:
-            api().delete("/streams", tenant=tenant, stream=stream)
+            done = api().delete("/streams", tenant=tenant, stream=stream)
         except ApiError as error:
             show_error(error)
             return
-        st.session_state["said"] = f"{tenant} / {stream} is deleted. “Deleted streams” below brings it back."
+        until = f" until {_minute(done['purge_due'])} at least" if done["purge_due"] else ""
+        back = f"“Deleted streams” below brings it back{until}" if done["purge_due"] else "There is no undo, and its files stay"
+        st.session_state["said"] = f"{plain(tenant)} / {plain(stream)} is deleted. {back}."
         st.rerun()
 
 
+def what_follows(window_s: float | None) -> str:
+    """What a delete does to the files, as the catalog has it. `window_s`: how long it can be undone, None where there is no undo."""
+    if window_s is None:
+        return "This catalog has **no undo**, and its files stay on the storage until somebody removes them there."
+    return f"It can be brought back for **{period(window_s)}**; the first daily maintenance after that removes its files **for good**."
+
+
 def show_dropped(tenant: str) -> None:
-    """Deleted streams of a tenant, each with the button that brings it back."""
+    """Deleted streams of a tenant, each with what becomes of its files and the button that brings it back."""
     try:
         dropped = api().get("/streams/dropped", tenant=tenant)["dropped"]
     except ApiError as error:
@@ -112,12 +127,24 @@ def show_dropped(tenant: str) -> None:
         st.caption(f"No stream of {plain(tenant)} is deleted.")
     for each in dropped:
         text, button = st.columns([5, 1], vertical_alignment="center")
-        text.markdown(f"{plain(each['stream'])} :gray[deleted {each['dropped_at'][:19].replace('T', ' ')} UTC]")
+        text.markdown(f"{plain(each['stream'])} :gray[deleted {_minute(each['dropped_at'])}; {_fate(each)}]")
         if button.button("Bring back", key=f"undo-{each['id']}", disabled=not each["restorable"], width="stretch"):
             try:
                 api().post("/streams/undo", {"tenant": tenant, "stream": each["stream"]})
             except ApiError as error:
                 show_error(error)
                 return
-            st.session_state["said"] = f"{tenant} / {each['stream']} is back, with all its rows."
+            st.session_state["said"] = f"{plain(tenant)} / {plain(each['stream'])} is back, with all its rows."
             st.rerun()
+
+
+def _fate(dropped: dict[str, Any]) -> str:
+    if not dropped["restorable"]:
+        return "its files are being removed"
+    if not dropped["purge_due"]:
+        return "its files stay until an administrator asks for their purge"
+    return f"its files go with the first daily maintenance after {_minute(dropped['purge_due'])}"
+
+
+def _minute(moment: str) -> str:
+    return plain(f"{short_time(moment)[:16]} UTC")

@@ -26,6 +26,14 @@ def age(moment: str | None, now: datetime | None = None) -> str:
     return f"{seconds} s ago"
 
 
+def period(length_s: float) -> str:
+    """A length of time in the largest unit that it is two or more of: `3 days`, `90 minutes`, `1 second`."""
+    for name, unit_s in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if length_s >= 2 * unit_s:
+            return f"{length_s / unit_s:.3g} {name}s"
+    return f"{length_s:.3g} second" + ("" if length_s == 1 else "s")
+
+
 def short_time(moment: str) -> str:
     """A time to the millisecond, UTC."""
     return datetime.fromisoformat(moment).astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")

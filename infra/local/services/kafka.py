@@ -1,6 +1,7 @@
 """Apache Kafka: one KRaft node, broker and controller in one process."""
 
 import base64
+import secrets
 import shlex
 import uuid
 
@@ -11,6 +12,7 @@ from infra.local.prerequisites import missing_java
 from infra.local.service import PROBE_TIMEOUT_S, Launch, Service, Site, host_port, java_command
 from lake.settings import InfraSettings
 
+TOPIC_KEYS = "FIRN_INGEST_TOPIC_KEYS"
 # Topics may allow large messages each (max.message.bytes); the broker's own limits only have to be ample.
 MESSAGE_BYTES_MAX = 32 * 1024 * 1024
 LOG_OPTIONS = (
@@ -57,6 +59,11 @@ def _properties(site: Site) -> list[str]:
     ]
 
 
+def _topic_keys(site: Site) -> str:
+    """The same secret for every start of this stack, and another one for each stack: what Firn writes into its own topics is signed with it."""
+    return site.stack.record("kafka").exports.get(TOPIC_KEYS) or f'["{secrets.token_hex(32)}"]'
+
+
 def _prepare(site: Site) -> Launch:
     libs = jvm_parts.folder("kafka")
     properties = site.write("server.properties", _properties(site))
@@ -67,7 +74,7 @@ def _prepare(site: Site) -> Launch:
         command=(*java, "kafka.Kafka", str(properties)),
         address=address,
         folder=site.folder,
-        exports={"FIRN_INGEST_BOOTSTRAP_SERVERS": address},
+        exports={"FIRN_INGEST_BOOTSTRAP_SERVERS": address, TOPIC_KEYS: _topic_keys(site)},
         steps=() if (site.folder / "formatted").exists() else _format(java, str(properties)),
     )
 

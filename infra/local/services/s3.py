@@ -9,6 +9,7 @@ from infra.local.java import CLASSIC
 from infra.local.ports import LOOPBACK
 from infra.local.prerequisites import missing_java
 from infra.local.service import BUCKET, Launch, Service, Site, http_status, java_command
+from lake.private_files import private_folder
 
 ACCESS_KEY_ID = "firn"
 HEAP_MB = 256
@@ -29,7 +30,7 @@ def _secret(site: Site) -> str:
 def _prepare(site: Site) -> Launch:
     secret = _secret(site)
     endpoint = f"http://{LOOPBACK}:{site.port}"
-    (site.folder / "store" / BUCKET).mkdir(parents=True, exist_ok=True)  # to s3proxy a folder is a bucket
+    private_folder(private_folder(site.folder / "store") / BUCKET)  # to s3proxy a folder is a bucket
     site.write("conf/logback.xml", LOGBACK)  # without it every request is logged in full
     properties = site.write(
         "s3proxy.conf",

@@ -43,13 +43,19 @@ def _server_properties(site: Site, plugins: str, heap_mb: int) -> list[str]:
     ]
 
 
-def _lake_properties(site: Site) -> list[str]:
+def _lake_properties(site: Site, settings: InfraSettings) -> list[str]:
+    token = settings.trino_catalog_token
+    # With users it only reads: Trino's rules cannot refuse ALTER TABLE ... EXECUTE, its catalog can.
+    read_only = ["iceberg.security=READ_ONLY"] if settings.trino_access is not None else []
+    with_key = ["iceberg.rest-catalog.security=OAUTH2", f"iceberg.rest-catalog.oauth2.token={token.get_secret_value()}"] if token is not None else []
     lines = [
         "connector.name=iceberg",
         "iceberg.catalog.type=rest",
         f"iceberg.rest-catalog.uri={site.catalog_uri}",
         # Names are stored in lower case already; with matching on, Trino would cache them and miss new tables for a while.
         "iceberg.rest-catalog.case-insensitive-name-matching=false",
+        *read_only,
+        *with_key,
     ]
     if not site.stack.warehouse.startswith("s3://"):
         return [*lines, "fs.native-local.enabled=true", "local.location=/"]
@@ -72,7 +78,7 @@ def _prepare(site: Site) -> Launch:
     plugins = server / "plugin" if access is None else trino_access.link_plugins(site, server / "plugin")
     users = [] if access is None else trino_access.server_properties(site, access)
     config = site.write("etc/config.properties", [*_server_properties(site, str(plugins), heap_mb), *users])
-    site.write("etc/catalog/lake.properties", _lake_properties(site))
+    site.write("etc/catalog/lake.properties", _lake_properties(site, settings))
     levels = site.write("etc/log.properties", ["io.trino=INFO"])
     node = {
         "node.environment": "firn",
@@ -85,7 +91,7 @@ def _prepare(site: Site) -> Launch:
     }
     options = tuple(f"-D{name}={value}" for name, value in node.items())
     address = f"http://{LOOPBACK}:{site.port}" if access is None else f"https://{LOOPBACK}:{site.ports['https']}"
-    trusted = {} if access is None else {"FIRN_QUERY_TRINO_CA": str(trino_access.certificate_file(site))}
+    trusted = {} if access is None else {"FIRN_QUERY_TRINO_CA": str(trino_access.certificate_file(site)), "FIRN_QUERY_TRINO_ACCESS": str(access.absolute())}
     return Launch(
         command=(*java_command(MODERN, heap_mb), *JVM_OPTIONS, *options, "-cp", f"{server}/lib/*", "io.trino.server.TrinoServer"),
         address=address,

@@ -1,0 +1,56 @@
+"""How every client of Kafka reaches the brokers, and what those that read have in common."""
+
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from lake.settings import IngestSettings
+
+# A broker's answer of bytes that the client cannot use is asked for again after this: the position behind it is looked for meanwhile.
+ERROR_BACKOFF_MS = 50
+FETCH_BYTES = 1024 * 1024
+
+
+def connection(settings: IngestSettings) -> dict[str, Any]:
+    """The brokers, and by which certificates, keys and passwords they are reached."""
+    secrets = {name: value.get_secret_value() for name, value in settings.kafka_options.items()}
+    return {**secrets, "bootstrap.servers": settings.bootstrap_servers, "log_level": 2}
+
+
+def admin_client(settings: IngestSettings) -> AdminClient:
+    """Asks the brokers; no request is sent before it is used."""
+    return AdminClient(connection(settings))
+
+
+def reading_options(settings: IngestSettings, group: str, fetch_bytes: int) -> dict[str, Any]:
+    """Of a consumer that begins where it is told and stores nothing by itself. Checksums of batches are compared, unless `check_crcs` says otherwise.
+
+    What a batch may decompress to is bounded by the client for zstd alone (`receive.message.max.bytes`); docs/ingest.md says what to set for the others.
+    """
+    return {
+        **connection(settings),
+        "group.id": group,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "check.crcs": settings.check_crcs,
+        "fetch.message.max.bytes": fetch_bytes,
+        "fetch.error.backoff.ms": ERROR_BACKOFF_MS,
+        "receive.message.max.bytes": settings.batch_bytes_max,
+    }
+
+
+def go_to(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
+    """Has a partition that is assigned be read from an offset on. Raises KafkaException.
+
+    Not by seeking: the client refuses that where it has given the partition up, as it does behind a batch with a wrong checksum.
+    """
+    place = TopicPartition(topic, partition, offset)
+    consumer.incremental_unassign([place])
+    consumer.incremental_assign([place])
+
+
+def reading_consumer(settings: IngestSettings, group: str, fetch_bytes: int = FETCH_BYTES) -> Consumer:
+    """A consumer that only reads what it is assigned, and never joins its group nor stores anything for it."""
+    return Consumer({**reading_options(settings, group, fetch_bytes), "enable.partition.eof": True, "queued.max.messages.kbytes": 32 * 1024})

@@ -1,0 +1,53 @@
+"""Reads the metadata files of a table: only its own, never without a bound."""
+
+import os
+import stat
+from contextlib import suppress
+
+from lake.errors import ForeignFileError
+from lake.manifest import ManifestEntry, read_manifest
+from lake.manifest_list import ManifestFile, read_manifest_list
+from lake.storage import Storage, canonical, check_links, local_path
+from lake.table_place import TablePlace
+
+# Of a metadata file, manifest list or manifest, as it is stored. A manifest of 4,000 files with a thousand columns each takes half of it.
+METADATA_BYTES_MAX = 64 * 1024 * 1024
+
+
+def read_file(storage: Storage, uri: str, place: TablePlace, *, bytes_max: int = METADATA_BYTES_MAX) -> bytes:
+    """A file that a table's metadata names. Raises ForeignFileError, TooLargeError, NotFoundError, UnavailableError."""
+    return storage.read(uri, bytes_max=bytes_max, root=place.check(uri))
+
+
+def load_manifest_list(storage: Storage, uri: str, place: TablePlace) -> list[ManifestFile]:
+    """The manifests of a snapshot; each is the table's own. Raises what `read_file` raises, and ProtocolError."""
+    manifests = read_manifest_list(read_file(storage, uri, place))
+    for manifest in manifests:
+        place.check(manifest.uri)
+    return manifests
+
+
+def load_manifest(storage: Storage, manifest: ManifestFile, place: TablePlace) -> list[ManifestEntry]:
+    """The entries of a manifest; each file is the table's own. Raises what `read_file` raises, and ProtocolError."""
+    entries = read_manifest(read_file(storage, manifest.uri, place), manifest)
+    for entry in entries:
+        place.check(entry.file.uri)
+    return entries
+
+
+def check_ordinary(place: TablePlace, uri: str, folders: set[str]) -> None:
+    """Of files on this machine: raises ForeignFileError where a link leads out of the table's folder, or where it is no ordinary file.
+
+    `folders` grows by those that were found right. A file that is not there is for its reader to miss.
+    """
+    root = place.check(uri)
+    if not canonical(uri).startswith("file:"):
+        return
+    path = str(local_path(uri))
+    folder = os.path.dirname(path)
+    if folder not in folders:
+        check_links(folder, root)
+        folders.add(folder)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ForeignFileError(f"{path} is no ordinary file; put the file back, or roll the table at {place.location} back")

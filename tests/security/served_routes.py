@@ -1,0 +1,50 @@
+"""The routes that the services really have, from their own tables: (service, method, path) with every parameter written as {}."""
+
+import re
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import MagicMock
+
+from fastapi.routing import iter_route_contexts
+from starlette.routing import BaseRoute, Mount, WebSocketRoute
+from streamlit.web.server.starlette.starlette_app import create_streamlit_routes
+
+from catalog.app import create_app as catalog_app
+from ingest.api import make_app as node_app
+from ingest.serve.app import create_app as serve_app
+from lake.settings import CatalogSettings, IngestSettings, QuerySettings
+from query.api.app import create_app as query_app
+
+RouteKey = tuple[str, str, str]
+_PARAMETER = re.compile(r"\{[^}]*\}")
+
+
+def plain(key: RouteKey) -> RouteKey:
+    """A route without the names of its parameters."""
+    service, method, path = key
+    return service, method, _PARAMETER.sub("{}", path)
+
+
+def served() -> set[RouteKey]:
+    """All of them. `optimize` has no table: prometheus_client answers whatever path is asked for."""
+    tools: Any = SimpleNamespace(settings=IngestSettings(), status=lambda: None)
+    tables: dict[str, Sequence[BaseRoute]] = {
+        "catalog": catalog_app(CatalogSettings(warehouse="file:///nowhere")).routes,
+        "query": query_app(QuerySettings()).routes,
+        "ingest-serve": serve_app(tools).routes,
+        "ingest-node": node_app(cast("Any", None), IngestSettings()).routes,
+        "ui": create_streamlit_routes(MagicMock()),
+    }
+    return {plain((service, method, path)) for service, routes in tables.items() for method, path in _methods(routes)}
+
+
+def _methods(routes: Sequence[BaseRoute]) -> Iterator[tuple[str, str]]:
+    for route in iter_route_contexts(routes):
+        original: Any = route.original_route
+        if isinstance(original, Mount):  # the front end's own files, from the root on
+            yield "GET", original.path or "/"
+        elif isinstance(original, WebSocketRoute):
+            yield "WEBSOCKET", original.path
+        else:
+            yield from ((method, cast("str", route.path)) for method in route.methods or ())

@@ -1,0 +1,187 @@
+"""Secrets: in files of their own, never in a representation, a message, a log or on a command line."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+from pydantic import SecretStr
+
+from catalog.database import Database
+from infra.local import processes
+from infra.local.jvm_parts import REPOSITORY
+from infra.local.supervisor import Stack
+from lake.errors import SettingsError
+from lake.secret_files import secret_names
+from lake.settings import CatalogSettings, IngestSettings, RoomSettings
+from lake.settings_docs import document, rooms
+from tests.query.processes import child_environment, run
+
+pytestmark = pytest.mark.finding(27)
+SECRET = "correct-horse-battery-staple"
+URL = f"postgresql+psycopg://firn:{SECRET}@127.0.0.1:9/firn"
+ALL = [(room, name) for room in rooms() for name in secret_names(room)]
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRN_CONFIG", "")
+
+
+def _variable(room: type[RoomSettings], name: str) -> str:
+    return f"{room.model_config['env_prefix']}{name}".upper()
+
+
+def _written(room: type[RoomSettings], name: str) -> str:
+    """What a file holds: the secret, or a list or table of it as JSON."""
+    kind = str(room.model_fields[name].annotation)
+    return f'["{SECRET}"]' if kind.startswith("tuple") else f'{{"sasl.password": "{SECRET}"}}' if kind.startswith("dict") else f"\n  {SECRET}\n"
+
+
+def _secret(value: SecretStr | Sequence[SecretStr] | Mapping[str, SecretStr]) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    (one,) = value.values() if isinstance(value, Mapping) else value
+    return one.get_secret_value()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_text(f"\n  {SECRET}\n")
+    return path
+
+
+@pytest.mark.parametrize(("room", "name"), ALL, ids=lambda part: part if isinstance(part, str) else part.room)
+def test_every_secret_may_stand_in_a_file(room: type[RoomSettings], name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By variable, by the section of the settings file, and by argument; the page of settings has a row for each."""
+    file.write_text(_written(room, name))
+    assert _secret(getattr(room.load(**{f"{name}_file": str(file)}), name)) == SECRET
+    toml = file.with_name("firn.toml")
+    toml.write_text(f'[{room.room}]\n{name}_file = "{file}"\n')
+    monkeypatch.setenv("FIRN_CONFIG", str(toml))
+    assert _secret(getattr(room.load(), name)) == SECRET
+    monkeypatch.setenv("FIRN_CONFIG", "")
+    monkeypatch.setenv(_variable(room, f"{name}_file"), str(file))
+    loaded = room.load()
+    assert _secret(getattr(loaded, name)) == SECRET
+    assert SECRET not in f"{loaded!r} {loaded} {loaded.model_dump()} {loaded.model_dump_json()}"
+    assert f"`{_variable(room, f'{name}_file')}`" in document()
+
+
+def test_there_are_secrets_to_try() -> None:
+    """The list above is not empty, and holds the address of the database."""
+    assert len(ALL) >= 9
+    assert (CatalogSettings, "database_url") in ALL
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b" \n", "is empty"), (b"x" * 70_000, "is larger"), (b"\xff\xfe", "holds no text"), (None, "cannot be read")],
+    ids=["empty", "large", "binary", "absent"],
+)
+def test_a_file_that_is_no_secret_is_told(tmp_path: Path, content: bytes | None, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence that names the setting and the file, and nothing of what the file holds."""
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN_FILE", str(path))
+    with pytest.raises(SettingsError, match=f"serve_token_file: .*{said}") as caught:
+        IngestSettings.load()
+    assert str(path) in str(caught.value)
+    assert "xxx" not in str(caught.value)
+
+
+def test_a_secret_and_its_file_are_an_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to guess which of the two counts; the message repeats neither."""
+    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN", SECRET)
+    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN_FILE", str(file))
+    with pytest.raises(SettingsError, match="serve_token and serve_token_file are both given") as caught:
+        IngestSettings.load()
+    assert SECRET not in f"{caught.value} {caught.value.__cause__}"
+
+
+def test_a_wrong_value_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error about a setting, and the one that caused it, do not show what was given beside it."""
+    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN", SECRET)
+    with pytest.raises(SettingsError) as caught:
+        IngestSettings.load(port=-1, serve_token=[SECRET])
+    assert SECRET not in f"{caught.value} {caught.value.__cause__!r} {caught.value.__cause__}"
+
+
+def test_the_password_of_the_database_is_shown_nowhere() -> None:
+    """Neither by the settings, nor by the database's own objects, nor in what is said about an address that cannot be understood."""
+    settings = CatalogSettings(database_url=SecretStr(URL))
+    database = Database(settings.database_url.get_secret_value())
+    assert SECRET not in f"{settings!r} {database.engine!r} {database.engine.url}"
+    database.close()
+    for wrong in (URL.replace(":9/", ":no-port/"), f"no url {SECRET}", f"mysql://x:{SECRET}@h/d"):
+        with pytest.raises(SettingsError) as caught:
+            Database(wrong)
+        assert SECRET not in f"{caught.value} {caught.value.__cause__}"
+
+
+def test_the_catalog_needs_no_address_on_its_command_line(tmp_path: Path) -> None:
+    """`python -m catalog` finds its database by a file; one that does not answer is told without its password."""
+    path = tmp_path / "url"
+    path.write_text(f"sqlite:///{tmp_path}/catalog.db\n")
+    made = run("catalog", {"FIRN_CATALOG_DATABASE_URL_FILE": str(path)}, "key", "create", "--scope", "admin")
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "catalog.db").exists()
+    path.write_text(URL)
+    refused = run("catalog", {"FIRN_CATALOG_DATABASE_URL_FILE": str(path)}, "key", "list")
+    assert refused.returncode == 2
+    assert SECRET not in refused.stdout + refused.stderr
+
+
+def test_a_password_on_a_command_line_is_warned_of() -> None:
+    """Whoever gives it nevertheless is told where it belongs, without its being repeated."""
+    done = run("catalog", {}, "key", "list", "--database-url", URL)
+    assert "FIRN_CATALOG_DATABASE_URL_FILE" in done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
+
+
+# ---- the local stack
+
+
+@pytest.fixture(scope="module")
+def with_secrets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack whose services need secrets: S3 with its key, PostgreSQL, the catalog over both, the ingest tools with a token."""
+    token = {"FIRN_INGEST_SERVE_TOKEN": SECRET, "FIRN_INGEST_TOPICS": '[{"name":"none"}]'}
+    with Stack(tmp_path_factory.mktemp("secrets"), warehouse="s3://firn-warehouse/secrets", tied=True) as stack:
+        stack.start("kafka", "catalog", "ingest-serve", database="postgres", environment=token)
+        yield stack
+
+
+@pytest.mark.stack
+@pytest.mark.timeout(600)
+def test_no_secret_stands_on_a_command_line(with_secrets: Stack) -> None:
+    """`ps` shows no secret of any process of the stack, nor the address of its database."""
+    stack = with_secrets
+    known = stack.environment()
+    hidden = {SECRET, known["FIRN_STORAGE_S3_SECRET_ACCESS_KEY"], known["FIRN_CATALOG_DATABASE_URL"]}
+    assert all(len(secret) > 15 for secret in hidden)
+    listed = _listed(stack)
+    assert len(listed) >= 5
+    for line in listed:
+        assert not [secret for secret in hidden if secret in line], line
+
+
+def _listed(stack: Stack) -> list[str]:
+    """Command lines of all processes of a stack, as `ps` gives them to everybody."""
+    pids = {process.pid for record in stack.read().services.values() for process in processes.members(record)}
+    assert pids
+    shown = subprocess.run(["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))], capture_output=True, text=True, check=True)
+    return shown.stdout.splitlines()
+
+
+def test_a_secret_on_a_command_line_would_be_seen() -> None:
+    """The look at command lines itself: a process that carries one is found."""
+    command = [sys.executable, "-c", "input()", SECRET]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPOSITORY, env=child_environment({})) as process:
+        assert SECRET in " ".join(psutil.Process(process.pid).cmdline())
+        assert SECRET in subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(process.pid)], capture_output=True, text=True, check=True).stdout
+        process.communicate(os.linesep.encode())
