@@ -75,5 +75,13 @@ def _groups(groups: list[dict[str, Any]], around: SearchState) -> None:
         ),
         hide_index=True,
         width="stretch",
-        column_config={"search": st.column_config.LinkColumn(display_text="open", help="Searches the rows with this reason")},
+        # Widths of their own, in pixels: measured ones push the link out of sight when a font comes late.
+        column_config={
+            "reason": st.column_config.Column(width=130),
+            "what it means": st.column_config.Column(width=330),
+            "field": st.column_config.Column(width=170),
+            "rows": st.column_config.Column(width=70),
+            "for example": st.column_config.Column(width=280),
+            "search": st.column_config.LinkColumn(width=75, display_text="open", help="Searches the rows with this reason"),
+        },
     )
