@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from ingest.buffer import TableBuffer
 from ingest.columnar import Decoded
-from ingest.converter import CHUNK_ROWS, ConverterLimits, Part, Pieces, Source, Work, keep, the_reading, work_on
+from ingest.converter import CHUNK_ROWS, ConverterLimits, Part, Pieces, Work, keep, the_reading, work_on
+from ingest.source import Source
 from ingest.shape import Shapes
 from ingest.skeleton import ROWS_MIN, decode_alike
 from lake.log_schema import LogSchema

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from ingest.audit_spool import BUCKET_BITS, INDEX_BITS, IdentitySpool, Place
 from ingest.dead_letters import read_letter
-from ingest.decoder import Batch, Form, may_be_batch, take_apart
+from ingest.decoder import Batch, may_be_batch, take_apart
+from ingest.source import Form
 from ingest.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.parked_topic import PARKED
 from ingest.replay import facts_behind, origin_of

@@ -18,7 +18,7 @@ from ingest.backfill_commits import BackfillCommits, ChangedMeanwhileError
 from ingest.backfill_ledger import BackfillLedger
 from ingest.backfill_report import FilesReport
 from ingest.buffer import RawRecord
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.flush_writer import Flush
 from ingest.router import Envelope, Router
 from lake.commit import TableState

@@ -14,7 +14,7 @@ import structlog
 from ingest.backfill_report import BackfillReport
 from ingest.buffer import Buffers, RawRecord
 from ingest.committer import Committer
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, Flush, FlushWriter
 from ingest.link import Outcome, WrittenFlush

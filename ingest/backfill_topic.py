@@ -18,7 +18,7 @@ from ingest.backfill_offsets import TopicRange
 from ingest.backfill_report import TopicReport
 from ingest.backfill_topic_ledger import TopicLedger
 from ingest.buffer import RawRecord
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.flush_writer import Flush
 from ingest.kafka_reader import KafkaReader
 from ingest.routes import Routes

@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from ingest.batch_size import BatchSize
 from ingest.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.kafka_client import admin_client, go_to, reading_options
 from ingest.kafka_reader import Stored, parse_stored, place_of
 from ingest.readable import with_readable_headers

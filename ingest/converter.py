@@ -19,7 +19,8 @@ import structlog
 from ingest.buffer import TableBuffer
 from ingest.columnar import ERRORS_TYPE, Terms, decode_objects
 from ingest.culprits import find_culprits
-from ingest.decoder import Form, Pairs, decode, may_be_batch, take_apart
+from ingest.decoder import Pairs, decode, may_be_batch, take_apart
+from ingest.source import Form
 from ingest.event_time import zone
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.line_columns import decode_lines
@@ -37,16 +38,6 @@ LESSON_ROWS = 32
 LESSONS_MAX = 4
 _UTC = pa.timestamp("us", "UTC")
 log = structlog.get_logger()
-
-
-class Source(NamedTuple):
-    """A topic-partition as messages are numbered by: where a row came from."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    form: Form
-    time_zone: str = "UTC"  # of times that name none
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ingest.acknowledged_producer import AcknowledgedProducer
 from ingest.buffer import RawRecord
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.enclosed import enclose
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.kept_topic import ensure_topic

@@ -5,19 +5,18 @@ the numbers they claim to be. Most records take the fast path (`shape`), which g
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 from ingest.formats.json_batch import begins_with_object, items_of, lines_of
 from ingest.formats.json_object import Json, Pairs, is_text, json_text, parse_object
 from ingest.formats.otlp import ROOTS, read_json
 from ingest.formats.otlp_protobuf import read_protobuf
 from ingest.formats.rejected_record import RejectedRecord
+from ingest.source import Form
 from lake.errors import Reason, Rejected
 
-__all__ = ["Batch", "Fields", "Form", "Json", "Pairs", "decode", "is_text", "json_text", "may_be_batch", "take_apart"]
+__all__ = ["Batch", "Fields", "Json", "Pairs", "decode", "is_text", "json_text", "may_be_batch", "take_apart"]
 
 Fields = Pairs | str  # a JSON object, or a line of text
-Form = Literal["auto", "json", "text", "otlp_proto", "replay"]  # replay: each message's headers name one of the others
 _EDGE = "\ufeff \t\r\n"
 _EDGE_BYTES = _EDGE.encode()
 _ROOTS = tuple(root.encode() for root in ROOTS)

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from ingest.aside import Aside
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, Flush, FlushWriter
 from ingest.kafka_client import go_to, reading_consumer

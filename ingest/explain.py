@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ingest.decoder import Form, Pairs, decode, take_apart
+from ingest.decoder import Pairs, decode, take_apart
+from ingest.source import Form
 from ingest.event_time import instant_text, zone
 from ingest.formats.recognition import recognise
 from ingest.formats.rejected_record import RejectedRecord

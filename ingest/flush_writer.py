@@ -12,7 +12,8 @@ import structlog
 
 from ingest.alike import Waiting, convert_alike
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, Part, Source, convert, is_absorbed
+from ingest.converter import Converted, ConverterLimits, Part, convert, is_absorbed
+from ingest.source import Source
 from ingest.dead_letter import Letters
 from ingest.fault_point import reach
 from ingest.formats.rejected_record import RejectedRecord

@@ -14,7 +14,8 @@ from typing import Any
 import structlog
 from confluent_kafka import Consumer, Message
 
-from ingest.decoder import Form, decode, take_apart
+from ingest.decoder import decode, take_apart
+from ingest.source import Form
 from ingest.event_time import instant_text, zone
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.kafka_client import go_to, reading_consumer

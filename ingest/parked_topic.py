@@ -14,8 +14,8 @@ from confluent_kafka import Message
 from ingest.acknowledged_producer import AcknowledgedProducer
 from ingest.aside import Aside
 from ingest.buffer import RawRecord
-from ingest.converter import Source
-from ingest.decoder import Form
+from ingest.source import Source
+from ingest.source import Form
 from ingest.enclosed import BODY, ENVELOPE, enclose
 from ingest.kafka_reader import KafkaPartition, KafkaReader
 from ingest.replay import facts_behind

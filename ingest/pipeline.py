@@ -24,7 +24,7 @@ from confluent_kafka import Message
 
 from ingest.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, records_of
 from ingest.consumer import InputTopics
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.fault_point import reach
 from ingest.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
 from ingest.kafka_reader import place_of

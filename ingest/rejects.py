@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from ingest.buffer import RawRecord
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.dead_letter import Letters, dead_part
 from ingest.dead_letters import read_letter
 from ingest.kafka_reader import KafkaReader

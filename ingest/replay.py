@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast, get_args
 
-from ingest.decoder import Form
+from ingest.source import Form
 from lake.settings import REPLAY_STREAM, REPLAY_TENANT
 from lake.tenant import TableId
 

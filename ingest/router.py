@@ -7,7 +7,8 @@ from typing import NamedTuple
 import msgspec
 
 from ingest.buffer import Headers
-from ingest.decoder import Batch, Form, Pairs, decode, may_be_batch, take_apart
+from ingest.decoder import Batch, Pairs, decode, may_be_batch, take_apart
+from ingest.source import Form
 from ingest.formats.json_object import is_text_value
 from ingest.readable import UNREADABLE
 from lake.errors import Reason, Rejected, SettingsError

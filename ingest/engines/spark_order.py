@@ -11,7 +11,7 @@ The result goes back through Spark, so that of a task that is tried twice exactl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.engines.spark_plan import OffsetRange
 from ingest.link import Counts, TableView, WrittenFlush
 from ingest.trouble import Trouble

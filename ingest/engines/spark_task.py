@@ -16,7 +16,7 @@ from zlib import crc32
 from confluent_kafka import Message
 
 from ingest.buffer import Buffers, RawRecord, TableBuffer, records_of
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.dead_letter import DeadLetters
 from ingest.engines.spark_desk import DeskLink
 from ingest.engines.spark_order import WRITING, Fates, TaskFlush, TaskOrder, TaskResult, TaskSetup

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ingest.consumer import InputTopics
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.engines.spark_plan import Lag
 from ingest.kafka_reader import KafkaPartition, KafkaReader
 from lake.settings import IngestSettings

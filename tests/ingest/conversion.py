@@ -7,8 +7,9 @@ import pytest
 
 from ingest import converter
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, Source, convert
-from ingest.decoder import Form
+from ingest.converter import Converted, ConverterLimits, convert
+from ingest.source import Source
+from ingest.source import Form
 from ingest.row import TimeLimits
 from ingest.shape import Shapes
 from lake.log_schema import INDEX, OFFSET, LogSchema, new_log_schema

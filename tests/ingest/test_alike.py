@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ingest import alike, skeleton
 from ingest.alike import Waiting, convert_alike
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, Part, Source, convert
+from ingest.converter import Converted, ConverterLimits, Part, convert
+from ingest.source import Source
 from ingest.shape import Shapes
 from lake.log_schema import LogSchema, new_log_schema
 from lake.tenant import TableId, TenantId

@@ -14,7 +14,7 @@ from ingest import audit_compare
 from ingest.audit_compare import Expected, Verdict, compare
 from ingest.audit_sources import records_in
 from ingest.audit_spool import BUCKET_OFFSETS, IdentitySpool, Place
-from ingest.decoder import Form
+from ingest.source import Form
 from lake.marks import TopicPartition
 
 PARTITION = TopicPartition("id", 3)

@@ -9,7 +9,7 @@ from ingest.archive import ArchiveFile, UnusableFileError
 from ingest.backfill_ledger import BackfillLedger
 from ingest.backfill_report import FilesReport
 from ingest.buffer import RawRecord
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.rejects import Identity, OnceLetters, RejectsFile
 from lake.backfill_mark import absorbed, backfill_property, parse_backfill_mark

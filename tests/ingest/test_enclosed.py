@@ -7,7 +7,7 @@ from confluent_kafka import Message
 
 from ingest.aside import Aside
 from ingest.buffer import RawRecord
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.dead_letter import DETAIL_CHARACTERS_MAX, LETTERS_FOLDER, DeadLetters
 from ingest.dead_letters import read_letter
 from ingest.enclosed import Headers, enclose

@@ -8,7 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, Source, convert
+from ingest.converter import Converted, ConverterLimits, convert
+from ingest.source import Source
 from ingest.decoder import decode
 from ingest.row import Columns, TimeLimits, entries, lay_out
 from ingest.shape import Shapes

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from ingest.converter import Converted
-from ingest.decoder import Form
+from ingest.source import Form
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.shape import Shapes
 from lake.errors import Rejected

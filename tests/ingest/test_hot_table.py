@@ -11,7 +11,7 @@ import pytest
 
 from ingest import flush_writer
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.dead_letter import DeadLetters
 from ingest.flush_writer import Flush, FlushWriter
 from ingest.link import Counts, TableView, WrittenFlush

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from ingest.buffer import RawRecord
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.flush_writer import Flush, Written
 from ingest.link import TableView, WrittenFlush
 from ingest.pipeline import Pipeline

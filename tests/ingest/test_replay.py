@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, Source, convert
-from ingest.decoder import Form
+from ingest.converter import Converted, ConverterLimits, convert
+from ingest.source import Source
+from ingest.source import Form
 from ingest.formats.rejected_record import RejectedRecord
 from ingest.replay import Origin, origin_of, replay_headers
 from ingest.shape import Shapes

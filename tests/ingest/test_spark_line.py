@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from ingest.consumer import Assignment
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.engines.spark_line import Job, SparkLine
 from ingest.engines.spark_order import TaskFlush, TaskResult
 from ingest.engines.spark_plan import Lag, OffsetRange

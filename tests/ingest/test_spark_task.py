@@ -13,7 +13,7 @@ import orjson
 import pyarrow.parquet as pq
 
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.engines.spark_order import Fates, TaskOrder, TaskResult
 from ingest.engines.spark_plan import SMALL_BYTES, OffsetRange
 from ingest.engines.spark_task import Done, Task

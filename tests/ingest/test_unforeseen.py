@@ -5,7 +5,8 @@ from structlog.testing import capture_logs
 
 from ingest import converter
 from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import ConverterLimits, Source, Work, convert
+from ingest.converter import ConverterLimits, Work, convert
+from ingest.source import Source
 from ingest.culprits import CULPRITS_MAX
 from ingest.routes import Routes
 from ingest.shape import LEAVES_MAX, Shapes

@@ -13,7 +13,7 @@ import pytest
 
 from ingest.aside import Aside
 from ingest.buffer import RawRecord
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.kafka_reader import KafkaReader
 from ingest.parked_erasure import erase_parked
 from ingest.parked_topic import PARKED_FOLDER, ParkedTopic

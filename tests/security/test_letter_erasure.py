@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from ingest.buffer import RawRecord
-from ingest.converter import Source
+from ingest.source import Source
 from ingest.dead_letter import DeadLetters
 from ingest.kafka_reader import KafkaReader
 from ingest.kept_topic import MESSAGE_BYTES_MAX
