@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-line test-rooms test-fast check prove audit requirements clean
+.PHONY: help setup python demo demo-check test test-line test-rooms test-fast check style prove audit requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ check: python ## lint, format, types, import rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+style: python ## how dense the code is, in figures to look at; no gate
+	@$(BIN)/python -m tests.style
 
 prove: setup ## the long proofs: seeded, resumable, results kept with the commit they were made on
 	@$(BIN)/python -m tests.prove

@@ -13,17 +13,18 @@ from typing import Annotated, Any
 import structlog
 import typer
 
-from catalog import access, key_lifetime, name_journal, namespaces
-from catalog.access import Scope, any_key
-from catalog.app import create_app
-from catalog.check import check
-from catalog.database import Database, migrate
-from catalog.identifier import Identifier, parse_name, parse_namespace
-from catalog.metadata_store import MetadataStore
-from catalog.rebuild import rebuild
-from catalog.routes.tenants import tenants_page
-from catalog.soft_delete import undo_drop
-from catalog.workers import count_together, run_workers
+from catalog.access import access, key_lifetime
+from catalog.access.access import Scope, any_key
+from catalog.extras.soft_delete import undo_drop
+from catalog.http.app import create_app
+from catalog.http.routes.tenants import tenants_page
+from catalog.http.workers import count_together, run_workers
+from catalog.model.identifier import Identifier, parse_name, parse_namespace
+from catalog.recovery.check import check
+from catalog.recovery.rebuild import rebuild
+from catalog.store import name_journal, namespaces
+from catalog.store.database import Database, migrate
+from catalog.store.metadata_store import MetadataStore
 from lake.clock import SystemClock, epoch_ms
 from lake.command_line import run_program
 from lake.confusable import warnings_of

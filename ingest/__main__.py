@@ -13,18 +13,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ingest import audit_report, status
-from ingest.api import serving
-from ingest.commands import backfill, dead_letters, parked
-from ingest.engines.local import LocalEngine
-from ingest.explain import explain, now_ms, to_renderable, topic_settings
-from ingest.kafka_reader import KafkaReader
-from ingest.reset_topic import Reset, check_no_node, plan_reset, reset_topic
-from ingest.router import Envelope
+from ingest.audit import audit_report
+from ingest.cli import backfill, dead_letters, parked
+from ingest.kafka.kafka_reader import KafkaReader
+from ingest.kafka.reset_topic import Reset, check_no_node, plan_reset, reset_topic
+from ingest.kafka.topic_mac import check_keys
+from ingest.node.engines.local import LocalEngine
+from ingest.route.router import Envelope
+from ingest.serve import status
 from ingest.serve.access import check_host, limits
+from ingest.serve.api import serving
 from ingest.serve.app import create_app
-from ingest.tools import Tools
-from ingest.topic_mac import check_keys
+from ingest.serve.explain import explain, now_ms, to_renderable, topic_settings
+from ingest.serve.tools import Tools
 from lake.clock import epoch_ms
 from lake.command_line import run_program
 from lake.errors import NotFoundError, PrerequisiteError, SettingsError
@@ -71,7 +72,7 @@ def run(
 def _engine(settings: IngestSettings) -> LocalEngine:
     if settings.engine == "local":
         return LocalEngine(settings)
-    from ingest.engines.spark import SparkEngine
+    from ingest.node.engines.spark import SparkEngine
 
     return SparkEngine(settings)
 

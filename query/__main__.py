@@ -8,7 +8,7 @@ import typer
 from lake.command_line import run_program
 from lake.logs import configure_logs
 from lake.settings import QuerySettings
-from query import command_line
+from query.cli import command_line
 
 cli = typer.Typer(help="Search: words to rows, over HTTP.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 for command in (command_line.search, command_line.tail, command_line.export, command_line.sql):
@@ -29,7 +29,7 @@ def serve(
     ingest_uri: Annotated[str | None, typer.Option(help="base URL of `ingest serve`")] = None,
 ) -> None:
     """Serve the API until it is stopped."""
-    from query.server import serve_until_stopped  # the engines take most of a second to import, and a search from the terminal needs none
+    from query.api.server import serve_until_stopped  # the engines take most of a second to import, and a search from the terminal needs none
 
     serve_until_stopped(QuerySettings.load(host=host, port=port, catalog_uri=catalog_uri, trino_uri=trino_uri, ingest_uri=ingest_uri))
 
@@ -40,7 +40,7 @@ def trino_access(
     renew: Annotated[list[str] | None, typer.Option(help="user whose password is made anew, repeatable")] = None,
 ) -> None:
     """Write Trino's access rules and password file for all tenants; new passwords are printed once, user and password a line."""
-    from query.trino_access import write_access_of  # as above
+    from query.access.trino_access import write_access_of  # as above
 
     for user in write_access_of(QuerySettings.load(), folder, renew or ()):
         typer.echo(f"{user.name}\t{user.password}")

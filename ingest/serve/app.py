@@ -10,8 +10,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from ingest.serve import dead_letter_routes, erasure_routes, status_routes, tail_routes
 from ingest.serve.access import add_gates
 from ingest.serve.answers import add_error_handlers
-from ingest.status import Status, StatusSource
-from ingest.tools import Tools
+from ingest.serve.status import Status, StatusSource
+from ingest.serve.tools import Tools
 from lake import metrics
 from lake.errors import FirnError
 from lake.readiness import Readiness

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from ingest.dead_letter_replay import Destination
-from ingest.dead_letters import DeadLetter, DeadLetterBox, LetterFilter, known_stream, known_tenant
+from ingest.dead_letters.dead_letter_replay import Destination
+from ingest.dead_letters.dead_letters import DeadLetter, DeadLetterBox, LetterFilter, known_stream, known_tenant
 from ingest.serve.answers import BusyError
 from lake import metrics
 from lake.errors import SettingsError

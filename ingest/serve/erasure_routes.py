@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from ingest.durable import durable_offsets
-from ingest.kept_records import Kind
+from ingest.kafka.durable import durable_offsets
+from ingest.serve.kept_records import Kind
 from lake.errors import SettingsError
 
 router = APIRouter(prefix="/v1", tags=["erasure"])

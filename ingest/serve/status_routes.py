@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from ingest.explain import explain, now_ms, topic_settings
-from ingest.router import Envelope
+from ingest.route.router import Envelope
+from ingest.serve.explain import explain, now_ms, topic_settings
 from lake.errors import NotFoundError, SettingsError
 
 router = APIRouter(prefix="/v1", tags=["status"])

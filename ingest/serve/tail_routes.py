@@ -9,9 +9,9 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
-from ingest.dead_letters import known_stream, known_tenant
-from ingest.live_tail import LiveTail, TailEvent, TailFilter, words_of
+from ingest.dead_letters.dead_letters import known_stream, known_tenant
 from ingest.serve.answers import BusyError
+from ingest.serve.live_tail import LiveTail, TailEvent, TailFilter, words_of
 
 router = APIRouter(prefix="/v1", tags=["tail"])
 POLL_S = 0.1

@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lake.tenant import from_identifier
 from query.api.services import CallerOf, Services, ServicesOf, run
-from query.cancellation import Run
-from query.catalog_lists import entries
-from query.instant import parse_instant, rfc3339
-from query.problem import refuse
-from query.table_view import table_id
+from query.model.cancellation import Run
+from query.model.catalog_lists import entries
+from query.model.instant import parse_instant, rfc3339
+from query.model.problem import refuse
+from query.model.table_view import table_id
 
 router = APIRouter(prefix="/v1", tags=["dead letters"])
 TenantName = Annotated[str, Query(max_length=400, description="whose; empty: everybody's, for keys that are not bound to a tenant")]

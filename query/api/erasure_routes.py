@@ -7,16 +7,16 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from lake.errors import NotFoundError
-from query.access import ForbiddenError
+from query.access.access import ForbiddenError
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import TIME_HELP
-from query.cancellation import Run
-from query.erasure import NO_SUCH, Erasure
-from query.every_row import is_every_row
-from query.instant import EARLIEST, LATEST, parse_instant, rfc3339
-from query.problem import refuse
-from query.search_language import parse_search
-from query.table_view import table_id
+from query.erasure.erasure import NO_SUCH, Erasure
+from query.language.every_row import is_every_row
+from query.language.search_language import parse_search
+from query.model.cancellation import Run
+from query.model.instant import EARLIEST, LATEST, parse_instant, rfc3339
+from query.model.problem import refuse
+from query.model.table_view import table_id
 
 router = APIRouter(prefix="/v1/erasures", tags=["erasure"])
 

@@ -7,11 +7,11 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from lake.errors import ConflictError, FatalError, FirnError, NotFoundError, RefusedError, RetryableError
-from query.access import ForbiddenError, UnauthorizedError
-from query.cancellation import TimeOverError
-from query.export import QuotaError
-from query.limits import BusyError
-from query.problem import BadQuestionError, Problem
+from query.access.access import ForbiddenError, UnauthorizedError
+from query.export.export import QuotaError
+from query.model.cancellation import TimeOverError
+from query.model.limits import BusyError
+from query.model.problem import BadQuestionError, Problem
 
 log = structlog.get_logger()
 # The first class that fits.

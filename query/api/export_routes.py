@@ -9,15 +9,15 @@ from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
 from lake.errors import NotFoundError
-from query.access import Caller, ForbiddenError
+from query.access.access import Caller, ForbiddenError
 from query.api.search_routes import question_of
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import SearchBody
-from query.cancellation import Run
-from query.export import NO_SUCH, Job
-from query.export_rows import new_job
-from query.problem import refuse
-from query.table_view import table_id
+from query.export.export import NO_SUCH, Job
+from query.export.export_rows import new_job
+from query.model.cancellation import Run
+from query.model.problem import refuse
+from query.model.table_view import table_id
 
 router = APIRouter(prefix="/v1/exports", tags=["exports"])
 MEDIA = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}

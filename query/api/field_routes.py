@@ -10,13 +10,13 @@ from lake.errors import NotFoundError
 from query.api.search_routes import question_of
 from query.api.services import CallerOf, ServicesOf, run
 from query.api.wire import BasisAnswer, EffortAnswer, ProblemAnswer, RowAnswer, RowQuery, SearchBody, basis_fields, effort_answer
-from query.cancellation import Run
-from query.cost import estimate
-from query.fields import list_fields, top_values
-from query.instant import EARLIEST, LATEST, parse_instant
-from query.results import Cursor, to_json
-from query.search import Question
-from query.table_view import table_id
+from query.facets.fields import list_fields, top_values
+from query.model.cancellation import Run
+from query.model.instant import EARLIEST, LATEST, parse_instant
+from query.model.table_view import table_id
+from query.search.cost import estimate
+from query.search.results import Cursor, to_json
+from query.search.search import Question
 
 router = APIRouter(prefix="/v1", tags=["search"])
 

@@ -10,17 +10,17 @@ from pydantic import BaseModel, Field
 
 from lake.catalog_client import CatalogClient
 from lake.errors import FirnError
-from query.access import Caller, ForbiddenError
+from query.access.access import Caller, ForbiddenError
 from query.api.search_routes import question_of
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import RowAnswer, SearchBody
-from query.cancellation import Run
-from query.instant import rfc3339
-from query.lag import IngestLag
-from query.maintenance_debt import MaintenanceDebt, maintenance_debt
-from query.maintenance_state import maintenance_history, maintenance_state
-from query.results import to_json
-from query.search import Question
+from query.model.cancellation import Run
+from query.model.instant import rfc3339
+from query.search.lag import IngestLag
+from query.search.results import to_json
+from query.search.search import Question
+from query.tables.maintenance_debt import MaintenanceDebt, maintenance_debt
+from query.tables.maintenance_state import maintenance_history, maintenance_state
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 ERROR_ROWS = 2_000

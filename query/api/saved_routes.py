@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from query.api.services import CallerOf, ServicesOf, run
-from query.cancellation import Run
+from query.model.cancellation import Run
 
 router = APIRouter(prefix="/v1/saved-searches", tags=["saved searches"])
 Name = Annotated[str, Path(min_length=1, max_length=100)]

@@ -11,14 +11,14 @@ from lake.clock import epoch_us
 from lake.errors import NotFoundError
 from query.api.services import CallerOf, ServicesOf, run, stream
 from query.api.wire import BasisAnswer, HistogramAnswer, HistogramBody, PageAnswer, PageBody, RowAnswer, RowQuery, SearchBody, StreamBody, basis_fields
-from query.cancellation import Run
-from query.histogram import histogram
-from query.instant import parse_instant, rfc3339
-from query.pin import parse_pin
-from query.problem import refuse
-from query.results import Cursor, parse_cursor, to_json
-from query.search import Basis, Question
-from query.table_view import table_id
+from query.facets.histogram import histogram
+from query.model.cancellation import Run
+from query.model.instant import parse_instant, rfc3339
+from query.model.pin import parse_pin
+from query.model.problem import refuse
+from query.model.table_view import table_id
+from query.search.results import Cursor, parse_cursor, to_json
+from query.search.search import Basis, Question
 
 router = APIRouter(prefix="/v1", tags=["search"])
 NDJSON: dict[int | str, dict[str, object]] = {200: {"content": {"application/x-ndjson": {}}, "description": "rows, a JSON object per line"}}

@@ -17,27 +17,27 @@ from lake.private_files import private_folder
 from lake.settings import QuerySettings
 from lake.storage import AnyStorage, canonical, local_path, open_storage
 from lake.tenant import TenantId
-from query.access import Access, Caller
-from query.cancellation import CancelledError, Run
-from query.erase_table import Tools
-from query.erasure import Erasures
+from query.access.access import Access, Caller
+from query.access.trino_rules import TrinoRules
+from query.erasure.erase_table import Tools
+from query.erasure.erasure import Erasures
+from query.erasure.outside_tables import OutsideTables
 from query.executors.embedded import EmbeddedExecutor
 from query.executors.trino import TrinoExecutor
-from query.export import ExportJobs, Quota
-from query.export_rows import SearchRows
-from query.file_cache import FileCache
-from query.file_counts import FileCounts
-from query.file_index import FileIndex
-from query.ingest_gateway import IngestGateway
-from query.lag import IngestLag, LagSource, UnknownLag, UntoldLag
-from query.lane import Lane
-from query.limits import Share, Tails
-from query.outside_tables import OutsideTables
-from query.saved_searches import SavedSearches
-from query.search import Searcher
-from query.sql_readers import SqlReaders
-from query.table_view import table_id, tenants
-from query.trino_rules import TrinoRules
+from query.export.export import ExportJobs, Quota
+from query.export.export_rows import SearchRows
+from query.facets.file_counts import FileCounts
+from query.files.file_cache import FileCache
+from query.files.file_index import FileIndex
+from query.model.cancellation import CancelledError, Run
+from query.model.lane import Lane
+from query.model.limits import Share, Tails
+from query.model.table_view import table_id, tenants
+from query.search.ingest_gateway import IngestGateway
+from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
+from query.search.search import Searcher
+from query.sql.sql_readers import SqlReaders
+from query.tables.saved_searches import SavedSearches
 
 Answer = TypeVar("Answer")
 DOORKEEPERS = 16

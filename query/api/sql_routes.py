@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from query.api.services import CallerOf, ServicesOf, run
-from query.cancellation import Run
-from query.results import plain_row
-from query.sql_access import asks_as, check_tables
-from query.table_view import table_id
+from query.model.cancellation import Run
+from query.model.table_view import table_id
+from query.search.results import plain_row
+from query.sql.sql_access import asks_as, check_tables
 
 router = APIRouter(prefix="/v1", tags=["sql"])
 

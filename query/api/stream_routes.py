@@ -12,13 +12,13 @@ from lake.tenant import TableId
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.table_routes import StreamAnswer, stream_answer
 from query.api.wire import EffortAnswer, effort_answer
-from query.cancellation import Run
-from query.declared_types import declare, declared_types, suggestion
-from query.dropped_streams import Dropped, drop, dropped_streams, undo_window
-from query.instant import rfc3339
-from query.retention import PROPERTY, foretell, keep_rows, parse_retention, retention_of
-from query.search_sql import columns_of
-from query.table_view import TableView, load_view, table_id
+from query.language.search_sql import columns_of
+from query.model.cancellation import Run
+from query.model.instant import rfc3339
+from query.model.table_view import TableView, load_view, table_id
+from query.tables.declared_types import declare, declared_types, suggestion
+from query.tables.dropped_streams import Dropped, drop, dropped_streams, undo_window
+from query.tables.retention import PROPERTY, foretell, keep_rows, parse_retention, retention_of
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
 TenantName = Annotated[str, Query(max_length=400)]

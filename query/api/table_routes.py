@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 from lake.confusable import warnings_of
 from lake.errors import FirnError
 from lake.tenant import TenantId, from_identifier
-from query.access import Caller
+from query.access.access import Caller
 from query.api.services import CallerOf, Services, ServicesOf, run
-from query.cancellation import Run
-from query.instant import rfc3339
-from query.table_view import TableView, UnreadableTable, every_stream, table_id, tenants
+from query.model.cancellation import Run
+from query.model.instant import rfc3339
+from query.model.table_view import TableView, UnreadableTable, every_stream, table_id, tenants
 
 router = APIRouter(prefix="/v1", tags=["tenants"])
 TENANTS_PAGE_MAX = 1_000

@@ -9,8 +9,8 @@ from fastapi.responses import StreamingResponse
 
 from lake.tenant import TenantId
 from query.api.services import CallerOf, ServicesOf, run
-from query.limits import Tails
-from query.table_view import table_id
+from query.model.limits import Tails
+from query.model.table_view import table_id
 
 router = APIRouter(prefix="/v1", tags=["tail"])
 EVENT_STREAM: dict[int | str, dict[str, object]] = {200: {"content": {"text/event-stream": {}}, "description": "events: open, record, rejected, dropped"}}

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from query.cancellation import Run
-from query.file_planner import Effort
-from query.instant import rfc3339
-from query.search import Basis
+from query.model.cancellation import Run
+from query.model.instant import rfc3339
+from query.search.file_planner import Effort
+from query.search.search import Basis
 
 TIME_HELP = "RFC 3339, a date, `now`, `now-15m` (s, m, h, d, w), or milliseconds since 1970"
 

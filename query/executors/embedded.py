@@ -16,9 +16,9 @@ from lake.errors import NotFoundError, UnavailableError
 from lake.log_schema import LogSchema
 from lake.settings import QuerySettings
 from lake.table_place import TablePlace
-from query.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
-from query.cancellation import Run
 from query.executors.executor import Fetched, Source, with_source
+from query.model.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
+from query.model.cancellation import Run
 
 _TYPES = {
     "boolean": "BOOLEAN",

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from query.cancellation import Run
-from query.file_index import LiveFile
-from query.table_view import TableView
+from query.files.file_index import LiveFile
+from query.model.cancellation import Run
+from query.model.table_view import TableView
 
 SOURCE = "source"
 

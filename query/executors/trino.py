@@ -15,13 +15,13 @@ from trino.exceptions import Error, HttpError, TrinoConnectionError, TrinoQueryE
 
 from lake.errors import NotFoundError, RefusedError, SettingsError, UnavailableError
 from lake.settings import QuerySettings, TlsSettings
-from query.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
-from query.cancellation import Run
+from query.access.trino_rules import TrinoRules
 from query.executors.bounded_session import BoundedSession, TooLargeError
 from query.executors.executor import Fetched, Source, with_source
-from query.search_sql import ONCE
-from query.table_view import TableView
-from query.trino_rules import TrinoRules
+from query.language.search_sql import ONCE
+from query.model.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
+from query.model.cancellation import Run
+from query.model.table_view import TableView
 
 # What Trino says when a snapshot or file went away between planning and reading.
 _GONE = frozenset(

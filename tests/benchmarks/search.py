@@ -36,12 +36,12 @@ from lake.storage import local_path, open_storage
 from query.executors.embedded import EmbeddedExecutor, sql_over
 from query.executors.executor import Source
 from query.executors.trino import TrinoExecutor
-from query.file_index import FileIndex
-from query.file_planner import slices
-from query.lag import UnknownLag
-from query.search import Prepared, Question, Searcher, select_rows
-from query.table_view import streams
-from query.table_view import tenants as known_tenants
+from query.files.file_index import FileIndex
+from query.model.table_view import streams
+from query.model.table_view import tenants as known_tenants
+from query.search.file_planner import slices
+from query.search.lag import UnknownLag
+from query.search.search import Prepared, Question, Searcher, select_rows
 from tests.benchmarks.log_volume import Loaded, load
 
 HOURS = 7 * 24

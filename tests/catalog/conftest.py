@@ -19,7 +19,7 @@ import httpx
 import psycopg
 import pytest
 
-from catalog.database import Database, schema
+from catalog.store.database import Database, schema
 from infra.local import java, jvm_parts
 from lake.spark_session import SparkOptions, open_session
 from tests.catalog.engines import SPARK_EXTENSIONS

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 
-from ingest.writer import write_files
+from ingest.write.writer import write_files
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.commit import TableState, load_state, new_table_state, prepare_append
 from lake.marks import MARKS_PROPERTY, Range, TopicPartition

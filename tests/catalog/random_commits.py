@@ -13,8 +13,8 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from catalog.dirty_partitions import normal_path
-from ingest.writer import write_files
+from catalog.commit.dirty_partitions import normal_path
+from ingest.write.writer import write_files
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.commit import Prepared, TableState, load_state, new_table_state, prepare_append, prepare_delete, prepare_replace
 from lake.data_file import DATA, DataFile

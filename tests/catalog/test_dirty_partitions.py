@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 
-from catalog.dirty_partitions import normal_path
-from catalog.partition_counts import partition_path
-from catalog.schemas import Field
+from catalog.commit.dirty_partitions import normal_path
+from catalog.commit.partition_counts import partition_path
+from catalog.commit.schemas import Field
 from tests.catalog.conftest import Server
 
 pytestmark = pytest.mark.stack

@@ -10,8 +10,8 @@ import httpx
 import orjson
 import pytest
 
-from catalog.access import Scope, create_key
-from catalog.database import Database, migrate, schema
+from catalog.access.access import Scope, create_key
+from catalog.store.database import Database, migrate, schema
 from tests.catalog.conftest import Server, empty_database
 from tests.catalog.dropping_proxy import DroppingProxy
 from tests.catalog.table_requests import JSON, SCHEMA, append, create_body

@@ -20,10 +20,10 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 
-from catalog.requirements import _TABLE_CHECKS, _VIEW_CHECKS
-from catalog.routes.request_schemas import TABLE_REQUIREMENTS, TABLE_UPDATES, VIEW_REQUIREMENTS, VIEW_UPDATES
-from catalog.updates import UPDATES
-from catalog.view_changes import _UPDATES as VIEW_ACTIONS
+from catalog.commit.requirements import _TABLE_CHECKS, _VIEW_CHECKS
+from catalog.commit.updates import UPDATES
+from catalog.commit.view_changes import _UPDATES as VIEW_ACTIONS
+from catalog.http.routes.request_schemas import TABLE_REQUIREMENTS, TABLE_UPDATES, VIEW_REQUIREMENTS, VIEW_UPDATES
 from tests.catalog.conftest import Server
 from tests.catalog.table_requests import JSON, create_body
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from catalog.metadata_cache import MetadataCache
+from catalog.store.metadata_cache import MetadataCache
 
 BYTES_MAX = 100_000
 

@@ -7,9 +7,21 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.database import Database, migrate
-from catalog.metadata_store import MetadataStore
-from catalog.name_journal import FOLDER, TOMBSTONE_MS, Names, compact, flush, note, note_namespace, note_namespace_dropped, note_purged, read_names, table_event
+from catalog.store.database import Database, migrate
+from catalog.store.metadata_store import MetadataStore
+from catalog.store.name_journal import (
+    FOLDER,
+    TOMBSTONE_MS,
+    Names,
+    compact,
+    flush,
+    note,
+    note_namespace,
+    note_namespace_dropped,
+    note_purged,
+    read_names,
+    table_event,
+)
 from lake.settings import StorageSettings
 from lake.storage import AnyStorage
 

@@ -11,7 +11,7 @@ import httpx
 import orjson
 import pytest
 
-from catalog.database import Database, schema
+from catalog.store.database import Database, schema
 from lake.catalog_client import CatalogClient, TableName
 from tests.catalog.conftest import REPOSITORY, Server, dump
 from tests.catalog.log_tables import append_rows, offsets_and_marks

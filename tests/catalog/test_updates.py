@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from catalog.error_response import CatalogError
-from catalog.metadata_store import MetadataStore
-from catalog.requirements import check_requirements
-from catalog.routes.request_schemas import COMMIT, CREATE
-from catalog.table_metadata import finish, new_metadata, normalised
-from catalog.updates import Draft, apply_updates
+from catalog.commit.requirements import check_requirements
+from catalog.commit.table_metadata import finish, new_metadata, normalised
+from catalog.commit.updates import Draft, apply_updates
+from catalog.http.routes.request_schemas import COMMIT, CREATE
+from catalog.model.error_response import CatalogError
+from catalog.store.metadata_store import MetadataStore
 from lake.storage import open_storage
 from tests.catalog.table_requests import append, create_body
 

@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from catalog import metrics, services
-from catalog.services import Services
+from catalog.http import services
+from catalog.http.services import Services
+from catalog.model import metrics
 
 
 class Duties:

@@ -23,7 +23,7 @@ import psutil
 import typer
 
 from infra.local.supervisor import Stack
-from ingest.fault_point import STEPS
+from ingest.model.fault_point import STEPS
 from lake.catalog_client import CatalogClient
 from lake.storage import local_path
 from tests.faults.catalog_proxy import CatalogProxy

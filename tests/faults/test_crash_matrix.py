@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.local.supervisor import Stack
-from ingest.fault_point import STEPS
+from ingest.model.fault_point import STEPS
 from tests.faults.crash_matrix import LISTED, OTHERS, cases, run_matrix
 
 pytestmark = pytest.mark.stack

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from ingest import converter
-from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, convert
-from ingest.source import Source
-from ingest.source import Form
-from ingest.row import TimeLimits
-from ingest.shape import Shapes
+from ingest.convert import converter
+from ingest.convert.converter import Converted, ConverterLimits, convert
+from ingest.convert.row import TimeLimits
+from ingest.convert.shape import Shapes
+from ingest.model.source import Form, Source
+from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import INDEX, OFFSET, LogSchema, new_log_schema
 from lake.tenant import TableId, TenantId
 

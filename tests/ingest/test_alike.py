@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest import alike, skeleton
-from ingest.alike import Waiting, convert_alike
-from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, Part, convert
-from ingest.source import Source
-from ingest.shape import Shapes
+from ingest.convert import alike, skeleton
+from ingest.convert.alike import Waiting, convert_alike
+from ingest.convert.converter import Converted, ConverterLimits, Part, convert
+from ingest.convert.shape import Shapes
+from ingest.model.source import Source
+from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import LogSchema, new_log_schema
 from lake.tenant import TableId, TenantId
 from tests.ingest.conversion import ANY_TIME, KAFKA_MS, rows_of

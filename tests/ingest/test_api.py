@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK
 from ingest.__main__ import app
-from ingest.api import serving
-from ingest.engines.local import LocalEngine
+from ingest.node.engines.local import LocalEngine
+from ingest.serve.api import serving
 from lake import metrics
 from lake.errors import PrerequisiteError, SettingsError
 from lake.settings import IngestSettings, TopicSettings
@@ -83,7 +83,7 @@ def test_a_node_that_is_not_active_any_more_measures_nothing() -> None:
 
 HANGS = """
 import os, signal, time
-from ingest.engines.local import LocalEngine
+from ingest.node.engines.local import LocalEngine
 from lake.settings import IngestSettings, TopicSettings
 engine = LocalEngine(IngestSettings(topics=(TopicSettings(name="logs"),), shutdown_s=0.2))
 signal.signal(signal.SIGTERM, engine._stop)

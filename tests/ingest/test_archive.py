@@ -18,9 +18,9 @@ import zstandard
 from pydantic import SecretStr
 
 from infra.local.supervisor import Stack
-from ingest import archive_reader
-from ingest.archive import UnusableFileError, current, find_files
-from ingest.archive_reader import read_records
+from ingest.backfill import archive_reader
+from ingest.backfill.archive import UnusableFileError, current, find_files
+from ingest.backfill.archive_reader import read_records
 from lake.backfill_mark import source_id
 from lake.errors import NotFoundError, SettingsError
 from lake.settings import StorageSettings

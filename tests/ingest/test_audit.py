@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingest import audit_compare
-from ingest.audit_compare import Expected, Verdict, compare
-from ingest.audit_sources import records_in
-from ingest.audit_spool import BUCKET_OFFSETS, IdentitySpool, Place
-from ingest.source import Form
+from ingest.audit import audit_compare
+from ingest.audit.audit_compare import Expected, Verdict, compare
+from ingest.audit.audit_sources import records_in
+from ingest.audit.audit_spool import BUCKET_OFFSETS, IdentitySpool, Place
+from ingest.model.source import Form
 from lake.marks import TopicPartition
 
 PARTITION = TopicPartition("id", 3)

@@ -2,10 +2,10 @@
 
 from rich.console import Console
 
-from ingest.audit import Audit, PartitionAudit
-from ingest.audit_compare import Verdict
-from ingest.audit_report import to_renderable
-from ingest.audit_sources import TableScan
+from ingest.audit.audit import Audit, PartitionAudit
+from ingest.audit.audit_compare import Verdict
+from ingest.audit.audit_report import to_renderable
+from ingest.audit.audit_sources import TableScan
 
 
 def _shown(verdict: Verdict) -> str:

@@ -5,13 +5,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ingest.archive import ArchiveFile, UnusableFileError
-from ingest.backfill_ledger import BackfillLedger
-from ingest.backfill_report import FilesReport
-from ingest.buffer import RawRecord
-from ingest.source import Source
-from ingest.formats.rejected_record import RejectedRecord
-from ingest.rejects import Identity, OnceLetters, RejectsFile
+from ingest.backfill.archive import ArchiveFile, UnusableFileError
+from ingest.backfill.backfill_ledger import BackfillLedger
+from ingest.backfill.backfill_report import FilesReport
+from ingest.dead_letters.rejects import Identity, OnceLetters, RejectsFile
+from ingest.decode.formats.rejected_record import RejectedRecord
+from ingest.model.source import Source
+from ingest.route.buffer import RawRecord
 from lake.backfill_mark import absorbed, backfill_property, parse_backfill_mark
 from lake.catalog_client import TableName
 from lake.commit import TableState, new_table_state, prepare_append
@@ -138,7 +138,7 @@ def test_report_speaks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     report.show("a")
     assert said == []
     report.records, report.rows, report.files = 2_000, 1_500, 1
-    monkeypatch.setattr("ingest.backfill_report.SHOW_EVERY_S", 0.0)
+    monkeypatch.setattr("ingest.backfill.backfill_report.SHOW_EVERY_S", 0.0)
     report.show("file:///b")
     (line,) = said
     assert line.startswith("1 of 3 files, 2,000 records (")

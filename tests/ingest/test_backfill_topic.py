@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from ingest.backfill_commits import ChangedMeanwhileError
-from ingest.backfill_offsets import ALL, Wanted, plan_ranges
-from ingest.backfill_topic_ledger import TopicLedger
-from ingest.commands.backfill import _bound, _input_topic
-from ingest.kafka_reader import Ends, KafkaPartition, Stored, parse_stored
-from ingest.ledger import LiveMarks
+from ingest.backfill.backfill_commits import ChangedMeanwhileError
+from ingest.backfill.backfill_offsets import ALL, Wanted, plan_ranges
+from ingest.backfill.backfill_topic_ledger import TopicLedger
+from ingest.cli.backfill import _bound, _input_topic
+from ingest.commit.ledger import LiveMarks
+from ingest.kafka.kafka_reader import Ends, KafkaPartition, Stored, parse_stored
 from lake.catalog_client import TableName
 from lake.commit import TableState, new_table_state
 from lake.errors import NotFoundError, RefusedError, SettingsError

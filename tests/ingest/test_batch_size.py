@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from ingest.batch_size import BATCH_BYTES, MESSAGES_FIRST, MESSAGES_MAX, BatchSize
+from ingest.kafka.batch_size import BATCH_BYTES, MESSAGES_FIRST, MESSAGES_MAX, BatchSize
 
 
 @pytest.mark.parametrize(("bytes_each", "messages"), [(100, MESSAGES_MAX), (4_096, BATCH_BYTES // 4_096), (3 * BATCH_BYTES, 1)])

@@ -8,7 +8,7 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.buffer import RECORD_OVERHEAD_BYTES, Buffers, FlushRules, RawRecord, TableBuffer
+from ingest.route.buffer import RECORD_OVERHEAD_BYTES, Buffers, FlushRules, RawRecord, TableBuffer
 from lake.tenant import TableId, TenantId
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.decoder import Json, Pairs, decode, json_text
+from ingest.decode.decoder import Json, Pairs, decode, json_text
 from lake.errors import Reason, Rejected
 
 DEPTH = 100

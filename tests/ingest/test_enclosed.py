@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message
 
-from ingest.aside import Aside
-from ingest.buffer import RawRecord
-from ingest.source import Source
-from ingest.dead_letter import DETAIL_CHARACTERS_MAX, LETTERS_FOLDER, DeadLetters
-from ingest.dead_letters import read_letter
-from ingest.enclosed import Headers, enclose
-from ingest.parked_topic import PARKED_FOLDER, ParkedTopic, read_parked
-from ingest.topic_mac import TopicMac
+from ingest.dead_letters.dead_letter import DETAIL_CHARACTERS_MAX, LETTERS_FOLDER, DeadLetters
+from ingest.dead_letters.dead_letters import read_letter
+from ingest.kafka.aside import Aside
+from ingest.kafka.enclosed import Headers, enclose
+from ingest.kafka.topic_mac import TopicMac
+from ingest.model.source import Source
+from ingest.parking.parked_topic import PARKED_FOLDER, ParkedTopic, read_parked
+from ingest.route.buffer import RawRecord
 from lake.errors import Reason, Rejected
 from lake.settings import IngestSettings
 from lake.storage import open_storage
@@ -37,8 +37,8 @@ MESSAGES = [
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of topics that take little."""
-    monkeypatch.setattr("ingest.enclosed.MESSAGE_BYTES_MAX", LARGE)
-    monkeypatch.setattr("ingest.enclosed.ENVELOPE_BYTES", SPARE)
+    monkeypatch.setattr("ingest.kafka.enclosed.MESSAGE_BYTES_MAX", LARGE)
+    monkeypatch.setattr("ingest.kafka.enclosed.ENVELOPE_BYTES", SPARE)
 
 
 class Sent:

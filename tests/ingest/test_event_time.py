@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingest.event_time import Instant, clf_to_iso, instant_text, parse_instant, syslog_to_iso
+from ingest.decode.event_time import Instant, clf_to_iso, instant_text, parse_instant, syslog_to_iso
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENTS = st.datetimes(timezones=st.just(UTC)).filter(lambda moment: 1 < moment.year < 9999)

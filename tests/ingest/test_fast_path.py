@@ -7,12 +7,12 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, convert
-from ingest.source import Source
-from ingest.decoder import decode
-from ingest.row import Columns, TimeLimits, entries, lay_out
-from ingest.shape import Shapes
+from ingest.convert.converter import Converted, ConverterLimits, convert
+from ingest.convert.row import Columns, TimeLimits, entries, lay_out
+from ingest.convert.shape import Shapes
+from ingest.decode.decoder import decode
+from ingest.model.source import Source
+from ingest.route.buffer import RawRecord, TableBuffer
 from lake.clock import epoch_us
 from lake.errors import Rejected
 from lake.log_schema import ERRORS, OFFSET, OVERFLOW, TIMESTAMP, LogSchema, new_log_schema

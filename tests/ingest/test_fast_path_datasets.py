@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from ingest.converter import Converted
-from ingest.source import Form
-from ingest.formats.rejected_record import RejectedRecord
-from ingest.shape import Shapes
+from ingest.convert.converter import Converted
+from ingest.convert.shape import Shapes
+from ingest.decode.formats.rejected_record import RejectedRecord
+from ingest.model.source import Form
 from lake.errors import Rejected
 from lake.log_schema import INDEX, OFFSET
 from tests.ingest.conversion import by_exact_path, converted

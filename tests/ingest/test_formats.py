@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.converter import ConverterLimits
-from ingest.formats.rejected_record import RejectedRecord
-from ingest.row import TimeLimits
+from ingest.convert.converter import ConverterLimits
+from ingest.convert.row import TimeLimits
+from ingest.decode.formats.rejected_record import RejectedRecord
 from tests.ingest.conversion import ANY_TIME, by_exact_path, converted, fields_of, rows_of
 
 NOW = "2026-11-20T21:26:40+00:00"

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from ingest import freshness
-from ingest.freshness import Freshness
+from ingest.serve import freshness
+from ingest.serve.freshness import Freshness
 from lake.tenant import to_identifier
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)

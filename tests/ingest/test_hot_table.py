@@ -9,13 +9,13 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from ingest import flush_writer
-from ingest.buffer import RawRecord, TableBuffer
-from ingest.source import Source
-from ingest.dead_letter import DeadLetters
-from ingest.flush_writer import Flush, FlushWriter
-from ingest.link import Counts, TableView, WrittenFlush
-from ingest.trouble import Cause
+from ingest.dead_letters.dead_letter import DeadLetters
+from ingest.model.link import Counts, TableView, WrittenFlush
+from ingest.model.source import Source
+from ingest.model.trouble import Cause
+from ingest.route.buffer import RawRecord, TableBuffer
+from ingest.write import flush_writer
+from ingest.write.flush_writer import Flush, FlushWriter
 from lake.errors import PrerequisiteError
 from lake.log_schema import new_log_schema
 from lake.marks import NO_MARKS, TopicPartition

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from ingest import lease
-from ingest.lease import NodeLease
+from lake import lease
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
 from lake.errors import UnavailableError
+from lake.lease import NodeLease
 from lake.settings import IngestSettings
 from tests.stack.waiting import wait_for
 

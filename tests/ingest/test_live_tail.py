@@ -2,8 +2,8 @@
 
 import pytest
 
-from ingest import live_tail
-from ingest.live_tail import TailEvent, TailQueue, holds_all, words_of
+from ingest.serve import live_tail
+from ingest.serve.live_tail import TailEvent, TailQueue, holds_all, words_of
 
 
 def _events(count: int, size_bytes: int = 1) -> list[TailEvent]:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.buffer import HEADER_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, KEY_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Buffers, RawRecord, TableBuffer
-from ingest.offsets import RECOMMIT_S, Offsets
+from ingest.kafka.offsets import RECOMMIT_S, Offsets
+from ingest.route.buffer import HEADER_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, KEY_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Buffers, RawRecord, TableBuffer
 from lake.tenant import TableId, TenantId
 
 TABLES = [TableId(TenantId(name), "logs") for name in "abc"]

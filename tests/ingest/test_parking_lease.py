@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from ingest.link import ToWorker
-from ingest.parked_record import ParkedRecord, ParkedRecords
-from ingest.parking import Parking
-from ingest.table_states import TableStates
-from ingest.trouble import Cause
+from ingest.commit.table_states import TableStates
+from ingest.model.link import ToWorker
+from ingest.model.parked_record import ParkedRecord, ParkedRecords
+from ingest.model.trouble import Cause
+from ingest.parking.parking import Parking
 from lake.clock import SystemClock
 from lake.errors import RefusedError
 from lake.tenant import TableId, TenantId

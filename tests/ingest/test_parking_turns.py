@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-from ingest.parked_record import ParkedRecord, ParkedRecords
-from ingest.parking import DRAINS_AT_ONCE, PROBE_MAX_S, Parking
-from ingest.table_states import TableStates
-from ingest.trouble import Cause, Trouble
+from ingest.commit.table_states import TableStates
+from ingest.model.parked_record import ParkedRecord, ParkedRecords
+from ingest.model.trouble import Cause, Trouble
+from ingest.parking.parking import DRAINS_AT_ONCE, PROBE_MAX_S, Parking
 from lake.tenant import TableId, TenantId
 from tests.ingest.fake_clock import FakeClock
 

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from ingest.buffer import RawRecord
-from ingest.source import Source
-from ingest.flush_writer import Flush, Written
-from ingest.link import TableView, WrittenFlush
-from ingest.pipeline import Pipeline
+from ingest.model.link import TableView, WrittenFlush
+from ingest.model.source import Source
+from ingest.node.pipeline import Pipeline
+from ingest.route.buffer import RawRecord
+from ingest.write.flush_writer import Flush, Written
 from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.settings import IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message
 
-from ingest.readable import UNREADABLE, with_readable_headers
-from ingest.router import Router
+from ingest.kafka.readable import UNREADABLE, with_readable_headers
+from ingest.route.router import Router
 from lake.errors import Reason, Rejected
 from lake.settings import TopicSettings
 
@@ -28,7 +28,7 @@ class BadMessage:
 
 def test_the_others_stay_as_they_are_and_the_bad_one_keeps_its_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only its headers are others."""
-    monkeypatch.setattr("ingest.readable._ask", lambda message: message.headers())
+    monkeypatch.setattr("ingest.kafka.readable._ask", lambda message: message.headers())
     good = Message(topic="t", partition=0, offset=1, key=None, value=b"{}", headers=[("tenant", b"a")], timestamp=(1, 2))
     bad_ones = [cast("Message", BadMessage()) for _ in range(3)]
     first, bad, second, *others = with_readable_headers([good, bad_ones[0], good, *bad_ones[1:]])

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import Converted, ConverterLimits, convert
-from ingest.source import Source
-from ingest.source import Form
-from ingest.formats.rejected_record import RejectedRecord
-from ingest.replay import Origin, origin_of, replay_headers
-from ingest.shape import Shapes
+from ingest.convert.converter import Converted, ConverterLimits, convert
+from ingest.convert.shape import Shapes
+from ingest.decode.formats.rejected_record import RejectedRecord
+from ingest.decode.replay import Origin, origin_of, replay_headers
+from ingest.model.source import Form, Source
+from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION, new_log_schema
 from lake.settings import IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.router import DEFAULT_STREAM, Envelope, Router
+from ingest.route.router import DEFAULT_STREAM, Envelope, Router
 from lake.errors import Reason, Rejected, SettingsError
 from lake.settings import TopicSettings
 from lake.tenant import TableId, TenantId

@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from ingest.decoder import decode
-from ingest.row import BadValue, Columns, Row, TimeLimits, entries, lay_out
+from ingest.convert.row import BadValue, Columns, Row, TimeLimits, entries, lay_out
+from ingest.decode.decoder import decode
 from lake.errors import Reason, Rejected
 from lake.log_schema import NAME_BYTES_MAX, LogSchema, ValueReason, new_log_schema
 

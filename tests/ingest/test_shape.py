@@ -1,7 +1,7 @@
 """Shapes are learned from records, shared between tables, and never stand for a message that carries several records."""
 
-from ingest.formats.json_object import Pairs, parse_object
-from ingest.shape import Shapes, build, learn
+from ingest.convert.shape import Shapes, build, learn
+from ingest.decode.formats.json_object import Pairs, parse_object
 from lake.tenant import TableId, TenantId
 
 

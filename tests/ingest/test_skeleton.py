@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest import skeleton
-from ingest.columnar import Decoded, Terms
-from ingest.row import Columns, TimeLimits
-from ingest.shape import Shapes
+from ingest.convert import skeleton
+from ingest.convert.columnar import Decoded, Terms
+from ingest.convert.row import Columns, TimeLimits
+from ingest.convert.shape import Shapes
 from lake.log_schema import LogSchema, new_log_schema
 from tests.ingest.test_fast_path import DECLARED, KAFKA_MS, NUMBERS, PLAIN, RECORDS, STRINGS, TIMES, _check
 

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from infra.local.supervisor import Stack
-from ingest.fault_point import SPARK_STEPS
+from ingest.model.fault_point import SPARK_STEPS
 from lake.catalog_client import CatalogClient, TableName
 from lake.storage import local_path, open_storage
 from tests.faults.identities import compare, dead, rows

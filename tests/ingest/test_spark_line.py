@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from ingest.consumer import Assignment
-from ingest.source import Source
-from ingest.engines.spark_line import Job, SparkLine
-from ingest.engines.spark_order import TaskFlush, TaskResult
-from ingest.engines.spark_plan import Lag, OffsetRange
-from ingest.flush_writer import TABLE_DELETED
-from ingest.link import Outcome, TableView, WrittenFlush
-from ingest.trouble import Cause, Trouble
+from ingest.kafka.consumer import Assignment
+from ingest.model.link import Outcome, TableView, WrittenFlush
+from ingest.model.source import Source
+from ingest.model.trouble import Cause, Trouble
+from ingest.node.engines.spark_line import Job, SparkLine
+from ingest.node.engines.spark_order import TaskFlush, TaskResult
+from ingest.node.engines.spark_plan import Lag, OffsetRange
+from ingest.write.flush_writer import TABLE_DELETED
 from lake.marks import Marks, Range, TopicPartition
 from lake.settings import IngestSettings
 from lake.tenant import TableId, TenantId

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.engines.spark_plan import PIECE_RECORDS_MIN, TASK_RECORDS_MIN, Capacity, Lag, OffsetRange, Spread, plan, waiting
+from ingest.node.engines.spark_plan import PIECE_RECORDS_MIN, TASK_RECORDS_MIN, Capacity, Lag, OffsetRange, Spread, plan, waiting
 
 SMALL = Capacity(slots=4, records_max=100_000, bytes_max=100_000_000)
 LAGS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 3_000_000), st.floats(1, 100_000), st.booleans()), max_size=12)

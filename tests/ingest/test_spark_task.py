@@ -12,15 +12,15 @@ from typing import Any, cast
 import orjson
 import pyarrow.parquet as pq
 
-from ingest.buffer import RawRecord, TableBuffer
-from ingest.source import Source
-from ingest.engines.spark_order import Fates, TaskOrder, TaskResult
-from ingest.engines.spark_plan import SMALL_BYTES, OffsetRange
-from ingest.engines.spark_task import Done, Task
-from ingest.kafka_reader import KafkaPartition
-from ingest.link import TableView, WrittenFlush
-from ingest.routes import Routes
-from ingest.unreadable import UnreadableRange
+from ingest.kafka.kafka_reader import KafkaPartition
+from ingest.kafka.unreadable import UnreadableRange
+from ingest.model.link import TableView, WrittenFlush
+from ingest.model.source import Source
+from ingest.node.engines.spark_order import Fates, TaskOrder, TaskResult
+from ingest.node.engines.spark_plan import SMALL_BYTES, OffsetRange
+from ingest.node.engines.spark_task import Done, Task
+from ingest.route.buffer import RawRecord, TableBuffer
+from ingest.route.routes import Routes
 from lake.log_schema import LogSchema, new_log_schema
 from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.settings import IngestSettings, TopicSettings

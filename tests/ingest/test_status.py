@@ -9,12 +9,12 @@ from prometheus_client import REGISTRY
 from rich.console import Console
 
 from infra.local.jvm_parts import REPOSITORY
-from ingest.commands.parked import ADVICE
-from ingest.group_lag import GroupLag, PartitionLag
-from ingest.kafka_reader import KafkaPartition
+from ingest.cli.parked import ADVICE
+from ingest.kafka.group_lag import GroupLag, PartitionLag
+from ingest.kafka.kafka_reader import KafkaPartition
+from ingest.model.trouble import FOR_A_PERSON, NEVER_PARKED, Cause
 from ingest.serve import app
-from ingest.status import Status, to_renderable
-from ingest.trouble import FOR_A_PERSON, NEVER_PARKED, Cause
+from ingest.serve.status import Status, to_renderable
 from lake import metrics
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

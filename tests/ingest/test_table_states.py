@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from ingest.link import Grown, GrowTables, Opened, OpenTables
-from ingest.node import Node
-from ingest.parked_record import ParkedRecord, ParkedRecords
-from ingest.table_states import Arrivals, NewTables, TableStates
-from ingest.trouble import Cause
+from ingest.commit.table_states import Arrivals, NewTables, TableStates
+from ingest.model.link import Grown, GrowTables, Opened, OpenTables
+from ingest.model.parked_record import ParkedRecord, ParkedRecords
+from ingest.model.trouble import Cause
+from ingest.node.node import Node
 from lake.catalog_client import TableName
 from lake.clock import SystemClock
 from lake.commit import TableState, new_table_state
@@ -60,7 +60,7 @@ def catalog() -> Catalog:
 @pytest.fixture
 def states(parked: Parked, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableStates]:
     """Of this catalog."""
-    monkeypatch.setattr("ingest.table_states.load_state", catalog.load)
+    monkeypatch.setattr("ingest.commit.table_states.load_state", catalog.load)
     clock, unused = SystemClock(), cast("Any", None)
     with ThreadPoolExecutor(1) as pool:
         yield TableStates(unused, unused, "file:///warehouse", cast("ParkedRecords", parked), pool, clock, 5.0, NewTables(1, clock), "node:1")
@@ -130,10 +130,10 @@ def test_marks_that_a_person_has_set_back_stand(states: TableStates, parked: Par
 
 def test_a_table_that_nobody_can_read_fails_alone(states: TableStates, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is in its metadata: trouble of this table, and the node goes on."""
-    monkeypatch.setattr("ingest.table_states.load_state", lambda *_, **__: dict[str, int]()["current-schema-id"])
+    monkeypatch.setattr("ingest.commit.table_states.load_state", lambda *_, **__: dict[str, int]()["current-schema-id"])
     ((table, trouble),) = arrivals(states, None).failed
     assert (table, trouble.cause) == (TABLE, Cause.METADATA)
-    monkeypatch.setattr("ingest.table_states.load_state", catalog.load)
+    monkeypatch.setattr("ingest.commit.table_states.load_state", catalog.load)
     states._wanted[TABLE].not_before_s = 0.0
     assert known(states, None)
 
@@ -181,7 +181,7 @@ class Told:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    monkeypatch.setattr("ingest.node.Node._is_parked", lambda *_: False)
+    monkeypatch.setattr("ingest.node.node.Node._is_parked", lambda *_: False)
     return Told()
 
 

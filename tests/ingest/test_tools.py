@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest import __main__ as program
-from ingest.tools import Tools
+from ingest.serve.tools import Tools
 from lake.catalog_client import EXTRAS_PROPERTY, CatalogClient
 from lake.clock import SystemClock
 from lake.settings import IngestSettings, TopicSettings

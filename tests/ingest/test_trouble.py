@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingest.trouble import FEW_TABLES, Cause, Trouble, Troubles, Where, trouble_of
+from ingest.model.trouble import FEW_TABLES, Cause, Trouble, Troubles, Where, trouble_of
 from lake.catalog_client import MetadataMissingError, NoAnswerError
 from lake.errors import FirnError, NotFoundError, PrerequisiteError, RefusedError, UnavailableError
 from lake.tenant import TableId, TenantId

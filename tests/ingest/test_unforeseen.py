@@ -3,14 +3,14 @@
 import pytest
 from structlog.testing import capture_logs
 
-from ingest import converter
-from ingest.buffer import RawRecord, TableBuffer
-from ingest.converter import ConverterLimits, Work, convert
-from ingest.source import Source
-from ingest.culprits import CULPRITS_MAX
-from ingest.routes import Routes
-from ingest.shape import LEAVES_MAX, Shapes
-from ingest.writer import write_files
+from ingest.convert import converter
+from ingest.convert.converter import ConverterLimits, Work, convert
+from ingest.convert.culprits import CULPRITS_MAX
+from ingest.convert.shape import LEAVES_MAX, Shapes
+from ingest.model.source import Source
+from ingest.route.buffer import RawRecord, TableBuffer
+from ingest.route.routes import Routes
+from ingest.write.writer import write_files
 from lake.errors import Reason, Rejected
 from lake.log_schema import new_log_schema
 from lake.settings import IngestSettings, TopicSettings
@@ -54,7 +54,7 @@ def test_numbers_of_any_length_do_not_stop_routing(rule: str) -> None:
 
 def test_an_error_while_routing_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that nobody has foreseen."""
-    monkeypatch.setattr("ingest.router.Router.target", lambda *_: dict[str, str]()["nobody"])
+    monkeypatch.setattr("ingest.route.router.Router.target", lambda *_: dict[str, str]()["nobody"])
     found = Routes(IngestSettings(topics=(TopicSettings(name="t"),))).target("t", None, (), b"{}")
     assert isinstance(found, Rejected)
     assert found.reason is Reason.UNSTORABLE

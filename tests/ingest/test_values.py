@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.decoder import Json, Pairs
-from ingest.values import as_text, to_column
+from ingest.convert.values import as_text, to_column
+from ingest.decode.decoder import Json, Pairs
 from lake.log_schema import ValueReason
 
 WRONG, RANGE = ValueReason.WRONG_TYPE, ValueReason.OUT_OF_RANGE

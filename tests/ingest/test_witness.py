@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ingest.witness import Newest, Witness, parse_witness
+from ingest.commit.witness import Newest, Witness, parse_witness
 from lake.catalog_client import TableName
 from lake.commit import TableState, new_table_state
 

@@ -4,9 +4,9 @@ import multiprocessing
 import threading
 from multiprocessing.connection import Connection
 
-from ingest.link import Opened, OpenTables, Stuck, TableView
-from ingest.trouble import Cause, Trouble
-from ingest.worker import PipeLink
+from ingest.model.link import Opened, OpenTables, Stuck, TableView
+from ingest.model.trouble import Cause, Trouble
+from ingest.node.worker import PipeLink
 from lake.marks import Marks
 from lake.tenant import TableId, TenantId
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.writer import write_files, write_many_hours
+from ingest.write.writer import write_files, write_many_hours
 from lake.data_file import DataFile
 from lake.log_schema import SYSTEM_COLUMNS, new_log_schema
 from lake.storage import local_path, open_storage

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from catalog.schemas import assign_fresh_ids
+from catalog.commit.schemas import assign_fresh_ids
 from lake.log_schema import (
     ERRORS,
     IDENTITY,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from query.instant import parse_period
-from query.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Wildcard
+from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Wildcard
+from query.model.instant import parse_period
 
 TYPES = {"bytes": "long", "ok": "boolean", "took": "double"}
 WORDS = [

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lake.log_schema import new_log_schema
-from query.declared_types import TYPES, changed_fields, declared_types
-from query.problem import BadQuestionError
+from query.model.problem import BadQuestionError
+from query.tables.declared_types import TYPES, changed_fields, declared_types
 from tests.query.log_table import LogTable
 
 START = datetime(2026, 7, 1, 8, 0, tzinfo=UTC)

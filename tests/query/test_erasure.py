@@ -17,11 +17,11 @@ from lake.data_file import describe_parquet
 from lake.log_schema import leaf_ids
 from lake.settings import QuerySettings
 from lake.storage import local_path, open_storage
-from query.cancellation import Run
-from query.erase_table import TableErasure, Tools, Wanted, queue_unreached
+from query.erasure.erase_table import TableErasure, Tools, Wanted, queue_unreached
+from query.erasure.rewritten_file import write_without
 from query.executors.embedded import EmbeddedExecutor
-from query.file_index import FileIndex
-from query.rewritten_file import write_without
+from query.files.file_index import FileIndex
+from query.model.cancellation import Run
 from tests.query.log_table import LogTable
 from tests.query.test_two_engines import schema as wide_schema
 from tests.stack.line import Sql

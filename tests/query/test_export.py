@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lake.log_schema import LogSchema
-from query.export import ExportJobs, Job
-from query.export_formats import Format
+from query.export.export import ExportJobs, Job
+from query.export.export_formats import Format
 
 SCHEMA = LogSchema({"fields": [{"id": 1, "name": "n", "required": False, "type": "long"}, {"id": 2, "name": "text", "required": False, "type": "string"}]})
 STRETCHES = tuple((f"{at}", f"{at + 1}") for at in range(5))

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from query.file_counts import Counts, FileCounts
-from query.file_index import LiveFile
-from query.severity import Level, level_of
+from query.facets.file_counts import Counts, FileCounts
+from query.files.file_index import LiveFile
+from query.language.severity import Level, level_of
 from tests.query.log_table import LogTable
 
 START = datetime(2026, 4, 5, 6, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from infra.local.supervisor import Stack
 from lake.errors import SettingsError
 from lake.settings import QuerySettings
-from query.access import Access, check_host
+from query.access.access import Access, check_host
 from tests.query.guarded import INGEST_TOKEN, SECRET, START, Guarded
 from tests.query.processes import run
 from tests.stack.waiting import wait_for

@@ -7,10 +7,10 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from query import lag as lags
-from query.completeness import Completeness, Freshness, assess
-from query.lag import IngestLag
-from query.table_view import table_id
+from query.model.table_view import table_id
+from query.search import lag as lags
+from query.search.completeness import Completeness, Freshness, assess
+from query.search.lag import IngestLag
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 TABLE = table_id("acme", "logs")

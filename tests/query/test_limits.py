@@ -13,9 +13,9 @@ import pytest
 
 from infra.local.supervisor import Stack
 from lake.tenant import TenantId
-from query.cancellation import CancelledError, Run, TimeOverError
-from query.lane import Lane
-from query.limits import BusyError, Share, Tails, Turns
+from query.model.cancellation import CancelledError, Run, TimeOverError
+from query.model.lane import Lane
+from query.model.limits import BusyError, Share, Tails, Turns
 from tests.query.log_table import LogTable
 from tests.query.processes import Child
 from tests.stack.line import Sql

@@ -11,13 +11,13 @@ from lake.backfill_mark import Absorbed
 from lake.clock import epoch_us
 from lake.marks import Range, TopicPartition
 from lake.topic_fill import join
-from query.buckets import BUCKETS_WANTED, bucket_width_s
-from query.file_index import LiveFile
-from query.file_planner import Effort, Plan, slices
-from query.instant import parse_instant, parse_period
-from query.pin import Pin, fingerprint, parse_pin
-from query.problem import BadQuestionError
-from query.results import Cursor, parse_cursor
+from query.facets.buckets import BUCKETS_WANTED, bucket_width_s
+from query.files.file_index import LiveFile
+from query.model.instant import parse_instant, parse_period
+from query.model.pin import Pin, fingerprint, parse_pin
+from query.model.problem import BadQuestionError
+from query.search.file_planner import Effort, Plan, slices
+from query.search.results import Cursor, parse_cursor
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 START_US = epoch_us(NOW)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from query.problem import BadQuestionError, Problem
-from query.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Wildcard, field_names, parse_search
+from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Wildcard, field_names, parse_search
+from query.model.problem import BadQuestionError, Problem
 
 
 def words(node: Node) -> object:

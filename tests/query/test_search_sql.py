@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from lake.log_schema import LogSchema, new_log_schema
 from lake.marks import Range, TopicPartition
-from query.problem import BadQuestionError
-from query.search_language import parse_search
-from query.search_sql import compile_search, within_offsets
+from query.language.search_language import parse_search
+from query.language.search_sql import compile_search, within_offsets
+from query.model.problem import BadQuestionError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "search.txt"
 TYPES = {"bytes": "long", "took": "double", "ok": "boolean", "day": "date"}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from lake.tenant import TenantId
-from query.problem import BadQuestionError
-from query.sql_guard import guard
+from query.model.problem import BadQuestionError
+from query.sql.sql_guard import guard
 
 ACME = TenantId("acme")
 

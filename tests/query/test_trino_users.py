@@ -17,7 +17,7 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from lake.errors import SettingsError
 from lake.tenant import TenantId
-from query.trino_access import PASSWORDS, RULES, write_access
+from query.access.trino_access import PASSWORDS, RULES, write_access
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.stack.line import patiently
 from tests.stack.waiting import wait_for

@@ -16,14 +16,14 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.log_schema import LogSchema, new_log_schema
 from lake.settings import QuerySettings
 from lake.snapshot import Totals
-from query.cancellation import Run
 from query.executors.embedded import EmbeddedExecutor
 from query.executors.executor import Source
-from query.file_index import LiveFile
-from query.search import select_rows
-from query.search_language import parse_search
-from query.search_sql import compile_search
-from query.table_view import TableView, table_id
+from query.files.file_index import LiveFile
+from query.language.search_language import parse_search
+from query.language.search_sql import compile_search
+from query.model.cancellation import Run
+from query.model.table_view import TableView, table_id
+from query.search.search import select_rows
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.query.reference import START, TYPES, matches, random_query, records
 from tests.stack.line import Sql

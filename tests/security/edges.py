@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from infra.local.ports import LOOPBACK
-from ingest.api import serving
+from ingest.serve.api import serving
 from lake.settings import IngestSettings
 from tests.query.guarded import Guarded
 from tests.query.processes import Child

@@ -10,8 +10,8 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from streamlit.web.server.starlette.starlette_app import create_streamlit_routes
 
-from catalog.app import create_app as catalog_app
-from ingest.api import make_app as node_app
+from catalog.http.app import create_app as catalog_app
+from ingest.serve.api import make_app as node_app
 from ingest.serve.app import create_app as serve_app
 from lake.settings import CatalogSettings, IngestSettings, QuerySettings
 from query.api.app import create_app as query_app

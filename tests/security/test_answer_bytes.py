@@ -11,8 +11,8 @@ import pytest
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
-from query.answer_size import BATCH_BYTES_MAX, batches_of, row_bytes, rows_within
 from query.executors.bounded_session import BoundedSession, TooLargeError
+from query.model.answer_size import BATCH_BYTES_MAX, batches_of, row_bytes, rows_within
 from tests.query.guarded import START
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.query.processes import Child

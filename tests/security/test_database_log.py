@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.database import SQLITE_PAGE_BYTES, SQLITE_WAL_KEPT_BYTES, SQLITE_WAL_PAGES, Database, migrate, namespaces
+from catalog.store.database import SQLITE_PAGE_BYTES, SQLITE_WAL_KEPT_BYTES, SQLITE_WAL_PAGES, Database, migrate, namespaces
 
 pytestmark = pytest.mark.finding(17)
 ROWS, ROW_BYTES = 200, 50_000

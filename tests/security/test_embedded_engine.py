@@ -13,12 +13,12 @@ from lake.errors import FirnError
 from lake.log_schema import new_log_schema
 from lake.settings import QuerySettings
 from lake.snapshot import Totals
-from query.cancellation import Run
 from query.executors.embedded import EmbeddedExecutor
 from query.executors.executor import Source
-from query.file_index import LiveFile
-from query.search import select_rows
-from query.table_view import TableView, table_id
+from query.files.file_index import LiveFile
+from query.model.cancellation import Run
+from query.model.table_view import TableView, table_id
+from query.search.search import select_rows
 from tests.query.guarded import START
 
 pytestmark = pytest.mark.finding(32)

@@ -11,14 +11,14 @@ import httpx
 import orjson
 import pytest
 
-from ingest.aside import Aside
-from ingest.buffer import RawRecord
-from ingest.source import Source
-from ingest.kafka_reader import KafkaReader
-from ingest.parked_erasure import erase_parked
-from ingest.parked_topic import PARKED_FOLDER, ParkedTopic
-from ingest.replay import Origin, replay_headers
-from ingest.topic_mac import TopicMac
+from ingest.decode.replay import Origin, replay_headers
+from ingest.kafka.aside import Aside
+from ingest.kafka.kafka_reader import KafkaReader
+from ingest.kafka.topic_mac import TopicMac
+from ingest.model.source import Source
+from ingest.parking.parked_erasure import erase_parked
+from ingest.parking.parked_topic import PARKED_FOLDER, ParkedTopic
+from ingest.route.buffer import RawRecord
 from lake.settings import IngestSettings
 from lake.storage import local_path, open_storage
 from lake.tenant import TableId, TenantId

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from query.export import ExportJobs, Job
+from query.export.export import ExportJobs, Job
 from tests.query.test_export import Rows, finished, job
 from tests.stack.waiting import wait_for
 

@@ -10,7 +10,7 @@ import httpx
 import pandas as pd
 import pytest
 
-from query.export_formats import text_cell
+from query.export.export_formats import text_cell
 from tests.query.guarded import START, Guarded
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.query.processes import Child

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Message
 from pydantic import SecretStr
 
-from ingest.aside import Aside
-from ingest.enclosed import COMPRESSED
-from ingest.topic_mac import TopicMac, check_keys
+from ingest.kafka.aside import Aside
+from ingest.kafka.enclosed import COMPRESSED
+from ingest.kafka.topic_mac import TopicMac, check_keys
 from lake.errors import NotFoundError, RefusedError, SettingsError
 from lake.settings import IngestSettings
 from lake.storage import open_storage

@@ -21,11 +21,11 @@ from optimize.deletions import DeletionQueue
 from optimize.orphan_files import live_files
 from optimize.snapshots import unreachable_files
 from optimize.table_view import TableView as MaintainedTable
-from query.erased_version import Manifests, reached_files
-from query.erased_version import load_version as load_erased
-from query.file_cache import FileCache
-from query.file_index import FileIndex
-from query.table_view import view_of
+from query.erasure.erased_version import Manifests, reached_files
+from query.erasure.erased_version import load_version as load_erased
+from query.files.file_cache import FileCache
+from query.files.file_index import FileIndex
+from query.model.table_view import view_of
 from tests.query.log_table import LogTable
 from tests.security.hostile_tables import IN_REQUEST, ROUTES, SECRET, Hostile, Watched, craft, foreign_uris, hostile_files, loaded, send, start_hostile
 

@@ -10,10 +10,10 @@ import orjson
 import pytest
 from sqlalchemy import text
 
-from catalog.access import Principal, Scope, create_key, find_by_bearer, list_keys
-from catalog.database import MIGRATIONS, Database, migrate, schema_version
-from catalog.error_response import CatalogError
-from catalog.key_lifetime import end_of, warnings
+from catalog.access.access import Principal, Scope, create_key, find_by_bearer, list_keys
+from catalog.access.key_lifetime import end_of, warnings
+from catalog.model.error_response import CatalogError
+from catalog.store.database import MIGRATIONS, Database, migrate, schema_version
 from infra.local.jvm_parts import REPOSITORY
 from tests.catalog.conftest import Server, database_kind, database_url, postgres  # noqa: F401 - fixtures
 from tests.query.guarded import START, Guarded

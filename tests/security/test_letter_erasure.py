@@ -9,14 +9,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from ingest.buffer import RawRecord
-from ingest.source import Source
-from ingest.dead_letter import DeadLetters
-from ingest.kafka_reader import KafkaReader
-from ingest.kept_topic import MESSAGE_BYTES_MAX
-from ingest.letter_erasure import ErasedLetters
-from ingest.tools import Tools
-from ingest.topic_mac import MAC, TopicMac
+from ingest.dead_letters.dead_letter import DeadLetters
+from ingest.dead_letters.letter_erasure import ErasedLetters
+from ingest.kafka.kafka_reader import KafkaReader
+from ingest.kafka.kept_topic import MESSAGE_BYTES_MAX
+from ingest.kafka.topic_mac import MAC, TopicMac
+from ingest.model.source import Source
+from ingest.route.buffer import RawRecord
+from ingest.serve.tools import Tools
 from lake.errors import Reason, Rejected, UnavailableError
 from lake.settings import IngestSettings
 from lake.storage import local_path, open_storage

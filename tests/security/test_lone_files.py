@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ingest.writer import write_files
+from ingest.write.writer import write_files
 from lake.catalog_client import CatalogClient
 from lake.commit import prepare_append
 from lake.data_file import DataFile

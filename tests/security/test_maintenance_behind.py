@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from catalog.services import ROUND_TASK
+from catalog.http.services import ROUND_TASK
 from lake.catalog_client import CatalogClient
 from optimize.duties import KIND, ROUND, Duties
-from query.maintenance_debt import LISTED_MAX, MaintenanceDebt
+from query.tables.maintenance_debt import LISTED_MAX, MaintenanceDebt
 from tests.optimize.maintained import maintenance
 from tests.query.guarded import Guarded
 

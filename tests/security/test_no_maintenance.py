@@ -10,8 +10,8 @@ import psutil
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from ingest.committer import Committer
-from ingest.table_states import NewTables, TableStates
+from ingest.commit.committer import Committer
+from ingest.commit.table_states import NewTables, TableStates
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import SystemClock
 from lake.commit import load_state

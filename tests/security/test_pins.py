@@ -5,9 +5,9 @@ import time
 import pytest
 
 from lake.marks import Range, TopicPartition
-from query.pin import RANGES_MAX, Pin, parse_pin
-from query.problem import BadQuestionError
-from query.search_sql import within_offsets
+from query.language.search_sql import within_offsets
+from query.model.pin import RANGES_MAX, Pin, parse_pin
+from query.model.problem import BadQuestionError
 
 pytestmark = pytest.mark.finding(19)
 

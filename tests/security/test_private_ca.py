@@ -13,12 +13,12 @@ from pydantic import SecretStr
 
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
-from ingest.kafka_client import connection
+from ingest.kafka.kafka_client import connection
 from lake.catalog_client import CatalogClient
 from lake.errors import SettingsError, UnavailableError
 from lake.settings import IngestSettings
 from lake.tls import tls_context
-from query.remote import Remote
+from query.cli.remote import Remote
 from tests.stack.waiting import wait_for
 from ui.api_client import ApiClient, ApiError
 

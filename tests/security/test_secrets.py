@@ -10,7 +10,7 @@ import psutil
 import pytest
 from pydantic import SecretStr
 
-from catalog.database import Database
+from catalog.store.database import Database
 from infra.local import processes
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.supervisor import Stack

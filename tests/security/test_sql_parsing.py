@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from lake.tenant import TableId, TenantId
-from query.cancellation import CancelledError, Run
-from query.limits import BusyError
-from query.problem import BadQuestionError
-from query.sql_guard import CHARACTERS_MAX, read_statement
-from query.sql_readers import SqlReaders
-from query.sql_words import BRACKETS_MAX, PARENTHESES_MAX
+from query.model.cancellation import CancelledError, Run
+from query.model.limits import BusyError
+from query.model.problem import BadQuestionError
+from query.sql.sql_guard import CHARACTERS_MAX, read_statement
+from query.sql.sql_readers import SqlReaders
+from query.sql.sql_words import BRACKETS_MAX, PARENTHESES_MAX
 from tests.stack.waiting import wait_for
 
 A, B = TenantId("a"), TenantId("b")
@@ -37,7 +37,7 @@ DEEP = [
 
 def reader_pids() -> set[int]:
     """The readers of this process that live."""
-    return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE and "query.sql_reader_process" in child.cmdline()}
+    return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE and "query.sql.sql_reader_process" in child.cmdline()}
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient, CommitResult, TableName
 from lake.settings import QuerySettings
 from lake.tenant import TenantId
-from query.cancellation import Run
+from query.access.trino_access import write_access
 from query.executors.trino import TrinoExecutor
-from query.trino_access import write_access
+from query.model.cancellation import Run
 from tests.query.guarded import SECRET, START, Guarded
 from tests.query.log_table import LogTable, fresh_tenant
 from tests.query.processes import Child

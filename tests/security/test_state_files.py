@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.database import Database, migrate
+from catalog.store.database import Database, migrate
 from infra.local.supervisor import Stack
 from lake.private_files import OTHERS, private_file, private_folder
 from tests.query.guarded import Guarded

@@ -16,15 +16,15 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from ingest.__main__ import app as ingest
-from ingest.commands.dead_letters import _table
-from ingest.dead_letters import any_letter
-from ingest.topic_mac import TopicMac
+from ingest.cli.dead_letters import _table
+from ingest.dead_letters.dead_letters import any_letter
+from ingest.kafka.topic_mac import TopicMac
 from lake.command_line import run_program
 from lake.errors import NotFoundError
 from lake.settings import IngestSettings
 from lake.terminal import TerminalConsole, json_text, visible
-from query import command_line
-from query.command_line import _print_row
+from query.cli import command_line
+from query.cli.command_line import _print_row
 
 pytestmark = pytest.mark.finding(23)
 

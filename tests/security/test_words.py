@@ -17,13 +17,13 @@ from infra.local.service import host_port
 from infra.local.supervisor import Stack
 from lake.log_schema import new_log_schema
 from lake.settings import QuerySettings
-from query.cancellation import Run
 from query.executors.trino import TrinoExecutor
-from query.letter_case import CAPITAL_OF, LOWER_OF_NEWEST
-from query.problem import BadQuestionError
-from query.search_language import Match, Wildcard, parse_search
-from query.search_sql import ONCE, compile_search
-from query.word_pattern import word_pattern
+from query.language.letter_case import CAPITAL_OF, LOWER_OF_NEWEST
+from query.language.search_language import Match, Wildcard, parse_search
+from query.language.search_sql import ONCE, compile_search
+from query.language.word_pattern import word_pattern
+from query.model.cancellation import Run
+from query.model.problem import BadQuestionError
 from tests.query.reference import is_word, lower, matches
 from tests.stack.line import Sql
 

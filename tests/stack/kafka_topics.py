@@ -9,8 +9,8 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from ingest.committed_offsets import committed_offsets
-from ingest.readable import with_readable_headers
+from ingest.kafka.committed_offsets import committed_offsets
+from ingest.kafka.readable import with_readable_headers
 from tests.stack.waiting import fresh, wait_for
 
 ANSWER_S = 30.0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from ingest.writer import write_files
+from ingest.write.writer import write_files
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.commit import TableState, load_state, new_table_state, prepare_append, prepare_replace
 from lake.data_file import DataFile

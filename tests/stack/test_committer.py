@@ -10,11 +10,11 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from ingest.committer import Committer, Step
-from ingest.link import Outcome, WrittenFlush
-from ingest.table_states import Arrivals, NewTables, TableStates
-from ingest.trouble import Cause
-from ingest.writer import write_files
+from ingest.commit.committer import Committer, Step
+from ingest.commit.table_states import Arrivals, NewTables, TableStates
+from ingest.model.link import Outcome, WrittenFlush
+from ingest.model.trouble import Cause
+from ingest.write.writer import write_files
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
 from lake.commit import load_state, prepare_append, prepare_replace

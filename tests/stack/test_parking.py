@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from ingest.kept_topic import MESSAGE_BYTES_MAX
+from ingest.kafka.kept_topic import MESSAGE_BYTES_MAX
 from lake.catalog_client import TableName
 from tests.stack.ingester import Ingester
 from tests.stack.line import Line

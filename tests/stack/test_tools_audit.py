@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from ingest.writer import write_files
+from ingest.write.writer import write_files
 from lake.catalog_client import CommitStatus, TableName
 from lake.commit import load_state, prepare_append, prepare_replace
 from lake.manifest import ManifestEntry, Status, read_manifest

@@ -9,10 +9,10 @@ import httpx
 import orjson
 import pytest
 
-from ingest import live_tail
-from ingest.kafka_client import reading_consumer
-from ingest.kafka_reader import KafkaReader
-from ingest.live_tail import LiveTail, TailFilter
+from ingest.kafka.kafka_client import reading_consumer
+from ingest.kafka.kafka_reader import KafkaReader
+from ingest.serve import live_tail
+from ingest.serve.live_tail import LiveTail, TailFilter
 from lake.settings import IngestSettings, TopicSettings
 from lake.tenant import TenantId
 from tests.stack.kafka_topics import Record

@@ -1,0 +1,1 @@
+"""Keys, and where a key may place files."""

@@ -1,0 +1,1 @@
+"""What Firn asks beyond Iceberg's REST protocol: leases, parked tables, work lists, names to be undone."""

@@ -1,0 +1,43 @@
+"""What this catalog can do, for clients (Iceberg REST specification, `/v1/config`)."""
+
+from fastapi import APIRouter, Request, Response
+
+from catalog.commit.idempotency import LIFETIME_TEXT
+from catalog.http.wire import RawRoute, describe, json_response, services_of
+
+router = APIRouter(route_class=RawRoute, tags=["service"])
+
+ENDPOINTS = (
+    "GET /v1/{prefix}/namespaces",
+    "POST /v1/{prefix}/namespaces",
+    "GET /v1/{prefix}/namespaces/{namespace}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}",
+    "POST /v1/{prefix}/namespaces/{namespace}/properties",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
+    "POST /v1/{prefix}/namespaces/{namespace}/register",
+    "POST /v1/{prefix}/tables/rename",
+    "GET /v1/{prefix}/namespaces/{namespace}/views",
+    "POST /v1/{prefix}/namespaces/{namespace}/views",
+    "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "POST /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "POST /v1/{prefix}/views/rename",
+    "POST /v1/{prefix}/namespaces/{namespace}/register-view",
+    "POST /v1/{prefix}/transactions/commit",
+)
+
+
+@router.get("/v1/config", **describe("Tell clients what this catalog can do", query=("warehouse",)))
+async def config(request: Request) -> Response:
+    """`firn.extras` and `firn.warehouse` tell Firn's own clients what they may use."""
+    services = services_of(request)
+    overrides = {"firn.extras": "v1", "firn.warehouse": services.store.warehouse}
+    return json_response({"defaults": {}, "overrides": overrides, "endpoints": ENDPOINTS, "idempotency-key-lifetime": LIFETIME_TEXT})

@@ -1,0 +1,161 @@
+"""Everything a route needs, put together once per process."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from catalog.access.access import PrincipalCache, forget_old_tokens
+from catalog.commit.commit_inspection import Inspector
+from catalog.commit.commit_queue import CommitQueue
+from catalog.commit.commits import ATTEMPTS_MAX, Committer
+from catalog.commit.idempotency import Reply, RequestKey, forget_old_replies, once
+from catalog.commit.partition_counts import count_what_is_uncounted
+from catalog.commit.table_changes import read_metadata
+from catalog.extras.work_lists import list_tasks
+from catalog.model import metrics
+from catalog.store import name_journal
+from catalog.store.database import SQLITE_PAGE_BYTES, SQLITE_WAL_PAGES, Database, is_passing
+from catalog.store.metadata_store import MetadataStore
+from lake.clock import Clock, SystemClock, epoch_ms
+from lake.errors import FirnError, SettingsError
+from lake.settings import CatalogSettings
+from lake.storage import open_storage
+
+log = structlog.get_logger()
+T = TypeVar("T")
+UPKEEP_INTERVAL_S = 60.0
+ROUND_TASK = "optimize.duty:round"  # what maintenance notes at the end of a round
+LOG_BYTES_MAX = 2 * SQLITE_WAL_PAGES * SQLITE_PAGE_BYTES  # of SQLite's log: it is emptied before
+THREADS = 8
+
+
+@dataclass(slots=True)
+class Services:
+    """One process's database, store and queue.
+
+    SQLite is read on the event loop itself: a lookup takes some 50 microseconds, half of what a change of threads costs. PostgreSQL is
+    read from threads, because there a lookup waits for the network. What waits for the storage has threads of its own: a storage that
+    hangs must not keep anybody from renewing a lease.
+    """
+
+    settings: CatalogSettings
+    clock: Clock
+    database: Database
+    store: MetadataStore
+    queue: CommitQueue
+    database_pool: ThreadPoolExecutor
+    storage_pool: ThreadPoolExecutor
+    principals: PrincipalCache
+    inspector: Inspector
+
+    @classmethod
+    def open(cls, settings: CatalogSettings, clock: Clock | None = None) -> "Services":
+        """Opens the database (already migrated) and the store. Must run inside the event loop that serves. Raises SettingsError."""
+        if not settings.warehouse and not settings.control:
+            raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
+        clock = clock or SystemClock()
+        database = Database(settings.database_url.get_secret_value())
+        store = MetadataStore(
+            open_storage(), settings.warehouse, allowed_locations=settings.allowed_locations, cache_bytes_max=settings.metadata_cache_bytes_max
+        )
+        queue = CommitQueue(Committer(database, store, clock, undo_window_s=settings.undo_window_s), rounds_at_once=settings.commit_rounds_at_once)
+        pools = ThreadPoolExecutor(THREADS, thread_name_prefix="database"), ThreadPoolExecutor(THREADS, thread_name_prefix="storage")
+        return cls(settings, clock, database, store, queue, *pools, PrincipalCache(), Inspector(store))
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch by this machine's clock."""
+        return epoch_ms(self.clock.now())
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Runs a lookup."""
+        if self.database.is_sqlite:
+            return self._read(work)
+        return await asyncio.get_running_loop().run_in_executor(self.database_pool, self._read, work)
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        with self.database.read() as connection:
+            return work(connection)
+
+    async def change(self, key: RequestKey | None, work: Callable[[Connection], Reply]) -> Reply:
+        """Runs a small change of the database alone, once per key."""
+        return await asyncio.get_running_loop().run_in_executor(self.database_pool, self._change, key, work)
+
+    def _change(self, key: RequestKey | None, work: Callable[[Connection], Reply]) -> Reply:
+        attempts = 1
+        while True:
+            try:
+                return once(self.database, key, self.now_ms(), work)
+            except DBAPIError as error:  # another process was at the same rows
+                if attempts == ATTEMPTS_MAX or not is_passing(error):
+                    raise
+            attempts += 1
+
+    async def change_names(self, key: RequestKey | None, work: Callable[[Connection], Reply]) -> Reply:
+        """Runs a change of names; what it says of them is in the warehouse when it returns."""
+        reply = await self.change(key, work)
+        await self.run(self._flush_names)
+        return reply
+
+    def _flush_names(self) -> None:
+        try:
+            name_journal.flush(self.database, self.store, self.now_ms())
+        except (SQLAlchemyError, FirnError) as error:  # they stay in the database and go with the next ones
+            log.warning("catalog.names_not_written", error=str(error))
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs work that waits for the storage."""
+        return await asyncio.get_running_loop().run_in_executor(self.storage_pool, work, *arguments)
+
+    async def metadata(self, location: str) -> bytes:
+        """A metadata file's bytes, from memory or from the storage."""
+        data = self.store.cached(location)
+        return data if data is not None else await self.run(read_metadata, self.store, location)
+
+    async def upkeep(self) -> None:
+        """What has to be done now and then, for as long as the process runs; one duty that fails does not keep the others from their turn."""
+        while True:
+            await asyncio.sleep(UPKEEP_INTERVAL_S)
+            for duty in (self._flush_names, self._compact_names, self._count_partitions, self._forget, self._checkpoint, self._note_maintenance):
+                try:
+                    await self.run(duty)
+                except Exception:
+                    log.exception("catalog.upkeep_failed", duty=duty.__name__)
+                    metrics.upkeep_failures.labels(duty.__name__.strip("_")).inc()
+
+    def _compact_names(self) -> None:
+        if self.store.warehouse:
+            name_journal.compact(self.store, self.now_ms())
+
+    def _count_partitions(self) -> None:
+        count_what_is_uncounted(self.database, self.store, self.now_ms())
+
+    def _forget(self) -> None:
+        with self.database.write() as connection:
+            forget_old_replies(connection, self.now_ms())
+            forget_old_tokens(connection, self.now_ms())
+
+    def _checkpoint(self) -> None:
+        left = self.database.checkpoint()
+        metrics.database_log_bytes.set(left)
+        if left > LOG_BYTES_MAX:
+            log.warning("catalog.log_not_emptied", left_bytes=left, why="somebody reads the database file for long: a backup, or a tool that was left open")
+
+    def _note_maintenance(self) -> None:
+        """Told here because a maintenance that does not run tells nothing."""
+        rows = self._read(lambda connection: list_tasks(connection, kind="optimize.duty", state=None, after="", limit=100))
+        metrics.maintenance_round.set(max((float(row["record"].get("at-ms", 0)) / 1000 for row in rows if row["id"] == ROUND_TASK), default=0.0))
+
+    async def close(self) -> None:
+        """Finishes what runs and closes everything."""
+        await self.queue.close()
+        self.database_pool.shutdown(wait=True)
+        self.storage_pool.shutdown(wait=True)
+        self.inspector.threads.shutdown(wait=False, cancel_futures=True)
+        self.store.close()
+        self.database.close()

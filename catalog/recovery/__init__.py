@@ -1,0 +1,1 @@
+"""The database made anew from the warehouse, and both compared."""

@@ -1,0 +1,1 @@
+"""Compares what Kafka holds with what the tables hold, record by record."""

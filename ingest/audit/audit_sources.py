@@ -1,0 +1,255 @@
+"""What an audit reads: the identity columns of every live data file, the topics of dead letters, parked records and replays, and the input itself."""
+
+import gzip
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, IdentitySpool, Place
+from ingest.dead_letters.dead_letters import read_letter
+from ingest.decode.decoder import Batch, may_be_batch, take_apart
+from ingest.decode.replay import facts_behind, origin_of
+from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader
+from ingest.kafka.topic_mac import TopicMac
+from ingest.model.source import Form
+from ingest.parking.parked_topic import PARKED
+from lake.catalog_client import CatalogClient, TableName
+from lake.commit import TableState, state_of
+from lake.data_file import DATA, DataFile
+from lake.errors import FirnError, NotFoundError, ProtocolError
+from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION
+from lake.manifest import Status
+from lake.marks import NO_MARKS, Marks, TopicPartition
+from lake.settings import IngestSettings
+from lake.storage import AnyStorage
+from lake.table_files import METADATA_BYTES_MAX, load_manifest
+from lake.table_layout import TENANT_PROPERTY
+from lake.tenant import TableId, TenantId, from_identifier
+
+WHOLE_FILE_BYTES = 4 * 1024 * 1024
+GZIP = b"\x1f\x8b"
+_ROOTS = (b"resourceLogs", b"resource_logs")
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass
+class TableScan:
+    """What was read of the tables. `names` are numbered as the spool's notes are; `with_deletes`: tables with delete files, which are not applied.
+
+    `unreadable`: tables of which a file cannot be read, each with a sentence; their rows are not counted, or not all of them.
+    """
+
+    names: list[str] = field(default_factory=list)
+    rows: int = 0
+    files: int = 0
+    with_deletes: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    marks: dict[str, Marks] = field(default_factory=dict)
+
+
+def spool_tables(catalog: CatalogClient, storage: AnyStorage, spool: IdentitySpool) -> TableScan:
+    """Reads the identities of all rows of all log tables, each table at one snapshot. Raises FirnError."""
+    scan = TableScan()
+    for name in _tenants_tables(catalog):
+        try:
+            metadata = catalog.load_table(name)["metadata"]
+        except NotFoundError as error:
+            scan.unreadable.append(f"{name}: {error}")
+            continue
+        if TENANT_PROPERTY in metadata.get("properties", {}):
+            scan.names.append(str(name))
+            try:
+                _spool_table(state_of(metadata, name, storage), storage, spool, scan)
+            except FirnError as error:
+                scan.unreadable.append(f"{name}: {error}")
+    return scan
+
+
+def spool_dropped(control: CatalogClient, storage: AnyStorage, spool: IdentitySpool, scan: TableScan) -> None:
+    """Reads the identities of the rows of dropped tables, as long as they may still come back: they were written, and a person took them away.
+
+    Those that cannot be read are added to the scan's unreadable ones.
+    """
+    token: str | None = ""
+    while control.has_extras and token is not None:
+        page = control.get("/firn/v1/dropped-tables", pageToken=token or None)
+        for entry in page["dropped-tables"]:
+            if entry["purge-started-ms"] is None:
+                name = TableName(".".join(entry["identifier"]["namespace"]), entry["identifier"]["name"])
+                try:
+                    with suppress(NotFoundError):  # purged meanwhile
+                        _spool_dropped(name, entry, storage, spool)
+                except (FirnError, orjson.JSONDecodeError) as error:
+                    scan.unreadable.append(f"{name}, dropped: {error}")
+        token = page.get("next-page-token")
+
+
+def _spool_dropped(name: TableName, entry: Mapping[str, Any], storage: AnyStorage, spool: IdentitySpool) -> None:
+    data = storage.read(entry["metadata-location"], bytes_max=METADATA_BYTES_MAX)
+    metadata = orjson.loads(gzip.decompress(data) if data[:2] == GZIP else data)
+    if TENANT_PROPERTY in metadata.get("properties", {}):
+        _spool_table(state_of(metadata, name, storage), storage, spool, TableScan([str(name)]), Place.DROPPED)
+
+
+def _tenants_tables(catalog: CatalogClient) -> Iterator[TableName]:
+    for namespace in catalog.namespaces():
+        if from_identifier(namespace) is not None:
+            yield from catalog.tables(namespace)
+
+
+def _spool_table(state: TableState, storage: AnyStorage, spool: IdentitySpool, scan: TableScan, place: Place = Place.ROWS) -> None:
+    scan.marks[str(state.name)] = state.marks
+    for file in _live_files(state, storage):
+        if file.content != DATA:
+            if str(state.name) not in scan.with_deletes:
+                scan.with_deletes.append(str(state.name))
+            continue
+        scan.files += 1
+        scan.rows += file.rows
+        for rows in _identities(state, file, storage):
+            _spool_rows(rows, len(scan.names) - 1, spool, place)
+
+
+def _live_files(state: TableState, storage: AnyStorage) -> Iterator[DataFile]:
+    for manifest in state.manifests:
+        if manifest.live_files:
+            yield from (entry.file for entry in load_manifest(storage, manifest, state.place) if entry.status is not Status.DELETED)
+
+
+def _identities(state: TableState, file: DataFile, storage: AnyStorage) -> Iterator[pa.Table]:
+    """The identity columns of a data file, a row group at a time."""
+    source = (
+        pa.BufferReader(storage.read(file.uri, bytes_max=file.size_bytes, root=state.place.check(file.uri)))
+        if file.size_bytes <= WHOLE_FILE_BYTES
+        else pa.PythonFile(_Ranges(storage, file), mode="r")
+    )
+    parquet = pq.ParquetFile(source)
+    by_id = {int((one.metadata or {}).get(_FIELD_ID, b"-1")): one.name for one in parquet.schema_arrow}
+    wanted = {name: state.schema.by_name[name].id for name in (TOPIC, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)}
+    if absent := [name for name, field_id in wanted.items() if field_id not in by_id]:
+        raise ProtocolError(f"{file.uri} of table {state.name} has no column {absent[0]}: whoever wrote it left the identity of its rows out")
+    names = {name: by_id[field_id] for name, field_id in wanted.items()}
+    for group in range(parquet.num_row_groups):
+        read = parquet.read_row_group(group, columns=list(names.values()))
+        yield pa.table({name: read.column(column) for name, column in names.items()})
+
+
+class _Ranges(io.RawIOBase):
+    """A stored file as Parquet's reader wants it: only what it asks for is fetched."""
+
+    def __init__(self, storage: AnyStorage, file: DataFile) -> None:
+        super().__init__()
+        self._storage, self._uri, self._size, self._at = storage, file.uri, file.size_bytes, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        length = min(size if size >= 0 else self._size, self._size - self._at)
+        data = self._storage.read_range(self._uri, self._at, length) if length > 0 else b""
+        self._at += len(data)
+        return data
+
+
+def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, place: Place) -> None:
+    rows = rows.combine_chunks()
+    sources = rows.group_by([TOPIC, TOPIC_ID, TOPIC_PARTITION]).aggregate([]).to_pylist()
+    for source in sources:
+        partition = spool.partition(source[TOPIC], source[TOPIC_ID], source[TOPIC_PARTITION])
+        if partition is None:
+            continue
+        part = rows
+        if len(sources) > 1:
+            part = rows.filter(pc.and_(pc.equal(rows[TOPIC_ID], source[TOPIC_ID]), pc.equal(rows[TOPIC_PARTITION], source[TOPIC_PARTITION])))
+        offsets, indexes = (part.column(name).combine_chunks() for name in (OFFSET, INDEX))
+        spool.add(place, partition, offsets, indexes, table)
+
+
+# ---- Firn's own topics
+
+
+def spool_dead_letters(settings: IngestSettings, reader: KafkaReader, spool: IdentitySpool) -> int:
+    """Reads the identities of all dead letters; a letter may be there more than once. Returns how many were read."""
+    read, mac = 0, TopicMac(settings)
+    for message in reader.read(_all(reader, settings.dead_letter_topic)):
+        letter = read_letter(message, mac)
+        partition = None if letter is None else spool.partition(letter.was_topic, letter.was_topic_id, letter.was_partition)
+        if letter is not None and partition is not None:
+            read += 1
+            for offset in range(letter.was_offset, letter.until or letter.was_offset + 1):
+                spool.add_one(Place.DEAD, partition, offset, letter.index, letter.attempt)
+    return read
+
+
+def spool_replays(settings: IngestSettings, reader: KafkaReader, spool: IdentitySpool, consumed: Mapping[KafkaPartition, int]) -> None:
+    """Reads the identities of all replayed letters; `consumed`: the group's offsets, which tell the read ones. Parked ones count as not read yet."""
+    ranges = _all(reader, settings.replay_topic)
+    by_key = {partition.key: partition for partition in ranges}
+    parked = {partition.key: _parked_offsets(spool, partition) for partition in ranges}
+    mac = TopicMac(settings)
+    for message in reader.read(ranges):
+        found = origin_of(message.headers() or ()) if mac.is_own(message) else None
+        origin = None if found is None else found[0]
+        partition = None if origin is None else spool.partition(origin.topic, origin.topic_id, origin.partition)
+        if origin is not None and partition is not None:
+            key = (message.topic(), message.partition())
+            read = message.offset() < consumed.get(by_key[key], 0) and message.offset() not in parked[key]
+            spool.add_one(Place.REPLAYED, partition, origin.offset, origin.index, 2 * origin.attempt + read)
+
+
+def _parked_offsets(spool: IdentitySpool, partition: KafkaPartition) -> set[int]:
+    place = TopicPartition(partition.topic_id, partition.partition)
+    return {(bucket << BUCKET_BITS) + (key >> INDEX_BITS) for bucket in spool.buckets(place) for key in spool.load(Place.PARKED, place, bucket)[0].to_pylist()}
+
+
+def spool_parked(settings: IngestSettings, reader: KafkaReader, spool: IdentitySpool, tables: TableScan) -> int:
+    """Reads the identities of the parked records that wait. Returns how many were read.
+
+    What lies below its table's mark has been drained since: it is a row or a dead letter by now, or it is missing.
+    """
+    read, mac = 0, TopicMac(settings)
+    for message in reader.read(_all(reader, settings.parked_topic)):
+        found = facts_behind(message.headers() or (), PARKED) if mac.is_own(message) else None
+        if found is None:
+            continue
+        facts = found[0]
+        place = spool.partition(facts["firn.topic"], facts["firn.topic_id"], int(facts["firn.partition"]))
+        table, offset = TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]), int(facts["firn.offset"])
+        if place is not None and tables.marks.get(str(table), NO_MARKS).of(place) <= offset:
+            read += 1
+            spool.add_one(Place.PARKED, place, offset, None)
+    return read
+
+
+def _all(reader: KafkaReader, topic: str) -> dict[KafkaPartition, Ends]:
+    return reader.ends(reader.partitions([topic]))
+
+
+# ---- the input
+
+
+def records_in(value: bytes | None, form: Form, depth_max: int) -> int:
+    """How many records a message carries: one, unless it is taken apart."""
+    if not value or form in ("text", "replay") or (form == "auto" and value[:1] != b"{" and not may_be_batch(value)):
+        return 1
+    if form != "otlp_proto" and value[:1] == b"{" and b"\n" not in value and not any(root in value[:256] for root in _ROOTS):
+        return 1
+    found = take_apart(value, form, depth_max)
+    return len(found) if isinstance(found, Batch) else 1

@@ -1,0 +1,1 @@
+"""Files, and stretches of topics, written once beside the running node."""

@@ -1,0 +1,145 @@
+"""The records of one file of an archive, in their order: lines of text or JSON, plain or compressed, or the rows of a Parquet file as JSON objects.
+
+How a file is read is told by its first bytes, not by its name. Little of it is in memory at a time.
+"""
+
+import base64
+import gzip
+import io
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from typing import IO, Any, NamedTuple
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ingest.backfill.archive import ArchiveFile, UnusableFileError
+from lake.errors import NotFoundError, UnavailableError
+from lake.storage import AnyStorage
+
+_GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+# A line is held in memory as a whole. What is longer is no line of a log, but a file of another kind.
+LINE_BYTES_MAX = 64 * 1024 * 1024
+PARQUET_ROWS = 4_096
+# Of a file that is cut off, so many decoded bytes before the cut are not seen at most.
+BUFFER_BYTES = 64 * 1024
+_BROKEN = (EOFError, OSError, zlib.error, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+
+
+class ArchiveRecord(NamedTuple):
+    """A record by its number in the file, from 0. `value` None: a blank line, which is none but has a number."""
+
+    number: int
+    value: bytes | None
+
+
+def read_records(file: ArchiveFile, storage: AnyStorage) -> Iterator[ArchiveRecord]:
+    """All records of a file. Raises UnusableFileError with the number of the record beyond which it cannot be read, UnavailableError."""
+    number = 0
+    with _opened(file, storage) as stored:
+        try:
+            for number, value in enumerate(_values(stored)):
+                yield ArchiveRecord(number, value)
+        except _BROKEN as error:
+            if isinstance(error, OSError) and error.errno is not None:  # the disk, not what is on it
+                raise UnavailableError(f"{file.uri}: {error.strerror}") from error
+            raise UnusableFileError(
+                f"{file.uri} cannot be read beyond record {number} ({error or type(error).__name__}): it is damaged or cut off. "
+                f"What comes before is in; put a whole copy in its place under another name to get the rest"
+            ) from error
+        except _LongLineError as error:
+            raise UnusableFileError(
+                f"{file.uri} has a line of more than {LINE_BYTES_MAX:,} bytes at record {error.number}: it is no file of lines; what comes before is in"
+            ) from error
+
+
+def _opened(file: ArchiveFile, storage: AnyStorage) -> IO[bytes]:
+    try:
+        return storage.open(file.uri)
+    except NotFoundError as error:
+        raise UnusableFileError(f"{file.uri} is gone since it was found; put it back and run it again") from error
+
+
+def _values(stored: IO[bytes]) -> Iterator[bytes | None]:
+    first = stored.read(4)
+    stored.seek(0)
+    if first == _PARQUET:
+        return _rows(stored)
+    if first[:2] == _GZIP:
+        return _lines(gzip.GzipFile(fileobj=stored))
+    if first == _ZSTD:
+        # Arrow's reader, unlike others, tells a file that is cut off from one that is whole, and reads several frames one behind the other.
+        return _lines(io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd"), BUFFER_BYTES))
+    return _lines(stored)
+
+
+class _LongLineError(Exception):
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _lines(stored: Any) -> Iterator[bytes | None]:
+    number = 0
+    while line := stored.readline(LINE_BYTES_MAX):
+        if len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+            raise _LongLineError(number)
+        value = line.rstrip(b"\r\n")
+        yield value if value.strip() else None
+        number += 1
+
+
+# ---- Parquet
+
+
+def _rows(stored: IO[bytes]) -> Iterator[bytes]:
+    parquet = pq.ParquetFile(pa.PythonFile(stored, mode="r"), pre_buffer=False)
+    if len(set(parquet.schema_arrow.names)) < len(parquet.schema_arrow.names):
+        raise pa.ArrowInvalid("two columns have the same name")
+    for batch in parquet.iter_batches(batch_size=PARQUET_ROWS):
+        table = pa.table({name: _readable(batch.column(at)) for at, name in enumerate(batch.schema.names)})
+        for row in table.to_pylist():
+            yield orjson.dumps({name: _json(value) for name, value in row.items() if value is not None}, default=_other)
+
+
+def _readable(column: pa.Array) -> pa.Array:
+    """Times as RFC 3339 to the last digit, with Z where they are of a zone: Python has no nanoseconds."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not pa.types.is_timestamp(column.type):
+        return column
+    text = pc.strftime(column.cast(pa.timestamp(column.type.unit)), "%Y-%m-%dT%H:%M:%S")
+    return pc.binary_join_element_wise(text, "Z", "") if column.type.tz is not None else text
+
+
+def _json(value: Any) -> Any:
+    """A value as JSON has it; numbers keep their digits, also those that JSON does not know."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else orjson.Fragment("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, Mapping):
+        return {name: _json(one) for name, one in value.items()}
+    if isinstance(value, list):
+        is_map = bool(value) and all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value)
+        return {name: _json(one) for name, one in value} if is_map else [_json(one) for one in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return orjson.Fragment(str(value))
+    return value
+
+
+def _other(value: Any) -> Any:
+    """What orjson does not know."""
+    if isinstance(value, Decimal):
+        return orjson.Fragment(str(value)) if value.is_finite() else str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return str(value)

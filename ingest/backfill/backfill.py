@@ -1,0 +1,195 @@
+"""Files of an archive into tables, by the stages that live records pass: the control flow.
+
+    archive -> archive_reader -> router -> buffer -> (shape | decoder, row) -> converter -> writer -> committer, with the marks of `backfill_ledger`
+
+A file is compared with what was found at the start before its records are committed, and at its end: records are numbered, and numbers of a file
+that is written to meanwhile mean nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import structlog
+
+from ingest.backfill.archive import ArchiveFile, UnusableFileError, current
+from ingest.backfill.archive_reader import ArchiveRecord, read_records
+from ingest.backfill.backfill_commits import BackfillCommits, ChangedMeanwhileError
+from ingest.backfill.backfill_ledger import BackfillLedger
+from ingest.backfill.backfill_report import FilesReport
+from ingest.model.source import Source
+from ingest.route.buffer import RawRecord
+from ingest.route.router import Envelope, Router
+from ingest.write.flush_writer import Flush
+from lake.commit import TableState
+from lake.errors import Reason, Rejected
+from lake.settings import IngestSettings, TopicSettings
+from lake.storage import AnyStorage
+from lake.tenant import TableId
+
+BATCH_RECORDS = 1_000
+# Every file that waits is looked at in every commit.
+FILES_WAITING = 1_000
+log = structlog.get_logger()
+
+
+@dataclass
+class _Reading:
+    """The file that is being read: its number among the sources, and per table the first record that is not there yet."""
+
+    file: ArchiveFile
+    number: int
+    source: Source
+    router: Router
+    resume: dict[TableId, int] = field(default_factory=dict)
+
+
+@dataclass
+class Backfill:
+    """One run."""
+
+    settings: IngestSettings
+    topic: TopicSettings
+    storage: AnyStorage
+    commits: BackfillCommits
+    ledger: BackfillLedger
+    report: FilesReport
+    _routed: list[int] = field(default_factory=list)  # per source, the record after the last one routed
+    _done: set[str] = field(default_factory=set)  # sources that are not read any more
+
+    def run(self, files: Iterable[ArchiveFile]) -> None:
+        """Reads all files; one that is refused or damaged is reported, and the others go on. Raises FirnError where nothing can go on."""
+        for file in files:
+            try:
+                self._file(file)
+            except UnusableFileError as error:
+                log.warning("backfill.file_failed", file=file.uri, reason=str(error))
+                self.report.failed[file.uri] = str(error)
+            else:
+                self.report.files += 1
+            self._done.add(file.source)
+            if len(self.commits.sources) >= FILES_WAITING:
+                self._flush()
+        self._flush()
+        self.commits.writer.acknowledged()
+
+    # ---- in
+
+    def _file(self, file: ArchiveFile) -> None:
+        self.ledger.begin(file)
+        reading = self._begin(file)
+        if self._is_there_already(reading):
+            return
+        records = read_records(file, self.storage)
+        while batch := list(islice(records, BATCH_RECORDS)):
+            self.commits.keep_alive()
+            self._take(reading, batch)
+            self.report.show(file.uri)
+            if self.commits.is_full:
+                self._flush()
+        self._check_unchanged(file)
+        self.ledger.ends[file.source] = self._routed[reading.number]
+
+    def _begin(self, file: ArchiveFile) -> _Reading:
+        topic = self.topic.model_copy(update={"name": file.uri})
+        source = Source(file.uri, file.source, 0, topic.format, topic.time_zone)
+        self.commits.sources.append(source)
+        self._routed.append(0)
+        return _Reading(file, len(self._routed) - 1, source, Router(topic))
+
+    def _is_there_already(self, reading: _Reading) -> bool:
+        """Whether the one table that all records of the file go to has them all; the file need not be read then.
+
+        Raises UnusableFileError where the file's path names no tenant.
+        """
+        rules = [*self.topic.tenant, *self.topic.stream]
+        if not all(rule.startswith(("const:", "topic:")) for rule in rules):
+            return False
+        table = reading.router.route(Envelope(reading.file.uri, None, (), b"{}"))
+        if isinstance(table, Rejected):
+            raise UnusableFileError(f"{reading.file.uri} goes nowhere: {table.detail}; correct the regular expression, or read this file with --tenant")
+        self._meet(reading, [table])
+        state = self.commits.states.last_known(table)
+        mark = None if state is None else self.ledger.mark(state, reading.file.source)
+        if mark is None or not mark.complete:
+            return False
+        self.report.records += mark.next
+        self.report.skipped += mark.next
+        return True
+
+    def _take(self, reading: _Reading, batch: Sequence[ArchiveRecord]) -> None:
+        """Routes records into their tables' buffers or to the dead letters."""
+        routed = [(record, self._route(reading, record)) for record in batch]
+        self._meet(reading, {table for _, table in routed if isinstance(table, TableId)} - reading.resume.keys())
+        for (number, value), table in routed:
+            self.report.records += 1
+            if value is None:
+                self.report.blank += 1
+            elif table is None or isinstance(table, Rejected):
+                self._bury(reading, number, value, table)
+            elif number < reading.resume[table]:
+                self.report.skipped += 1
+            elif self.commits.add(table, RawRecord(reading.number, number, reading.file.modified_ms, None, (), value)):
+                self._routed[reading.number] = number + 1
+                self._flush([table])
+            self._routed[reading.number] = number + 1
+
+    def _route(self, reading: _Reading, record: ArchiveRecord) -> TableId | Rejected | None:
+        if record.value is None:
+            return None
+        if len(record.value) > self.settings.record_bytes_max:
+            return Rejected(Reason.TOO_LARGE, f"{len(record.value)} bytes, record_bytes_max is {self.settings.record_bytes_max}")
+        return reading.router.route(Envelope(reading.file.uri, None, (), record.value))
+
+    def _bury(self, reading: _Reading, number: int, value: bytes, rejected: Rejected | None) -> None:
+        assert rejected is not None
+        self.commits.writer.bury(RawRecord(reading.number, number, reading.file.modified_ms, None, (), value), reading.source, rejected, None)
+
+    def _meet(self, reading: _Reading, tables: Iterable[TableId]) -> None:
+        """Learns how far tables are with the file. Raises UnusableFileError where one absorbed another content of it."""
+        tables = list(tables)
+        self.commits.open(tables)
+        for table in tables:
+            state = self.commits.states.last_known(table)
+            assert state is not None
+            mark = self.ledger.mark(state, reading.file.source)
+            reading.resume[table] = 0 if mark is None else mark.next
+
+    # ---- out
+
+    def _flush(self, tables: Sequence[TableId] | None = None) -> None:
+        self.commits.flush(self, tables)
+        if self.commits.is_empty:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Nothing waits: files that were read to their ends need not be known any more."""
+        if all(source.topic_id in self._done for source in self.commits.sources):
+            self.commits.sources.clear()
+            self._routed.clear()
+            self.ledger.forget(self._done)
+            self._done.clear()
+
+    # ---- as the commits ask
+
+    def check(self) -> None:
+        for source in self.commits.sources[-1:]:  # the others were compared at their ends
+            if source.topic_id not in self._done:
+                self._check_unchanged(self.ledger.files[source.topic_id])
+
+    def _check_unchanged(self, file: ArchiveFile) -> None:
+        if not current(file, self.storage):
+            raise ChangedMeanwhileError(
+                f"{file.uri} was written to while it was read; run it again when the file is at rest. What is committed of it stays: if its "
+                f"content has changed and not only its time, the next run names it"
+            )
+
+    def check_state(self, state: TableState, flush: Flush) -> None:
+        for place in flush.ends:
+            try:
+                self.ledger.mark(state, place.topic_id)
+            except UnusableFileError as error:  # another run took up another content just now
+                raise ChangedMeanwhileError(str(error)) from error
+
+    def end(self, _: TableId, source: int) -> int:
+        return self._routed[source]

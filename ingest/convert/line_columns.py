@@ -1,0 +1,98 @@
+"""Lines of text, straight to Arrow columns: those of a known format by its fields, the others as messages; what is out of the ordinary is left over.
+
+The result is the same as the exact path's, value for value (a test compares them).
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.convert.columnar import Decoded, Found, Terms, lay_out_columns
+from ingest.convert.row import column_name, is_usable, pointer
+from ingest.convert.shape import TEXT, Leaf
+from ingest.decode.formats.recognition import take_apart
+from ingest.decode.formats.text_line import LineFormat, Values
+from lake.log_schema import MESSAGE, TIMESTAMP
+
+_UTC = pa.timestamp("us", "UTC")
+_KINDS = frozenset((TEXT,))
+
+
+def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Iterator[Decoded]:
+    """Decodes lines, one result per format met; places are positions in `values`. `kafka_ms`: int64 array of the Kafka timestamps."""
+    plain: tuple[list[str], list[int]] = ([], [])
+    known: dict[str, tuple[LineFormat, list[Values], list[int]]] = {}
+    odd: list[int] = []
+    for at, (value, near_ms) in enumerate(zip(values, kafka_ms.to_pylist(), strict=True)):
+        try:
+            line = value.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            odd.append(at)
+            continue
+        if (found := take_apart(line, near_ms * 1000, terms.local)) is not None:
+            line_format, fields = found
+            if line_format.title not in known:
+                known[line_format.title] = (line_format, [], [])
+            _, rows, places = known[line_format.title]
+            rows.append(fields)
+            places.append(at)
+        elif not line or line.isspace():
+            odd.append(at)
+        else:
+            plain[0].append(line)
+            plain[1].append(at)
+    lines, places = plain
+    arrays = {TIMESTAMP: _kafka_us(kafka_ms, places).cast(_UTC), MESSAGE: pa.array(lines, pa.string())} if lines else {}
+    yield Decoded(arrays, places, odd)
+    for line_format, rows, places in known.values():
+        yield _of_format(line_format, rows, places, _kafka_us(kafka_ms, places), terms)
+
+
+def _kafka_us(kafka_ms: pa.Array, places: list[int]) -> pa.Array:
+    return pc.multiply(kafka_ms if len(places) == len(kafka_ms) else kafka_ms.take(pa.array(places, pa.int64())), 1000)
+
+
+def _of_format(line_format: LineFormat, rows: Sequence[Values], places: list[int], kafka_us: pa.Array, terms: Terms) -> Decoded:
+    lists = list(zip(*rows, strict=True))
+    found: Found = {}
+    for name, texts in zip(line_format.names, lists, strict=False):
+        found[name] = (Leaf(name, pointer("", name), _KINDS, ()), pa.array(texts, pa.string()))
+    odd = set[int]()
+    if line_format.extras is not None:
+        found |= _extra_columns(line_format, lists[-1], odd)
+    return lay_out_columns(found, kafka_us, terms, places, [], odd)
+
+
+def _extra_columns(line_format: LineFormat, texts: Sequence[str | None], odd: set[int]) -> Found:
+    columns: dict[str, tuple[str, list[str | None]]] = {}
+    for at, text in enumerate(texts):
+        if text is None:
+            continue
+        placed = _placed(line_format, text)
+        if placed is None:
+            odd.add(at)
+            continue
+        for name, path, value in placed:
+            if name not in columns:
+                columns[name] = (path, [None] * len(texts))
+            columns[name][1][at] = value
+    return {name: (Leaf(name, path, _KINDS, ()), pa.array(values, pa.string())) for name, (path, values) in columns.items()}
+
+
+@lru_cache(maxsize=8_192)
+def _placed(line_format: LineFormat, text: str) -> Sequence[tuple[str, str, str]] | None:
+    """Columns, paths and values of what a line has beyond its format's names; None where two of them, or one of those, want the same column."""
+    assert line_format.extras is not None
+    taken = set(line_format.names)
+    placed = []
+    for outer, inner, value in line_format.extras(text):
+        name, path = column_name("", outer), pointer("", outer)
+        if inner is not None:
+            name, path = column_name(name, inner), pointer(path, inner)
+        if name in taken or not is_usable(name):
+            return None
+        taken.add(name)
+        placed.append((name, path, value))
+    return placed

@@ -1,0 +1,245 @@
+"""Records written by the same line of code, by their quotes: everything but the values is the same bytes, so the values can be cut out without parsing.
+
+A sample of a chunk gives the skeleton: the fixed bytes before, between and after the values. A record whose quotes stand at the same places of that,
+with the same fixed bytes, and a plain number, `true`, `false` or `null` wherever the sample had one, is the sample with other values in it. All of that
+is compared, and the values are cut out, column by column. A record with a backslash, a control character inside a text, or an array does not come
+into question; it is left to the struct of its table's shape, as is what no frequent skeleton fits.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.convert.columnar import Decoded, Found, Terms, lay_out_columns
+from ingest.convert.shape import Leaf, learn, leaves_of
+from ingest.decode.decoder import Json, Pairs, decode
+
+# Below this the fixed cost of the calls is more than decoding the records costs.
+ROWS_MIN = 400
+SKELETONS_MAX = 4
+# Offsets into a chunk are 32 bits wide.
+BYTES_MAX = 1 << 30
+QUOTE, BACKSLASH, BLANK = b'"', b"\\", ord(" ")
+_JSON_BLANKS = " \t\r\n"
+_LITERAL = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null"
+_around_literal = re.compile(rf"([:,\s]*)({_LITERAL})([,}}\s]*)").fullmatch
+_CONTROL = r"[\x00-\x1f]"
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Records joined by quotes. `ends`: positions behind each quote; `first`, `count`: which are a record's, the one that joins it to the next included."""
+
+    joined: bytes
+    ends: Any  # int32 array
+    first: Any  # int64 array
+    count: Any  # int64 array
+    has_controls: bool
+
+
+class Slot(NamedTuple):
+    """Where a value stands: it begins `after` bytes behind the quote with number `begin`, and ends `before` bytes ahead of the position behind the next one."""
+
+    leaf: Leaf
+    begin: int
+    after: int
+    before: int
+    is_text: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """What records have in common: the number of quotes, the fixed bytes around the values, and the columns of objects that may hold nothing."""
+
+    count: int
+    fixed: Sequence[bytes]  # one more than slots
+    slots: Sequence[Slot]
+    hollow: Sequence[Sequence[str]]
+
+
+def decode_alike(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Iterator[Decoded]:
+    """Decodes the records of the most frequent skeletons, one result per skeleton; `odd` of the last one are the positions left over.
+
+    `kafka_ms`: int64 array of the Kafka timestamps, aligned with `values`; places are positions in `values`.
+    """
+    left = np.ones(len(values), bool)
+    chunk = _joined(values) if len(values) >= ROWS_MIN else None
+    if chunk is not None:
+        rows = _without_backslash(chunk, values)
+        for _ in range(SKELETONS_MAX):
+            if len(rows) < ROWS_MIN or (skeleton := learn_skeleton(values[rows[0]], terms.depth_max)) is None:
+                break
+            alike, found = _cut(skeleton, chunk, rows)
+            if not len(alike):
+                break
+            rows = np.setdiff1d(rows, alike, assume_unique=True)
+            kafka_us = pc.multiply(kafka_ms.take(pa.array(alike)), 1000)
+            decoded = lay_out_columns(found, kafka_us, terms, alike.tolist(), [], _odd(found, skeleton, chunk))
+            left[decoded.places] = False
+            yield Decoded(decoded.columns, decoded.places, [])
+    yield Decoded({}, [], np.flatnonzero(left).tolist())
+
+
+def _joined(values: Sequence[bytes]) -> Chunk | None:
+    """The chunk of these records; None where it is too large, or not UTF-8 throughout."""
+    lengths = np.fromiter(map(len, values), np.int64, len(values)) + 1
+    if lengths.sum() >= BYTES_MAX:
+        return None
+    joined = QUOTE.join(values) + QUOTE
+    try:
+        joined.isascii() or joined.decode()
+    except UnicodeDecodeError:
+        return None
+    data = np.frombuffer(joined, np.uint8)
+    ends = (np.flatnonzero(data == QUOTE[0]) + 1).astype(np.int32)
+    after = np.searchsorted(ends, np.cumsum(lengths)) + 1
+    first = np.concatenate((np.zeros(1, np.int64), after[:-1]))
+    return Chunk(joined, ends, first, after - first, bool(data.min() < BLANK))
+
+
+def _without_backslash(chunk: Chunk, values: Sequence[bytes]) -> Any:
+    """Positions of the records whose every quote is one of JSON's."""
+    if BACKSLASH not in chunk.joined:
+        return np.arange(len(values))
+    return np.flatnonzero(np.fromiter((BACKSLASH not in value for value in values), bool, len(values)))
+
+
+def learn_skeleton(sample: bytes, depth_max: int) -> Skeleton | None:
+    """The skeleton of a record without backslashes; None where its values are not all texts and literals that become a column each."""
+    fields = decode(sample, "json", depth_max)
+    if not isinstance(fields, Pairs):
+        return None
+    leaves = leaves_of(learn({}, fields))
+    walk = _Walk(sample.decode().split('"'), [], [])
+    end = walk.object(fields, 0)
+    if not end or end != len(walk.pieces) - 1 or len(leaves) != len(walk.places):
+        return None
+    slots = [Slot(leaf, *place) for leaf, place in zip(leaves, walk.places, strict=True)]
+    hollow = [[slots[place].leaf.column for place in places] for places in walk.hollow]
+    return Skeleton(len(walk.pieces), _fixed(sample, slots), slots, hollow)
+
+
+def _fixed(sample: bytes, slots: Sequence[Slot]) -> Sequence[bytes]:
+    ends = [match.end() for match in re.finditer(QUOTE, sample + QUOTE)]
+    fixed, at = [], 0
+    for slot in slots:
+        fixed.append(sample[at : ends[slot.begin] + slot.after])
+        at = ends[slot.begin + 1] - slot.before
+    return [*fixed, sample[at:] + QUOTE]
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Follows a decoded sample through the pieces between its quotes. `places`: the slots without their leaves; `hollow`: objects of nothing but literals."""
+
+    pieces: Sequence[str]
+    places: list[tuple[int, int, int, bool]]
+    hollow: list[list[int]]
+
+    def object(self, fields: Pairs, number: int) -> int:
+        """Walks an object whose first key follows piece `number`; returns the number of the piece behind its last value, 0 where it cannot be followed."""
+        literals = list[int]()
+        if not fields or len({key for key, _ in fields}) != len(fields):
+            return 0
+        for key, value in fields:
+            if number + 2 >= len(self.pieces) or self.pieces[number + 1] != key:
+                return 0
+            number += 2
+            if isinstance(value, Pairs):
+                number = self.object(value, number) if self.pieces[number].rstrip(_JSON_BLANKS).endswith("{") else 0
+            elif isinstance(value, Json) or value is None:
+                literals.append(len(self.places))
+                number = self._literal("null" if value is None else value, number)
+            else:
+                number = self._text(value, number)
+            if not number:
+                return 0
+        if len(literals) == len(fields):
+            self.hollow.append(literals)
+        return number
+
+    def _literal(self, value: str, number: int) -> int:
+        match = _around_literal(self.pieces[number])
+        if match is None or match[2] != value:
+            return 0
+        self.places.append((number - 1, len(match[1]), len(match[3]) + 1, False))
+        return number
+
+    def _text(self, value: str, number: int) -> int:
+        if number + 2 >= len(self.pieces) or self.pieces[number].strip(_JSON_BLANKS) != ":" or self.pieces[number + 1] != value:
+            return 0
+        self.places.append((number, 0, 1, True))
+        return number + 2
+
+
+def _cut(skeleton: Skeleton, chunk: Chunk, rows: Any) -> tuple[Any, Found]:
+    """Those of the rows that have this skeleton, and their values by column as text."""
+    rows = rows[chunk.count[rows] == skeleton.count]
+    first = chunk.first[rows]
+    ends = chunk.ends[first[:, None] + np.arange(skeleton.count)]
+    at = np.array([slot.begin for slot in skeleton.slots])
+    begins = ends[:, at] + np.array([slot.after for slot in skeleton.slots], np.int32)
+    stops = ends[:, at + 1] - np.array([slot.before for slot in skeleton.slots], np.int32)
+    starts = np.where(first > 0, chunk.ends[first - 1], 0)[:, None]
+    runs = np.concatenate((starts, stops), axis=1)
+    lengths = np.concatenate((begins, ends[:, -1:]), axis=1) - runs
+    fits = (lengths == [len(one) for one in skeleton.fixed]).all(axis=1) & (begins <= stops).all(axis=1)
+    rows, begins, stops, runs = rows[fits], begins[fits], stops[fits], runs[fits]
+    fits = np.ones(len(rows), bool)
+    for number, one in enumerate(skeleton.fixed):
+        fits &= _windows(chunk.joined, len(one))[runs[:, number]] == one
+    cells = _cells(chunk, begins[fits], stops[fits])
+    return _literals(skeleton, rows[fits], cells)
+
+
+def _windows(data: bytes, width: int) -> Any:
+    """Every run of so many bytes, as an array over the same memory."""
+    return np.ndarray((len(data) - width + 1,), f"S{width}", data, strides=(1,))
+
+
+def _cells(chunk: Chunk, begins: Any, stops: Any) -> list[pa.Array]:
+    """The values of each slot; `begins` and `stops` have a row per record, a column per slot."""
+    rows, slots = begins.shape
+    if not rows:
+        return []
+    offsets = np.stack((begins, stops), axis=2).ravel()
+    # Between two values lies what is fixed: every other cell of one array over the joined bytes is a value.
+    every = pa.Array.from_buffers(pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(chunk.joined)])
+    return [every.take(pa.array(np.arange(2 * slot, len(offsets), 2 * slots))) for slot in range(slots)]
+
+
+def _literals(skeleton: Skeleton, rows: Any, cells: Sequence[pa.Array]) -> tuple[Any, Found]:
+    """Leaves out the rows that have something else where a literal should be; `null` becomes NULL."""
+    if not cells:
+        return rows, {}
+    literal = [number for number, slot in enumerate(skeleton.slots) if not slot.is_text]
+    fits = [_mask(pc.match_substring_regex(cells[number], rf"\A(?:{_LITERAL})\z")) for number in literal]
+    if literal and not (keep := np.logical_and.reduce(fits)).all():
+        rows, cells = rows[keep], [cell.filter(pa.array(keep)) for cell in cells]
+    found = {slot.leaf.column: (slot.leaf, cell if slot.is_text else _without_null(cell)) for slot, cell in zip(skeleton.slots, cells, strict=True)}
+    return rows, found
+
+
+def _without_null(text: pa.Array) -> pa.Array:
+    nulls = pc.equal(text, "null")
+    return pc.if_else(nulls, pa.scalar(None, pa.string()), text) if pc.any(nulls).as_py() else text
+
+
+def _odd(found: Found, skeleton: Skeleton, chunk: Chunk) -> set[int]:
+    """Rows with a control character inside a text, which JSON does not allow, or with an object of nothing but nulls, which is a value of its own."""
+    odd = set[int]()
+    for slot in skeleton.slots if chunk.has_controls else ():
+        if slot.is_text:
+            odd.update(np.flatnonzero(_mask(pc.match_substring_regex(found[slot.leaf.column][1], _CONTROL))).tolist())
+    for columns in skeleton.hollow:
+        odd.update(np.flatnonzero(np.logical_and.reduce([_mask(found[column][1].is_null()) for column in columns])).tolist())
+    return odd
+
+
+def _mask(booleans: pa.Array) -> Any:
+    return booleans.to_numpy(zero_copy_only=False)

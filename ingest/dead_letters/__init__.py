@@ -1,0 +1,1 @@
+"""Records that no table takes: written, listed, sent again, erased."""

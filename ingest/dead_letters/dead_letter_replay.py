@@ -1,0 +1,157 @@
+"""Dead letters sent again: to the replay topic, which the ingesters read like any other, each at most once per death.
+
+A letter goes where the rules of its topic route it today, else to the table it died in front of; who knows better says so. What would die
+again for certain is left alone and counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants
+from ingest.decode.replay import Origin, origin_of, replay_headers
+from ingest.kafka.acknowledged_producer import AcknowledgedProducer
+from ingest.kafka.aside import Aside
+from ingest.kafka.kafka_reader import KafkaReader
+from ingest.kafka.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX, ensure_topic
+from ingest.kafka.topic_mac import TopicMac
+from ingest.route.router import DEFAULT_STREAM
+from lake.catalog_client import CatalogClient
+from lake.errors import FatalError, Reason, UnavailableError
+from lake.held_lease import held_lease
+from lake.settings import IngestSettings, TopicSettings
+from lake.tenant import TableId, TenantId, from_identifier, parse_stream
+
+FLUSH_TIMEOUT_S = 60.0
+GIVEN_UP_MS = 300_000
+QUEUE_KBYTES = 64 * 1024
+Identity = tuple[str, int, int, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where letters go instead of where the rules say; None: as the rules say."""
+
+    tenant: TenantId | None = None
+    stream: str | None = None
+
+
+@dataclass(slots=True)
+class ReplayResult:
+    """How many letters were sent, by table, and how many were not, by the sentence that says why."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+
+    def to_json(self) -> dict[str, object]:
+        return {"replayed": self.sent.total(), "tables": dict(self.sent), "left": dict(self.left)}
+
+
+class Replayer:
+    """Sends dead letters again."""
+
+    def __init__(self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, aside: Aside) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._catalog = catalog
+        self._aside = aside
+        self._mac = TopicMac(settings)
+        self._topics: Mapping[str, TopicSettings] = {topic.name: topic for topic in settings.topics}
+        self._tenants = LetterTenants(settings)
+
+    def replay(self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False) -> ReplayResult:
+        """Sends letters; returns when every one is acknowledged. Raises RefusedError while another replay runs, UnavailableError, FatalError.
+
+        An identity is sent once for each of its deaths, whoever asks how often: the replay topic itself remembers.
+        """
+        if not dry_run:
+            ensure_topic(self._settings, self._settings.replay_topic)
+        lease = f"ingest.{self._settings.group}.replay"
+        with held_lease(self._catalog, lease, "another replay of this group's dead letters runs; wait for its end") as held:
+            attempts = self._attempts()
+            sender = None if dry_run else _Sender(self._settings)
+            result = ReplayResult()
+            for letter in letters:
+                held.renew()
+                self._replay_one(letter, to, attempts, sender, result)
+            if sender is not None:
+                sender.flush()
+        return result
+
+    def _attempts(self) -> dict[Identity, int]:
+        """The newest attempt of every identity that the replay topic holds."""
+        partitions = self._reader.partitions([self._settings.replay_topic])
+        attempts: dict[Identity, int] = {}
+        for message in self._reader.read({p: (end.start, end.end) for p, end in self._reader.ends(partitions).items()}):
+            if self._mac.is_own(message) and (found := origin_of(message.headers() or ())) is not None:
+                origin = found[0]
+                identity = (origin.topic_id, origin.partition, origin.offset, origin.index)
+                attempts[identity] = max(origin.attempt, attempts.get(identity, 0))
+        return attempts
+
+    def _replay_one(self, letter: DeadLetter, to: Destination, attempts: dict[Identity, int], sender: "_Sender | None", result: ReplayResult) -> None:
+        if letter.foreign or letter.reason == Reason.FOREIGN.value:
+            result.left["somebody else than Firn wrote it; send it to an input topic if it is wanted"] += 1
+            return
+        if attempts.get(letter.identity, 0) > letter.attempt:
+            result.left["replayed already"] += 1
+            return
+        if letter.until is not None:
+            result.left["its batch cannot be read and no bytes were kept; send the records to their topic again"] += 1
+            return
+        value = letter.read_value(self._aside)
+        if (refusal := self._refusal(value)) is not None or value is None:
+            result.left[refusal or ""] += 1
+            return
+        table = self._destination(letter, value, to)
+        if table is None:
+            result.left["no rule yields a tenant; say --to-tenant"] += 1
+            return
+        if sender is not None:
+            sender.send(letter, value, replay_headers(self._origin(letter), table))
+        attempts[letter.identity] = letter.attempt + 1
+        result.sent[str(table)] += 1
+
+    def _refusal(self, value: bytes | None) -> str | None:
+        limit = min(self._settings.record_bytes_max, MESSAGE_BYTES_MAX - ENVELOPE_BYTES)
+        if not value:
+            return "the message has no value"
+        return f"larger than {limit} bytes: raise record_bytes_max (at most {MESSAGE_BYTES_MAX - ENVELOPE_BYTES}) first" if len(value) > limit else None
+
+    def _destination(self, letter: DeadLetter, value: bytes, to: Destination) -> TableId | None:
+        routed = self._tenants.table(letter, value) or _died_at(letter)
+        if to.tenant is not None:
+            return TableId(to.tenant, to.stream or (routed.stream if routed is not None else DEFAULT_STREAM))
+        return routed if routed is None or to.stream is None else TableId(routed.tenant, to.stream)
+
+    def _origin(self, letter: DeadLetter) -> Origin:
+        topic = self._topics.get(letter.was_topic, TopicSettings(name=letter.was_topic))
+        form = topic.format if letter.index is None else "json"
+        coordinates = (letter.was_topic, letter.was_topic_id, letter.was_partition, letter.was_offset)
+        return Origin(*coordinates, letter.index, form, topic.time_zone, letter.attempt + 1)
+
+
+def _died_at(letter: DeadLetter) -> TableId | None:
+    """The table in front of which a letter died."""
+    namespace, _, name = (letter.table or "").partition(".")
+    tenant, stream = from_identifier(namespace), from_identifier(name)
+    return None if tenant is None or stream is None or not isinstance(parse_stream(stream), str) else TableId(TenantId(tenant), stream)
+
+
+class _Sender:
+    """Produces to the replay topic."""
+
+    def __init__(self, settings: IngestSettings) -> None:
+        self._topic = settings.replay_topic
+        self._producer = AcknowledgedProducer(settings, self._topic, queue_kbytes=QUEUE_KBYTES, timeout_ms=GIVEN_UP_MS)
+
+    def send(self, letter: DeadLetter, value: bytes, facts: list[tuple[str, bytes]]) -> None:
+        """The timestamp is the message's first one: lateness is judged by it as it was before."""
+        self._producer.send(value, letter.key, [*letter.headers, *facts], timestamp_ms=letter.was_at_ms)
+
+    def flush(self) -> None:
+        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        if refusals := self._producer.refusals:
+            raise FatalError(f"topic {self._topic} refuses {len(refusals)} letters: {refusals[0]}; mend the topic and replay again, none is sent twice")
+        if left:
+            raise UnavailableError(f"{left} letters are not acknowledged by topic {self._topic}; replay again when the broker is well, none is sent twice")

@@ -1,0 +1,1 @@
+"""Bytes of a message to records: JSON, lines of text, OTLP, messages sent again."""

@@ -1,0 +1,1 @@
+"""Kafka's clients: reading, offsets, lag, and Firn's own topics."""

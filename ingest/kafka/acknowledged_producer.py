@@ -1,0 +1,66 @@
+"""Messages that must not be lost on their way to a topic of Firn's own."""
+
+from collections.abc import Sequence
+
+from confluent_kafka import Producer
+
+from ingest.kafka.kafka_client import connection
+from ingest.kafka.kept_topic import MESSAGE_BYTES_MAX
+from ingest.kafka.topic_mac import TopicMac
+from lake.settings import IngestSettings
+
+QUEUE_WAIT_S = 0.5
+ANY_PARTITION = -1  # the client chooses by the key
+
+
+class AcknowledgedProducer:
+    """Produces to one topic in order, with acks=all; a message counts as sent when `flush` says that none is left."""
+
+    def __init__(self, settings: IngestSettings, topic: str, *, queue_kbytes: int, timeout_ms: int = 0) -> None:
+        """`queue_kbytes`: of messages not yet acknowledged; beyond them `send` waits. `timeout_ms`: when a message is given up, 0 for never."""
+        self._topic = topic
+        self._mac = TopicMac(settings)
+        self.refusals: list[str] = []  # why the topic took messages not
+        self._producer = Producer(
+            {
+                **connection(settings),
+                "acks": "all",
+                "enable.idempotence": True,  # also keeps the order
+                "compression.type": "zstd",
+                "linger.ms": 20,
+                "message.timeout.ms": timeout_ms,
+                "message.max.bytes": MESSAGE_BYTES_MAX,
+                "queue.buffering.max.kbytes": queue_kbytes,
+            }
+        )
+
+    def send(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        *,
+        partition: int = ANY_PARTITION,
+        timestamp_ms: int = 0,
+        sign: bool = True,
+    ) -> None:
+        """Queues a message, `timestamp_ms` 0 being now. `sign`: not for a copy of what somebody else wrote. Waits while the queue is full."""
+        signed = [*headers, *(self._mac.header(self._topic, key, value, headers) if sign else ())]
+        while not self._queued(value, key, signed, partition, timestamp_ms):
+            self._producer.poll(QUEUE_WAIT_S)
+        self._producer.poll(0)
+
+    def _queued(self, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], partition: int, timestamp_ms: int) -> bool:
+        try:
+            self._producer.produce(self._topic, value=value, key=key, headers=headers, partition=partition, timestamp=timestamp_ms, on_delivery=self._answered)
+        except BufferError:  # the queue is full
+            return False
+        return True
+
+    def _answered(self, error: object, _: object) -> None:
+        if error is not None:
+            self.refusals.append(str(error))
+
+    def flush(self, timeout_s: float) -> int:
+        """How many messages are neither acknowledged nor refused when the time is over."""
+        return int(self._producer.flush(timeout_s))

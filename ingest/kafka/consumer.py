@@ -1,0 +1,238 @@
+"""Kafka in: the partitions of the input topics by assignment, from the group's offsets, identified by topic id.
+
+No group rebalance ever moves a partition under a running node: `assign` names them all, and the group only stores offsets.
+
+Where the group began to read a partition is stored with its offsets, for ever.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import structlog
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicCollection
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from ingest.kafka.batch_size import BatchSize
+from ingest.kafka.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
+from ingest.kafka.kafka_client import admin_client, go_to, reading_options
+from ingest.kafka.kafka_reader import Stored, parse_stored, place_of
+from ingest.kafka.readable import with_readable_headers
+from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
+from ingest.model.source import Source
+from lake.errors import FatalError, UnavailableError
+from lake.marks import TopicPartition
+from lake.settings import IngestSettings
+
+FETCH_BYTES = 4 * 1024 * 1024
+log = structlog.get_logger()
+
+
+@dataclass
+class Assignment:
+    """The topic-partitions this process reads, numbered in the order in which they were found; a number never changes its meaning."""
+
+    sources: list[Source] = field(default_factory=list)
+    numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def add(self, source: Source) -> int:
+        self.numbers[source.topic, source.partition] = len(self.sources)
+        self.sources.append(source)
+        return len(self.sources) - 1
+
+    def place(self, number: int) -> TopicPartition:
+        """As marks name it."""
+        return TopicPartition(self.sources[number].topic_id, self.sources[number].partition)
+
+
+class InputTopics:
+    """Reads one worker's share of the configured topics: of `workers` processes, the one with this `index`."""
+
+    def __init__(self, settings: IngestSettings, index: int = 0, workers: int = 1) -> None:
+        self._settings = settings
+        self._index, self._workers = index, workers
+        self._expired: Counter[str] = Counter()
+        self._batch_size = BatchSize()
+        self.positions: dict[int, int] = {}
+        self._stored: dict[Source, Stored] = {}  # as the group's offsets were stored last
+        self.assignment = Assignment()
+        self._spoilt: set[int] = set()  # sources whose next batch the client could not read
+        self._stepped: set[int] = set()  # those of which a batch was stepped over lately
+        self._probe = Probe(settings)
+        self._admin = admin_client(settings)
+        self._consumer = Consumer({**reading_options(settings, settings.group, FETCH_BYTES), "queued.max.messages.kbytes": 64 * 1024})
+
+    def discover(self) -> list[int]:
+        """Assigns partitions that appeared since the last call, each from its group offset; returns their numbers.
+
+        Raises FatalError where a topic was re-created since its offsets were stored, UnavailableError where Kafka does not answer.
+        """
+        found = self._unknown(self._describe())
+        if not found:
+            return []
+        starts = self._starts(found)
+        numbers = [self.assignment.add(source) for source in found]
+        self._begin(starts)
+        for source in found:
+            log.info("partition.assigned", topic=source.topic, topic_id=source.topic_id, partition=source.partition, offset=starts[source])
+        self.positions |= {n: starts[s] for n, s in zip(numbers, found, strict=True)}
+        return numbers
+
+    def first(self, number: int) -> int:
+        """Where the group began to read a partition; 0 where that is not known."""
+        return self._stored[self.assignment.sources[number]].first
+
+    def _begin(self, starts: Mapping[Source, int]) -> None:
+        """Reads partitions from these offsets on."""
+        try:
+            self._consumer.incremental_assign([KafkaTopicPartition(s.topic, s.partition, offset) for s, offset in starts.items()])
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers}: {error}") from error
+
+    def check_identity(self) -> None:
+        """Makes sure that all messages taken so far came from the topics they were numbered by; called between taking them and committing them.
+
+        An id never comes back: a topic that has its old one now had it whenever we read. Raises FatalError where a topic was re-created
+        (the consumer reads on in the new one at the old one's offsets), UnavailableError where Kafka does not answer.
+        """
+        self._unknown(self._describe())
+
+    def _unknown(self, described: Sequence[Source]) -> list[Source]:
+        """The sources not yet assigned. Raises FatalError where one that is has another topic id now."""
+        found = []
+        for source in described:
+            number = self.assignment.numbers.get((source.topic, source.partition))
+            if number is None:
+                found.append(source)
+            elif (known := self.assignment.sources[number].topic_id) != source.topic_id:
+                raise self._recreated(source, known)
+        return found
+
+    def _recreated(self, source: Source, known: str) -> FatalError:
+        return FatalError(
+            f"topic {source.topic} was re-created: group {self._settings.group} stored offsets of topic id {known}, now it is "
+            f"{source.topic_id}. Run `python -m ingest reset-topic {source.topic}` to read the new topic from its start"
+        )
+
+    def _describe(self) -> list[Source]:
+        sources = []
+        for topic in self._settings.topics:
+            try:
+                described = self._admin.describe_topics(TopicCollection([topic.name]), request_timeout=REQUEST_TIMEOUT_S)[topic.name].result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    log.warning("topic.missing", topic=topic.name, advice="create it, or take it out of the settings; it is looked for again and again")
+                    continue
+                raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not describe topic {topic.name}: {error}") from error
+            ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
+            sources += [Source(topic.name, str(described.topic_id), partition, topic.format, topic.time_zone) for partition in ours]
+        return sources
+
+    def _is_ours(self, topic: str, partition: int) -> bool:
+        return (crc32(topic.encode()) + partition) % self._workers == self._index
+
+    def _starts(self, sources: Sequence[Source]) -> Mapping[Source, int]:
+        try:
+            for topic in {source.topic for source in sources}:
+                self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S)  # its own picture of the topic may lack new partitions for minutes
+            committed = committed_offsets(self._consumer, [KafkaTopicPartition(s.topic, s.partition) for s in sources])
+            return {source: self._start(source, stored) for source, stored in zip(sources, committed, strict=True)}
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group {self._settings.group}: {error}") from error
+
+    def _start(self, source: Source, stored: Any) -> int:
+        low, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), timeout=REQUEST_TIMEOUT_S)
+        if stored.offset == OFFSET_INVALID or stored.offset < 0:
+            self._stored[source] = Stored(int(low), source.topic_id)
+            return int(low)
+        found = self._stored[source] = parse_stored(stored.offset, stored.metadata)
+        if (found.topic_id and found.topic_id != source.topic_id) or stored.offset > high:
+            raise self._recreated(source, found.topic_id or "unknown")
+        if stored.offset < low:
+            self._expired[source.topic] += low - stored.offset
+            log.error("records.expired", topic=source.topic, partition=source.partition, first=stored.offset, next=low, advice="lengthen the topic's retention")
+        return int(max(low, stored.offset))
+
+    def poll(self, timeout_s: float) -> list[Message]:
+        """The next messages, as many as a `BatchSize` allows. Broker trouble that heals by itself is logged.
+
+        Raises UnavailableError where reading has to begin anew, FatalError.
+        """
+        messages = self._consumer.consume(self._batch_size.messages, timeout_s)
+        spoilt = spoilt_by(messages)
+        good = with_readable_headers(sound(messages, spoilt))
+        self._batch_size.learn(good)
+        for message in messages:
+            if (error := message.error()) is None or place_of(message) in spoilt:
+                continue
+            number = self.assignment.numbers.get(place_of(message))
+            if error.code() == KafkaError._AUTO_OFFSET_RESET and number in self._stepped:
+                # Left over from where the client went on behind a wrong checksum; once: the next one is of where reading goes on.
+                self._stepped.discard(number)
+                self._spoilt.add(number)
+            else:
+                self._react(error, message)
+        self._spoilt.update(self.assignment.numbers[place] for place in spoilt)
+        return good
+
+    def step_over(self, routed: Mapping[int, int]) -> list[tuple[int, UnreadableRange]]:
+        """Goes behind the batches that could not be read, to be called with how far all is routed (number of the source -> next offset).
+
+        What is returned has to be recorded. Reading goes on where it stood of what can be read after all, or is not told for now.
+        Raises UnavailableError where reading has to begin anew.
+        """
+        spoilt, self._spoilt = self._spoilt, set()
+        found: list[tuple[int, UnreadableRange]] = []
+        for number in spoilt:
+            source, at = self.assignment.sources[number], routed[number]
+            try:
+                while (unreadable := self._probe.extent(source.topic, source.partition, at)) is not None:
+                    found.append((number, unreadable))
+                    self._stepped.add(number)
+                    at = unreadable.end
+            except UnavailableError as error:
+                log.warning("kafka.trouble", text=str(error), topic=source.topic, partition=source.partition)
+            try:
+                go_to(self._consumer, source.topic, source.partition, at)
+            except KafkaException as error:
+                raise UnavailableError(f"topic {source.topic} partition {source.partition} cannot be read on from offset {at}: {error}") from error
+        return found
+
+    def _react(self, error: KafkaError, message: Message) -> None:
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            # What is gone is counted where reading begins anew; a topic that was re-created is found out there, too.
+            raise UnavailableError(f"topic {message.topic()} partition {message.partition()}: {error.str()}; Kafka's retention has come by, lengthen it")
+        if error.fatal():
+            raise FatalError(f"Kafka: {error.str()}")
+        log.warning("kafka.trouble", code=error.name(), text=error.str(), topic=message.topic(), partition=message.partition())
+
+    def commit_group(self, offsets: Mapping[int, int], witness: str) -> None:
+        """Stores the group's offsets (number of the source -> next offset), each with its topic's id and the node's newest witness (witness.py; empty: it
+        knows none). Raises UnavailableError."""
+        entries = []
+        for n, offset in offsets.items():
+            source = self.assignment.sources[n]
+            stored = self._stored[source]
+            self._stored[source] = stored = Stored(offset, source.topic_id, witness, stored.first)
+            entries.append(KafkaTopicPartition(source.topic, source.partition, offset, stored.metadata))
+        try:
+            self._consumer.commit(offsets=entries, asynchronous=False)
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} did not store the group's offsets: {error}") from error
+
+    def end(self, number: int) -> int:
+        """The end of a partition as far as the last fetch knows it; its start position before that."""
+        source = self.assignment.sources[number]
+        _, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), cached=True)
+        return max(int(high), self.positions[number])
+
+    def take_expired(self) -> Counter[str]:
+        """Offsets per topic that Kafka's retention removed before they were read, since the last call."""
+        expired, self._expired = self._expired, Counter()
+        return expired
+
+    def close(self) -> None:
+        self._probe.close()
+        self._consumer.close()

@@ -1,0 +1,267 @@
+"""What the worker processes and the main process of a node say to each other.
+
+A worker asks for tables (`OpenTables`) and goes on until `Opened` tells of them; it asks for columns (`GrowTables`) and waits for the answer;
+it hands over written flushes (`Submit`) and goes on until `Settled` says of each what became of it. The main process says which tables are
+parked, held and released, and which of them a worker is to drain. Everything is picklable and goes through one pipe per worker, in order.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum
+
+from ingest.model.trouble import Trouble
+from lake.data_file import DataFile
+from lake.log_schema import LogSchema, shared_schema
+from lake.marks import Marks, Range, TopicPartition
+from lake.tenant import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """What a worker has to know of a table to write for it; `schema` is its JSON, so that equal ones share one object."""
+
+    uuid: str
+    location: str
+    schema: bytes
+    marks: Marks
+
+    @property
+    def log_schema(self) -> LogSchema:
+        return shared_schema(self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFlush:
+    """A flush whose files are synced and whose dead letters are acknowledged. `new`: columns its files have that the table did not, with their ids.
+
+    `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
+    """
+
+    table: TableId
+    uuid: str
+    ranges: Mapping[TopicPartition, Range]
+    files: Sequence[DataFile]
+    rows: int
+    new: Mapping[str, int]
+    drain: int = 0
+
+
+class Outcome(Enum):
+    """What became of a flush."""
+
+    DONE = "done"  # committed, or found to be committed already
+    REDO = "redo"  # the table has changed: write it again for the view that comes with this
+    BURY = "bury"  # the table was dropped, and its owner wants dead letters: every record of the flush becomes one
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a worker has counted since its last report."""
+
+    delivered: Counter[str] = field(default_factory=Counter)  # by topic
+    dead: Counter[str] = field(default_factory=Counter)  # by reason
+    expired: Counter[str] = field(default_factory=Counter)  # by topic
+    foreign: Counter[str] = field(default_factory=Counter)  # messages in Firn's own topics that are not its own, by topic
+    unreadable: Counter[str] = field(default_factory=Counter)  # batches stepped over, by topic
+    unforeseen: Counter[str] = field(default_factory=Counter)  # errors, by what went on another way
+    parked: int = 0
+    absorbed: int = 0
+    rows_with_errors: int = 0
+
+    def add(self, other: "Counts") -> None:
+        """Counts all that the other did."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+# ---- worker -> committer
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where the ingestion of partitions began that the worker has taken up, of those of which that is known and is not 0. Said before it reads them."""
+
+    firsts: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTables:
+    """Tables met for the first time; `Opened` tells of each when it is known."""
+
+    tables: Sequence[TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class GrowTables:
+    """New columns by table, column name -> original path. Answered by `Grown`."""
+
+    names: Mapping[TableId, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Flushes to commit."""
+
+    flushes: Sequence[WrittenFlush]
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A flush that could not be written; the worker tries again until it works or the table is parked."""
+
+    table: TableId
+    trouble: Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """All that the worker ever parked of the table is acknowledged; what comes now waits in its buffer. `number`: of the `Hold`."""
+
+    table: TableId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Everything that was parked of the table when `Drain` came is in it; or, with `trouble`, is not. `number`: of the `Drain`.
+
+    `reached`: offset of the parking topic below which all of it is in the table.
+    """
+
+    table: TableId
+    number: int
+    reached: int = 0
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """Group offsets could be stored: all they stand on is acknowledged. Answered by `Confirmed` with the same number."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """How far a worker is with one topic-partition: offsets routed, stored in the group, and at its end."""
+
+    topic: str
+    partition: int
+    routed: int
+    stored: int | None
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A worker's state, once a second."""
+
+    partitions: Sequence[Partition]
+    buffered_bytes: int
+    in_flight_bytes: int
+    buffered_tables: int
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker ends because of this; the sentence is for a person."""
+
+    sentence: str
+    fatal: bool
+
+
+# ---- committer -> worker
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Views of tables that were asked for. `postponed`: new ones that may not be created yet."""
+
+    views: Mapping[TableId, TableView]
+    postponed: Sequence[TableId] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """Schemas (JSON) that have the columns asked for."""
+
+    schemas: Mapping[TableId, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of flushes, each with the table's view now."""
+
+    outcomes: Sequence[tuple[TableId, Outcome, TableView]]
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """From here on the tables' records go to the parking topic, those buffered or in flight first. Table -> id of its parking."""
+
+    parkings: Mapping[TableId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Have everything of the table acknowledged that was parked, and let what comes wait. Answered by `Held` with the same number."""
+
+    table: TableId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The tables take rows again; what waited is theirs."""
+
+    views: Mapping[TableId, TableView]
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Write what is parked of a table, up to what the topics hold now. Answered by `Drained` with the same number.
+
+    `start`: offset of the parking topic from where on its messages lie. `reread`: what its marks lack and was not parked is read from the
+    input topics.
+    """
+
+    table: TableId
+    number: int
+    view: TableView
+    parking: str
+    topic_id: str
+    start: int
+    reread: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopDraining:
+    """The table is not to be drained any further for now."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """This node held its lease after the `Durable` of this number was said. `witness`: the newest commit (witness.py)."""
+
+    number: int
+    witness: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many bytes of raw records the worker may hold from now on."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Flush everything and leave."""
+
+
+FromWorker = Begun | OpenTables | GrowTables | Submit | Stuck | Held | Drained | Durable | Report | Failed
+ToWorker = Opened | Grown | Settled | Park | Hold | Release | Drain | StopDraining | Confirmed | Budget | Stop

@@ -1,0 +1,153 @@
+"""The parked record of a table: what every node has to know before it routes anything to it. It lives in the catalog's database.
+
+It changes only by compare-and-set: under the newest token of the lease of whoever changes it, and the version last read. The catalog itself
+writes one, with the reason `rolled_back`, in the transaction that moves a table back.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ingest.model.trouble import FOR_A_PERSON, Cause
+from lake.catalog_client import NAMESPACE_SEPARATOR, CatalogClient, TableName
+from lake.errors import NotFoundError, ProtocolError
+from lake.marks import NO_MARKS, Marks, parse_marks
+from lake.tenant import TableId, TenantId, from_identifier
+
+PATH = "/firn/v1/parked"
+REREAD, ACCEPT = "reread", "accept"
+_OURS = frozenset({"id", "topic-id", "start", "sentence", "since", "expected", "resolution", "probes"})
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRecord:
+    """One table's parking. `version` 0: no record is in the catalog.
+
+    `id` names this parking, and every message of it in the parking topic carries it, so that what a paused node parks later under an older
+    one is told apart; empty until a node has taken up what the catalog wrote. It begins with the partition of the topic that they are in
+    (`parked_topic.py`); `start` is an offset there, before which none of them lies, and `topic_id` says of which topic of that name. `expected`:
+    marks that a node knew of and the table has lost. `resolution`: what a person decided for a table that was moved back. `probes` counts how
+    often a person asked to try it again. `others`: what the catalog put in.
+    """
+
+    table: TableId
+    cause: Cause
+    sentence: str = ""
+    version: int = 0
+    id: str = ""
+    topic_id: str = ""
+    start: int = 0
+    since: str = ""
+    expected: Marks = NO_MARKS
+    resolution: str = ""
+    probes: int = 0
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def awaits_person(self) -> bool:
+        """Whether nothing may be written to the table before somebody runs `resolve`."""
+        return self.cause in FOR_A_PERSON
+
+    def begun(self, topic_id: str, partition: int, start: int, since: str) -> "ParkedRecord":
+        """This parking from its beginning, with an id of its own."""
+        return replace(self, id=f"{partition}-{uuid.uuid4().hex}", topic_id=topic_id, start=start, since=since)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON document of the record."""
+        return {
+            **self.others,
+            "id": self.id,
+            "topic-id": self.topic_id,
+            "start": self.start,
+            "sentence": self.sentence,
+            "since": self.since,
+            "expected": self.expected.to_property(),
+            "resolution": self.resolution,
+            "probes": self.probes,
+        }
+
+
+def parse_parked(entry: Mapping[str, Any]) -> ParkedRecord | None:
+    """An entry of the catalog's list; None where it is of a table that is no tenant's. Raises ProtocolError."""
+    identifier = entry["identifier"]
+    table = table_id(TableName(NAMESPACE_SEPARATOR.join(identifier["namespace"]), identifier["name"]))
+    if table is None:
+        return None
+    document = entry.get("record") or {}
+    try:
+        return ParkedRecord(
+            table,
+            _cause(entry["reason"]),
+            str(document.get("sentence", "")) or f"parked by the catalog: {entry['reason']}",
+            int(entry["version"]),
+            str(document.get("id", "")),
+            str(document.get("topic-id", "")),
+            int(document.get("start", 0)),
+            str(document.get("since", "")),
+            parse_marks(document.get("expected")),
+            str(document.get("resolution", "")),
+            int(document.get("probes", 0)),
+            {key: value for key, value in document.items() if key not in _OURS},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ProtocolError(f"the parked record of {table} cannot be read ({error!r}); remove it if the table is well: {document!r:.300}") from error
+
+
+def _cause(reason: str) -> Cause:
+    try:
+        return Cause(reason)
+    except ValueError:
+        return Cause.FAILING
+
+
+def table_id(name: TableName) -> TableId | None:
+    """The tenant's stream behind identifiers; None where no names map to them."""
+    tenant, stream = from_identifier(name.namespace), from_identifier(name.name)
+    return TableId(TenantId(tenant), stream) if tenant and stream else None
+
+
+class ParkedRecords:
+    """The parked records of one catalog, or of the control service beside a foreign one. Thread-safe; every call blocks."""
+
+    def __init__(self, client: CatalogClient, *, timeout_s: float) -> None:
+        self._client = client
+        self._timeout_s = timeout_s
+
+    def all(self) -> dict[TableId, ParkedRecord]:
+        """Every record. Raises UnavailableError."""
+        found: dict[TableId, ParkedRecord] = {}
+        token = ""
+        while True:
+            page = self._client.get(PATH, pageToken=token, pageSize="1000")
+            found |= {record.table: record for entry in page["parked"] if (record := parse_parked(entry)) is not None}
+            token = page.get("next-page-token") or ""
+            if not token:
+                return found
+
+    def confirm(self, lease: str) -> None:
+        """Returns where the lease (name:token) is in force. Raises RefusedError where it is not, UnavailableError."""
+        self._client.post(PATH, {"lease": lease, "changes": []}, timeout_s=self._timeout_s)
+
+    def find(self, table: TableId) -> ParkedRecord | None:
+        """One table's record."""
+        try:
+            return parse_parked(self._client.get(f"{PATH}/{table.tenant.namespace}/{table.table}"))
+        except NotFoundError:
+            return None
+
+    def write(self, record: ParkedRecord, *, lease: str, key: str, remove: bool = False) -> int | None:
+        """Puts a record, or takes it away, over the version it was read at; its new version (0: none), or None where somebody changed it since.
+
+        `lease`: name:token. `key`: a UUID, the same one for every repetition after an unknown outcome. Raises RefusedError for a token that is
+        not in force, UnavailableError where nobody knows what happened.
+        """
+        change = {
+            "identifier": TableName(record.table.tenant.namespace, record.table.table).to_json(),
+            "version": record.version,
+            "reason": record.cause.value,
+            "record": None if remove else record.to_json(),
+        }
+        answer = self._client.post(PATH, {"lease": lease, "changes": [change]}, timeout_s=self._timeout_s, idempotency_key=key)
+        result = answer["results"][0]
+        return None if "error" in result else int(result["version"])

@@ -1,0 +1,1 @@
+"""One node: its processes, and the two engines that run them."""

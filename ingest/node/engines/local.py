@@ -1,0 +1,351 @@
+"""The ingester on one node: worker processes read and write, this process commits; a lease makes a second node a hot standby.
+
+When a worker dies, or this process does, all of the node starts again together: nobody goes on with what a dead one believed.
+"""
+
+import gc
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any, ClassVar
+
+import stamina
+import structlog
+
+from ingest.commit.committer import Committer
+from ingest.commit.ledger import LiveMarks
+from ingest.commit.table_states import NewTables, TableStates
+from ingest.commit.witness import Witness, check_witnesses, parse_witness
+from ingest.dead_letters.dead_letter import DeadLetters
+from ingest.kafka.group_offsets import store_first_offsets
+from ingest.kafka.kafka_reader import KafkaReader
+from ingest.kafka.kept_topic import ensure_topic
+from ingest.model.link import Begun, Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
+from ingest.model.parked_record import ParkedRecords
+from ingest.model.trouble import Troubles
+from ingest.node.engines.local_worker import run_local_worker
+from ingest.node.node import Node
+from ingest.parking.canary import Canary
+from ingest.parking.parked_topic import PARTITIONS, parking_begins
+from ingest.parking.parking import Parking
+from ingest.route.routes import Routes
+from lake import metrics
+from lake.catalog_client import CatalogClient
+from lake.clock import Clock, SystemClock
+from lake.errors import FatalError, RefusedError, SettingsError, UnavailableError
+from lake.lease import NodeLease, control_of
+from lake.relief import Bounds
+from lake.settings import IngestSettings
+from lake.storage import open_storage
+from lake.tenant import TableId
+
+WAIT_IDLE_S = 0.25
+WAIT_BUSY_S = 0.02
+RESTART_AFTER_S = 2.0
+START_S = 60.0
+BUDGET_EVERY_S = 1.0
+THREADS = 24
+# The main loop, which waits for nothing that takes long, asks for its lease each time around.
+STANDS_STILL_S = 60.0
+# What is known of ten thousand tables stays, and is not to be looked through again for every few that change.
+COLLECT_OBJECTS = 100_000
+# A table the catalog does not answer for in this time is tried again later.
+LOAD_TIMEOUT_S = 5.0
+# It could not be done, as for every program.
+NOT_FLUSHED = 2
+log = structlog.get_logger()
+
+
+@dataclass
+class Seat:
+    """A worker process and this end of its pipe."""
+
+    process: BaseProcess
+    pipe: Connection
+    report: Report | None = None
+    has_left: bool = False
+
+
+class NodeRestart(UnavailableError):
+    """A worker ended, or the lease is lost; all processes of the node start again."""
+
+
+@dataclass
+class LocalEngine:
+    """One node. `status` may be asked from other threads. `worker_body`: what a worker process runs."""
+
+    worker_body: ClassVar[Callable[..., None]] = staticmethod(run_local_worker)
+
+    settings: IngestSettings
+    _seats: list[Seat] = field(default_factory=list)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _restarts: int = 0
+    _aborted: bool = False  # a worker was: by the client, over a damaged batch
+    _role: str = "starting"
+    _node: Node | None = None
+    _ledger: LiveMarks = field(default_factory=LiveMarks)
+    _budget_at_s: float = 0.0
+    _clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        if not self.settings.topics:
+            raise SettingsError("no input topics are set; add [[ingest.topics]] with a name to the settings file, or set FIRN_INGEST_TOPICS")
+        Routes(self.settings)  # a rule that is none is told now, not by a worker once the lease is taken
+        token = self.settings.catalog_token
+        self._catalog = CatalogClient(self.settings.catalog_uri, token=token.get_secret_value() if token else None)
+        self._storage = open_storage()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="node")
+
+    def run(self) -> None:
+        """Runs until SIGTERM or SIGINT, then flushes and leaves. Raises FatalError for what a person has to mend."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        gc.freeze()
+        gc.set_threshold(COLLECT_OBJECTS)
+        warehouse = ""
+        # Services that start together are not all there at once.
+        for attempt in stamina.retry_context(on=UnavailableError, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S):
+            with attempt:
+                warehouse = self._prepare()
+        holder = f"{socket.gethostname()}:{os.getpid()}"
+        lease = NodeLease(control_of(self.settings, self._catalog), self.settings, self._clock, holder, still_s=STANDS_STILL_S)
+        while not self._stopping.is_set():
+            self._role = "standby"
+            if not lease.acquire(self._stopping):
+                return
+            try:
+                self._run_generation(warehouse, lease)
+            except UnavailableError as error:
+                self._restarts += 1
+                log.warning("node.restarts", reason=str(error), restarts=self._restarts)
+                self._stopping.wait(RESTART_AFTER_S)
+            finally:
+                self._end_workers()
+                lease.release()
+        log.info("ingest.stopped")
+
+    def _prepare(self) -> str:
+        """The warehouse; when it is known, the topics that the node writes to are there, too."""
+        warehouse = self.settings.warehouse or self._catalog.warehouse
+        if not warehouse:
+            raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
+        DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
+        ensure_topic(self.settings, self.settings.parked_topic, PARTITIONS)
+        return warehouse
+
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        log.info("ingest.stopping", signal=signal.Signals(number).name, within_s=self.settings.shutdown_s)
+        self._stopping.set()
+        # The last flush may hang on a broken catalog or broker; past the time given, leaving it to the marks is safe. Nothing stops this timer:
+        # what may hang after the flush is given up as well.
+        timer = threading.Timer(self.settings.shutdown_s, self._give_up)
+        timer.daemon = True
+        timer.start()
+
+    def _give_up(self) -> None:
+        """Ends this process; workers leave at the end of their pipes."""
+        advice = "what was not written is read again after the next start; raise shutdown_s if this repeats"
+        log.error("ingest.not_flushed", within_s=self.settings.shutdown_s, advice=advice)
+        os._exit(NOT_FLUSHED)
+
+    # ---- one generation of workers
+
+    def _run_generation(self, warehouse: str, lease: NodeLease) -> None:
+        canary = Canary(self._catalog, self._storage, warehouse, self.settings.group)
+        canary.settle()
+        node = self._node = self._make_node(warehouse, lease, canary)
+        witnesses = _stored_witnesses(KafkaReader(self.settings), self.settings)
+        check_witnesses(witnesses, self._catalog)
+        node.states.newest.found(witnesses)
+        parked = self._load_parked(node)  # before anything is routed
+        store_first_offsets(self.settings, KafkaReader(self.settings))
+        self._seats = [self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)]
+        self._role = "active"
+        log.info("ingest.running", topics=[t.name for t in self.settings.topics], workers=len(self._seats), lease=lease.token, parked=len(parked))
+        told = False
+        while not all(seat.has_left for seat in self._seats):
+            if self._stopping.is_set() and not told:
+                self._tell(None, Stop())
+                told = True
+            lease.check()
+            self._listen(node, WAIT_BUSY_S if node.is_busy else WAIT_IDLE_S)
+            self._step(node)
+
+    def _make_node(self, warehouse: str, lease: NodeLease, canary: Canary) -> Node:
+        s = self.settings
+        control = control_of(s, self._catalog)
+        records = None if control is None else ParkedRecords(control, timeout_s=s.commit_timeout_s)
+        new_tables = NewTables(s.new_tables_per_minute, self._clock)
+        self._ledger = LiveMarks()
+        states = TableStates(
+            self._catalog, self._storage, warehouse, records, self._pool, self._clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token, self._ledger
+        )
+        writer = f"{s.group}@{socket.gethostname()}:{os.getpid()}"
+        bounds = Bounds(s.table_snapshots_max, s.table_manifests_max)
+        committer = Committer(states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer, bounds)
+        parking = None
+        if records is not None:
+            begins = partial(parking_begins, KafkaReader(s), s.parked_topic)
+            parking = Parking(records, states, self._pool, self._clock, s.workers, lease.name_and_token, self._tell, committer.drop, begins)
+        return Node(states, committer, parking, Troubles(s.park_after_s), canary, lease, self._pool, self._clock, self._tell)
+
+    def _load_parked(self, node: Node) -> Mapping[TableId, str]:
+        try:
+            return {} if node.parking is None else node.parking.load()
+        except RefusedError as error:
+            raise NodeRestart(f"the parked records are not this node's to change: {error}") from error
+
+    def _start_worker(self, index: int, warehouse: str, parked: Mapping[TableId, str]) -> Seat:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        settings = self.settings.model_copy(update={"check_crcs": self.settings.check_crcs and not self._aborted})
+        process = context.Process(target=self.worker_body, args=(settings, index, warehouse, dict(parked), theirs), name=f"worker-{index}", daemon=True)
+        process.start()
+        theirs.close()
+        return Seat(process, ours)
+
+    def _listen(self, node: Node, timeout_s: float) -> None:
+        pipes = {seat.pipe: at for at, seat in enumerate(self._seats) if not seat.has_left}
+        for ready in wait(list(pipes), timeout_s):
+            at = pipes[ready]  # type: ignore[index]
+            try:
+                message: FromWorker = self._seats[at].pipe.recv()
+            except (EOFError, OSError):
+                self._left(at)
+                continue
+            self._handle(node, at, message)
+
+    def _left(self, at: int) -> None:
+        seat = self._seats[at]
+        seat.has_left = True
+        seat.process.join(timeout=5.0)
+        if seat.process.exitcode == -signal.SIGABRT and self.settings.check_crcs and not self._aborted:
+            # Behind a wrong checksum librdkafka 2.16 reads on in the middle of the batch, and may end the process for what it finds there.
+            self._aborted = True
+            log.error(
+                "kafka.checksums_off", worker=at, advice="a batch is damaged on a broker's disk; mend that, and start the node again to compare checksums"
+            )
+        if not self._stopping.is_set() or seat.process.exitcode != 0:
+            raise NodeRestart(f"worker {at} ended with exit code {seat.process.exitcode}")
+
+    def _handle(self, node: Node, at: int, message: FromWorker) -> None:
+        match message:
+            case Report():
+                self._seats[at].report = message
+                self._measure(message)
+            case Begun(firsts):
+                self._ledger.firsts.update(firsts)
+            case Failed(sentence, fatal):
+                raise FatalError(sentence) if fatal else NodeRestart(sentence)
+            case _:
+                node.handle(at, message)
+
+    def _step(self, node: Node) -> None:
+        try:
+            node.step(stopping=self._stopping.is_set())
+        except RefusedError as error:  # the parked records are changed under the lease, and only under it
+            raise NodeRestart(f"the node's lease is lost: {error}") from error
+        self._share_budget()
+
+    def _tell(self, worker: int | None, message: ToWorker) -> None:
+        for at, seat in enumerate(self._seats):
+            if worker in (None, at) and not seat.has_left:
+                try:
+                    seat.pipe.send(message)
+                except OSError as error:
+                    raise NodeRestart(f"worker {at} does not listen any more") from error
+
+    def _end_workers(self) -> None:
+        for seat in self._seats:
+            seat.pipe.close()  # a worker that reads end-of-file leaves at once
+            seat.process.join(timeout=1.0)
+            if seat.process.is_alive():
+                seat.process.kill()
+                seat.process.join()
+        self._seats = []
+        self._role, self._node = "starting", None
+        self._measure_nothing()
+
+    def _share_budget(self) -> None:
+        """One budget for the node: a worker may hold what it holds, and its part of what nobody holds."""
+        now_s = self._clock.monotonic_s()
+        reports = [seat.report for seat in self._seats if seat.report is not None]
+        if len(self._seats) < 2 or len(reports) < len(self._seats) or now_s - self._budget_at_s < BUDGET_EVERY_S:
+            return
+        self._budget_at_s = now_s
+        held = [report.buffered_bytes + report.in_flight_bytes for report in reports]
+        free = (self.settings.buffer_bytes_max - sum(held)) // len(held)
+        for at, size_bytes in enumerate(held):
+            self._tell(at, Budget(max(1, size_bytes + free)))
+
+    # ---- what it says of itself
+
+    def _measure(self, report: Report) -> None:
+        _count(report.counts)
+        reports = [seat.report for seat in self._seats if seat.report is not None]
+        metrics.BUFFERED_BYTES.set(sum(r.buffered_bytes + r.in_flight_bytes for r in reports))
+        metrics.BUFFERED_TABLES.set(sum(r.buffered_tables for r in reports))
+        for partition in report.partitions:
+            lag = max(0, partition.end - (partition.stored if partition.stored is not None else partition.routed))
+            metrics.LAG_RECORDS.labels(partition.topic, str(partition.partition)).set(lag)
+
+    def _measure_nothing(self) -> None:
+        """A standby holds nothing, and what it knew of lag and tables is the active node's to tell."""
+        for labelled in (metrics.LAG_RECORDS, metrics.TABLES_PARKED):
+            labelled.clear()
+        for plain in (metrics.BUFFERED_BYTES, metrics.BUFFERED_TABLES, metrics.TABLES_FAILING, metrics.TABLES_POSTPONED):
+            plain.set(0)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every worker reads; a standby is ready to take over."""
+        return self._role == "standby" or (bool(self._seats) and all(seat.report is not None for seat in self._seats))
+
+    def status(self) -> dict[str, Any]:
+        """What the node holds and how far it is, per partition: offsets routed, stored in the group, and at the end; and which tables take no rows."""
+        reports = [seat.report for seat in self._seats if seat.report is not None]
+        node = self._node  # it may end meanwhile
+        return {
+            "role": self._role,
+            "ready": self.ready,
+            "restarts": self._restarts,
+            "buffered_bytes": sum(r.buffered_bytes for r in reports),
+            "in_flight_bytes": sum(r.in_flight_bytes for r in reports),
+            "buffered_tables": sum(r.buffered_tables for r in reports),
+            **(node.status() if node is not None else {}),
+            "partitions": [
+                {"topic": p.topic, "partition": p.partition, "routed": p.routed, "stored": p.stored, "end": p.end} for r in reports for p in r.partitions
+            ],
+        }
+
+
+def _stored_witnesses(reader: KafkaReader, settings: IngestSettings) -> list[Witness]:
+    stored = reader.stored(reader.partitions(topic.name for topic in settings.topics))
+    return [witness for each in stored.values() if (witness := parse_witness(each.witness)) is not None]
+
+
+def _count(counts: Counts) -> None:
+    for topic, number in counts.delivered.items():
+        metrics.RECORDS_DELIVERED.labels(topic).inc(number)
+    for reason, number in counts.dead.items():
+        metrics.RECORDS_DEAD.labels(reason).inc(number)
+    for topic, number in counts.foreign.items():
+        metrics.FOREIGN_MESSAGES.labels(topic).inc(number)
+    for topic, number in counts.unreadable.items():
+        metrics.RANGES_UNREADABLE.labels(topic).inc(number)
+    for topic, number in counts.expired.items():
+        metrics.RECORDS_EXPIRED.labels(topic).inc(number)
+    for what, number in counts.unforeseen.items():
+        metrics.UNFORESEEN.labels(what).inc(number)
+    metrics.RECORDS_PARKED.inc(counts.parked)
+    metrics.RECORDS_ABSORBED.inc(counts.absorbed)
+    metrics.ROWS_WITH_ERRORS.inc(counts.rows_with_errors)

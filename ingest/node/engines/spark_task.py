@@ -1,0 +1,310 @@
+"""What an executor runs: reads its ranges, routes, writes one flush per table with the same stages as a worker process, tells what it has done.
+
+A task that dies or is tried twice leaves files that nobody refers to, dead letters and parked messages that are there again under the same
+coordinates, and nothing else: only what Spark collects is committed.
+"""
+
+import gc
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from confluent_kafka import Message
+
+from ingest.dead_letters.dead_letter import DeadLetters
+from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, place_of
+from ingest.model.fault_point import reach
+from ingest.model.source import Source
+from ingest.model.trouble import Trouble
+from ingest.node.engines.spark_desk import DeskLink
+from ingest.node.engines.spark_order import WRITING, Fates, TaskFlush, TaskOrder, TaskResult, TaskSetup
+from ingest.node.engines.spark_plan import SMALL_BYTES, OffsetRange
+from ingest.parking.parked_topic import ParkedTopic
+from ingest.route.buffer import Buffers, RawRecord, TableBuffer, records_of
+from ingest.route.routes import Routes
+from ingest.write.flush_writer import Flush, FlushWriter
+from lake.clock import SystemClock, epoch_ms
+from lake.errors import FatalError, Rejected
+from lake.logs import configure_logs
+from lake.marks import TopicPartition
+from lake.storage import open_storage
+from lake.tenant import TableId
+
+# Tables written together, as in pipeline.py.
+GROUP_TABLES = 256
+GROUP_BYTES = 64 * 1024 * 1024
+# A table for which so much waits is converted while more comes; they are looked for whenever half as much has come.
+HOT_PART_BYTES = 32 * 1024 * 1024
+CONSUME_WAIT_S = 0.05
+# A task reads much of few partitions.
+TASK_FETCH_BYTES = 4 * 1024 * 1024
+# The size of every so-manieth record is noted, for plans to come.
+SAMPLE_EVERY = 16
+
+
+def run_tasks(setup: TaskSetup, job: int, tasks: Iterable[int]) -> Iterator[TaskResult]:
+    """For `mapPartitions` over the numbers of a job's tasks."""
+    for task in tasks:
+        yield _run_task(setup, job, task).result
+
+
+def read_tasks(setup: TaskSetup, job: int, writers: int, tasks: Iterable[int]) -> Iterator[tuple[int, TaskResult | TableBuffer]]:
+    """The same for a job that hands on: results, and what is handed on, each with the number of the task that is to have it."""
+    for task in tasks:
+        done = _run_task(setup, job, task)
+        yield task, done.result
+        for buffer in done.handed_on:
+            yield crc32(str(buffer.table).encode()) % writers, buffer
+
+
+def write_tasks(setup: TaskSetup, job: int, received: Iterable[tuple[int, TaskResult | TableBuffer]]) -> Iterator[TaskResult]:
+    """For `mapPartitions` over what was handed on: results pass, the rest is written."""
+    buffers: list[TableBuffer] = []
+    for _, each in received:
+        if isinstance(each, TaskResult):
+            yield each
+        else:
+            buffers.append(each)
+    if buffers:
+        yield _run_task(setup, job, WRITING, buffers).result
+
+
+class Done(NamedTuple):
+    """What a task has done, and what others are to write."""
+
+    result: TaskResult
+    handed_on: Sequence[TableBuffer] = ()
+
+
+def _run_task(setup: TaskSetup, job: int, task: int, received: Sequence[TableBuffer] = ()) -> Done:
+    global _tools  # noqa: PLW0603 - Spark keeps the process for further tasks, and clients of Kafka are costly to begin with
+    with closing(DeskLink(setup.address, setup.key, job)) as link:
+        order = link.order(task)
+        tools, _tools = _tools, None  # a task that fails leaves none behind
+        if tools is None or tools.setup != setup:
+            tools = TaskTools(setup)
+        try:
+            done = Task(order, tools, link).run() if task != WRITING else Task(order, tools, link).write(received)
+        except FatalError as error:
+            return Done(TaskResult(refused=str(error)))
+        _tools = tools
+        return done
+
+
+class TaskTools:
+    """What tasks of one process share."""
+
+    def __init__(self, setup: TaskSetup) -> None:
+        configure_logs("ingest")
+        self.setup = setup
+        self.storage = open_storage(setup.storage)
+        self.dead_letters = DeadLetters(setup.settings, self.storage, setup.warehouse)
+        self.parked_topic = ParkedTopic(setup.settings, self.storage, setup.warehouse)
+        self.reader = KafkaReader(setup.settings, CONSUME_WAIT_S)
+        self.routes = Routes(setup.settings)
+
+
+_tools: TaskTools | None = None
+
+
+class Task:
+    """One task, once. Raises UnavailableError where Kafka or the driver is gone (Spark tries again), FatalError for what a person has to mend."""
+
+    def __init__(self, order: TaskOrder, tools: TaskTools, link: DeskLink) -> None:
+        self._order = order
+        self._tools = tools
+        self._link = link
+        self._writer = FlushWriter(tools.setup.settings, link, tools.dead_letters, tools.storage)
+        self._numbers = {(s.topic, s.partition): number for number, s in enumerate(order.sources)}
+        self._buffers = Buffers()
+        self._fates: dict[TableId, Fates] = {}
+        self._next = {each.source: each.start for each in order.ranges}
+        self._left: dict[TableId, dict[int, int]] = {}
+        self._stuck: list[tuple[TableId, Trouble]] = []
+        self._flushes: list[TaskFlush] = []
+        self._records: Counter[int] = Counter()  # by source
+        self._samples: dict[int, list[int]] = defaultdict(list)  # sizes of some of them
+        self._parked = self._unspooled_bytes = 0
+        self._clock = SystemClock()
+
+    def run(self) -> Done:
+        """Reads its ranges, and writes what is not handed on."""
+        began_s = time.monotonic()
+        gc.disable()  # as in a worker process
+        try:
+            self._read()
+            small = [buffer.table for buffer in self._buffers if buffer.raw_bytes < SMALL_BYTES]
+            small_bytes = sum(buffer.raw_bytes for buffer in self._buffers if buffer.raw_bytes < SMALL_BYTES)
+            handed_on = [self._buffers.take(table) for table in small] if self._order.hands_on else []
+            for buffer in handed_on:
+                buffer.pack()
+            self._finish()
+        finally:
+            gc.enable()
+        read = [OffsetRange(each.source, each.start, self._next[each.source]) for each in self._order.ranges]
+        return Done(replace(self._result(began_s), read=read, small=small, small_bytes=small_bytes), handed_on)
+
+    def write(self, received: Iterable[TableBuffer]) -> Done:
+        """Writes what others have handed on: of each table the part of all tasks as one. All ranges of the job were read to their ends."""
+        began_s = time.monotonic()
+        gc.disable()
+        try:
+            for each in self._order.ranges:
+                self._next[each.source] = max(each.end, self._next[each.source])
+            parts: dict[TableId, list[TableBuffer]] = defaultdict(list)
+            for buffer in received:
+                parts[buffer.table].append(buffer)
+            for table, buffers in parts.items():
+                for record in sorted((record for buffer in buffers for record in buffer.alive()), key=_place):
+                    self._buffers.add(table, 0.0, *record)
+                buffers.clear()
+            self._finish()
+        finally:
+            gc.enable()
+        return Done(self._result(began_s))
+
+    def _result(self, began_s: float) -> TaskResult:
+        samples = {number: (len(sizes), sum(sizes)) for number, sizes in self._samples.items()}
+        counts = self._writer.take_counts()
+        counts.parked = self._parked
+        for number, records in self._records.items() if self._order.only is None else ():
+            counts.delivered[self._order.sources[number].topic] += records
+        seconds = time.monotonic() - began_s
+        return TaskResult(flushes=self._flushes, left=self._left, stuck=self._stuck, counts=counts, record_bytes=samples, seconds=seconds)
+
+    # ---- in
+
+    def _read(self) -> None:
+        sources, ranges = self._order.sources, self._order.ranges
+        partitions = {each.source: KafkaPartition(sources[each.source].topic, sources[each.source].topic_id, sources[each.source].partition) for each in ranges}
+        may_end = not any(each.whole for each in ranges)
+        asked = {partitions[each.source]: (each.start, each.end) for each in ranges}
+        with closing(self._tools.reader.read_runs(asked, TASK_FETCH_BYTES)) as runs:
+            self._take(runs, self._tools.setup.settings.task_bytes_max if may_end else None)
+
+    def _take(self, runs: Iterable[Sequence[Message]], bytes_max: int | None) -> None:
+        """Routes messages until there are no more, or until so many bytes wait."""
+        for run in runs:
+            topic, partition = place_of(run[0])
+            self._bury_unreadable()
+            self._take_run(topic, self._numbers[topic, partition], run)
+            if bytes_max is not None and self._buffers.size_bytes >= bytes_max:
+                return
+        self._bury_unreadable()
+        self._next |= {each.source: each.end for each in self._order.ranges}  # below an end there may be nothing but control records
+
+    def _take_run(self, topic: str, number: int, messages: Sequence[Message]) -> None:
+        """Routes messages of one topic-partition."""
+        for target, routed in self._tools.routes.sort(topic, messages).items():
+            self._put(target, number, routed)
+        self._next[number] = messages[-1].offset() + 1
+        self._records[number] += len(messages)
+        self._samples[number] += [len(message) for message in messages if not message.offset() % SAMPLE_EVERY]
+
+    def _bury_unreadable(self) -> None:
+        """What the reader has stepped over before the run that came last: a dead letter each, of which one task has to take care."""
+        for unreadable in self._tools.reader.take_unreadable():
+            number = self._numbers[unreadable.topic, unreadable.partition]
+            if self._order.only is None:
+                self._writer.bury_range(number, self._order.sources[number], unreadable, epoch_ms(self._clock.now()))
+            self._next[number] = unreadable.end
+            self._records[number] += unreadable.offsets
+
+    def _put(self, target: TableId | Rejected, number: int, messages: Sequence[Message]) -> None:
+        order = self._order
+        if order.only is not None:
+            start = order.only.get(target, {}).get(number) if isinstance(target, TableId) else None
+            messages = [message for message in messages if start is not None and message.offset() >= start]
+            if isinstance(target, TableId) and messages:
+                self._add(target, number, messages)
+        elif isinstance(target, Rejected):
+            for record in records_of(number, messages):
+                self._writer.bury(record, self._source(record), target, None)
+        elif target in order.skipped:
+            self._left.setdefault(target, {}).setdefault(number, messages[0].offset())
+        else:
+            self._add(target, number, messages)
+
+    def _add(self, table: TableId, number: int, messages: Sequence[Message]) -> None:
+        before_bytes = self._buffers.size_bytes
+        self._buffers.extend(table, 0.0, number, messages)
+        self._unspooled_bytes += self._buffers.size_bytes - before_bytes
+        if self._unspooled_bytes >= HOT_PART_BYTES // 2:
+            self._unspooled_bytes = 0
+            self._spool_hot()
+
+    def _spool_hot(self) -> None:
+        hot = [buffer for buffer in self._buffers.large if buffer.open_bytes >= HOT_PART_BYTES]
+        self._decide([buffer.table for buffer in hot])
+        for buffer in hot:
+            if (view := self._fates[buffer.table].views.get(buffer.table)) is not None:
+                self._writer.spool(buffer, self._order.sources, view)
+                self._buffers.pack(buffer.table)
+
+    def _source(self, record: RawRecord) -> Source:
+        return self._order.sources[record.source]
+
+    def _decide(self, tables: Iterable[TableId]) -> None:
+        """All records that the task has of a table go one way."""
+        if asked := [table for table in tables if table not in self._fates]:
+            fates = self._link.fates(asked)
+            self._fates.update(dict.fromkeys(asked, fates))
+
+    # ---- out
+
+    def _finish(self) -> None:
+        tables = [buffer.table for buffer in self._buffers]
+        self._decide(tables)
+        group: list[TableId] = []
+        group_bytes = 0
+        for table in tables:
+            fates = self._fates[table]
+            if table in fates.views:
+                group.append(table)
+                group_bytes += self._buffers.bytes_of(table)
+                if len(group) >= GROUP_TABLES or group_bytes >= GROUP_BYTES:
+                    self._write(group)
+                    group, group_bytes = [], 0
+            elif table in fates.parked:
+                self._park(table, fates.parked[table])
+            elif table in fates.buried:
+                self._writer.bury_all(self._buffers.take(table), self._order.sources, fates.buried[table])
+            else:
+                self._leave(table, self._buffers.take(table).first_offsets)
+        self._write(group)
+        self._writer.acknowledged()
+        self._tools.parked_topic.flush()
+        reach("dead_letters_acknowledged")
+
+    def _write(self, tables: Iterable[TableId]) -> None:
+        flushes = [self._cut(table) for table in tables]
+        if not flushes:
+            return
+        written = self._writer.write(flushes, self._order.sources, {flush.table: self._fates[flush.table].views[flush.table] for flush in flushes})  # 1, 2
+        firsts = {flush.table: flush.buffer.first_offsets for flush in flushes}
+        self._flushes += [TaskFlush(flush, firsts[flush.table]) for flush in written.flushes]
+        for flush, trouble in written.stuck:
+            self._stuck.append((flush.table, trouble))
+            self._leave(flush.table, flush.buffer.first_offsets)
+
+    def _cut(self, table: TableId) -> Flush:
+        buffer = self._buffers.take(table)
+        places = {n: TopicPartition(self._order.sources[n].topic_id, self._order.sources[n].partition) for n in buffer.first_offsets}
+        return Flush(table, buffer, {place: self._next[n] for n, place in places.items()}, hot=self._writer.take_hot(table))
+
+    def _park(self, table: TableId, parking: str) -> None:
+        for record in self._buffers.take(table).alive():
+            self._tools.parked_topic.send(self._source(record), record, table, parking)
+            self._parked += 1
+
+    def _leave(self, table: TableId, firsts: Mapping[int, int]) -> None:
+        left: dict[int, Any] = self._left.setdefault(table, {})
+        left |= {number: min(offset, left.get(number, offset)) for number, offset in firsts.items()}
+
+
+def _place(record: RawRecord) -> tuple[int, int]:
+    return record.source, record.offset

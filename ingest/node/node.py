@@ -1,0 +1,211 @@
+"""What the main process of a node does with what its workers say: commits, loads, parks. One thread; nothing here blocks.
+
+worker says             what follows
+OpenTables              the tables are loaded; Opened
+GrowTables              columns are promised; Grown
+Submit                  committer, until it is Settled
+Stuck                   trouble of the table
+Held, Drained           the next stage of its parking
+Durable                 Confirmed, once the lease was held after it
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from ingest.commit.committer import Committer
+from ingest.commit.table_states import Arrivals, TableStates
+from ingest.model.fault_point import reach
+from ingest.model.link import (
+    Confirmed,
+    Drained,
+    Durable,
+    FromWorker,
+    Grown,
+    GrowTables,
+    Held,
+    Opened,
+    OpenTables,
+    Settled,
+    Stuck,
+    Submit,
+    ToWorker,
+)
+from ingest.model.trouble import Cause, Trouble, Troubles, Where
+from ingest.parking.canary import Canary
+from ingest.parking.parking import Parking
+from lake import metrics
+from lake.clock import Clock
+from lake.errors import FatalError
+from lake.lease import NodeLease
+from lake.tenant import TableId
+
+log = structlog.get_logger()
+
+
+@dataclass
+class Node:
+    """`parking` None: there is no place for parked records, so a table that fails waits, and one that was moved back stops the node."""
+
+    states: TableStates
+    committer: Committer
+    parking: Parking | None
+    troubles: Troubles
+    canary: Canary
+    lease: NodeLease
+    pool: Executor
+    clock: Clock
+    tell: Callable[[int | None, ToWorker], None]
+    _asked: dict[TableId, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _told_postponed: set[TableId] = field(default_factory=set)
+    _durable: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _song: tuple[float, Future[bool]] | None = None  # when the canary was asked, and its answer
+    _works_since_s: float | None = None  # since when the canary has sung without a pause, while there are suspects
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way that will be heard of soon."""
+        return not self.committer.is_idle or bool(self._asked) or bool(self._durable)
+
+    def status(self) -> dict[str, Any]:
+        """Tables that take no rows now, and who else writes to them."""
+        failing = [{"table": str(table), "reason": trouble.cause.value, "sentence": trouble.sentence} for table, trouble in self.troubles.now.items()]
+        parked = [] if self.parking is None else self.parking.status()
+        second = [{"writer": writer, "table": str(table)} for writer, table in self.committer.second_writers.named.items()]
+        return {"breakers": failing, "parked": parked, "second_writers": second, "postponed_tables": len(self.states.postponed)}
+
+    # ---- what workers say
+
+    def handle(self, worker: int, message: FromWorker) -> None:
+        """Takes a message of a worker; answers at once or when it can."""
+        match message:
+            case OpenTables(tables):
+                self._open(worker, tables)
+            case GrowTables(names):
+                # What a person has just decided about is not known any more; its drain is given up.
+                known = {table: new for table, new in names.items() if self.states.last_known(table) is not None}
+                self.tell(worker, Grown({table: self.states.grow(table, new) for table, new in known.items()}))
+            case Submit(flushes):
+                for flush in flushes:
+                    self.troubles.passed(flush.table, Where.WRITE)
+                self.committer.submit(worker, [flush for flush in flushes if self.parking is None or self.parking.accepts(flush)])
+            case Stuck(table, trouble):
+                self._failed(table, Where.WRITE, trouble)
+            case Held() if self.parking is not None:
+                self.parking.held(worker, message)
+            case Drained() if self.parking is not None:
+                self.parking.drained(message)
+            case Durable(number):
+                self._durable[worker] = number, self.clock.monotonic_s()
+                self.lease.confirm_soon()
+
+    def _open(self, worker: int, tables: Iterable[TableId]) -> None:
+        known = {table: self.states.view(table) for table in tables if self.states.get(table) is not None}
+        if known:
+            self.tell(worker, Opened(known))
+        missing = [table for table in tables if table not in known and not self._is_parked(table)]
+        for table in missing:
+            self._asked[table].add(worker)
+        self.states.want(missing)
+
+    def _is_parked(self, table: TableId) -> bool:
+        return self.parking is not None and table in self.parking
+
+    # ---- as time goes on
+
+    def step(self, *, stopping: bool) -> None:
+        """Takes in what threads have found, settles, parks. Raises RefusedError where the lease is lost, FatalError for what a person has to decide."""
+        self._arrived(self.states.poll() if self.parking is None else self.states.poll(self.parking.version))
+        self._commit()
+        self._judge()
+        if self.parking is not None:
+            self.parking.step(stopping=stopping)
+        self._confirm()
+
+    def _arrived(self, arrivals: Arrivals) -> None:
+        answers: dict[int | None, dict[TableId, Any]] = defaultdict(dict)
+        for table in arrivals.known:
+            self.troubles.passed(table, Where.LOAD)
+            asked = self._asked.pop(table, set())
+            for worker in [None] if table in self._told_postponed else asked:  # as all were told that it waits
+                answers[worker][table] = self.states.view(table)
+        for worker, views in answers.items():
+            self.tell(worker, Opened(views))
+        if self.parking is not None:
+            self.parking.known(arrivals.known)
+        for table, trouble in arrivals.failed:
+            self._failed(table, Where.LOAD, trouble)
+        if new := [table for table in self.states.postponed if table not in self._told_postponed]:
+            self._told_postponed.update(new)
+            self.tell(None, Opened({}, new))
+        self._told_postponed.difference_update(arrivals.known)
+        self._told_postponed = {table for table in self._told_postponed if not self._is_parked(table)}
+
+    def _commit(self) -> None:
+        step = self.committer.step()
+        now_s = self.clock.monotonic_s()
+        for table in step.committed:
+            self.troubles.succeeded(table, now_s)
+        for table, trouble in step.failed:
+            self._failed(table, Where.COMMIT, trouble)
+        outcomes: dict[int, list[Any]] = defaultdict(list)
+        for worker, table, outcome, view in step.settled:
+            outcomes[worker].append((table, outcome, view))
+        for worker, entries in outcomes.items():
+            self.tell(worker, Settled(entries))
+        if outcomes:
+            log.info("commit.done", tables=sum(map(len, outcomes.values())))
+            reach("settled")
+
+    def _failed(self, table: TableId, where: Where, trouble: Trouble) -> None:
+        if self.parking is not None and table in self.parking:
+            self.parking.failed(table, trouble)
+        elif self.parking is None and trouble.cause is Cause.ROLLED_BACK:
+            raise FatalError(
+                f"{trouble.sentence}. Set control_uri to a `python -m catalog serve --control`, so that such a table waits for "
+                f"`python -m ingest resolve {table}` while the others go on"
+            )
+        else:
+            self.troubles.failed(table, where, trouble, self.clock.monotonic_s())
+
+    def _judge(self) -> None:
+        """Parks who fails alone."""
+        metrics.TABLES_FAILING.set(len(self.troubles.now))
+        metrics.TABLES_POSTPONED.set(len(self.states.postponed))
+        if self.parking is None:
+            return
+        for table, trouble in self.troubles.verdicts().items():
+            self._park(table, trouble)
+        now_s = self.clock.monotonic_s()
+        suspects = self.troubles.suspects(now_s)
+        if not suspects:
+            self._works_since_s = None
+        if self._song is not None and self._song[1].done():
+            (began_s, song), self._song = self._song, None
+            self._works_since_s = (self._works_since_s or began_s) if song.result() and suspects else None
+            for table in self._guilty(suspects):
+                self._park(table, suspects[table])
+        elif suspects and self._song is None and (self._works_since_s is None or self._guilty(suspects)):
+            self._song = now_s, self.pool.submit(self.canary.sings)
+
+    def _guilty(self, suspects: Iterable[TableId]) -> list[TableId]:
+        """Those that have failed once more since the canary sings."""
+        since_s = self._works_since_s
+        return [] if since_s is None else [table for table in suspects if self.troubles.failed_after(table, since_s)]
+
+    def _park(self, table: TableId, trouble: Trouble) -> None:
+        assert self.parking is not None
+        self.troubles.forget(table)
+        self._asked.pop(table, None)
+        self.parking.park(table, trouble)
+
+    def _confirm(self) -> None:
+        for worker, (number, heard_s) in list(self._durable.items()):
+            if self.lease.held_after(heard_s):
+                reach("offsets_confirmed")
+                del self._durable[worker]
+                self.tell(worker, Confirmed(number, self.states.newest.text))

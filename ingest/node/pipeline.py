@@ -1,0 +1,339 @@
+"""A worker's line from Kafka to written files, in one place; what it writes, the node's one committer commits.
+
+    consumer -> router -> buffer -> (shape | decoder, row) -> converter -> writer -> link ~> committer -> offsets
+
+The order of durability of a flush; each step is complete before the next begins:
+
+    1  data files are synced
+    2  dead letters and parked messages are acknowledged by the broker (acks=all)
+    3  tables are committed, each with its marks (committer.py)
+    4  the group's offsets are stored
+
+A crash before 3 leaves files nobody refers to. A crash between 2 and 3 repeats dead letters with the same coordinates.
+A crash between 3 and 4 reads messages again, which the marks then skip.
+
+A table is live, parked (its messages go to the parking topic) or held (they wait in its buffer until the node knows whether it is live again).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Protocol
+
+import structlog
+from confluent_kafka import Message
+
+from ingest.kafka.consumer import InputTopics
+from ingest.kafka.kafka_reader import place_of
+from ingest.kafka.offsets import Offsets
+from ingest.kafka.progress import progress, store_offsets
+from ingest.model.fault_point import reach
+from ingest.model.link import Counts, Outcome, Report, TableView, WrittenFlush
+from ingest.model.source import Source
+from ingest.model.trouble import Trouble
+from ingest.parking.parked_topic import ParkedTopic
+from ingest.route.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, records_of
+from ingest.route.routes import Routes
+from ingest.write.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
+from lake.clock import Clock, epoch_ms
+from lake.errors import Reason, Rejected, UnavailableError
+from lake.marks import TopicPartition
+from lake.settings import IngestSettings
+from lake.tenant import TableId
+
+# Tables written together: their files are synced by one call and their new columns asked for in one question.
+GROUP_TABLES = 256
+GROUP_BYTES = 64 * 1024 * 1024
+AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
+# A table for which so much waits is hot: it is converted while more comes.
+HOT_PART_BYTES = 32 * 1024 * 1024
+POSTPONED = Rejected(Reason.UNSTORABLE, "the node's memory is full of records for new tables, more than new_tables_per_minute allows")
+log = structlog.get_logger()
+
+
+class CommitLink(ColumnLink, Protocol):
+    """The node's main process as a worker sees it."""
+
+    def open(self, tables: Sequence[TableId]) -> None:
+        """Asks for tables met for the first time; `Pipeline.opened` gets the answer."""
+
+    def submit(self, flushes: Sequence[WrittenFlush]) -> None:
+        """Hands flushes over; what becomes of them comes by `Pipeline.settle`."""
+
+    def stuck(self, table: TableId, trouble: Trouble) -> None:
+        """Tells of a flush that could not be written."""
+
+
+class Pipeline:
+    """The stages of one worker. Not thread-safe: one thread calls everything."""
+
+    def __init__(
+        self, settings: IngestSettings, topics: InputTopics, link: CommitLink, writer: FlushWriter, parked_topic: ParkedTopic, clock: Clock, bytes_max: int
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._link = link
+        self._writer = writer
+        self._parked_topic = parked_topic
+        self._clock = clock
+        self.bytes_max = bytes_max
+        self._routes = Routes(settings)
+        self._rules = FlushRules(settings.flush_interval_s, settings.visibility_max_s or settings.flush_interval_s, settings.flush_bytes)
+        self._asked: set[TableId] = set()
+        self._postponed: set[TableId] = set()
+        self._views: dict[TableId, TableView] = {}
+        self._in_flight: dict[TableId, Flush] = {}
+        self.in_flight_bytes = 0
+        self._again: dict[TableId, float] = {}  # flushes to be written once more, and when
+        self._parked: dict[TableId, str] = {}  # id of the parking
+        self._held: set[TableId] = set()
+        self.buffers = Buffers(min(LARGE_BYTES, settings.flush_bytes))
+        self.offsets = Offsets()
+        self._counts = Counts()
+
+    # ---- in
+
+    def discover(self) -> Mapping[TopicPartition, int]:
+        """Takes up new partitions; where their ingestion began."""
+        found = self._topics.discover()
+        self.offsets.routed |= {number: self._topics.positions[number] for number in found}
+        return {self._topics.assignment.place(number): self._topics.first(number) for number in found}
+
+    def take(self, messages: Iterable[Message]) -> None:
+        """Routes delivered messages into their tables' buffers, to the parking topic or to the dead letters."""
+        for (topic, partition), run in groupby(messages, place_of):
+            self._take_run(topic, self._topics.assignment.numbers[topic, partition], run)
+        self._step_over()
+        self._ask_for_new()
+
+    def _take_run(self, topic: str, number: int, run: Iterable[Message]) -> None:
+        """Routes messages of one topic-partition, then adds them to their tables' buffers: messages of one table cost less together."""
+        messages = list(run)
+        routed = self._routes.sort(topic, messages)
+        full = [target for target, some in routed.items() if self._put(target, number, some) >= self._settings.flush_bytes]
+        self.offsets.routed[number] = messages[-1].offset() + 1
+        self._counts.delivered[topic] += len(messages)
+        for target in full:
+            self._roll_over(target)
+
+    def _step_over(self) -> None:
+        """Behind what has been routed there may be batches that nobody can read: a dead letter each, and reading goes on behind them."""
+        for number, unreadable in self._topics.step_over(self.offsets.routed):
+            source = self._topics.assignment.sources[number]
+            self._writer.bury_range(number, source, unreadable, epoch_ms(self._clock.now()))
+            self.offsets.routed[number] = unreadable.end
+            self._counts.delivered[source.topic] += unreadable.offsets
+
+    def _put(self, target: TableId | Rejected, number: int, messages: Sequence[Message]) -> int:
+        """Where messages go; the bytes that wait for their table then."""
+        if isinstance(target, Rejected):
+            for record in records_of(number, messages):
+                self._writer.bury(record, self._source(record), target, None)
+        elif target in self._parked and target not in self._held:
+            for record in records_of(number, messages):
+                self._park_record(target, record)
+        else:
+            return self.buffers.extend(target, self._clock.monotonic_s(), number, messages)
+        return 0
+
+    def _roll_over(self, table: TableId | Rejected) -> None:
+        """A full buffer does not wait for the end of the batch."""
+        if isinstance(table, TableId) and self._may_flush(table):
+            self._flush([table], [])
+            reach("rolled_over_in_batch")
+
+    def _source(self, record: RawRecord) -> Source:
+        return self._topics.assignment.sources[record.source]
+
+    def _ask_for_new(self) -> None:
+        """Asks at a table's first message, so that the answer is there when its buffer is due."""
+        new = [table for table in self.buffers.take_started() if table not in self._views and table not in self._asked and table not in self._parked]
+        if new:
+            self._asked.update(new)
+            self._link.open(new)
+
+    def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
+        """Takes note of tables that were asked for."""
+        self._postponed.update(postponed)
+        self._postponed.difference_update(views)
+        self._asked.difference_update(views)
+        self._views.update((table, view) for table, view in views.items() if table not in self._parked)
+
+    # ---- out
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the memory budget is used up: nothing more is taken until a flush is settled."""
+        return self.buffers.size_bytes + self.in_flight_bytes >= self.bytes_max
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._in_flight
+
+    def flush_due(self) -> None:
+        """Hands over what is due by age, size, memory, or because it holds back the group offset of a partition for too long."""
+        now_s = self._clock.monotonic_s()
+        excess = self.buffers.size_bytes - self.bytes_max // 2
+        due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
+        due = list(dict.fromkeys([*due, *self._holding_back(), *self._spool_hot()]))
+        again = [table for table, at_s in self._again.items() if at_s <= now_s]
+        self._flush(due, [self._in_flight[table] for table in again])
+        if self.is_full:
+            self._bury_postponed()
+
+    def flush_all(self) -> None:
+        """Hands over everything that waits and is not behind a flush in flight."""
+        self._flush([buffer.table for buffer in self.buffers if self._may_flush(buffer.table)], [self._in_flight[table] for table in self._again])
+
+    def _may_flush(self, table: TableId) -> bool:
+        return table in self._views and table not in self._in_flight and table not in self._held
+
+    def _holding_back(self) -> list[TableId]:
+        """Tables whose oldest record is too far behind; one whose flush is under way already is not hurried by flushing others."""
+        records_max = self._settings.replay_records_max
+        oldest = {number: self.buffers.oldest(number) for number in self.offsets.behind(records_max)}
+        held = [buffer.table for n, buffer in oldest.items() if buffer is not None and self.offsets.routed[n] - buffer.first_offsets[n] > records_max]
+        return [table for table in held if self._may_flush(table)]
+
+    def _spool_hot(self) -> list[TableId]:
+        """Adds what waits for hot tables to their open files; returns those whose files are large enough."""
+        full = []
+        part_bytes = max(LARGE_BYTES, min(HOT_PART_BYTES, self.bytes_max // 8))
+        for buffer in [b for b in self.buffers.large if b.open_bytes >= part_bytes and b.table in self._views and b.table not in self._held]:
+            self._writer.spool(buffer, self._topics.assignment.sources, self._views[buffer.table])
+            self.buffers.pack(buffer.table)
+            if self._writer.hot_bytes(buffer.table) >= self._settings.file_bytes and self._may_flush(buffer.table):
+                full.append(buffer.table)
+        return full
+
+    def _bury_postponed(self) -> None:
+        """New tables beyond the limit must not stop those that are there."""
+        for table in [table for table in self._postponed if table in self.buffers]:
+            log.error("records.not_taken", table=str(table), reason=POSTPONED.detail)
+            self._writer.bury_all(self.buffers.take(table), self._topics.assignment.sources, POSTPONED)
+
+    def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
+        """Takes note of what became of flushes; those to be redone are written again for the table as it is now."""
+        again = []
+        for table, outcome, view in outcomes:
+            self._views[table] = view
+            if outcome is Outcome.REDO:
+                again.append(self._in_flight[table])
+                continue
+            flush = self._landed(table)
+            if outcome is Outcome.BURY:
+                self._writer.bury_all(flush.buffer, self._topics.assignment.sources, TABLE_DELETED)
+        self._flush([], again)
+
+    def _flush(self, tables: Sequence[TableId], again: Sequence[Flush]) -> None:
+        for flush in again:
+            self._again.pop(flush.table, None)
+        group = list(again)
+        for table in tables:
+            flush = self._in_flight[table] = self._cut(table)
+            self.in_flight_bytes += flush.buffer.size_bytes
+            group.append(flush)
+            if len(group) >= GROUP_TABLES or sum(f.buffer.size_bytes for f in group) >= GROUP_BYTES:
+                self._hand_over(group)
+                group = []
+        self._hand_over(group)
+
+    def _landed(self, table: TableId) -> Flush:
+        flush = self._in_flight.pop(table)
+        self.in_flight_bytes -= flush.buffer.size_bytes
+        return flush
+
+    def _cut(self, table: TableId) -> Flush:
+        buffer = self.buffers.take(table)
+        sources = self._topics.assignment.sources
+        ends = {TopicPartition(sources[n].topic_id, sources[n].partition): self.offsets.routed[n] for n in buffer.first_offsets}
+        return Flush(table, buffer, ends, hot=self._writer.take_hot(table))
+
+    def _hand_over(self, flushes: Sequence[Flush]) -> None:
+        """Writes flushes, makes files and dead letters durable, gives them to the committer."""
+        if not flushes:
+            return
+        try:
+            self._topics.check_identity()
+        except UnavailableError as error:
+            log.warning("flush.waits", reason=str(error), tables=len(flushes))
+            for flush in flushes:
+                self._later(flush)
+            return
+        written = self._writer.write(flushes, self._topics.assignment.sources, self._views)  # 1, 2
+        reach("dead_letters_acknowledged")
+        for flush in written.empty:
+            self._landed(flush.table)  # all absorbed or dead letters: nothing to commit, least of all a new table
+        for flush, trouble in written.stuck:
+            self._link.stuck(flush.table, trouble)
+            self._later(flush)
+        self._link.submit(written.flushes)
+        reach("handed_over")
+
+    def _later(self, flush: Flush) -> None:
+        flush.tries += 1
+        self._again[flush.table] = self._clock.monotonic_s() + min(AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(flush.tries, 10))
+
+    # ---- parking
+
+    def park(self, parkings: Mapping[TableId, str]) -> None:
+        """Sends the tables' messages to the parking topic from here on: those in flight and buffered first, in the order of their offsets."""
+        for table, parking in parkings.items():
+            self._parked[table] = parking
+            self._held.discard(table)
+            self._views.pop(table, None)
+            self._again.pop(table, None)
+            self._asked.discard(table)
+            self._postponed.discard(table)
+            flush = self._landed(table) if table in self._in_flight else None
+            unfinished = [flush.buffer] if flush is not None else []
+            self._writer.cool(table)
+            if flush is not None and flush.hot is not None:
+                flush.hot.discard()
+            if table in self.buffers:
+                unfinished.append(self.buffers.take(table))
+            for record in (record for buffer in unfinished for record in buffer.alive()):
+                self._park_record(table, record)
+            reach("parked_in_flight")
+
+    def _park_record(self, table: TableId, record: RawRecord) -> None:
+        self._parked_topic.send(self._source(record), record, table, self._parked[table])
+        self._counts.parked += 1
+
+    def hold(self, table: TableId) -> None:
+        """Returns when all that was parked of the table is acknowledged; what comes now waits in its buffer."""
+        self._held.add(table)
+        self._parked_topic.flush()
+
+    def release(self, views: Mapping[TableId, TableView]) -> None:
+        """The tables take rows again."""
+        for table, view in views.items():
+            self._parked.pop(table, None)
+            self._held.discard(table)
+            self._views[table] = view
+
+    # ---- offsets
+
+    def durable_offsets(self) -> dict[int, int]:
+        """Group offsets that have moved, all they stand on being durable; they may be stored once the node is known to hold its lease still."""
+        waiting = [*self.buffers, *(flush.buffer for flush in self._in_flight.values())]
+        moved = self.offsets.to_store(self.offsets.lowest(waiting), self._clock.monotonic_s())
+        if moved:
+            self._writer.acknowledged()
+            self._parked_topic.flush()
+            if self._parked:
+                reach("parked_acknowledged")
+        return moved
+
+    def store(self, moved: Mapping[int, int], witness: str) -> None:
+        """Stores group offsets; where Kafka does not take them now, later ones will do."""
+        store_offsets(self._topics, self.offsets, moved, witness, self._clock.monotonic_s())
+
+    def report(self) -> Report:
+        """How far it is, what it holds, and what was counted since the last call."""
+        return Report(progress(self._topics, self.offsets), self.buffers.size_bytes, self.in_flight_bytes, len(self.buffers), self._take_counts())
+
+    def _take_counts(self) -> Counts:
+        counts, self._counts = self._counts, Counts()
+        counts.add(self._writer.take_counts())
+        counts.expired = self._topics.take_expired()
+        return counts

@@ -1,0 +1,141 @@
+"""What a person decides about a parked table: how a table that was moved back goes on, or that one is tried again at once.
+
+    reread    the marks are set to those of the head, in a commit with a snapshot of its own; what was taken away is read from the input topics
+    accept    the marks stay, or are set to what a node had written, likewise in a commit; what was taken away stays away
+
+Both then change the parked record, and the node goes on: now, if it runs, or when it starts. Doing it twice does no harm.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from ingest.commit.table_states import table_name
+from ingest.kafka.kafka_reader import KafkaReader
+from ingest.model.parked_record import ACCEPT, REREAD, ParkedRecord, ParkedRecords
+from ingest.model.trouble import FOR_A_PERSON, Cause
+from ingest.parking.parked_topic import parking_partition
+from lake.catalog_client import CatalogClient, CommitStatus
+from lake.clock import Clock, epoch_ms
+from lake.commit import Prepared, TableState, load_state, prepare_append
+from lake.errors import ConflictError, FatalError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
+from lake.held_lease import HeldLease, held_lease
+from lake.lease import lease_name
+from lake.marks import NO_MARKS, Marks
+from lake.settings import IngestSettings
+from lake.storage import AnyStorage
+from lake.tenant import TableId
+
+ATTEMPTS = 5
+TIMEOUT_S = 30.0
+WRITER = "resolve"
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """Works beside a running node as well as without one."""
+
+    settings: IngestSettings
+    catalog: CatalogClient
+    control: CatalogClient
+    storage: AnyStorage
+    clock: Clock
+
+    @property
+    def _records(self) -> ParkedRecords:
+        return ParkedRecords(self.control, timeout_s=TIMEOUT_S)
+
+    def parked(self) -> Sequence[ParkedRecord]:
+        """All parked tables. Raises UnavailableError."""
+        return sorted(self._records.all().values(), key=lambda record: str(record.table))
+
+    def resolve(self, table: TableId, how: str) -> Marks:
+        """Decides about a table that waits for a person, `how` being reread or accept; its marks from here on.
+
+        Raises NotFoundError, RefusedError where nothing is to be decided, ConflictError where somebody else was at it, UnavailableError.
+        """
+        with self._lease(table) as lease:
+            record = self._record(table)
+            if record.cause not in (*FOR_A_PERSON, Cause.RESOLVED):
+                raise RefusedError(f"table {table} is parked because of {record.cause.value} and comes back by itself when that is mended: {record.sentence}")
+            marks = self._commit(record, how)
+            self._change(replace(self._at_topic(record), cause=Cause.RESOLVED, resolution=how, sentence=f"a person decided: {how}"), lease)
+        return marks
+
+    def replay(self, table: TableId) -> ParkedRecord:
+        """Has a parked table tried again at once. Raises NotFoundError, RefusedError where it waits for a person, ConflictError, UnavailableError."""
+        with self._lease(table) as lease:
+            record = self._record(table)
+            if record.awaits_person:
+                raise RefusedError(f"table {table} waits for `python -m ingest resolve {table} --reread` or `--accept`: {record.sentence}")
+            self._change(replace(record, probes=record.probes + 1), lease)
+        return record
+
+    # ---- the table
+
+    def _commit(self, record: ParkedRecord, how: str) -> Marks:
+        for _ in range(ATTEMPTS):
+            state = load_state(self.catalog, self.storage, table_name(record.table))
+            if state is None:
+                return NO_MARKS  # there is no table to say anything of: its records go to a new one
+            marks = _marks(state, record, how)
+            # A commit even where the marks stay: its snapshot says them, so that the table no longer looks moved back.
+            prepared = prepare_append(state, [], state.schema, marks, epoch_ms(self.clock.now()), writer=WRITER)
+            if self._sent(prepared):
+                return marks
+        raise ConflictError(f"table {record.table} is changed by others all the time; stop its maintenance and try again")
+
+    def _sent(self, prepared: Prepared) -> bool:
+        """Whether the commit landed; False: somebody was faster."""
+        self.storage.write_all(prepared.files)
+        (result,) = self.catalog.commit_all([prepared.request], timeout_s=TIMEOUT_S)
+        if result.status in (CommitStatus.COMMITTED, CommitStatus.CONFLICT):
+            return result.status is CommitStatus.COMMITTED
+        if result.status is CommitStatus.UNKNOWN:
+            raise OutcomeUnknownError(f"nobody knows whether the commit happened ({result.message}); run it again")
+        if result.status in (CommitStatus.FAILED, CommitStatus.TIMEOUT):
+            raise UnavailableError(f"the catalog did not commit: {result.message}; run it again")
+        raise FatalError(f"the catalog refuses the commit ({result.status.value}): {result.message}")
+
+    # ---- the record
+
+    def _record(self, table: TableId) -> ParkedRecord:
+        record = self._records.find(table)
+        if record is None:
+            raise NotFoundError(f"table {table} is not parked; `python -m ingest parked list` shows those that are")
+        return record
+
+    def _at_topic(self, record: ParkedRecord) -> ParkedRecord:
+        """The record with the parking topic as it is: what is gone from there, or from the topic that it was, is not looked for any more."""
+        if not record.id:
+            return record  # no node has taken it up yet
+        reader = KafkaReader(self.settings)
+        partition = parking_partition(reader, self.settings.parked_topic, record.id)
+        first = reader.ends([partition])[partition].start
+        return replace(record, topic_id=partition.topic_id, start=max(first, record.start) if partition.topic_id == record.topic_id else first)
+
+    def _change(self, record: ParkedRecord, lease: HeldLease) -> None:
+        version = self._records.write(record, lease=f"{self._lease_name(record.table)}:{lease.token}", key=str(uuid4()))
+        if version is None:
+            raise ConflictError(f"the parked record of {record.table} was changed at the same time; run it again")
+
+    def _lease_name(self, table: TableId) -> str:
+        return f"{lease_name(self.settings)}.{table}"
+
+    def _lease(self, table: TableId) -> AbstractContextManager[HeldLease]:
+        """A lease of its own: the record's version tells the node that somebody was there."""
+        return held_lease(self.control, self._lease_name(table), f"somebody else decides about {table} at this moment")
+
+
+def _marks(state: TableState, record: ParkedRecord, how: str) -> Marks:
+    if how == ACCEPT:
+        return state.marks.joined(record.expected)
+    if how != REREAD:
+        raise FatalError(f"{how!r} is no way to resolve; say reread or accept")
+    if state.head_marks is None:
+        raise FatalError(
+            f"no snapshot of {record.table} that is kept says how far its rows go, so nobody knows what to read again; "
+            f"use --accept, or set the property firn.offsets yourself and use --reread"
+        )
+    return state.head_marks

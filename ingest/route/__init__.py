@@ -1,0 +1,1 @@
+"""Which table a record belongs to, and the buffers of these tables."""

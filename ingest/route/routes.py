@@ -1,0 +1,65 @@
+"""Where a message goes by its topic's rules: to a table, or to the dead letters because no rule can be asked about it."""
+
+from collections.abc import Iterable
+
+import structlog
+from confluent_kafka import Message
+
+from ingest.decode.replay import FORM
+from ingest.kafka.topic_mac import TopicMac
+from ingest.model.fault_point import ARMED, reach
+from ingest.route.buffer import Headers
+from ingest.route.router import Router
+from lake.errors import Reason, Rejected
+from lake.settings import IngestSettings
+from lake.tenant import TableId
+
+_EMPTY = Rejected(Reason.EMPTY, "the message has no value")
+_FOREIGN = Rejected(Reason.FOREIGN, "not written by Firn: it has no signature by one of topic_keys; what its headers say is not followed")
+_UNFORESEEN = Rejected(Reason.UNSTORABLE, "an error that nobody foresaw while its tenant was looked for; the log has its trace, please report it")
+log = structlog.get_logger()
+
+
+class Routes:
+    """The routers of all input topics."""
+
+    def __init__(self, settings: IngestSettings) -> None:
+        self._bytes_max = settings.record_bytes_max
+        self._mac = TopicMac(settings)
+        self._replays = frozenset(topic.name for topic in settings.topics if topic.format == FORM)
+        self._routers = {topic.name: Router(topic) for topic in settings.topics}
+
+    def target_of(self, message: Message) -> TableId | Rejected:
+        """The table of a message, or why it belongs to none."""
+        topic = message.topic()
+        if topic in self._replays and not self._mac.is_own(message):
+            return _FOREIGN
+        return self.target(topic, message.key(), message.headers() or (), message.value())
+
+    def target(self, topic: str, key: bytes | None, headers: Headers, value: bytes | None) -> TableId | Rejected:
+        """The same of a message of an ordinary topic, by its parts."""
+        if not value:
+            return _EMPTY
+        if len(value) > self._bytes_max:
+            return Rejected(Reason.TOO_LARGE, f"{len(value)} bytes, record_bytes_max is {self._bytes_max}")
+        try:
+            return self._routers[topic].target(key, headers, value)
+        except MemoryError:
+            raise
+        except Exception:  # whatever is in a message, it must not stop the others
+            log.exception("message.not_routed", topic=topic)
+            return _UNFORESEEN
+
+    def sort(self, topic: str, messages: Iterable[Message]) -> dict[TableId | Rejected, list[Message]]:
+        """Messages of one topic by where they go, in order."""
+        target_of, found = self.target, dict[TableId | Rejected, list[Message]]()
+        signed = topic in self._replays
+        for message in messages:
+            target = self.target_of(message) if signed else target_of(topic, message.key(), message.headers() or (), message.value())
+            if (others := found.get(target)) is None:
+                found[target] = [message]
+            else:
+                others.append(message)
+            if ARMED:
+                reach("routed_in_batch")
+        return found

@@ -1,0 +1,210 @@
+"""What becomes of one message, and why: its tenant and table, its records with every column, and by which rule, format and field each was told.
+
+The table is taken to be new: a declared type, the limit of columns, or an older spelling of a name may change what a real one stores.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ingest.convert.row import Columns, Row, TimeLimits, lay_out
+from ingest.decode.decoder import Pairs, decode, take_apart
+from ingest.decode.event_time import instant_text, zone
+from ingest.decode.formats.recognition import recognise
+from ingest.decode.formats.rejected_record import RejectedRecord
+from ingest.model.source import Form
+from ingest.route.router import Envelope, Router
+from lake.errors import Reason, Rejected
+from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, new_log_schema
+from lake.settings import IngestSettings, TopicSettings
+from lake.tenant import TableId
+
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class ExplainedColumn:
+    """A value as it is stored. `path` is the field it came from, as a JSON Pointer."""
+
+    name: str
+    kind: str
+    value: Any
+    path: str | None
+
+
+@dataclass(frozen=True)
+class ExplainedRecord:
+    """A record: its columns, or why it becomes a dead letter."""
+
+    index: int
+    read_as: str
+    timestamp: str | None
+    timestamp_why: str | None
+    columns: Sequence[ExplainedColumn]
+    errors: Sequence[Mapping[str, str | None]]
+    overflow: str | None
+    rejected: str | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A message: where it goes, how it was read, and its records."""
+
+    topic: str
+    topic_why: str
+    tenant: str | None
+    tenant_why: str
+    stream: str | None
+    stream_why: str
+    table: str | None
+    read_as: str
+    rejected: str | None
+    records: Sequence[ExplainedRecord]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def topic_settings(settings: IngestSettings, name: str | None) -> tuple[TopicSettings, str]:
+    """The settings of a topic, and where they came from: the one named, else the only one there is, else the defaults."""
+    if name is None and len(settings.topics) == 1:
+        return settings.topics[0], "the only topic in the settings"
+    for topic in settings.topics:
+        if topic.name == name:
+            return topic, "as the settings say"
+    return TopicSettings(name=name or "-"), "not in the settings: the defaults of a topic"
+
+
+def explain(settings: IngestSettings, topic: TopicSettings, why: str, envelope: Envelope, timestamp_ms: int) -> Explanation:
+    """Explains a message. `timestamp_ms`: its Kafka timestamp, ms since 1970; `why`: where the topic's settings came from."""
+    target = _limited(settings, envelope) or Router(topic).route(envelope)
+    table = target if isinstance(target, TableId) else None
+    read_as, records = _records(settings, topic, envelope.value or b"", timestamp_ms)
+    refused = target if isinstance(target, Rejected) else records if isinstance(records, Rejected) else None
+    return Explanation(
+        topic.name,
+        why,
+        None if table is None else table.tenant.name,
+        _tenant_why(topic, envelope),
+        None if table is None else table.stream,
+        _stream_why(topic, envelope),
+        None if table is None else str(table),
+        read_as,
+        None if refused is None else f"{refused.reason.value}: {refused.detail}",
+        [] if isinstance(records, Rejected) else records,
+    )
+
+
+def _limited(settings: IngestSettings, envelope: Envelope) -> Rejected | None:
+    if not envelope.value:
+        return Rejected(Reason.EMPTY, "the message has no value")
+    if len(envelope.value) > settings.record_bytes_max:
+        return Rejected(Reason.TOO_LARGE, f"{len(envelope.value)} bytes, record_bytes_max is {settings.record_bytes_max}")
+    return None
+
+
+def _tenant_why(topic: TopicSettings, envelope: Envelope) -> str:
+    for rule in topic.tenant:
+        alone = Router(topic.model_copy(update={"tenant": (rule,), "stream": ()})).route(envelope)
+        if not (isinstance(alone, Rejected) and alone.reason is Reason.TENANT_MISSING):
+            return f"rule {rule}"
+    return f"no rule yields one ({', '.join(topic.tenant) or 'there is none'})"
+
+
+def _stream_why(topic: TopicSettings, envelope: Envelope) -> str:
+    for rule in topic.stream:
+        # As a rule for the tenant it tells whether it yields a name at all.
+        alone = Router(topic.model_copy(update={"tenant": (rule,), "stream": ()})).route(envelope)
+        if not (isinstance(alone, Rejected) and alone.reason is Reason.TENANT_MISSING):
+            return f"rule {rule}"
+    return "the default: no rule yields one"
+
+
+def _records(settings: IngestSettings, topic: TopicSettings, value: bytes, timestamp_ms: int) -> tuple[str, Sequence[ExplainedRecord] | Rejected]:
+    batch = take_apart(value, topic.format, settings.depth_max) if value else None
+    if isinstance(batch, Rejected):
+        return "several records", batch
+    if batch is None:
+        one = _record(settings, topic, 0, value, topic.format, timestamp_ms)
+        return one.read_as, [one]
+    explained = [
+        _dead(index, "one of several", one) if isinstance(one, RejectedRecord) else _record(settings, topic, index, one, "json", timestamp_ms)
+        for index, one in enumerate(batch)
+    ]
+    return f"{batch.title}: {len(batch)} records", explained
+
+
+def _record(settings: IngestSettings, topic: TopicSettings, index: int, value: bytes, form: Form, timestamp_ms: int) -> ExplainedRecord:
+    fields = decode(value, form, settings.depth_max)
+    if isinstance(fields, Rejected):
+        return _dead(index, "unreadable", fields)
+    columns, local = Columns(new_log_schema(), settings.columns_max), zone(topic.time_zone)
+    if isinstance(fields, Pairs):
+        read_as = "JSON object"
+    else:
+        known = recognise(fields, timestamp_ms * 1000, local)
+        read_as = "plain line" if known is None else known[0].title
+    try:
+        row = lay_out(fields, timestamp_ms, columns, TimeLimits.of(settings), local)
+    except RecursionError:
+        row = Rejected(Reason.TOO_DEEP, f"nested deeper than {settings.depth_max} levels")
+    return _dead(index, read_as, row) if isinstance(row, Rejected) else _stored(index, read_as, row, columns)
+
+
+def _stored(index: int, read_as: str, row: Row, columns: Columns) -> ExplainedRecord:
+    path = row.origins.get(TIMESTAMP)
+    why = "the Kafka timestamp: the record gives none" if path is None else f"field {path}"
+    standard = (SEVERITY, MESSAGE)
+    told = [ExplainedColumn(name, str(columns.kind(name)), row.values.get(name), row.origins.get(name)) for name in standard if name in row.values]
+    others = [ExplainedColumn(name, str(columns.kind(name)), value, columns.path(name)) for name, value in row.values.items() if name not in standard]
+    errors = [{"field": bad.field, "value": bad.value, "reason": bad.reason.value} for bad in row.errors]
+    return ExplainedRecord(index, read_as, instant_text(row.timestamp_us), why, [*told, *others], errors, row.overflow, None)
+
+
+def _dead(index: int, read_as: str, rejected: Rejected) -> ExplainedRecord:
+    return ExplainedRecord(index, read_as, None, None, [], [], None, f"{rejected.reason.value}: {rejected.detail}")
+
+
+def now_ms() -> int:
+    """The time in ms since 1970, which a message gets that was given none."""
+    return (datetime.now(UTC) - _START) // timedelta(milliseconds=1)
+
+
+def to_renderable(explanation: Explanation) -> RenderableType:
+    """The explanation for a terminal."""
+    facts = Table(show_header=False, box=None)
+    for name, value, why in (
+        ("topic", explanation.topic, explanation.topic_why),
+        ("tenant", explanation.tenant, explanation.tenant_why),
+        ("stream", explanation.stream, explanation.stream_why),
+        ("table", explanation.table, ""),
+        ("read as", explanation.read_as, ""),
+        *([("dead letter", explanation.rejected, "")] if explanation.rejected else ()),
+    ):
+        facts.add_row(Text(name, style="bold"), _shown(value), Text(why, style="dim"))
+    return Group(facts, *map(_record_table, explanation.records))
+
+
+def _record_table(record: ExplainedRecord) -> RenderableType:
+    table = Table(title=f"record {record.index}: {record.read_as}", title_justify="left")
+    for heading in ("column", "type", "value", "from"):
+        table.add_column(heading, overflow="fold")
+    if record.rejected is not None:
+        return Group(Text(f"record {record.index}: {record.read_as}", style="italic"), Text(f"dead letter: {record.rejected}", style="red"))
+    table.add_row(TIMESTAMP, "timestamptz", record.timestamp, Text(record.timestamp_why or ""))
+    for column in record.columns:
+        table.add_row(Text(column.name), column.kind, _shown(column.value), Text(column.path or ""))
+    for error in record.errors:
+        table.add_row(Text("_errors", style="red"), error["reason"], _shown(error["value"]), _shown(error["field"]))
+    if record.overflow is not None:
+        table.add_row(Text("_overflow"), "string", _shown(record.overflow), Text("beyond columns_max"))
+    return table
+
+
+def _shown(value: Any) -> Text:
+    return Text("-" if value is None else str(value).encode("utf-8", "backslashreplace").decode())

@@ -1,0 +1,1 @@
+"""Columns to Parquet files of a flush."""

@@ -1,0 +1,265 @@
+"""From a cut buffer to written files: convert, ask for new columns, write, sync, have the dead letters acknowledged.
+
+Tables are written in groups, so that one call syncs their files and one question gets their new columns. What goes wrong with one table is
+told as its trouble and harms no other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import structlog
+
+from ingest.convert.alike import Waiting, convert_alike
+from ingest.convert.converter import Converted, ConverterLimits, Part, convert, is_absorbed
+from ingest.convert.row import TimeLimits
+from ingest.convert.shape import Shapes
+from ingest.dead_letters.dead_letter import Letters
+from ingest.decode.formats.rejected_record import RejectedRecord
+from ingest.kafka.unreadable import RejectedRange, UnreadableRange
+from ingest.model.fault_point import reach
+from ingest.model.link import Counts, TableView, WrittenFlush
+from ingest.model.source import Source
+from ingest.model.trouble import Cause, Trouble, trouble_of
+from ingest.route.buffer import RawRecord, TableBuffer
+from ingest.write.hot_table import HotFiles
+from ingest.write.writer import write_files
+from lake.data_file import DataFile
+from lake.errors import FirnError, Reason, Rejected
+from lake.log_schema import shared_schema
+from lake.marks import Range, TopicPartition
+from lake.settings import IngestSettings
+from lake.storage import AnyStorage
+from lake.tenant import TableId
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+class ColumnLink(Protocol):
+    """The committer as far as it hands out columns."""
+
+    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+        """Schemas with columns for new names (name -> original path)."""
+
+
+@dataclass(slots=True)
+class Flush:
+    """Messages cut from one table's buffer. `ends`: per topic-partition the offset after the last message fully routed at the cut.
+
+    `drain`: the number of the drain it is of, 0 for none. `hot`: files that most of it is in already.
+    """
+
+    table: TableId
+    buffer: TableBuffer
+    ends: Mapping[TopicPartition, int]
+    drain: int = 0
+    tries: int = 0
+    hot: HotFiles | None = None
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of a group of flushes: those to be committed, those without a row to commit, those that could not be written."""
+
+    flushes: list[WrittenFlush] = field(default_factory=list)
+    empty: list[Flush] = field(default_factory=list)
+    stuck: list[tuple[Flush, Trouble]] = field(default_factory=list)
+
+
+class FlushWriter:
+    """One worker's; not thread-safe."""
+
+    def __init__(
+        self, settings: IngestSettings, link: ColumnLink, dead_letters: Letters, storage: AnyStorage, write: Callable[..., list[DataFile]] = write_files
+    ) -> None:
+        """`write`: how a flush becomes files, `write_files` or another of writer.py."""
+        self._write_files = write
+        self._link = link
+        self._dead_letters = dead_letters
+        self._storage = storage
+        self._limits = ConverterLimits(settings.depth_max, settings.columns_max, TimeLimits.of(settings))
+        self._hours_max = settings.hours_per_flush_max
+        self._shapes = Shapes()
+        self._hot: dict[TableId, HotFiles] = {}
+        self._counts = Counts()
+
+    def take_counts(self) -> Counts:
+        """What was counted since they were taken last."""
+        counts, self._counts = self._counts, Counts()
+        return counts
+
+    def write(self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]) -> Written:
+        """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead letters acknowledged (2)."""
+        written = Written()
+        hot = self._each([f for f in flushes if f.buffer.packed], lambda flush: self._write_hot(flush, sources, views[flush.table]), written)
+        plain = [flush for flush in flushes if not flush.buffer.packed]
+        parts = self._convert_alike(plain, sources, views)
+        converted = self._each(plain, lambda flush: self._convert(flush.buffer, sources, views[flush.table], parts.get(flush.table, ())), written)
+        written.empty = [flush for flush, result in converted if not result.rows.num_rows]
+        full = [(flush, result) for flush, result in converted if result.rows.num_rows]
+        new = {flush.table: result.new for flush, result in full if result.new}
+        schemas = self._link.grow(new) if new else {}
+        results = {flush.table: result for flush, result in full}
+        files = self._each(
+            [flush for flush, _ in full], lambda flush: self._write(flush, results[flush.table], views[flush.table], schemas.get(flush.table)), written
+        )
+        reach("files_written")
+        written.empty += [flush for flush, result in hot if not result.rows]
+        written.flushes = self._synced([*files, *((flush, result) for flush, result in hot if result.rows)], written)  # 1
+        reach("files_synced")
+        self._dead_letters.flush()  # 2
+        return written
+
+    def _each(self, flushes: Sequence[Flush], work: Callable[[Flush], T], written: Written) -> list[tuple[Flush, T]]:
+        """Does the same with every flush; one that fails is stuck and leaves."""
+        done = []
+        for flush in flushes:
+            try:
+                done.append((flush, work(flush)))
+            except FirnError as error:
+                written.stuck.append((flush, trouble_of(error, Cause.STORAGE)))
+            except Exception as error:  # whatever a table or its records have in them, it must not stop the others
+                log.exception("flush.failed", table=str(flush.table))
+                self._counts.unforeseen["flush"] += 1
+                written.stuck.append((flush, Trouble(Cause.FAILING, f"table {flush.table}: its records cannot be written to it ({error!r})")))
+        return done
+
+    def _synced(self, files: Sequence[tuple[Flush, WrittenFlush]], written: Written) -> list[WrittenFlush]:
+        try:
+            self._storage.sync([file.uri for _, flush in files for file in flush.files])
+        except FirnError as error:
+            if len(files) > 1:
+                return [flush for each in files for flush in self._synced([each], written)]
+            written.stuck += [(flush, trouble_of(error, Cause.STORAGE)) for flush, _ in files]
+            return []
+        return [flush for _, flush in files]
+
+    def _convert_alike(self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]) -> Mapping[TableId, Sequence[Part]]:
+        """What can be converted for many tables at once."""
+        waiting = [
+            Waiting(flush.buffer, views[flush.table].log_schema) for flush in flushes if not is_absorbed(flush.buffer, _marks(views[flush.table], sources))
+        ]
+        try:
+            return convert_alike(waiting, sources, self._limits, self._shapes)
+        except Exception:  # whatever a record has in it: each table by itself will tell which one
+            log.exception("flushes.not_converted_together", tables=len(waiting))
+            self._counts.unforeseen["convert"] += 1
+            return {}
+
+    def _convert(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, parts: Sequence[Part] = ()) -> Converted:
+        """Converts messages for the table as it is and buries what cannot be stored (once, however often they are written)."""
+        converted = convert(buffer, sources, view.log_schema, _marks(view, sources), self._limits, self._shapes, parts)
+        for at, rejected in converted.rejected:
+            if at >= buffer.looked_at:
+                record = buffer.record(at)
+                self.bury(record, sources[record.source], rejected, buffer.table)
+        if not buffer.looked_at:
+            self._counts.absorbed += converted.absorbed
+            self._counts.rows_with_errors += converted.rows_with_errors
+        buffer.buried |= {at for at, rejected in converted.rejected if not isinstance(rejected, RejectedRecord)}
+        buffer.looked_at = len(buffer)
+        return converted
+
+    def _write(self, flush: Flush, converted: Converted, view: TableView, schema_json: bytes | None) -> WrittenFlush:
+        schema = view.log_schema if schema_json is None else shared_schema(schema_json)
+        files = self._write_files(self._storage, view.location, converted.rows, schema)
+        new = {name: schema.by_name[name].id for name in converted.new}
+        return self._written(flush, view, files, converted.rows.num_rows, new)
+
+    def _written(self, flush: Flush, view: TableView, files: Sequence[DataFile], rows: int, new: Mapping[str, int]) -> WrittenFlush:
+        # A partition that is read again below its mark has nothing in here: naming it would make the flush look ahead for ever.
+        ranges = {p: Range(view.marks.of(p), end) for p, end in flush.ends.items() if end > view.marks.of(p)}
+        return WrittenFlush(flush.table, view.uuid, ranges, files, rows, new, flush.drain)
+
+    # ---- hot tables
+
+    def spool(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
+        """Adds what waits for a hot table to files that stay open; where that fails, it waits for its flush, which will tell."""
+        if not buffer.packed:
+            self._hot[buffer.table] = HotFiles(self._storage, view, self._hours_max)
+        hot = self._hot.get(buffer.table)
+        if hot is None or hot.parts != len(buffer.packed):
+            return
+        try:
+            self._append(hot, buffer, sources, view)
+            hot.parts += 1
+        except Exception:
+            log.exception("table.not_spooled", table=str(buffer.table))
+            self._counts.unforeseen["spool"] += 1
+            self.cool(buffer.table)
+
+    def hot_bytes(self, table: TableId) -> int:
+        """The size of the largest open file of a table."""
+        hot = self._hot.get(table)
+        return 0 if hot is None else hot.size_bytes
+
+    def take_hot(self, table: TableId) -> HotFiles | None:
+        """The open files of a table, for its flush."""
+        return self._hot.pop(table, None)
+
+    def cool(self, table: TableId) -> None:
+        """Discards the open files of a table."""
+        if (hot := self._hot.pop(table, None)) is not None:
+            hot.discard()
+
+    def _append(self, hot: HotFiles, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
+        converted = self._convert(buffer, sources, view)
+        if converted.rows.num_rows:
+            schema = shared_schema(self._link.grow({buffer.table: converted.new})[buffer.table]) if converted.new else view.log_schema
+            hot.append(converted.rows, schema, list(converted.new))
+
+    def _write_hot(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
+        """Closes the files of a hot table with the rest of its flush in them; where the table has changed since, all is written again."""
+        hot, flush.hot = flush.hot, None
+        firsts = {TopicPartition(sources[n].topic_id, sources[n].partition): offset for n, offset in flush.buffer.first_offsets.items()}
+        if hot is not None and (
+            hot.parts != len(flush.buffer.packed)
+            or hot.ids_changed
+            or hot.view.uuid != view.uuid
+            or any(view.marks.of(place) > first for place, first in firsts.items())
+        ):
+            hot.discard()
+            hot = None
+        parts = flush.buffer.parts() if hot is None else iter([flush.buffer] if len(flush.buffer) else [])
+        hot = hot or HotFiles(self._storage, view, self._hours_max)
+        for part in parts:
+            self._append(hot, part, sources, view)
+        return self._written(flush, view, hot.close(), hot.rows, hot.new)
+
+    # ---- dead letters
+
+    def bury(self, record: RawRecord, source: Source, rejected: Rejected, table: TableId | None) -> None:
+        """Makes a dead letter of a message, or of one of several records in it."""
+        name = None if table is None else str(table)
+        self._counts.dead[rejected.reason.value] += 1
+        self._dead_letters.send(source, record, rejected, name)
+
+    def count_foreign(self, topic: str) -> None:
+        """Notes a message in a topic of Firn's own that somebody else wrote."""
+        self._counts.foreign[topic] += 1
+
+    def bury_range(self, number: int, source: Source, unreadable: UnreadableRange, now_ms: int) -> None:
+        """Makes one dead letter of offsets that nobody can read; they count as so many records."""
+        why = RejectedRange.of(unreadable)
+        self._counts.dead[why.reason.value] += unreadable.offsets
+        self._counts.unreadable[source.topic] += 1
+        log.error("records.unreadable", topic=source.topic, partition=source.partition, first=unreadable.start, next=unreadable.end, reason=unreadable.error)
+        self._dead_letters.send(source, RawRecord(number, unreadable.start, now_ms, None, (), None), why, None)
+
+    def bury_all(self, buffer: TableBuffer, sources: Sequence[Source], rejected: Rejected) -> None:
+        """Makes dead letters of all messages that are none yet."""
+        for record in buffer.alive():
+            self.bury(record, sources[record.source], rejected, buffer.table)
+
+    def acknowledged(self) -> None:
+        """Returns when all dead letters so far are acknowledged."""
+        self._dead_letters.flush()
+
+
+TABLE_DELETED = Rejected(Reason.TABLE_DELETED, "the table was dropped, and its owner or the setting on_deleted wants dead letters")
+
+
+def _marks(view: TableView, sources: Sequence[Source]) -> list[int]:
+    """Per source the next offset that the table has not absorbed."""
+    return [view.marks.of(TopicPartition(source.topic_id, source.partition)) for source in sources]

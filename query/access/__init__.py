@@ -1,0 +1,1 @@
+"""Who may see what, and the rules that tell Trino so."""

@@ -1,0 +1,19 @@
+"""The API as a process."""
+
+import structlog
+
+from lake.http_server import ConnectionLimits, bounded_server
+from lake.settings import QuerySettings
+from query.access.access import Access, check_host
+from query.api.app import create_app
+
+log = structlog.get_logger()
+SHUTDOWN_S = 10
+
+
+def serve_until_stopped(settings: QuerySettings) -> None:
+    """Serves until SIGTERM. Raises SettingsError where anybody could get in from outside without a key."""
+    check_host(settings.host, Access(settings))
+    log.info("query.listening", host=settings.host, port=settings.port, catalog=settings.catalog_uri, trino=settings.trino_uri)
+    limits = ConnectionLimits(settings.connections_max, settings.request_timeout_s)
+    bounded_server(create_app(settings), limits, host=settings.host, port=settings.port, timeout_graceful_shutdown=SHUTDOWN_S).run()

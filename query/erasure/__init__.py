@@ -1,0 +1,1 @@
+"""Rows of a person taken out of tables, dead letters and parked records."""

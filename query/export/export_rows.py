@@ -1,0 +1,79 @@
+"""The rows of an export: a pinned search, read stretch by stretch."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from lake.errors import FatalError, NotFoundError
+from lake.log_schema import LogSchema
+from query.executors.executor import Source
+from query.export.export import ROWS_AT_ONCE, Job
+from query.export.export_formats import Format
+from query.model.cancellation import Run
+from query.model.instant import rfc3339
+from query.model.pin import Pin, parse_pin
+from query.model.table_view import table_id
+from query.search.file_planner import slices
+from query.search.search import Prepared, Question, Searcher, select_rows
+
+STRETCH_TIMEOUT_S = 3_600.0
+
+
+class ConflictingColumnsError(FatalError):
+    """The table's columns are not those that the job was made with."""
+
+
+class SearchRows:
+    """Gives the rows of a job. Raises NotFoundError where the table was made anew since."""
+
+    def __init__(self, searcher: Searcher, job: Job) -> None:
+        self._searcher = searcher
+        self._job = job
+        pin = parse_pin(job.pin)
+        start, end = datetime.fromisoformat(job.start), datetime.fromisoformat(job.end)
+        self._question = Question(table_id(job.tenant, job.stream), start, end, job.query, pin)
+        prepared = searcher.prepare(self._question)
+        if prepared.view.uuid != pin.table_uuid:
+            raise NotFoundError("the table was dropped and made anew since this export was asked for")
+        self.schema: LogSchema = prepared.view.schema
+
+    def rows(self, start: str, end: str) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a stretch, oldest first, in batches."""
+        question = replace(self._question, start=datetime.fromisoformat(start), end=datetime.fromisoformat(end))
+        prepared = self._searcher.prepare(question)
+        self._check_columns(prepared)
+        condition = prepared.condition_in(question.start, question.end)
+        select = select_rows(self._job.columns, condition, None, newest_first=False)
+        source = Source(prepared.view, prepared.plan.files)
+        yield from prepared.executor.stream(source, select, Run(STRETCH_TIMEOUT_S), rows_at_once=ROWS_AT_ONCE)
+
+    def _check_columns(self, prepared: Prepared) -> None:
+        """All parts have the same columns, by their ids."""
+        now = {name: column.id for name, column in prepared.view.schema.by_name.items()}
+        changed = [name for name, column_id in zip(self._job.columns, self._job.column_ids, strict=True) if now.get(name) != column_id]
+        if changed:
+            raise ConflictingColumnsError(f"the column {changed[0]!r} is another one since a type was declared for it: make the export again")
+
+
+def new_job(prepared: Prepared, written_as: Format, part_rows: int, *, made_by: str = "", spreadsheet_safe: bool = False) -> Job:
+    """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows` rows."""
+    question, view = prepared.question, prepared.view
+    pin = question.pin or Pin(view.uuid, view.absorbed)
+    cut = slices(prepared.plan, newest_first=False, first_rows=part_rows, growth=1)
+    return Job(
+        id="",
+        tenant=question.table.tenant.name,
+        stream=question.table.stream,
+        query=question.query,
+        start=rfc3339(question.start),
+        end=rfc3339(question.end),
+        pin=pin.to_text(),
+        format=written_as,
+        created="",
+        made_by=made_by,
+        spreadsheet_safe=spreadsheet_safe,
+        columns=tuple(each.name for each in view.schema.columns),
+        column_ids=tuple(each.id for each in view.schema.columns),
+        stretches=tuple((rfc3339(piece.start), rfc3339(piece.end)) for piece in cut),
+    )

@@ -1,0 +1,1 @@
+"""Counts beside a search: the histogram, fields and their values."""

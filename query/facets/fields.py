@@ -1,0 +1,120 @@
+"""The fields of a stream: their types and how many rows have them (from manifests alone), and their most frequent values."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from lake.log_schema import ERRORS, SYSTEM_COLUMNS, Column
+from query.executors.executor import Source, from_source
+from query.files.file_index import LiveFile
+from query.language.search_sql import column, columns_of, similar_field
+from query.model.cancellation import Run, TimeOverError
+from query.model.problem import refuse
+from query.search.file_planner import Effort, effort_of, slices
+from query.search.results import plain_row
+from query.search.search import Basis, Prepared, Progress, Question, Searcher
+
+# Top values are counted over the newest rows only, from this many on: enough to choose a filter by.
+SAMPLE_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSummary:
+    """One field. `coverage`: the part of rows that have a value, 0 to 1; None where files do not say. `path`: where records carry it."""
+
+    name: str
+    kind: str
+    coverage: float | None
+    path: str | None
+    is_system: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopValues:
+    """The most frequent values, most frequent first. `counted_rows`: rows with a value among those looked at; `sampled`: not all were."""
+
+    values: list[tuple[Any, int]]
+    counted_rows: int
+    sampled: bool
+    basis: Basis
+
+
+def list_fields(searcher: Searcher, question: Question) -> tuple[list[FieldSummary], Basis]:
+    """All fields with the coverage in the files of the time range; nothing is opened."""
+    prepared = searcher.prepare(question)
+    summaries = [_summary(each, prepared.plan.files) for each in prepared.view.schema.columns]
+    ordered = sorted(summaries, key=lambda f: (f.is_system, -(f.coverage or 0.0), f.name))
+    return ordered, searcher.basis(prepared, Progress())
+
+
+def _summary(target: Column, files: tuple[LiveFile, ...]) -> FieldSummary:
+    kind = target.kind if isinstance(target.kind, str) else str(target.kind["type"])
+    is_system = target.name in SYSTEM_COLUMNS
+    return FieldSummary(target.name, kind, _coverage(target, files), None if is_system else target.doc, is_system)
+
+
+def _coverage(target: Column, files: tuple[LiveFile, ...]) -> float | None:
+    if not isinstance(target.kind, str):
+        return None
+    rows = filled = 0
+    for file in files:
+        if (present := file.filled_rows(target.id)) is not None:
+            rows += file.rows
+            filled += present
+    return round(filled / rows, 4) if rows else None
+
+
+def top_values(searcher: Searcher, question: Question, field: str, run: Run, *, limit: int, sample_rows: int = SAMPLE_ROWS) -> TopValues:
+    """Counts the values of a field over the newest matching files. Raises BadQuestionError for a field that is not there."""
+    prepared = searcher.prepare(question)
+    target = _target(prepared, field)
+    files, looked_at = _newest(prepared, sample_rows)
+    progress = Progress()
+    rows: list[tuple[Any, ...]] = []
+    try:
+        start = prepared.plan.start if looked_at.files == prepared.plan.planned.files else max(prepared.plan.start, files[1])
+        select = _select_values(prepared, target, start, limit)
+        fetched = prepared.executor.fetch(Source(prepared.view, files[0]), select, run, bytes_max=searcher.settings.page_bytes_max)
+        rows = fetched.rows
+        progress.add(looked_at, fetched)
+        if fetched.cut:
+            progress.stopped = f"the values have more than {searcher.settings.page_bytes_max:,} bytes together, of which the most frequent are given"
+    except TimeOverError as error:
+        progress.stopped = str(error)
+    sampled = looked_at.files < prepared.plan.planned.files
+    total = int(rows[0][2]) if rows else 0
+    return TopValues([(plain_row([value])[0], int(count)) for value, count, _ in rows], total, sampled, searcher.basis(prepared, progress))
+
+
+def _target(prepared: Prepared, field: str) -> Column:
+    found = columns_of(field, prepared.view.schema)
+    if not found:
+        near = similar_field(field, prepared.view.schema)
+        raise refuse(f"there is no field {field!r} in this stream", suggestion=f"did you mean {near}?" if near else "the list of fields shows what there is")
+    if found[0].name == ERRORS or not isinstance(found[0].kind, str):
+        raise refuse(f"the field {found[0].name!r} holds lists, whose values are not counted", suggestion=f"{found[0].name}:* finds rows that have one")
+    return found[0]
+
+
+def _newest(prepared: Prepared, sample_rows: int) -> tuple[tuple[tuple[LiveFile, ...], Any], Effort]:
+    """The newest slices up to the sample, and the time from which on they hold everything."""
+    files: list[LiveFile] = []
+    start = prepared.plan.start
+    for piece in slices(prepared.plan):
+        files += piece.files
+        start = piece.start
+        if sum(file.rows for file in files) >= sample_rows:
+            break
+    return (tuple(files), start), effort_of(files)
+
+
+def _select_values(prepared: Prepared, target: Column, start: Any, limit: int) -> exp.Select:
+    present = exp.Not(this=exp.Is(this=column(target.name), expression=exp.null()))
+    condition = prepared.condition_in(start, prepared.plan.end, present)
+    count = exp.Count(this=exp.Star())
+    every = exp.Window(this=exp.Sum(this=count.copy()))
+    select = exp.select(column(target.name), exp.alias_(count, "rows_of_value", quoted=True), every).from_(from_source())
+    by_count = exp.Ordered(this=column("rows_of_value"), desc=True, nulls_first=False)
+    by_value = exp.Ordered(this=column(target.name), desc=False, nulls_first=False)
+    return select.where(condition).group_by(exp.Literal.number(1)).order_by(by_count, by_value).limit(limit)

@@ -1,0 +1,150 @@
+"""Matching rows over time. Without a filter what files say of themselves is not searched again:
+
+- a file whose rows all count for one bucket is counted from its manifest entry,
+- one that lies in the range from its counts by minute and level, made when first needed and kept (`file_counts`),
+- and only those that the range cuts through are searched.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from lake.log_schema import SEVERITY, TIMESTAMP
+from query.executors.executor import Fetched, from_source
+from query.facets.buckets import BUCKETS_MAX, Bucket, bucket_of, bucket_width_s, fits_one_bucket, lies_inside, to_buckets
+from query.facets.file_counts import HOUR_S, MINUTE_S, Count, FileCounts, count_files
+from query.files.file_index import LiveFile
+from query.language.search_sql import column
+from query.language.severity import LEVELS, Level, level_number
+from query.model.cancellation import Run, TimeOverError
+from query.model.problem import refuse
+from query.search.file_planner import effort_of
+from query.search.search import Basis, Prepared, Progress, Question, Searcher
+
+# So many files are counted at once; what is counted stays, also where the time is over before the end.
+COUNTED_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Buckets of `width_s` seconds; empty ones are left out. `rows` is their sum: the matching rows. `kept_rows`: those counted without opening a file."""
+
+    buckets: list[Bucket]
+    width_s: int
+    rows: int
+    kept_rows: int
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """The files of a plan without a filter, by how they are counted. `known`: counts kept of files in `between`, by hour or minute (`unit_s`)."""
+
+    of_one_bucket: tuple[LiveFile, ...]
+    between: tuple[LiveFile, ...]
+    cut: tuple[LiveFile, ...]
+    known: Mapping[str, tuple[Count, ...]]
+    unit_s: int
+
+    @property
+    def uncounted(self) -> tuple[LiveFile, ...]:
+        return tuple(file for file in self.between if file.uri not in self.known)
+
+    @property
+    def to_open_bytes(self) -> int:
+        return effort_of((*self.uncounted, *self.cut)).size_bytes
+
+
+def histogram(searcher: Searcher, kept: FileCounts, question: Question, run: Run, *, width_s: int | None = None, by_level: bool = False) -> Histogram:
+    """Counts a search over time. Raises BadQuestionError, NotFoundError, UnavailableError."""
+    width = _checked_width(question, width_s)
+
+    def count() -> Histogram:
+        prepared, progress = searcher.prepare(question), Progress()
+        reader, shares = searcher.file_reader(question.engine), None
+        if reader is not None and prepared.condition is None and not prepared.plan.has_deletes:
+            shares = _shares(prepared, kept, width, by_level=by_level)
+        if reader is not None and shares is not None and shares.to_open_bytes <= searcher.settings.embedded_bytes_max:
+            prepared = replace(prepared, executor=reader)
+            kept_rows, counts = _from_files(shares, width)
+            left = _count_new(prepared, kept, shares, counts, run, progress, width)
+        else:
+            kept_rows, counts, left = 0, [], prepared.plan.files
+        counts += _searched(searcher, prepared, left, run, progress, width, by_level=by_level)
+        buckets = to_buckets(counts, width, by_level=by_level)
+        rows = sum(bucket.rows for bucket in buckets)
+        return Histogram(buckets, width, rows, kept_rows, searcher.basis(prepared, progress, counted_rows=rows if progress.stopped is None else None))
+
+    return searcher.retried(count)
+
+
+def _shares(prepared: Prepared, kept: FileCounts, width_s: int, *, by_level: bool) -> _Shares:
+    question = prepared.question
+    unit_s = HOUR_S if width_s % HOUR_S == 0 else MINUTE_S
+    of_one_bucket, between, cut = list[LiveFile](), list[LiveFile](), list[LiveFile]()
+    for file in prepared.plan.files:
+        if not lies_inside(file, question.start, question.end):
+            cut.append(file)
+        elif not by_level and fits_one_bucket(file, width_s):
+            of_one_bucket.append(file)
+        else:
+            (between if width_s % unit_s == 0 else cut).append(file)
+    return _Shares(tuple(of_one_bucket), tuple(between), tuple(cut), kept.known(between, unit_s), unit_s)
+
+
+def _from_files(shares: _Shares, width_s: int) -> tuple[int, list[Count]]:
+    """The rows that are known already, and their counts by bucket."""
+    counts = [(bucket_of(file.first_us, width_s), Level.OTHER, file.rows) for file in shares.of_one_bucket]
+    for known in shares.known.values():
+        counts += _by_bucket(known, shares.unit_s, width_s)
+    return sum(rows for _, _, rows in counts), counts
+
+
+def _by_bucket(counts: Sequence[Count], unit_s: int, width_s: int) -> list[Count]:
+    return [(at * unit_s // width_s, level, rows) for at, level, rows in counts]
+
+
+def _count_new(prepared: Prepared, kept: FileCounts, shares: _Shares, counts: list[Count], run: Run, progress: Progress, width_s: int) -> tuple[LiveFile, ...]:
+    """Counts the files that were not counted before into `counts`; gives those that are left to be searched."""
+    odd: list[LiveFile] = []
+    new = shares.uncounted
+    for at in range(0, len(new), COUNTED_AT_ONCE):
+        files = new[at : at + COUNTED_AT_ONCE]
+        try:
+            counted = count_files(prepared.executor, prepared.view, files, run)
+        except TimeOverError as error:
+            progress.stopped = str(error)
+            return ()
+        kept.keep(counted)
+        progress.add(effort_of(files), Fetched([], None))
+        for file in files:
+            if file.uri in counted:
+                each = counted[file.uri]
+                counts += _by_bucket(each.by_hour() if shares.unit_s == HOUR_S else each.by_minute, shares.unit_s, width_s)
+            else:
+                odd.append(file)
+    return (*odd, *shares.cut)
+
+
+def _searched(searcher: Searcher, prepared: Prepared, files: Sequence[LiveFile], run: Run, progress: Progress, width_s: int, *, by_level: bool) -> list[Count]:
+    if not files or progress.stopped is not None:
+        return []
+    select = _select_counts(prepared.condition_in(prepared.plan.start, prepared.plan.end), width_s, by_level=by_level)
+    fetched = searcher.fetch(prepared, files, select, run, progress)
+    return [(int(at), LEVELS[int(level)], int(rows)) for at, level, rows in (fetched.rows if fetched else ())]
+
+
+def _select_counts(condition: exp.Expression | None, width_s: int, *, by_level: bool) -> exp.Select:
+    seconds = exp.TimeToUnix(this=column(TIMESTAMP))
+    bucket = exp.cast(exp.Floor(this=exp.Div(this=seconds, expression=exp.Literal.number(f"{width_s}.0"), typed=True)), exp.DataType.Type.BIGINT)
+    level = level_number(column(SEVERITY)) if by_level else exp.cast(exp.Literal.number(LEVELS.index(Level.OTHER)), exp.DataType.Type.BIGINT)
+    select = exp.select(bucket, level, exp.Count(this=exp.Star())).from_(from_source())
+    return (select.where(condition) if condition is not None else select).group_by(exp.Literal.number(1), exp.Literal.number(2))
+
+
+def _checked_width(question: Question, width_s: int | None) -> int:
+    width = width_s or bucket_width_s(question.start, question.end)
+    if (question.end - question.start).total_seconds() / width > BUCKETS_MAX:
+        raise refuse(f"buckets of {width} s would be more than {BUCKETS_MAX:,}; choose wider ones or a shorter range")
+    return width

@@ -1,0 +1,1 @@
+"""Which files a table has, read from its manifests, and files kept near."""

@@ -1,0 +1,132 @@
+"""The live data files of a table as its manifests list them. Manifests never change, so what was read once is kept."""
+
+import struct
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import Lock
+
+from lake.data_file import DATA
+from lake.log_schema import TIMESTAMP
+from lake.manifest import ManifestEntry, Status
+from lake.manifest_list import ManifestFile
+from lake.storage import Storage
+from lake.table_files import load_manifest, load_manifest_list
+from lake.table_layout import US_PER_HOUR
+from lake.table_place import TablePlace
+from query.model.table_view import EPOCH, TableView
+
+FILES_KEPT_MAX = 200_000
+# Writers on Iceberg's own library count only the first hundred columns of a wide table: there a missing count says nothing.
+COUNTED_COLUMNS_SURE = 64
+_LONG = struct.Struct("<q")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A data file of the current snapshot; `first_us` and `last_us` bound its timestamps (microseconds since 1970, both included)."""
+
+    uri: str
+    rows: int
+    size_bytes: int
+    first_us: int
+    last_us: int
+    null_counts: Mapping[int, int] | None
+    value_counts: Mapping[int, int] | None
+    lower_bounds: Mapping[int, bytes] | None
+    upper_bounds: Mapping[int, bytes] | None
+
+    def filled_rows(self, column_id: int) -> int | None:
+        """How many rows have a value in a primitive column; None where the file does not say. 0 also where it was written before the column was there."""
+        if self.value_counts is None or self.null_counts is None:
+            return None
+        values, nulls = self.value_counts.get(column_id), self.null_counts.get(column_id)
+        if values is None:
+            return 0 if len(self.value_counts) < COUNTED_COLUMNS_SURE else None
+        return None if nulls is None else max(0, values - nulls)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFiles:
+    """All live data files of a snapshot. `has_deletes`: delete files apply, which only Trino takes into account."""
+
+    files: tuple[LiveFile, ...]
+    has_deletes: bool
+
+    @property
+    def newest(self) -> datetime | None:
+        """The time of the newest row; None where there is none."""
+        return EPOCH + timedelta(microseconds=max(file.last_us for file in self.files)) if self.files else None
+
+    @property
+    def oldest(self) -> datetime | None:
+        return EPOCH + timedelta(microseconds=min(file.first_us for file in self.files)) if self.files else None
+
+
+NO_FILES = LiveFiles((), has_deletes=False)
+
+
+class FileIndex:
+    """Reads manifests and keeps what it read, up to a number of files. Thread-safe."""
+
+    def __init__(self, storage: Storage, *, files_kept_max: int = FILES_KEPT_MAX) -> None:
+        self._storage = storage
+        self._kept_max = files_kept_max
+        self._manifests: OrderedDict[str, tuple[LiveFile, ...]] = OrderedDict()
+        self._snapshots: OrderedDict[str, tuple[ManifestFile, ...]] = OrderedDict()
+        self._kept = 0
+        self._lock = Lock()
+
+    def files(self, view: TableView) -> LiveFiles:
+        """The live files of the view's snapshot. Raises NotFoundError where a manifest has expired meanwhile."""
+        if view.manifest_list is None:
+            return NO_FILES
+        manifests = self._manifest_list(view.manifest_list, view.place)
+        has_deletes = any(m.content != DATA and m.added_files + m.existing_files for m in manifests)
+        timestamp_id = view.schema.by_name[TIMESTAMP].id
+        files = [file for m in manifests if m.content == DATA and m.added_files + m.existing_files for file in self._manifest(m, timestamp_id, view.place)]
+        return LiveFiles(tuple(files), has_deletes)
+
+    def _manifest_list(self, uri: str, place: TablePlace) -> tuple[ManifestFile, ...]:
+        place.check(uri)  # what was read for one table is not another's
+        with self._lock:
+            if uri in self._snapshots:
+                self._snapshots.move_to_end(uri)
+                return self._snapshots[uri]
+        manifests = tuple(load_manifest_list(self._storage, uri, place))
+        with self._lock:
+            self._snapshots[uri] = manifests
+            while len(self._snapshots) > self._kept_max // 100:
+                self._snapshots.popitem(last=False)
+        return manifests
+
+    def _manifest(self, manifest: ManifestFile, timestamp_id: int, place: TablePlace) -> tuple[LiveFile, ...]:
+        with self._lock:
+            if manifest.uri in self._manifests:
+                self._manifests.move_to_end(manifest.uri)
+                return self._manifests[manifest.uri]
+        files = _live_files(load_manifest(self._storage, manifest, place), timestamp_id)
+        with self._lock:
+            if manifest.uri not in self._manifests:
+                self._manifests[manifest.uri] = files
+                self._kept += len(files)
+            while self._kept > self._kept_max and len(self._manifests) > 1:
+                self._kept -= len(self._manifests.popitem(last=False)[1])
+        return files
+
+
+def _live_files(entries: Sequence[ManifestEntry], timestamp_id: int) -> tuple[LiveFile, ...]:
+    files = []
+    for entry in entries:
+        file = entry.file
+        if entry.status is Status.DELETED or file.content != DATA:
+            continue
+        first, last = (file.lower_bounds or {}).get(timestamp_id), (file.upper_bounds or {}).get(timestamp_id)
+        hour = file.hour
+        first_us = _LONG.unpack(first)[0] if first else -(2**62) if hour is None else hour * US_PER_HOUR
+        last_us = _LONG.unpack(last)[0] if last else 2**62 if hour is None else (hour + 1) * US_PER_HOUR - 1
+        files.append(
+            LiveFile(file.uri, file.rows, file.size_bytes, first_us, last_us, file.null_counts, file.value_counts, file.lower_bounds, file.upper_bounds)
+        )
+    return tuple(files)

@@ -1,0 +1,1 @@
+"""The search language: parsed, and turned into SQL of both engines."""

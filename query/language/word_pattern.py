@@ -1,0 +1,66 @@
+"""A word with wildcards as regular expressions: one that every library reads, and one that does not go back.
+
+`*` stands for a run of characters without blanks. A library that tries alternatives one after the other (Joni, Trino's default) takes for `a*a*a*b`
+the fourth power of the run's length. But each part between two stars may be taken where it first occurs: whatever fits later parts after a later
+occurrence fits them after the first one, because a star holds everything in between. So the second pattern begins at the run's first character and
+takes each part in a group that is never tried again: it passes over the text once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from query.language.letter_case import CAPITAL_OF, WORD_RANGES, is_word_character
+from query.language.search_language import Piece, Wildcard
+from query.model.problem import refuse
+
+WILDCARDS_MAX = 32
+_SPECIAL = frozenset(r"\.^$|()[]{}*+?")
+_BLANKS = r" \t\n\r\x1f"
+_NOT_BLANK = f"[^{_BLANKS}]"
+_WORD = "".join(f"{low}-{high}" if low != high else low for low, high in WORD_RANGES)
+
+
+@dataclass(frozen=True, slots=True)
+class WordPattern:
+    """`plain`: for libraries that need no help (RE2, RE2J). `once`: for those that go back; None where `plain` never goes back far."""
+
+    plain: str
+    once: str | None
+
+
+def word_pattern(pieces: Sequence[Piece]) -> WordPattern:
+    """The patterns of a lowered word. A match is not inside a longer word, but where the word begins or ends with a star. Raises BadQuestionError."""
+    first, last = pieces[0], pieces[-1]
+    bound_before = isinstance(first, str) and is_word_character(first[0])
+    bound_after = isinstance(last, str) and is_word_character(last[-1])
+    parts = _parts(pieces)
+    if sum(isinstance(piece, Wildcard) for piece in pieces) > WILDCARDS_MAX:
+        raise refuse(f"a word has more than {WILDCARDS_MAX} wildcards; search for less of it")
+    plain = (f"(^|[^{_WORD}])" if bound_before else "") + f"{_NOT_BLANK}*".join(parts) + (f"([^{_WORD}]|$)" if bound_after else "")
+    if len(parts) == 1:
+        return WordPattern(plain, None)
+    parts[0] = (f"(?<![{_WORD}])" if bound_before else "") + parts[0]
+    parts[-1] += f"(?![{_WORD}])" if bound_after else ""
+    return WordPattern(plain, f"(?:^|[{_BLANKS}])" + "".join(f"(?>{_NOT_BLANK}*?{part})" for part in parts))
+
+
+def plain_text(text: str) -> str:
+    """The pattern of a text that is found anywhere, whatever is beside it."""
+    return "".join(map(_literal, text))
+
+
+def _parts(pieces: Sequence[Piece]) -> list[str]:
+    """What stands between the stars; those at the ends are left out, because a match may begin and end anywhere."""
+    parts = [""]
+    for at, piece in enumerate(pieces):
+        if piece is not Wildcard.ANY:
+            parts[-1] += _NOT_BLANK if piece is Wildcard.ONE else plain_text(piece)
+        elif 0 < at < len(pieces) - 1:
+            parts.append("")
+    return parts
+
+
+def _literal(character: str) -> str:
+    if character in CAPITAL_OF:
+        return f"[{character}{CAPITAL_OF[character]}]"
+    return f"\\{character}" if character in _SPECIAL else character

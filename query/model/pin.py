@@ -1,0 +1,83 @@
+"""A pin: what a link carries so that it re-opens exactly the rows it was made of.
+
+It holds the table's uuid and the offsets that the table has absorbed. A row belongs to it when its own is one of these: true for the same rows after
+compaction, after expiry of the snapshot, and however much is written since. What retention removed is missing, which the count shows.
+"""
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from lake.backfill_mark import Absorbed
+from lake.marks import Range, TopicPartition, by_topic
+from query.model.problem import BadQuestionError, refuse
+
+_BYTES_MAX = 200_000
+# Each is a comparison for every row. A table has one per partition of its topics, and some more after a backfill.
+RANGES_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """`rows`: how many rows matched when it was made; None where nobody counted. `asked`: the search that was counted (see `fingerprint`)."""
+
+    table_uuid: str
+    absorbed: Absorbed
+    rows: int | None = None
+    asked: str = ""
+
+    def to_text(self) -> str:
+        """URL-safe text."""
+        whole = {place: ranges[0].end for place, ranges in self.absorbed.items() if len(ranges) == 1 and ranges[0].start == 0}
+        others = {place: ranges for place, ranges in self.absorbed.items() if ranges and place not in whole}
+        parts = {"r": [[*place, *map(list, ranges)] for place, ranges in sorted(others.items())]} if others else {}
+        counted = {} if self.rows is None else {"n": self.rows, "q": self.asked}
+        raw = orjson.dumps({"u": self.table_uuid, "m": by_topic(whole), **parts, **counted})
+        return base64.urlsafe_b64encode(zlib.compress(raw, 9)).decode().rstrip("=")
+
+
+def fingerprint(query: str, start: datetime, end: datetime) -> str:
+    """A few characters that tell a search from others, so that the rows of one are not compared with those of another."""
+    return hashlib.sha256(f"{query}\0{start.isoformat()}\0{end.isoformat()}".encode()).hexdigest()[:12]
+
+
+def parse_pin(text: str) -> Pin:
+    """Reads a pin. Raises BadQuestionError: it comes from a link, which may be cut off."""
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        reader = zlib.decompressobj()
+        raw = reader.decompress(packed, _BYTES_MAX)
+        document = orjson.loads(raw)
+        _check_count(document)
+        absorbed: dict[TopicPartition, Sequence[Range]] = {}
+        for topic, partitions in document["m"].items():
+            absorbed |= {TopicPartition(str(topic), int(p)): (Range(0, int(end)),) for p, end in partitions.items()}
+        for topic, p, *ranges in document.get("r", ()):
+            absorbed[TopicPartition(str(topic), int(p))] = tuple(Range(int(start), int(end)) for start, end in ranges)
+        rows = document.get("n")
+        pin = Pin(str(document["u"]), absorbed, None if rows is None else int(rows), str(document.get("q", "")))
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+        raise _damaged() from error
+    if any(not 0 <= p.partition < 2**31 or not all(0 <= start <= end < 2**63 for start, end in ranges) for p, ranges in absorbed.items()):
+        raise _damaged()
+    return pin
+
+
+def _check_count(document: Any) -> None:
+    """Before anything is made of them. Raises BadQuestionError."""
+    count = sum(map(len, document["m"].values())) + sum(len(ranges) - 2 for ranges in document.get("r", ()))
+    if count > RANGES_MAX:
+        raise refuse(
+            f"pin: it names {count:,} ranges of offsets, at most {RANGES_MAX:,} are allowed; remove `pin` to search all rows there are now",
+            suggestion="a shorter time range finds the same rows",
+        )
+
+
+def _damaged() -> BadQuestionError:
+    return refuse("pin: the link is damaged, perhaps cut off; copy it again, or remove `pin` to search all rows there are now")

@@ -1,0 +1,131 @@
+"""One table at one moment: everything an answer rests on, read once, so that its parts agree with each other."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lake.backfill_mark import Absorbed, absorbed
+from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
+from lake.errors import FirnError, NotFoundError, Rejected, UnavailableError
+from lake.log_schema import LogSchema
+from lake.snapshot import Totals, totals_of
+from lake.table_layout import STREAM_PROPERTY, TENANT_PROPERTY
+from lake.table_place import NOWHERE, TablePlace
+from lake.tenant import TableId, TenantId, from_identifier, parse_stream, parse_tenant
+from query.model.problem import refuse
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """What one loading of a table's metadata says. `snapshot_id` None: it has no rows yet. `place`: where its files may lie."""
+
+    id: TableId
+    name: TableName
+    uuid: str
+    schema: LogSchema
+    schema_is_of_snapshot: bool
+    snapshot_id: int | None
+    committed_at: datetime | None
+    manifest_list: str | None
+    totals: Totals
+    absorbed: Absorbed
+    properties: Mapping[str, str]
+    specs: Mapping[int, Mapping[str, Any]]
+    snapshots: int = 0
+    place: TablePlace = NOWHERE
+
+
+def table_id(tenant: str, stream: str) -> TableId:
+    """The table of a tenant's stream. Raises BadQuestionError where a name cannot be one."""
+    parsed, parsed_stream = parse_tenant(tenant), parse_stream(stream)
+    for what, name in (("tenant", parsed), ("stream", parsed_stream)):
+        if isinstance(name, Rejected):
+            raise refuse(f"{what}: {name.detail}")
+    assert isinstance(parsed, TenantId)
+    assert isinstance(parsed_stream, str)
+    return TableId(parsed, parsed_stream)
+
+
+def load_view(catalog: CatalogClient, table: TableId) -> TableView:
+    """Loads a table as it is now. Raises NotFoundError with a sentence for the person who searched."""
+    name = TableName(table.tenant.namespace, table.table)
+    try:
+        metadata = catalog.load_table(name)["metadata"]
+    except MetadataMissingError:
+        raise
+    except NotFoundError as error:
+        message = f"tenant {table.tenant.name!r} has no stream {table.stream!r}; its streams are listed under /v1/streams?tenant=..."
+        raise NotFoundError(message) from error
+    view = view_of(table, name, metadata)
+    if view.schema.lacks:
+        raise refuse(f"{name} lacks the columns {', '.join(view.schema.lacks)}, without which it is no log table; add them again with ALTER TABLE")
+    return view
+
+
+def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> TableView:
+    """The view that a table's metadata describes."""
+    head_id = metadata.get("current-snapshot-id")
+    head = next((s for s in metadata.get("snapshots", ()) if s["snapshot-id"] == head_id), None)
+    schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
+    return TableView(
+        id=table,
+        name=name,
+        uuid=metadata["table-uuid"],
+        schema=LogSchema(schema),
+        schema_is_of_snapshot=head is not None and head.get("schema-id") == metadata["current-schema-id"],
+        snapshot_id=head["snapshot-id"] if head else None,
+        committed_at=EPOCH + timedelta(milliseconds=head["timestamp-ms"]) if head else None,
+        manifest_list=head["manifest-list"] if head else None,
+        totals=totals_of(head["summary"]) if head else Totals(),
+        absorbed=absorbed(metadata.get("properties", {})),
+        properties=metadata.get("properties", {}),
+        specs={spec["spec-id"]: spec for spec in metadata["partition-specs"]},
+        snapshots=len(metadata.get("snapshots", ())),
+        place=TablePlace.of(metadata),
+    )
+
+
+def tenants(catalog: CatalogClient) -> Iterator[TenantId]:
+    """Every tenant of the catalog, by its namespace."""
+    for namespace in catalog.namespaces():
+        name = from_identifier(namespace)
+        parsed = parse_tenant(name) if name is not None else None
+        if isinstance(parsed, TenantId):
+            yield parsed
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableTable:
+    """A table of a tenant of which the catalog cannot tell more than its name."""
+
+    name: TableName
+    problem: str
+
+
+def every_stream(catalog: CatalogClient, tenant: TenantId) -> Iterator[TableView | UnreadableTable]:
+    """Every log table of a tenant. One that is dropped meanwhile is left out, and so are tables of others that lie in its namespace."""
+    for name in catalog.tables(tenant.namespace):
+        try:
+            metadata = catalog.load_table(name)["metadata"]
+        except FirnError as error:
+            is_dropped = isinstance(error, NotFoundError) and not isinstance(error, MetadataMissingError)
+            if not is_dropped:
+                yield UnreadableTable(name, str(error))
+            continue
+        properties = metadata.get("properties", {})
+        stream = properties.get(STREAM_PROPERTY) or from_identifier(name.name)
+        if properties.get(TENANT_PROPERTY, tenant.name) == tenant.name and stream is not None:
+            view = view_of(TableId(tenant, stream), name, metadata)
+            if TENANT_PROPERTY in properties or not view.schema.lacks:
+                yield view
+
+
+def streams(catalog: CatalogClient, tenant: TenantId) -> Iterator[TableView]:
+    """The same for those who need every table whole. Raises UnavailableError where one cannot be read."""
+    for stream in every_stream(catalog, tenant):
+        if isinstance(stream, UnreadableTable):
+            raise UnavailableError(f"{stream.name} cannot be read: {stream.problem}")
+        yield stream

@@ -1,0 +1,141 @@
+"""Which files a search has to open, and in which order: outside the time range none, newest first, in growing slices."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lake.clock import epoch_us
+from lake.log_schema import ERRORS, TIMESTAMP, Column, LogSchema
+from query.files.file_index import LiveFile, LiveFiles
+from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node
+from query.language.search_sql import columns_of
+from query.model.instant import parse_period
+from query.model.table_view import EPOCH
+
+# A slice holds at least these rows; each later one four times as many. Opening a file costs about as much as reading some thousand rows.
+FIRST_SLICE_ROWS = 50_000
+FILE_COSTS_ROWS = 2_000
+SLICE_GROWTH = 4
+_STRUCTS = {"int": struct.Struct("<i"), "long": struct.Struct("<q"), "float": struct.Struct("<f"), "double": struct.Struct("<d")}
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Files, their rows and bytes."""
+
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: "Effort") -> "Effort":
+        return Effort(self.files + other.files, self.rows + other.rows, self.size_bytes + other.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Files whose rows lie in `[start, end)`; no file of another slice has rows in it."""
+
+    files: tuple[LiveFile, ...]
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The files that may hold a matching row, and what was left out."""
+
+    files: tuple[LiveFile, ...]
+    start: datetime
+    end: datetime
+    planned: Effort
+    skipped: Effort
+    has_deletes: bool
+
+
+def effort_of(files: Sequence[LiveFile]) -> Effort:
+    """The sum over files."""
+    return Effort(len(files), sum(file.rows for file in files), sum(file.size_bytes for file in files))
+
+
+def plan_files(live: LiveFiles, start: datetime, end: datetime, node: Node, schema: LogSchema) -> Plan:
+    """Keeps the files that overlap `[start, end)` and whose bounds and null counts leave room for a match."""
+    start_us, end_us = epoch_us(start), epoch_us(end)
+    wanted = [file for file in live.files if file.last_us >= start_us and file.first_us < end_us and may_match(node, file, schema)]
+    planned, everything = effort_of(wanted), effort_of(live.files)
+    skipped = Effort(everything.files - planned.files, everything.rows - planned.rows, everything.size_bytes - planned.size_bytes)
+    return Plan(tuple(wanted), start, end, planned, skipped, live.has_deletes)
+
+
+def slices(plan: Plan, *, newest_first: bool = True, first_rows: int = FIRST_SLICE_ROWS, growth: int = SLICE_GROWTH) -> Iterator[Slice]:
+    """Cuts the plan into disjoint stretches of time, the first ones small, each with all the files that have rows in it."""
+    left = sorted(plan.files, key=(lambda f: -f.last_us) if newest_first else (lambda f: f.first_us))
+    edge = epoch_us(plan.end if newest_first else plan.start)
+    wanted_rows, at = first_rows, 0
+    while at < len(left):
+        rows, files = 0, []
+        reach = left[at].first_us if newest_first else left[at].last_us
+        # A file that begins before the reach ends belongs here too: else a row of it would be newer than rows already shown.
+        while at < len(left) and (rows < wanted_rows or (left[at].last_us >= reach if newest_first else left[at].first_us <= reach)):
+            file = left[at]
+            files.append(file)
+            rows += file.rows + FILE_COSTS_ROWS
+            reach = min(reach, file.first_us) if newest_first else max(reach, file.last_us)
+            at += 1
+        last = at >= len(left)
+        if newest_first:
+            low = epoch_us(plan.start) if last else max(reach, epoch_us(plan.start))
+            yield Slice(tuple(files), _moment(low), _moment(edge))
+            edge = low
+        else:
+            high = epoch_us(plan.end) if last else min(reach + 1, epoch_us(plan.end))
+            yield Slice(tuple(files), _moment(edge), _moment(high))
+            edge = high
+        wanted_rows *= growth
+
+
+def may_match(node: Node, file: LiveFile, schema: LogSchema) -> bool:
+    """False only where the file's counts and bounds prove that no row of it matches."""
+    if isinstance(node, All):
+        return all(may_match(child, file, schema) for child in node.children)
+    if isinstance(node, Either):
+        return any(may_match(child, file, schema) for child in node.children)
+    if isinstance(node, Everything) or not isinstance(node, Match | Exists | Between) or node.field is None:
+        return True
+    return any(_may_hold(node, column, file) for column in columns_of(node.field, schema))
+
+
+def _may_hold(node: Match | Exists | Between, column: Column, file: LiveFile) -> bool:
+    if not isinstance(column.kind, str):
+        return column.name != ERRORS or _may_have_errors(column, file)
+    if file.filled_rows(column.id) == 0:
+        return False
+    if isinstance(node, Exists) or (column.kind not in _STRUCTS and column.name != TIMESTAMP):
+        return True
+    low, high = (node.text, node.text) if isinstance(node, Match) else (node.low, node.high)
+    if column.name == TIMESTAMP:
+        return _may_be_of_time(low, high, file)
+    lower, upper = (file.lower_bounds or {}).get(column.id), (file.upper_bounds or {}).get(column.id)
+    unpack = _STRUCTS[column.kind].unpack
+    try:
+        if low is not None and upper is not None and float(low) > float(unpack(upper)[0]):
+            return False
+        return not (high is not None and lower is not None and float(high) < float(unpack(lower)[0]))
+    except (ValueError, struct.error):
+        return True
+
+
+def _may_be_of_time(low: str | None, high: str | None, file: LiveFile) -> bool:
+    """Bounds are periods (a day, an hour, ...); whether they count to their beginnings or ends does not matter here."""
+    first, last = parse_period(low or ""), parse_period(high or "")
+    return (first is None or file.last_us >= epoch_us(first.start)) and (last is None or file.first_us < epoch_us(last.end))
+
+
+def _may_have_errors(column: Column, file: LiveFile) -> bool:
+    """Every entry has a reason, so a file without reasons has no entries. Not every writer counts what lies inside lists."""
+    reason = next(field["id"] for field in column.kind["element"]["fields"] if field["name"] == "reason")
+    return (file.value_counts or {}).get(reason) is None or file.filled_rows(reason) != 0
+
+
+def _moment(micros: int) -> datetime:
+    return EPOCH + timedelta(microseconds=micros)

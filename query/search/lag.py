@@ -1,0 +1,87 @@
+"""How far ingestion is behind, asked of ingest over HTTP and remembered for a moment."""
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+import httpx
+
+from lake.tenant import TableId
+from lake.tls import tls_context
+from query.model.instant import parse_period
+
+KEPT_S = 2.0
+TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """`records`: not yet in tables, all topics together; None: ingest does not answer. `complete_until`: what reached Kafka before is in; None: unknown.
+
+    `is_told` False: the records are of all tenants, and who asks is one of them; how many there are is not for them.
+    """
+
+    records: int | None
+    complete_until: datetime | None = None
+    parked_reason: str | None = None
+    is_told: bool = True
+
+
+class LagSource(Protocol):
+    """Whoever knows the lag."""
+
+    def of(self, table: TableId) -> Lag | None:
+        """None: there is nobody to ask."""
+
+
+class UnknownLag:
+    """Where no ingest is configured."""
+
+    def of(self, table: TableId) -> Lag | None:  # noqa: ARG002 - the protocol's
+        return None
+
+
+class UntoldLag:
+    """The lag for the key of one tenant: whether there is any, and not how much."""
+
+    def __init__(self, source: LagSource) -> None:
+        self._source = source
+
+    def of(self, table: TableId) -> Lag | None:
+        known = self._source.of(table)
+        return None if known is None else replace(known, is_told=False)
+
+
+class IngestLag:
+    """Asks ingest's /v1/status, at most every two seconds."""
+
+    def __init__(self, uri: str, token: str | None = None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=uri.rstrip("/"), headers=headers, timeout=TIMEOUT_S, verify=tls_context(), trust_env=False)
+        self._lock = threading.Lock()
+        self._asked_s = -KEPT_S
+        self._status: dict[str, Any] | None = None
+        self._complete_until: datetime | None = None  # as last heard: what is in stays in
+
+    def of(self, table: TableId) -> Lag:
+        status = self.status() or {}
+        until, records, parked = status.get("complete_until"), status.get("lag_records"), status.get("parked")
+        period = parse_period(until) if isinstance(until, str) else None
+        self._complete_until = period.start if period else self._complete_until
+        reason = parked.get(str(table)) if isinstance(parked, dict) else None
+        return Lag(records if isinstance(records, int) else None, self._complete_until, reason)
+
+    def status(self) -> dict[str, Any] | None:
+        """What ingest says of itself; None where it does not answer."""
+        with self._lock:
+            if time.monotonic() - self._asked_s < KEPT_S:
+                return self._status
+            try:
+                answer = self._http.get("/v1/status")
+                self._status = answer.json() if answer.is_success else None
+            except (httpx.HTTPError, ValueError):
+                self._status = None
+            self._asked_s = time.monotonic()
+            return self._status

@@ -1,0 +1,1 @@
+"""What is asked and set of tables: retention, types, dropped streams, maintenance."""
