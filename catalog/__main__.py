@@ -38,13 +38,21 @@ from lake.terminal import json_text, visible
 log = structlog.get_logger()
 GC_CONTAINERS = 50_000
 PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=")
-cli = typer.Typer(help="The Iceberg REST catalog.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+cli = typer.Typer(
+    help="The Iceberg REST catalog.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
 
 
 def _warn_of_password(url: str | None) -> str | None:
     """Says that everybody on the machine can read a password on a command line."""
     if url is not None and PASSWORD.search(url):
-        log.warning("catalog.password_on_command_line", advice="set FIRN_CATALOG_DATABASE_URL, or name a file in FIRN_CATALOG_DATABASE_URL_FILE")
+        log.warning(
+            "catalog.password_on_command_line",
+            advice="set FIRN_CATALOG_DATABASE_URL, or name a file in FIRN_CATALOG_DATABASE_URL_FILE",
+        )
     return url
 
 
@@ -55,7 +63,9 @@ DatabaseUrl = Annotated[
         callback=_warn_of_password,
     ),
 ]
-Warehouse = Annotated[str | None, typer.Option(help="URI below which tables live: file:///path or s3://bucket/prefix")]
+Warehouse = Annotated[
+    str | None, typer.Option(help="URI below which tables live: file:///path or s3://bucket/prefix")
+]
 
 
 @cli.command()
@@ -64,13 +74,30 @@ def serve(
     warehouse: Warehouse = None,
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
     port: Annotated[int | None, typer.Option(help="port to listen on; 0: any free one")] = None,
-    anonymous: Annotated[bool | None, typer.Option("--anonymous", help="let callers in without a key; loopback only")] = None,
-    workers: Annotated[int | None, typer.Option(help="processes that serve; more than one needs PostgreSQL")] = None,
-    control: Annotated[bool | None, typer.Option("--control", help="serve only leases and parked records, beside another catalog")] = None,
-    port_file: Annotated[Path | None, typer.Option(help="file that gets the port once the server listens")] = None,
+    anonymous: Annotated[
+        bool | None, typer.Option("--anonymous", help="let callers in without a key; loopback only")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="processes that serve; more than one needs PostgreSQL")
+    ] = None,
+    control: Annotated[
+        bool | None,
+        typer.Option("--control", help="serve only leases and parked records, beside another catalog"),
+    ] = None,
+    port_file: Annotated[
+        Path | None, typer.Option(help="file that gets the port once the server listens")
+    ] = None,
 ) -> None:
     """Serve the catalog until it is stopped; the schema is migrated first."""
-    settings = CatalogSettings.load(database_url=database_url, warehouse=warehouse, host=host, port=port, anonymous=anonymous, workers=workers, control=control)
+    settings = CatalogSettings.load(
+        database_url=database_url,
+        warehouse=warehouse,
+        host=host,
+        port=port,
+        anonymous=anonymous,
+        workers=workers,
+        control=control,
+    )
     if not settings.warehouse and not settings.control:
         raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
     if settings.workers > 1:
@@ -118,7 +145,9 @@ def check_access(settings: CatalogSettings, database: Database) -> None:
     loopback = is_loopback(settings.host)
     if settings.anonymous:
         if not loopback:
-            raise SettingsError(f"--anonymous is refused on {settings.host}: it is not a loopback address; listen on 127.0.0.1 or create keys")
+            raise SettingsError(
+                f"--anonymous is refused on {settings.host}: it is not a loopback address; listen on 127.0.0.1 or create keys"
+            )
         return
     with database.read() as connection:
         if not any_key(connection, _now_ms()):
@@ -127,7 +156,9 @@ def check_access(settings: CatalogSettings, database: Database) -> None:
             )
     if not loopback and settings.tls_certificate is None:
         log.warning(
-            "catalog.no_tls", host=settings.host, advice="keys cross the network readable; set tls_certificate and tls_key, or put a TLS proxy in front"
+            "catalog.no_tls",
+            host=settings.host,
+            advice="keys cross the network readable; set tls_certificate and tls_key, or put a TLS proxy in front",
         )
 
 
@@ -148,7 +179,9 @@ def _listen(settings: CatalogSettings) -> socket.socket:
         listener.listen(1_024)
     except OSError as error:
         listener.close()
-        raise PrerequisiteError(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another --port or stop what uses it") from error
+        raise PrerequisiteError(
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another --port or stop what uses it"
+        ) from error
     return listener
 
 
@@ -178,7 +211,12 @@ def _open(database_url: str | None, warehouse: str | None = None) -> tuple[Datab
 def _store(settings: CatalogSettings) -> MetadataStore:
     if not settings.warehouse:
         raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
-    return MetadataStore(open_storage(), settings.warehouse, allowed_locations=settings.allowed_locations, cache_bytes_max=settings.metadata_cache_bytes_max)
+    return MetadataStore(
+        open_storage(),
+        settings.warehouse,
+        allowed_locations=settings.allowed_locations,
+        cache_bytes_max=settings.metadata_cache_bytes_max,
+    )
 
 
 def _now_ms() -> int:
@@ -188,16 +226,25 @@ def _now_ms() -> int:
 @key_cli.command("create")
 def key_create(
     scope: Annotated[Scope, typer.Option(help="what the key is for")],
-    namespace: Annotated[str | None, typer.Option(help="bind a read or write key to this namespace; levels joined by dots")] = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="bind a read or write key to this namespace; levels joined by dots")
+    ] = None,
     note: Annotated[str, typer.Option(help="whose it is")] = "",
-    expires: Annotated[str | None, typer.Option(help="when it ends: 90d, 12h, never; without it bound_key_lifetime_s for bound keys, never for others")] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            help="when it ends: 90d, 12h, never; without it bound_key_lifetime_s for bound keys, never for others"
+        ),
+    ] = None,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Make an API key. It is shown now and never again."""
     database, settings = _open(database_url)
     bound = None if namespace is None else parse_namespace(namespace.split("."))
     now_ms = _now_ms()
-    expires_ms = key_lifetime.end_of(expires, now_ms, default_s=settings.bound_key_lifetime_s if bound is not None else 0)
+    expires_ms = key_lifetime.end_of(
+        expires, now_ms, default_s=settings.bound_key_lifetime_s if bound is not None else 0
+    )
     with database.write() as connection:
         typer.echo(access.create_key(connection, scope, bound, note, now_ms, expires_ms))
     if expires_ms is not None:
@@ -241,14 +288,22 @@ def tenant_list(database_url: DatabaseUrl = None) -> None:
 @table_cli.command("undo")
 def table_undo(
     table: Annotated[str, typer.Argument(help="namespace.table, as it was called")],
-    new_name: Annotated[str | None, typer.Option("--as", help="namespace.table, where the old name is taken")] = None,
+    new_name: Annotated[
+        str | None, typer.Option("--as", help="namespace.table, where the old name is taken")
+    ] = None,
     database_url: DatabaseUrl = None,
     warehouse: Warehouse = None,
 ) -> None:
     """Bring back a table that was dropped; the last one of that name."""
     database, settings = _open(database_url, warehouse)
     with database.write() as connection:
-        target = undo_drop(connection, database, identifier=_identifier(table), dropped_id=None, new_name=None if new_name is None else _identifier(new_name))
+        target = undo_drop(
+            connection,
+            database,
+            identifier=_identifier(table),
+            dropped_id=None,
+            new_name=None if new_name is None else _identifier(new_name),
+        )
         name_journal.note_living(connection, target)
     name_journal.flush(database, _store(settings), _now_ms())
     typer.echo(visible(f"{target} is back"))
@@ -273,13 +328,20 @@ def check_command(database_url: DatabaseUrl = None, warehouse: Warehouse = None)
 
 @cli.command("rebuild")
 def rebuild_command(
-    from_warehouse: Annotated[bool, typer.Option("--from-warehouse", help="say that you mean it: the warehouse is right, the database follows")] = False,
+    from_warehouse: Annotated[
+        bool,
+        typer.Option(
+            "--from-warehouse", help="say that you mean it: the warehouse is right, the database follows"
+        ),
+    ] = False,
     database_url: DatabaseUrl = None,
     warehouse: Warehouse = None,
 ) -> None:
     """Bring a lost or old database to what the warehouse holds. Stop the servers first."""
     if not from_warehouse:
-        raise SettingsError("rebuild changes the database to what the warehouse holds; stop the servers, then run it with --from-warehouse")
+        raise SettingsError(
+            "rebuild changes the database to what the warehouse holds; stop the servers, then run it with --from-warehouse"
+        )
     database, settings = _open(database_url, warehouse)
     typer.echo(json_text(asdict(rebuild(database, _store(settings), _now_ms()))))
 

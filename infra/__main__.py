@@ -37,12 +37,27 @@ Everything listens on 127.0.0.1 only, on free ports; logs, data and the list of 
 
 Services: {", ".join(SERVICES)}. What a service needs is started with it.
 """
-app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 console = TerminalConsole()
 errors = TerminalConsole(stderr=True, highlight=False, soft_wrap=True)
 
-StateOption = Annotated[Path | None, typer.Option("--state", help="Folder of the running stack: state file, logs, data. Default: state/ in the repository.")]
-ServicesArgument = Annotated[list[str] | None, typer.Argument(metavar="[SERVICES]...", show_default=False, help=f"Any of: {', '.join(SERVICES)}.")]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        help="Folder of the running stack: state file, logs, data. Default: state/ in the repository.",
+    ),
+]
+ServicesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[SERVICES]...", show_default=False, help=f"Any of: {', '.join(SERVICES)}."),
+]
 
 
 def say(line: str) -> None:
@@ -120,18 +135,41 @@ def parse_ports(pairs: list[str] | None) -> dict[str, int]:
 def up(
     services: ServicesArgument = None,
     state: StateOption = None,
-    foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C or when a service dies.")] = False,
-    database: Annotated[str | None, typer.Option(help="The catalog's database: sqlite or postgres. Fixed when the catalog first starts.")] = None,
-    warehouse: Annotated[str | None, typer.Option(help="file:///path, or s3://firn-warehouse/prefix (local S3). Fixed when the catalog first starts.")] = None,
-    catalog_uri: Annotated[str | None, typer.Option(help="Use this Iceberg REST catalog instead of starting ours.")] = None,
-    port: Annotated[list[str] | None, typer.Option(help="SERVICE=PORT instead of a free port; may be repeated.")] = None,
-    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the started processes, such as FIRN_INGEST_FLUSH_INTERVAL_S=10.")] = None,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C or when a service dies.")
+    ] = False,
+    database: Annotated[
+        str | None,
+        typer.Option(help="The catalog's database: sqlite or postgres. Fixed when the catalog first starts."),
+    ] = None,
+    warehouse: Annotated[
+        str | None,
+        typer.Option(
+            help="file:///path, or s3://firn-warehouse/prefix (local S3). Fixed when the catalog first starts."
+        ),
+    ] = None,
+    catalog_uri: Annotated[
+        str | None, typer.Option(help="Use this Iceberg REST catalog instead of starting ours.")
+    ] = None,
+    port: Annotated[
+        list[str] | None, typer.Option(help="SERVICE=PORT instead of a free port; may be repeated.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE for the started processes, such as FIRN_INGEST_FLUSH_INTERVAL_S=10."),
+    ] = None,
 ) -> None:
     """Start services and what they need; they keep running when this command ends."""
     with one_clear_message():
         stack = Stack(state_folder(state), warehouse=warehouse, tied=foreground, say=say)
         ports, environment = parse_ports(port), parse_pairs(env, "--env")
-        stack.start(*services or (), database=parse_database(database), catalog_uri=catalog_uri, ports=ports, environment=environment)
+        stack.start(
+            *services or (),
+            database=parse_database(database),
+            catalog_uri=catalog_uri,
+            ports=ports,
+            environment=environment,
+        )
         show(stack)
         if foreground:
             say("Ctrl-C stops everything")
@@ -185,7 +223,14 @@ def show(stack: Stack) -> None:
             continue
         running = stack.running(name)
         memory = f"{processes.memory_bytes(record) / 2**20:.0f} MB" if running else ""
-        table.add_row(name, str(record.pid or ""), condition(stack, name, record.address), record.address if running else "", memory, str(stack.log(name)))
+        table.add_row(
+            name,
+            str(record.pid or ""),
+            condition(stack, name, record.address),
+            record.address if running else "",
+            memory,
+            str(stack.log(name)),
+        )
     if table.row_count:
         (console if console.is_terminal else TerminalConsole(width=200)).print(table)
     else:
@@ -204,7 +249,9 @@ def condition(stack: Stack, name: str, address: str) -> str:
 def logs(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(SERVICES)}.")],
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many lines of its end.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written from now on; Ctrl-C ends it.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written from now on; Ctrl-C ends it.")
+    ] = False,
     state: StateOption = None,
 ) -> None:
     """Print the end of a service's log."""
@@ -213,7 +260,9 @@ def logs(
             raise SettingsError(f"there is no service {name!r}; the services are {', '.join(SERVICES)}")
         log = Stack(state_folder(state)).log(name)
         if not log.exists():
-            raise NotFoundError(f"{name} has no log in {log.parent}: it was not started here (python -m infra up {name})")
+            raise NotFoundError(
+                f"{name} has no log in {log.parent}: it was not started here (python -m infra up {name})"
+            )
         for line in log_tail.last_lines(log, lines=lines):
             print(line)
         if follow:
@@ -236,16 +285,27 @@ def doctor(state: StateOption = None) -> None:
         findings = examination.examine(state_folder(state))
         table = Table("", "what", "found")
         for finding in findings:
-            table.add_row(Text("missing", "red") if finding.missing else Text("ok", "green"), finding.what, finding.found)
+            table.add_row(
+                Text("missing", "red") if finding.missing else Text("ok", "green"),
+                finding.what,
+                finding.found,
+            )
         (console if console.is_terminal else TerminalConsole(width=200)).print(table)
         require(examination.all_missing(findings))
 
 
 @app.command()
 def fetch(
-    services: Annotated[list[str] | None, typer.Argument(metavar="[PARTS]...", show_default=False, help=f"Any of: {', '.join(jvm_parts.ALL)}.")] = None,
+    services: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PARTS]...", show_default=False, help=f"Any of: {', '.join(jvm_parts.ALL)}."),
+    ] = None,
     write_hashes: Annotated[
-        bool, typer.Option("--write-hashes", help="After a change of versions: take what Maven brings for what it should bring, and list its SHA-256.")
+        bool,
+        typer.Option(
+            "--write-hashes",
+            help="After a change of versions: take what Maven brings for what it should bring, and list its SHA-256.",
+        ),
     ] = False,
 ) -> None:
     """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache), and refuse files that infra/poms does not list.
@@ -254,7 +314,9 @@ def fetch(
     """
     with one_clear_message():
         if unknown := set(services or ()) - set(jvm_parts.ALL):
-            raise SettingsError(f"there are no JVM parts named {', '.join(sorted(unknown))}; there are {', '.join(jvm_parts.ALL)}")
+            raise SettingsError(
+                f"there are no JVM parts named {', '.join(sorted(unknown))}; there are {', '.join(jvm_parts.ALL)}"
+            )
         for service in services or (jvm_parts.ALL if write_hashes else jvm_parts.SERVICES):
             folder = jvm_parts.write_hashes(service, say) if write_hashes else jvm_parts.fetch(service, say)
             console.print(f"{service}: {folder}", soft_wrap=True)

@@ -36,7 +36,10 @@ from lake.terminal import TerminalConsole
 
 log = structlog.get_logger()
 app = typer.Typer(
-    help="Kafka -> Iceberg: one table per tenant and stream, exactly once.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    help="Kafka -> Iceberg: one table per tenant and stream, exactly once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
 app.add_typer(backfill.app, name="backfill")
 app.add_typer(dead_letters.app, name="dead-letters")
@@ -56,11 +59,23 @@ def run(
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers, host:port")] = None,
     catalog_uri: Annotated[str | None, typer.Option(help="base URL of the REST catalog")] = None,
     port: Annotated[int | None, typer.Option(help="port of /readyz, /metrics and /v1/status")] = None,
-    engine: Annotated[str | None, typer.Option(help="local: worker processes of this node; spark: executors of a Spark cluster")] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master of the engine spark: local[2], spark://host:7077, k8s://..., yarn")] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="local: worker processes of this node; spark: executors of a Spark cluster"),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(help="Spark master of the engine spark: local[2], spark://host:7077, k8s://..., yarn"),
+    ] = None,
 ) -> None:
     """Reads the input topics and commits their records, until SIGTERM."""
-    chosen = {"bootstrap_servers": bootstrap_servers, "catalog_uri": catalog_uri, "port": port, "engine": engine, "spark_master": master}
+    chosen = {
+        "bootstrap_servers": bootstrap_servers,
+        "catalog_uri": catalog_uri,
+        "port": port,
+        "engine": engine,
+        "spark_master": master,
+    }
     settings = IngestSettings.load(**chosen).with_replay_topic()
     check_host(settings, settings.host)
     check_keys(settings)
@@ -79,7 +94,9 @@ def _engine(settings: IngestSettings) -> LocalEngine:
 
 @app.command()
 def serve(
-    host: Annotated[str | None, typer.Option(help="address to listen on; beyond loopback it needs serve_token")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="address to listen on; beyond loopback it needs serve_token")
+    ] = None,
     port: Annotated[int | None, typer.Option(help="port to listen on; 0: any free one")] = None,
 ) -> None:
     """Offers lag, freshness, dead letters and a live tail over HTTP, until SIGTERM. Runs beside the nodes, also while none of them does."""
@@ -89,14 +106,18 @@ def serve(
     app_over_tools = create_app(Tools.open(settings))
     listener = _listen(settings.serve_host, settings.serve_port)
     log.info("serve.listening", host=settings.serve_host, port=listener.getsockname()[1])
-    bounded_server(app_over_tools, limits(settings), log_level="warning", timeout_graceful_shutdown=2).run(sockets=[listener])
+    bounded_server(app_over_tools, limits(settings), log_level="warning", timeout_graceful_shutdown=2).run(
+        sockets=[listener]
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port))
     except OSError as error:
-        raise PrerequisiteError(f"cannot listen on {host}:{port}: {error.strerror}; free the port or give another") from error
+        raise PrerequisiteError(
+            f"cannot listen on {host}:{port}: {error.strerror}; free the port or give another"
+        ) from error
 
 
 @app.command("own-topics")
@@ -104,8 +125,12 @@ def own_topics() -> None:
     """Prints the ends of Firn's own topics as one JSON object: what to set as unsigned_below where topic_keys are set for the first time."""
     settings = IngestSettings.load()
     reader = KafkaReader(settings)
-    ends = reader.ends(reader.partitions([settings.dead_letter_topic, settings.parked_topic, settings.replay_topic]))
-    sys.stdout.write(json.dumps({f"{each.topic}:{each.partition}": end.end for each, end in sorted(ends.items())}) + "\n")
+    ends = reader.ends(
+        reader.partitions([settings.dead_letter_topic, settings.parked_topic, settings.replay_topic])
+    )
+    sys.stdout.write(
+        json.dumps({f"{each.topic}:{each.partition}": end.end for each, end in sorted(ends.items())}) + "\n"
+    )
 
 
 @app.command("status")
@@ -121,13 +146,26 @@ def show_status(as_json: AsJson = False) -> None:
 @app.command()
 def audit(
     since: Annotated[
-        datetime | None, typer.Option(help="only records that reached Kafka at or after this time, UTC; without it all that Kafka still has")
+        datetime | None,
+        typer.Option(
+            help="only records that reached Kafka at or after this time, UTC; without it all that Kafka still has"
+        ),
     ] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="also records from before the group began to read: all of a topic's past is backfilled")] = False,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole",
+            help="also records from before the group began to read: all of a topic's past is backfilled",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Proves per partition that consumed = written + dead-lettered + parked, no gap and no duplicate; ends with 1 where that does not hold."""
-    found = Tools.open(IngestSettings.load()).auditor().audit(None if since is None else epoch_ms(since.replace(tzinfo=UTC)), whole=whole)
+    found = (
+        Tools.open(IngestSettings.load())
+        .auditor()
+        .audit(None if since is None else epoch_ms(since.replace(tzinfo=UTC)), whole=whole)
+    )
     if as_json:
         sys.stdout.write(json.dumps(audit_report.to_json(found)) + "\n")
     else:
@@ -147,30 +185,56 @@ def reset(
     plan = plan_reset(tools.settings, topic, tools.reader())
     console = TerminalConsole()
     if not any(each.is_needed for each in plan):
-        console.print(Text(f"nothing to do: what group {tools.settings.group} has stored for {topic} is of this very topic"))
+        console.print(
+            Text(
+                f"nothing to do: what group {tools.settings.group} has stored for {topic} is of this very topic"
+            )
+        )
         return
     console.print(_reset_table(plan, tools.settings.group))
     if not yes and not typer.confirm(f"read topic {topic} from its start?"):
         raise typer.Exit(1)
     reset_topic(tools.settings, plan, tools.control)
-    console.print(Text(f"done: the next ingester of group {tools.settings.group} reads {topic} from its start"))
+    console.print(
+        Text(f"done: the next ingester of group {tools.settings.group} reads {topic} from its start")
+    )
 
 
 def _reset_table(plan: list[Reset], group: str) -> Table:
-    table = Table("partition", "stored offset", "of topic id", "read from", "to its end", title=f"what group {group} would read", title_justify="left")
+    table = Table(
+        "partition",
+        "stored offset",
+        "of topic id",
+        "read from",
+        "to its end",
+        title=f"what group {group} would read",
+        title_justify="left",
+    )
     for each in plan:
         stored = "-" if each.stored is None else str(each.stored)
-        table.add_row(str(each.partition.partition), stored, Text(each.stored_topic_id or "-"), str(each.start), str(each.end))
+        table.add_row(
+            str(each.partition.partition),
+            stored,
+            Text(each.stored_topic_id or "-"),
+            str(each.start),
+            str(each.end),
+        )
     return table
 
 
 @app.command("explain-message")
 def explain_message(
-    topic: Annotated[str | None, typer.Option(help="topic it came from, whose settings route and read it")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="topic it came from, whose settings route and read it")
+    ] = None,
     header: Annotated[list[str] | None, typer.Option(help="header as NAME=VALUE; may be repeated")] = None,
     key: Annotated[str | None, typer.Option(help="key of the message")] = None,
-    file: Annotated[Path | None, typer.Option(help="file with the message; without it, standard input")] = None,
-    timestamp_ms: Annotated[int | None, typer.Option(help="Kafka timestamp, ms since 1970; without it, now")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="file with the message; without it, standard input")
+    ] = None,
+    timestamp_ms: Annotated[
+        int | None, typer.Option(help="Kafka timestamp, ms since 1970; without it, now")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Shows what becomes of one message, and why: tenant, table, time, every column, errors."""

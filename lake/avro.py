@@ -81,12 +81,20 @@ def array(items: Sequence[bytes]) -> bytes:
 
 def optional_numbers(mapping: Mapping[int, int] | None) -> bytes:
     """A union of null and an array of pairs of key and long, which is how Iceberg spells a map with such keys."""
-    return NULL if mapping is None else PRESENT + array([integer(key) + integer(value) for key, value in mapping.items()])
+    return (
+        NULL
+        if mapping is None
+        else PRESENT + array([integer(key) + integer(value) for key, value in mapping.items()])
+    )
 
 
 def optional_blobs(mapping: Mapping[int, bytes] | None) -> bytes:
     """The same with bytes as values."""
-    return NULL if mapping is None else PRESENT + array([integer(key) + blob(value) for key, value in mapping.items()])
+    return (
+        NULL
+        if mapping is None
+        else PRESENT + array([integer(key) + blob(value) for key, value in mapping.items()])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +170,32 @@ def schema_field(name: str, kind: Any, field_id: int, *, optional: bool = False)
     return field | {"default": None} if optional else field
 
 
-def read_container(data: bytes, what: str, *, block_bytes_max: int = BLOCK_BYTES_MAX) -> Iterator[dict[str, Any]]:
+def read_container(
+    data: bytes, what: str, *, block_bytes_max: int = BLOCK_BYTES_MAX
+) -> Iterator[dict[str, Any]]:
     """The records of a file. Raises ProtocolError, which says `what` it was meant to be, where it is none, or no harmless one."""
     try:
         file = BytesIO(data)
         reader: Any = fastavro.reader(file)  # it reads the header alone
         check_schema(reader.metadata["avro.schema"])
         if reader.codec != "null":
-            reader = fastavro.reader(BytesIO(unpacked(data, file.tell(), reader.metadata, what, block_bytes_max)))
+            reader = fastavro.reader(
+                BytesIO(unpacked(data, file.tell(), reader.metadata, what, block_bytes_max))
+            )
         else:
             check_blocks(data, file.tell(), block_bytes_max)
         yield from cast("Iterator[dict[str, Any]]", reader)
-    except (ValueError, EOFError, KeyError, IndexError, TypeError, zlib.error, RecursionError, OverflowError, SchemaParseException) as error:
-        raise ProtocolError(f"{what} is not readable Avro ({error}); the file is damaged, restore it or roll the table back") from error
+    except (
+        ValueError,
+        EOFError,
+        KeyError,
+        IndexError,
+        TypeError,
+        zlib.error,
+        RecursionError,
+        OverflowError,
+        SchemaParseException,
+    ) as error:
+        raise ProtocolError(
+            f"{what} is not readable Avro ({error}); the file is damaged, restore it or roll the table back"
+        ) from error

@@ -71,24 +71,34 @@ def check_blocks(data: bytes, start: int, block_bytes_max: int = BLOCK_BYTES_MAX
         _check_block(count, len(block), block_bytes_max)
 
 
-def unpacked(data: bytes, start: int, header: Mapping[str, str], what: str, block_bytes_max: int = BLOCK_BYTES_MAX) -> bytes:
+def unpacked(
+    data: bytes, start: int, header: Mapping[str, str], what: str, block_bytes_max: int = BLOCK_BYTES_MAX
+) -> bytes:
     """The same file without packing; `start` and `header`: where its header ends and what it says.
 
     Raises TooLargeError, and what is no such file as EOFError, ValueError or zlib.error.
     """
     unpack = _UNPACK.get(header["avro.codec"])
     if unpack is None:
-        raise ValueError(f"it is packed with {header['avro.codec']}, which is not read; write manifests with gzip, Iceberg's default")
+        raise ValueError(
+            f"it is packed with {header['avro.codec']}, which is not read; write manifests with gzip, Iceberg's default"
+        )
     body, left = list[bytes](), UNPACKED_BYTES_MAX
     for count, stored, sync in _blocks(data, start):
         block = unpack(stored, min(left, block_bytes_max) + 1)
         left -= len(block)
         if left < 0:
-            raise TooLargeError(f"{what} unpacks to more than {UNPACKED_BYTES_MAX:,} bytes; restore it, or roll the table back")
+            raise TooLargeError(
+                f"{what} unpacks to more than {UNPACKED_BYTES_MAX:,} bytes; restore it, or roll the table back"
+            )
         _check_block(count, len(block), block_bytes_max)
         body += [_varint(count), _varint(len(block)), block, sync]
-    entries = [_blob(key.encode()) + _blob(value.encode()) for key, value in {**header, "avro.codec": "null"}.items()]
-    return b"".join([MAGIC, _varint(len(entries)), *entries, b"\x00", data[start - SYNC_BYTES : start], *body])
+    entries = [
+        _blob(key.encode()) + _blob(value.encode()) for key, value in {**header, "avro.codec": "null"}.items()
+    ]
+    return b"".join(
+        [MAGIC, _varint(len(entries)), *entries, b"\x00", data[start - SYNC_BYTES : start], *body]
+    )
 
 
 def _blocks(data: bytes, start: int) -> Iterator[tuple[int, bytes, bytes]]:
@@ -103,7 +113,9 @@ def _blocks(data: bytes, start: int) -> Iterator[tuple[int, bytes, bytes]]:
 
 def _check_block(count: int, size: int, block_bytes_max: int) -> None:
     if size > block_bytes_max:
-        raise TooLargeError(f"a block of it unpacks to more than {block_bytes_max:,} bytes; restore the file, or roll the table back")
+        raise TooLargeError(
+            f"a block of it unpacks to more than {block_bytes_max:,} bytes; restore the file, or roll the table back"
+        )
     if not 0 <= count <= size:  # each record takes a byte at least
         raise ValueError(f"a block of {size} bytes claims to hold {count} records")
 
@@ -125,7 +137,9 @@ def _zstandard(data: bytes, bytes_max: int) -> bytes:
     try:
         import zstandard  # not every room has it, and few files need it
     except ImportError as error:
-        raise ValueError("it is packed with zstandard, which is not read here; write manifests with gzip, Iceberg's default") from error
+        raise ValueError(
+            "it is packed with zstandard, which is not read here; write manifests with gzip, Iceberg's default"
+        ) from error
     try:
         with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(data) as reader:
             return bytes(reader.read(bytes_max))

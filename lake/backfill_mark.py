@@ -16,7 +16,9 @@ from lake.storage import canonical
 from lake.topic_fill import FILL_PREFIX, all_fills, join
 
 BACKFILL_PREFIX = "firn.backfill."
-Absorbed = Mapping[TopicPartition, Sequence[Range]]  # stretches of offsets, ascending, that neither overlap nor touch
+Absorbed = Mapping[
+    TopicPartition, Sequence[Range]
+]  # stretches of offsets, ascending, that neither overlap nor touch
 _ID_CHARACTERS = 20
 
 
@@ -60,7 +62,13 @@ def parse_backfill_mark(properties: Mapping[str, str], source: str) -> BackfillM
         return None
     try:
         document = orjson.loads(value)
-        return BackfillMark(str(document["path"]), int(document["size"]), str(document["etag"]), int(document["next"]), bool(document.get("complete", False)))
+        return BackfillMark(
+            str(document["path"]),
+            int(document["size"]),
+            str(document["etag"]),
+            int(document["next"]),
+            bool(document.get("complete", False)),
+        )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise ProtocolError(
             f"{backfill_property(source)} cannot be read ({value[:200]!r}); set it as it was, or its file would be read into the table again"
@@ -76,7 +84,11 @@ def absorbed(properties: Mapping[str, str]) -> Absorbed:
     for place in live.offsets:
         covered = live.covered(place)
         found[place] = join([*found.get(place, ()), *([] if covered is None else [covered])])
-    sources = [name.removeprefix(BACKFILL_PREFIX) for name in properties if name.startswith(BACKFILL_PREFIX) and not name.startswith(FILL_PREFIX)]
+    sources = [
+        name.removeprefix(BACKFILL_PREFIX)
+        for name in properties
+        if name.startswith(BACKFILL_PREFIX) and not name.startswith(FILL_PREFIX)
+    ]
     for source in sources:
         if (mark := parse_backfill_mark(properties, source)) is not None:
             found[TopicPartition(source, 0)] = (Range(0, mark.next),)

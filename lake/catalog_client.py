@@ -15,7 +15,14 @@ import httpx
 import orjson
 import stamina
 
-from lake.errors import ConflictError, NotFoundError, ProtocolError, RefusedError, SettingsError, UnavailableError
+from lake.errors import (
+    ConflictError,
+    NotFoundError,
+    ProtocolError,
+    RefusedError,
+    SettingsError,
+    UnavailableError,
+)
 from lake.tls import tls_context
 
 EXTRAS_PROPERTY = "firn.extras"
@@ -77,7 +84,15 @@ class CatalogClient:
     `control`: it is no catalog but the service beside one, which has the extras and nothing else. Raises SettingsError where the URI is none of HTTP.
     """
 
-    def __init__(self, uri: str, *, token: str | None = None, lease: str | None = None, timeout_s: float = 60.0, control: bool = False) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        token: str | None = None,
+        lease: str | None = None,
+        timeout_s: float = 60.0,
+        control: bool = False,
+    ) -> None:
         headers = {"Accept": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -88,7 +103,14 @@ class CatalogClient:
         self.uri = _checked(uri, self._setting).rstrip("/")
         limits = httpx.Limits(max_connections=32, max_keepalive_connections=32)
         timeout = httpx.Timeout(timeout_s, connect=10.0)
-        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=timeout, limits=limits, verify=tls_context(), trust_env=False)
+        self._http = httpx.Client(
+            base_url=self.uri,
+            headers=headers,
+            timeout=timeout,
+            limits=limits,
+            verify=tls_context(),
+            trust_env=False,
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -139,7 +161,9 @@ class CatalogClient:
     def tables(self, namespace: str) -> Iterator[TableName]:
         """All tables of a namespace."""
         for page in self._pages(f"{self._v1}/namespaces/{quote(namespace, safe='')}/tables"):
-            yield from (TableName(NAMESPACE_SEPARATOR.join(i["namespace"]), i["name"]) for i in page["identifiers"])
+            yield from (
+                TableName(NAMESPACE_SEPARATOR.join(i["namespace"]), i["name"]) for i in page["identifiers"]
+            )
 
     def load_table(self, table: TableName, *, timeout_s: float | None = None) -> dict[str, Any]:
         """The table as `{"metadata-location", "metadata", "config"}`. Raises NotFoundError, MetadataMissingError.
@@ -160,19 +184,33 @@ class CatalogClient:
 
     def create_table(self, table: TableName, request: Mapping[str, Any]) -> dict[str, Any]:
         """Creates a table from a CreateTableRequest. Raises ConflictError where it exists."""
-        return self._send("POST", f"{self._v1}/namespaces/{quote(table.namespace, safe='')}/tables", {**request, "name": table.name})
+        return self._send(
+            "POST",
+            f"{self._v1}/namespaces/{quote(table.namespace, safe='')}/tables",
+            {**request, "name": table.name},
+        )
 
     def drop_table(self, table: TableName, *, purge: bool = False) -> None:
         self._send("DELETE", f"{self._table_path(table)}?purgeRequested={str(purge).lower()}", None)
 
     def set_properties(self, table: TableName, updates: Mapping[str, str]) -> None:
         """Sets table properties in a commit of its own; a lost race is tried again because it depends on nothing."""
-        request = {"identifier": table.to_json(), "requirements": [], "updates": [{"action": "set-properties", "updates": dict(updates)}]}
+        request = {
+            "identifier": table.to_json(),
+            "requirements": [],
+            "updates": [{"action": "set-properties", "updates": dict(updates)}],
+        }
         self._send("POST", self._table_path(table), request)
 
     # ---- commits
 
-    def commit_all(self, requests: Sequence[Mapping[str, Any]], *, timeout_s: float | None = None, deadline_s: float | None = None) -> list[CommitResult]:
+    def commit_all(
+        self,
+        requests: Sequence[Mapping[str, Any]],
+        *,
+        timeout_s: float | None = None,
+        deadline_s: float | None = None,
+    ) -> list[CommitResult]:
         """Commits many tables independently; one result per request, in order. Never raises for a commit's fate.
 
         With Firn's catalog this is one request and one SQL transaction; with any other, single commits. `deadline_s`: how long the catalog
@@ -182,7 +220,10 @@ class CatalogClient:
             return self._commit_singly(requests, timeout_s if deadline_s is None else deadline_s)
         deadline_s = timeout_s if deadline_s is None else deadline_s
         timeout_s = timeout_s if deadline_s is None else deadline_s + DEADLINE_GRACE_S
-        commits = [request if deadline_s is None else {**request, "deadline-ms": int(deadline_s * 1000)} for request in requests]
+        commits = [
+            request if deadline_s is None else {**request, "deadline-ms": int(deadline_s * 1000)}
+            for request in requests
+        ]
         try:
             answer = self._send("POST", "/firn/v1/commits", {"commits": commits}, timeout_s=timeout_s)
             results = answer["results"]
@@ -193,10 +234,17 @@ class CatalogClient:
             status = CommitStatus.INVALID if len(requests) == 1 else CommitStatus.FAILED
             return [CommitResult(status, str(error))] * len(requests)
         if len(results) != len(requests):
-            raise ProtocolError(f"the catalog at {self.uri} answered {len(requests)} commits with {len(results)} results")
-        return [CommitResult(CommitStatus(r["status"]), (r.get("error") or {}).get("message", "")) for r in results]
+            raise ProtocolError(
+                f"the catalog at {self.uri} answered {len(requests)} commits with {len(results)} results"
+            )
+        return [
+            CommitResult(CommitStatus(r["status"]), (r.get("error") or {}).get("message", ""))
+            for r in results
+        ]
 
-    def _commit_singly(self, requests: Sequence[Mapping[str, Any]], timeout_s: float | None) -> list[CommitResult]:
+    def _commit_singly(
+        self, requests: Sequence[Mapping[str, Any]], timeout_s: float | None
+    ) -> list[CommitResult]:
         if len(requests) <= 1:
             return [self._commit_one(request, timeout_s) for request in requests]
         with ThreadPoolExecutor(min(COMMITS_AT_ONCE, len(requests)), thread_name_prefix="commit") as pool:
@@ -226,7 +274,14 @@ class CatalogClient:
         """GET of any path of the catalog, for the extras under /firn/v1."""
         return self._get(path, {key: value for key, value in query.items() if value is not None})
 
-    def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None, idempotency_key: str | None = None) -> dict[str, Any]:
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
         """POST to any path of the catalog, sent once. Raises the errors of `lake.errors` by status.
 
         With an idempotency key (a UUID) the same request may be sent again after an unknown outcome: it gets the answer of the first.
@@ -268,11 +323,15 @@ class CatalogClient:
             headers[IDEMPOTENCY_HEADER] = idempotency_key
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s
         try:
-            response = self._http.request(method, path, content=content, headers=headers, params=query, timeout=timeout)
+            response = self._http.request(
+                method, path, content=content, headers=headers, params=query, timeout=timeout
+            )
         except httpx.HTTPError as error:
             kind = NoAnswerError if isinstance(error, httpx.TimeoutException) else UnavailableError
             sentence = f"catalog {self.uri} did not answer {method} {path.split('?')[0]}: {error or type(error).__name__}"
-            raise kind(sentence + ("" if _was_reached(error) else f"; is it running, and is {self._setting} right?")) from error
+            raise kind(
+                sentence + ("" if _was_reached(error) else f"; is it running, and is {self._setting} right?")
+            ) from error
         if response.is_success:
             return dict(orjson.loads(response.content)) if response.content else {}
         raise _error(self.uri, method, path, response)

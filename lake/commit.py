@@ -28,9 +28,7 @@ MAIN = "main"
 WRITER_SUMMARY = "firn.writer"
 # A manifest is read as a whole, by every reader that needs one of its files.
 MANIFEST_ENTRIES_MAX = 4_000
-ROWS_STAY = (
-    "has format version 3, where every row keeps its id: Firn appends to it and drops whole files, and leaves merging and deleting rows to other engines"
-)
+ROWS_STAY = "has format version 3, where every row keeps its id: Firn appends to it and drops whole files, and leaves merging and deleting rows to other engines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,9 @@ class Prepared:
     after: TableState
 
 
-def load_state(catalog: CatalogClient, storage: Storage, name: TableName, *, timeout_s: float | None = None) -> TableState | None:
+def load_state(
+    catalog: CatalogClient, storage: Storage, name: TableName, *, timeout_s: float | None = None
+) -> TableState | None:
     """Loads a table; None where there is none. Reads its manifest list, no manifests. Raises MetadataMissingError where a file of it is gone.
 
     `timeout_s`: the catalog is asked once and given so long.
@@ -118,10 +118,14 @@ def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> 
         spec=next(s for s in metadata["partition-specs"] if s["spec-id"] == spec_id),
         head=head["snapshot-id"] if head else None,
         sequence_number=metadata.get("last-sequence-number", 0),
-        updated_ms=max([metadata["last-updated-ms"], *(e["timestamp-ms"] for e in metadata.get("snapshot-log", ())[-1:])]),
+        updated_ms=max(
+            [metadata["last-updated-ms"], *(e["timestamp-ms"] for e in metadata.get("snapshot-log", ())[-1:])]
+        ),
         totals=totals_of(head["summary"]) if head else Totals(),
         marks=parse_marks(metadata.get("properties", {}).get(MARKS_PROPERTY)),
-        manifests=_manifests(head, name, storage, TablePlace.of(metadata), max(2, metadata.get("format-version", 2))),
+        manifests=_manifests(
+            head, name, storage, TablePlace.of(metadata), max(2, metadata.get("format-version", 2))
+        ),
         properties=metadata.get("properties", {}),
         head_marks=None if marked is None else parse_marks(marked.get(MARKS_PROPERTY)),
         writer=(marked or {}).get(WRITER_SUMMARY, ""),
@@ -132,7 +136,9 @@ def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> 
     )
 
 
-def _manifests(head: Mapping[str, Any] | None, name: TableName, storage: Storage, place: TablePlace, version: int) -> ManifestList:
+def _manifests(
+    head: Mapping[str, Any] | None, name: TableName, storage: Storage, place: TablePlace, version: int
+) -> ManifestList:
     if head is None:
         return ManifestList(version=version)
     try:
@@ -143,7 +149,9 @@ def _manifests(head: Mapping[str, Any] | None, name: TableName, storage: Storage
         ) from error
 
 
-def _nearest_with_marks(head: Mapping[str, Any] | None, snapshots: Mapping[int, Mapping[str, Any]]) -> Mapping[str, str] | None:
+def _nearest_with_marks(
+    head: Mapping[str, Any] | None, snapshots: Mapping[int, Mapping[str, Any]]
+) -> Mapping[str, str] | None:
     """The summary of the head or its nearest ancestor that repeats the marks (other engines do not write them); empty where the table's first
     snapshot has none either, None where an ancestor that may have had them is not kept any more."""
     if head is None:
@@ -197,12 +205,18 @@ def prepare_append(
     `recreate`: a new table may take the name of a dropped one; `properties`: further table properties set in the same commit.
     """
     entries = [ManifestEntry(Status.ADDED, file) for file in files]
-    prepared = _prepare(state, "append", entries, files, (), state.manifests, schema, marks, marks, now_ms, writer)
+    prepared = _prepare(
+        state, "append", entries, files, (), state.manifests, schema, marks, marks, now_ms, writer
+    )
     if properties:
         updates = [*prepared.request["updates"], {"action": "set-properties", "updates": dict(properties)}]
         after = replace(prepared.after, properties={**state.properties, **properties})
         prepared = replace(prepared, request={**prepared.request, "updates": updates}, after=after)
-    return replace(prepared, request={**prepared.request, "allow-recreate": True}) if recreate and not state.exists else prepared
+    return (
+        replace(prepared, request={**prepared.request, "allow-recreate": True})
+        if recreate and not state.exists
+        else prepared
+    )
 
 
 def prepare_replace(
@@ -232,9 +246,27 @@ def prepare_replace(
     )
 
 
-def prepare_delete(state: TableState, entries: Sequence[ManifestEntry], removed: Sequence[DataFile], kept: Sequence[ManifestFile], now_ms: int) -> Prepared:
+def prepare_delete(
+    state: TableState,
+    entries: Sequence[ManifestEntry],
+    removed: Sequence[DataFile],
+    kept: Sequence[ManifestFile],
+    now_ms: int,
+) -> Prepared:
     """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in `prepare_replace`."""
-    return _prepare(state, "delete", entries, (), removed, _list(state, kept), state.schema, state.marks, state.head_marks, now_ms, state.writer)
+    return _prepare(
+        state,
+        "delete",
+        entries,
+        (),
+        removed,
+        _list(state, kept),
+        state.schema,
+        state.marks,
+        state.head_marks,
+        now_ms,
+        state.writer,
+    )
 
 
 def prepare_overwrite(
@@ -282,8 +314,19 @@ def _prepare(
     snapshot_id, sequence, version = new_snapshot_id(), state.sequence_number + 1, state.manifests.version
     files, lines = list[tuple[str, bytes]](), list[ManifestFile]()
     for at, first in enumerate(range(0, len(entries), MANIFEST_ENTRIES_MAX)):
-        uri, part = metadata_uri(state.location, f"{snapshot_id:016x}-m{at}.avro"), entries[first : first + MANIFEST_ENTRIES_MAX]
-        data, line = write_manifest(uri, part, schema=schema.json, spec=state.spec, snapshot_id=snapshot_id, sequence_number=sequence, version=version)
+        uri, part = (
+            metadata_uri(state.location, f"{snapshot_id:016x}-m{at}.avro"),
+            entries[first : first + MANIFEST_ENTRIES_MAX],
+        )
+        data, line = write_manifest(
+            uri,
+            part,
+            schema=schema.json,
+            spec=state.spec,
+            snapshot_id=snapshot_id,
+            sequence_number=sequence,
+            version=version,
+        )
         files.append((uri, data))
         lines.append(line)
     manifests, first_row_id, new_ids = kept.after(lines), None, 0
@@ -291,7 +334,13 @@ def _prepare(
         first_row_id = state.next_row_id
         manifests, new_ids = manifests.with_row_ids(first_row_id)
     list_uri = metadata_uri(state.location, f"snap-{snapshot_id}-1-{state.uuid}.avro")
-    listed = write_manifest_list(manifests, snapshot_id=snapshot_id, parent_id=state.head, sequence_number=sequence, first_row_id=first_row_id)
+    listed = write_manifest_list(
+        manifests,
+        snapshot_id=snapshot_id,
+        parent_id=state.head,
+        sequence_number=sequence,
+        first_row_id=first_row_id,
+    )
     files.append((list_uri, listed))
     extra = {"engine-name": "firn"}
     if summary_marks is not None:
@@ -339,12 +388,16 @@ def check_row_ids(state: TableState, entries: Sequence[ManifestEntry], rewritten
         raise RefusedError(f"table {state.name} {ROWS_STAY}")
 
 
-def _request(state: TableState, schema: LogSchema, snapshot: Mapping[str, Any], marks: Marks) -> dict[str, Any]:
+def _request(
+    state: TableState, schema: LogSchema, snapshot: Mapping[str, Any], marks: Marks
+) -> dict[str, Any]:
     updates: list[dict[str, Any]] = []
     requirements: list[dict[str, Any]] = []
     create: dict[str, Any] = {}
     if state.version < 2:
-        updates.append({"action": "upgrade-format-version", "format-version": 2})  # a change of metadata alone; our manifests are of version 2
+        updates.append(
+            {"action": "upgrade-format-version", "format-version": 2}
+        )  # a change of metadata alone; our manifests are of version 2
     if state.exists:
         requirements = [
             {"type": "assert-table-uuid", "uuid": state.uuid},
@@ -355,14 +408,21 @@ def _request(state: TableState, schema: LogSchema, snapshot: Mapping[str, Any], 
         create = {"create": creation_request(state)}
     if schema.id != state.schema.id:
         if state.exists:
-            requirements.append({"type": "assert-last-assigned-field-id", "last-assigned-field-id": state.last_column_id})
+            requirements.append(
+                {"type": "assert-last-assigned-field-id", "last-assigned-field-id": state.last_column_id}
+            )
         updates += [
             {"action": "add-schema", "schema": schema.json, "last-column-id": schema.last_column_id},
             {"action": "set-current-schema", "schema-id": -1},
         ]
     updates += [
         {"action": "add-snapshot", "snapshot": snapshot},
-        {"action": "set-snapshot-ref", "ref-name": MAIN, "type": "branch", "snapshot-id": snapshot["snapshot-id"]},
+        {
+            "action": "set-snapshot-ref",
+            "ref-name": MAIN,
+            "type": "branch",
+            "snapshot-id": snapshot["snapshot-id"],
+        },
     ]
     if marks != state.marks:
         updates.append({"action": "set-properties", "updates": {MARKS_PROPERTY: marks.to_property()}})

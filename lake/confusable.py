@@ -55,7 +55,9 @@ def warnings_of(names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     alike: dict[str, list[str]] = defaultdict(list)
     for name in names:
         alike[skeleton(name)].append(name)
-    told = {name: (*peculiarities(name), *likenesses(name, group)) for group in alike.values() for name in group}
+    told = {
+        name: (*peculiarities(name), *likenesses(name, group)) for group in alike.values() for name in group
+    }
     return {name: warnings for name, warnings in told.items() if warnings}
 
 
@@ -72,10 +74,19 @@ def visible(name: str) -> str:
 
 def _is_unseen(character: str) -> bool:
     category = unicodedata.category(character)
-    return category in ("Cf", "Cc", "Zl", "Zp") or (category == "Zs" and character != " ") or character in _FILLERS or "\ufe00" <= character <= "\ufe0f"
+    return (
+        category in ("Cf", "Cc", "Zl", "Zp")
+        or (category == "Zs" and character != " ")
+        or character in _FILLERS
+        or "\ufe00" <= character <= "\ufe0f"
+    )
 
 
 def _scripts(name: str) -> set[str]:
     """The scripts of its letters that are mistaken for each other; Japanese beside Latin is not."""
-    first_words = (unicodedata.name(each, "").split(" ", 1)[0] for each in unicodedata.normalize("NFKC", name) if each.isalpha())
+    first_words = (
+        unicodedata.name(each, "").split(" ", 1)[0]
+        for each in unicodedata.normalize("NFKC", name)
+        if each.isalpha()
+    )
     return {word for word in first_words if word in _SCRIPTS}

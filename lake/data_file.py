@@ -32,12 +32,21 @@ class DataFile:
     equality_ids: Sequence[int] | None = None
     sort_order_id: int | None = 0
     file_format: str = "PARQUET"
-    first_row_id: int | None = None  # of tables of format version 3; None: the reader inherits it from the manifest
+    first_row_id: int | None = (
+        None  # of tables of format version 3; None: the reader inherits it from the manifest
+    )
 
     @property
     def values_described(self) -> int:
         """How many counts and bounds of columns it holds."""
-        described = (self.column_sizes, self.value_counts, self.null_counts, self.nan_counts, self.lower_bounds, self.upper_bounds)
+        described = (
+            self.column_sizes,
+            self.value_counts,
+            self.null_counts,
+            self.nan_counts,
+            self.lower_bounds,
+            self.upper_bounds,
+        )
         return sum(map(len, filter(None, described)))
 
     def to_avro(self, version: int = 2) -> bytes:
@@ -110,7 +119,9 @@ def describe_parquet(uri: str, hour: int, size: int, parquet: Any, leaves: Seque
             sizes[leaf] += chunk.total_compressed_size
             values[leaf] += chunk.num_values
             if at == 0:
-                offsets.append(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
+                offsets.append(
+                    chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+                )
             statistics = chunk.statistics
             if statistics is None:
                 unbounded.add(leaf)
@@ -125,13 +136,21 @@ def describe_parquet(uri: str, hour: int, size: int, parquet: Any, leaves: Seque
             if leaf not in encodings:
                 encodings[leaf] = encoding_of(chunk.physical_type, schema.column(at).logical_type.to_json())
             encoding = encodings[leaf]
-            low, high = (encoding.value(statistics.min_raw), encoding.value(statistics.max_raw)) if encoding is not None else (None, None)
+            low, high = (
+                (encoding.value(statistics.min_raw), encoding.value(statistics.max_raw))
+                if encoding is not None
+                else (None, None)
+            )
             if low is None or high is None:
                 unbounded.add(leaf)
                 continue
             lower[leaf] = low if leaf not in lower else min(lower[leaf], low)
             upper[leaf] = high if leaf not in upper else max(upper[leaf], high)
-    bounded = {leaf: encoding for leaf in lower if leaf not in unbounded and (encoding := encodings[leaf]) is not None}
+    bounded = {
+        leaf: encoding
+        for leaf in lower
+        if leaf not in unbounded and (encoding := encodings[leaf]) is not None
+    }
     return DataFile(
         uri=uri,
         hour=hour,
@@ -141,7 +160,11 @@ def describe_parquet(uri: str, hour: int, size: int, parquet: Any, leaves: Seque
         value_counts=values,
         null_counts=nulls,
         lower_bounds={leaf: encoding.lower(lower[leaf]) for leaf, encoding in bounded.items()},
-        upper_bounds={leaf: high for leaf, encoding in bounded.items() if (high := encoding.upper(upper[leaf])) is not None},
+        upper_bounds={
+            leaf: high
+            for leaf, encoding in bounded.items()
+            if (high := encoding.upper(upper[leaf])) is not None
+        },
         split_offsets=offsets,
     )
 

@@ -6,7 +6,9 @@ from typing import Any
 from lake.marks import MARKS_PROPERTY
 
 
-def expirable(metadata: Mapping[str, Any], *, keep: int, age_max_ms: int | None, now_ms: int, adding: int = 0) -> tuple[int, ...]:
+def expirable(
+    metadata: Mapping[str, Any], *, keep: int, age_max_ms: int | None, now_ms: int, adding: int = 0
+) -> tuple[int, ...]:
     """Ids of the snapshots to remove, the oldest first.
 
     What a branch or tag names always stays, and so does the nearest ancestor of the head that repeats the marks: without it nobody could tell

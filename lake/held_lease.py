@@ -36,12 +36,20 @@ class HeldLease:
 def held_lease(catalog: CatalogClient, name: str, refusal: str) -> Iterator[HeldLease]:
     """Takes a lease and lets it go at the end. Raises RefusedError with `refusal` where another holds it, UnavailableError."""
     if not catalog.has_extras:
-        log.warning("lease.none", lease=name, advice="this catalog has no leases: make sure yourself that nobody else does this now")
+        log.warning(
+            "lease.none",
+            lease=name,
+            advice="this catalog has no leases: make sure yourself that nobody else does this now",
+        )
         yield HeldLease(catalog, name, None)
         return
     holder = f"{socket.gethostname()}:{os.getpid()}:{name}"
     try:
-        token = int(catalog.post(f"/firn/v1/leases/{name}/acquire", {"holder": holder, "ttl-ms": int(TTL_S * 1000)})["token"])
+        token = int(
+            catalog.post(f"/firn/v1/leases/{name}/acquire", {"holder": holder, "ttl-ms": int(TTL_S * 1000)})[
+                "token"
+            ]
+        )
     except ConflictError as error:
         raise RefusedError(f"{refusal} ({error})") from error
     try:

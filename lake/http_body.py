@@ -27,7 +27,12 @@ class BoundedBody:
             async with asyncio.timeout(self._timeout_s):
                 body = await self._read(receive)
         except TimeoutError:
-            await _refuse(send, 408, "slow_request", f"the request took longer than {self._timeout_s:,.0f} s to arrive; send it again, faster")
+            await _refuse(
+                send,
+                408,
+                "slow_request",
+                f"the request took longer than {self._timeout_s:,.0f} s to arrive; send it again, faster",
+            )
             return
         except _GoneError:
             return
@@ -59,7 +64,12 @@ class BoundedBody:
                 return bytes(body)
 
     async def _too_large(self, send: Any) -> None:
-        await _refuse(send, 413, "too_large", f"the request is larger than {self._bytes_max:,} bytes; send less at once, or raise request_bytes_max")
+        await _refuse(
+            send,
+            413,
+            "too_large",
+            f"the request is larger than {self._bytes_max:,} bytes; send less at once, or raise request_bytes_max",
+        )
 
 
 class _GoneError(Exception):
@@ -67,7 +77,10 @@ class _GoneError(Exception):
 
 
 def _has_body(scope: Any) -> bool:
-    return any(name == b"transfer-encoding" or (name == b"content-length" and value != b"0") for name, value in scope["headers"])
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+        for name, value in scope["headers"]
+    )
 
 
 async def _refuse(send: Any, status: int, why: str, sentence: str) -> None:

@@ -39,7 +39,9 @@ class GuardRules:
 
     def __post_init__(self) -> None:
         own = {"localhost", self.host.lower(), socket.gethostname().lower()}
-        object.__setattr__(self, "names", frozenset(own | {name.lower().rstrip(".") for name in self.allowed_hosts}))
+        object.__setattr__(
+            self, "names", frozenset(own | {name.lower().rstrip(".") for name in self.allowed_hosts})
+        )
 
     def takes_host(self, host: str) -> bool:
         """Whether a Host header names us. A number does wherever it can reach us: no DNS was asked for it, so none can have lied."""
@@ -56,7 +58,9 @@ class GuardRules:
 
     def takes_origin(self, origin: str, host: str) -> bool:
         """Whether an Origin header is of a page of ours, or of one that the settings name."""
-        return urlsplit(origin).netloc.lower() == host.lower() or origin.lower().rstrip("/") in {each.lower().rstrip("/") for each in self.allowed_origins}
+        return urlsplit(origin).netloc.lower() == host.lower() or origin.lower().rstrip("/") in {
+            each.lower().rstrip("/") for each in self.allowed_origins
+        }
 
 
 def host_name(host: str) -> str | None:
@@ -123,7 +127,11 @@ class HttpGuard:
             known = self._look_at(host)
         if not known:
             name = host[:200].decode("latin-1")
-            return Refusal(421, "host", f"this service is not known as {name!r}; add the name to allowed_hosts if it is one of its own")
+            return Refusal(
+                421,
+                "host",
+                f"this service is not known as {name!r}; add the name to allowed_hosts if it is one of its own",
+            )
         if b"origin" in headers or b"sec-fetch-site" in headers:
             refusal = self._refuse_page(headers, host.decode("latin-1"))
             if refusal is not None:
@@ -132,7 +140,9 @@ class HttpGuard:
             wanted = FORM_TYPE if scope["path"] in self._rules.form_paths else JSON_TYPE
             given = headers.get(b"content-type", b"").split(b";", 1)[0].strip().lower()
             if given != wanted:
-                return Refusal(415, "content_type", f"send the body as {wanted.decode()}, and say so in Content-Type")
+                return Refusal(
+                    415, "content_type", f"send the body as {wanted.decode()}, and say so in Content-Type"
+                )
         return None
 
     def _refuse_page(self, headers: dict[bytes, bytes], host: str) -> Refusal | None:
@@ -141,10 +151,21 @@ class HttpGuard:
             text = origin.decode("latin-1")
             if self._rules.takes_origin(text, host):
                 return None
-            return Refusal(403, "origin", f"a page of {text[:200]} may not speak to this service; add it to allowed_origins if it should")
+            return Refusal(
+                403,
+                "origin",
+                f"a page of {text[:200]} may not speak to this service; add it to allowed_origins if it should",
+            )
         # A link that somebody follows is a navigation: what it shows, the page it came from cannot read.
-        if headers[b"sec-fetch-site"] in (b"cross-site", b"same-site") and headers.get(b"sec-fetch-mode") != b"navigate":
-            return Refusal(403, "origin", "a page of another origin may not speak to this service; add it to allowed_origins if it should")
+        if (
+            headers[b"sec-fetch-site"] in (b"cross-site", b"same-site")
+            and headers.get(b"sec-fetch-mode") != b"navigate"
+        ):
+            return Refusal(
+                403,
+                "origin",
+                "a page of another origin may not speak to this service; add it to allowed_origins if it should",
+            )
         return None
 
     def _look_at(self, host: bytes) -> bool:
@@ -157,7 +178,10 @@ class HttpGuard:
         """Answers a page of an allowed origin as CORS has it (Fetch standard): its preflight here, everything else with its origin's name."""
         said: list[Header] = [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
         if scope["method"] == "OPTIONS":
-            allowed = [(b"access-control-allow-methods", b"GET, HEAD, POST, PUT, DELETE"), (b"access-control-allow-headers", b"authorization, content-type")]
+            allowed = [
+                (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, DELETE"),
+                (b"access-control-allow-headers", b"authorization, content-type"),
+            ]
             await send({"type": "http.response.start", "status": 204, "headers": [*said, *allowed]})
             await send({"type": "http.response.body", "body": b""})
             return
@@ -173,6 +197,10 @@ class HttpGuard:
 async def send_refusal(send: Any, status: int, sentence: str, *headers: Header) -> None:
     """An error as all services write it."""
     body = orjson.dumps({"error": {"message": sentence, "type": "BadRequestException", "code": status}})
-    fixed = [(b"content-type", JSON_TYPE), (b"content-length", str(len(body)).encode()), (b"x-content-type-options", b"nosniff")]
+    fixed = [
+        (b"content-type", JSON_TYPE),
+        (b"content-length", str(len(body)).encode()),
+        (b"x-content-type-options", b"nosniff"),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
     await send({"type": "http.response.body", "body": body})

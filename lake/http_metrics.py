@@ -2,5 +2,13 @@
 
 from prometheus_client import Counter
 
-REFUSED = Counter("firn_http_requests_refused_total", "Requests refused before anything was read of them, by what was wrong", ["why"])
-CLOSED = Counter("firn_http_connections_closed_total", "Connections closed on clients that were too slow, too many or too talkative", ["why"])
+REFUSED = Counter(
+    "firn_http_requests_refused_total",
+    "Requests refused before anything was read of them, by what was wrong",
+    ["why"],
+)
+CLOSED = Counter(
+    "firn_http_connections_closed_total",
+    "Connections closed on clients that were too slow, too many or too talkative",
+    ["why"],
+)

@@ -104,7 +104,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def _make_room(self) -> None:
-        others = [each for each in self.connections if isinstance(each, BoundedProtocol) and each is not self and not each.is_answering()]
+        others = [
+            each
+            for each in self.connections
+            if isinstance(each, BoundedProtocol) and each is not self and not each.is_answering()
+        ]
         leaves = min(others, key=BoundedProtocol.patience, default=self)
         leaves.hang_up("too_many")
         self.connections.discard(leaves)

@@ -25,7 +25,11 @@ def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClien
     if catalog.has_extras:
         return catalog
     token = settings.control_token
-    return CatalogClient(settings.control_uri, token=token.get_secret_value() if token else None, control=True) if settings.control_uri else None
+    return (
+        CatalogClient(settings.control_uri, token=token.get_secret_value() if token else None, control=True)
+        if settings.control_uri
+        else None
+    )
 
 
 class NodeLease:
@@ -36,7 +40,13 @@ class NodeLease:
     """
 
     def __init__(
-        self, control: CatalogClient | None, settings: IngestSettings, clock: Clock, holder: str, name: str | None = None, still_s: float | None = None
+        self,
+        control: CatalogClient | None,
+        settings: IngestSettings,
+        clock: Clock,
+        holder: str,
+        name: str | None = None,
+        still_s: float | None = None,
     ) -> None:
         self._control = control
         self._clock = clock
@@ -70,17 +80,24 @@ class NodeLease:
 
     def _take(self) -> bool:
         if self._control is None:
-            log.warning("lease.none", advice="this catalog has no leases and control_uri names none: never start a second node on the same group")
+            log.warning(
+                "lease.none",
+                advice="this catalog has no leases and control_uri names none: never start a second node on the same group",
+            )
             return True
         sent_s = self._clock.monotonic_s()
         try:
-            answer = self._control.post(f"{self._path}/acquire", {"holder": self._holder, "ttl-ms": int(TTL_S * 1000)})
+            answer = self._control.post(
+                f"{self._path}/acquire", {"holder": self._holder, "ttl-ms": int(TTL_S * 1000)}
+            )
         except ConflictError as error:
             log.info("lease.standby", reason=str(error))
             return False
         self.token, self._confirmed_s, self._lost, self._checks = int(answer["token"]), sent_s, None, 0
         self._released = threading.Event()
-        self._renewer = threading.Thread(target=self._renew, args=(self._control, self._released), name="lease", daemon=True)
+        self._renewer = threading.Thread(
+            target=self._renew, args=(self._control, self._released), name="lease", daemon=True
+        )
         self._renewer.start()
         return True
 
@@ -96,11 +113,19 @@ class NodeLease:
             checks = self._checks
             if self._still_s is not None and still * RENEW_EVERY_S >= self._still_s:
                 self._lost = f"its main loop has stood still for {self._still_s:.0f} s"
-                log.critical("lease.given_up", reason=self._lost, advice="another node takes over; report this with the output of py-spy dump for this process")
+                log.critical(
+                    "lease.given_up",
+                    reason=self._lost,
+                    advice="another node takes over; report this with the output of py-spy dump for this process",
+                )
                 return
             sent_s = self._clock.monotonic_s()
             try:
-                control.post(f"{self._path}/renew", {"token": self.token, "ttl-ms": int(TTL_S * 1000)}, timeout_s=RENEW_EVERY_S)
+                control.post(
+                    f"{self._path}/renew",
+                    {"token": self.token, "ttl-ms": int(TTL_S * 1000)},
+                    timeout_s=RENEW_EVERY_S,
+                )
             except RefusedError as error:
                 self._lost = str(error)
                 return

@@ -33,7 +33,15 @@ NAME_BYTES_MAX = 255
 # Kept for change streams.
 _FOR_CHANGE_STREAMS = ("_op", "_key")
 # Iceberg's metadata columns: Spark refuses to read a table that has a column of one of these names.
-_OF_ICEBERG = ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
+_OF_ICEBERG = (
+    "_file",
+    "_pos",
+    "_deleted",
+    "_spec_id",
+    "_partition",
+    "_row_id",
+    "_last_updated_sequence_number",
+)
 
 
 class ValueReason(StrEnum):
@@ -50,19 +58,33 @@ class ValueReason(StrEnum):
     INVALID_TEXT = "invalid_text"
 
 
-def _field(field_id: int, name: str, kind: Any, *, required: bool = False, doc: str | None = None) -> dict[str, Any]:
+def _field(
+    field_id: int, name: str, kind: Any, *, required: bool = False, doc: str | None = None
+) -> dict[str, Any]:
     field = {"id": field_id, "name": name, "required": required, "type": kind}
     return field | {"doc": doc} if doc is not None else field
 
 
 # Ids as Iceberg's fresh assignment gives them: top level first, then what is nested.
 SYSTEM_FIELDS: tuple[dict[str, Any], ...] = (
-    _field(1, TIMESTAMP, "timestamptz", required=True, doc="when it happened; the Kafka timestamp where the record does not say"),
+    _field(
+        1,
+        TIMESTAMP,
+        "timestamptz",
+        required=True,
+        doc="when it happened; the Kafka timestamp where the record does not say",
+    ),
     _field(2, OBSERVED_TIMESTAMP, "timestamptz", required=True, doc="the Kafka timestamp"),
     _field(3, SEVERITY, "string", doc="as the record spells it"),
     _field(4, MESSAGE, "string", doc="the text of the record"),
     _field(5, TOPIC, "string", required=True, doc="Kafka topic"),
-    _field(6, TOPIC_ID, "string", required=True, doc="Kafka's id of the topic; another one after it was re-created"),
+    _field(
+        6,
+        TOPIC_ID,
+        "string",
+        required=True,
+        doc="Kafka's id of the topic; another one after it was re-created",
+    ),
     _field(7, TOPIC_PARTITION, "int", required=True, doc="Kafka partition"),
     _field(8, OFFSET, "long", required=True, doc="Kafka offset"),
     _field(9, INDEX, "int", required=True, doc="position inside a message that carries several records"),
@@ -73,7 +95,14 @@ SYSTEM_FIELDS: tuple[dict[str, Any], ...] = (
             "type": "list",
             "element-id": 12,
             "element-required": False,
-            "element": {"type": "struct", "fields": [_field(13, "field", "string"), _field(14, "value", "string"), _field(15, "reason", "string")]},
+            "element": {
+                "type": "struct",
+                "fields": [
+                    _field(13, "field", "string"),
+                    _field(14, "value", "string"),
+                    _field(15, "reason", "string"),
+                ],
+            },
         },
         doc="values that could not be stored in their columns; NULL where there are none",
     ),
@@ -81,7 +110,11 @@ SYSTEM_FIELDS: tuple[dict[str, Any], ...] = (
 )
 SYSTEM_COLUMNS = tuple(str(field["name"]) for field in SYSTEM_FIELDS)
 LAST_SYSTEM_ID = 15
-RESERVED_NAMES = frozenset((*SYSTEM_COLUMNS, *_FOR_CHANGE_STREAMS, *_OF_ICEBERG)) - {TIMESTAMP, SEVERITY, MESSAGE}
+RESERVED_NAMES = frozenset((*SYSTEM_COLUMNS, *_FOR_CHANGE_STREAMS, *_OF_ICEBERG)) - {
+    TIMESTAMP,
+    SEVERITY,
+    MESSAGE,
+}
 
 _ARROW_TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -101,7 +134,11 @@ _ARROW_TYPES: Mapping[str, pa.DataType] = {
 
 def fold(name: str) -> str:
     """The column a field's name belongs to: NFC, then lower case, because Trino knows no other."""
-    return name.lower() if name.isascii() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).lower())
+    return (
+        name.lower()
+        if name.isascii()
+        else unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).lower())
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +164,9 @@ class LogSchema:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return tuple(Column(f["id"], f["name"], f["type"], f["required"], f.get("doc")) for f in self.json["fields"])
+        return tuple(
+            Column(f["id"], f["name"], f["type"], f["required"], f.get("doc")) for f in self.json["fields"]
+        )
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
@@ -152,7 +191,9 @@ class LogSchema:
     def with_strings(self, new: Mapping[str, tuple[int, str]], schema_id: int) -> "LogSchema":
         """A schema with one more optional string column per entry of `new`: column name -> (field id, original path)."""
         fields = [_field(column_id, name, "string", doc=path) for name, (column_id, path) in new.items()]
-        return shared_schema(orjson.dumps({**self.json, "schema-id": schema_id, "fields": [*self.json["fields"], *fields]}))
+        return shared_schema(
+            orjson.dumps({**self.json, "schema-id": schema_id, "fields": [*self.json["fields"], *fields]})
+        )
 
 
 @lru_cache(maxsize=4_096)
@@ -168,7 +209,9 @@ def new_log_schema() -> LogSchema:
     may be written before the table exists.
     """
     identity = [field["id"] for field in SYSTEM_FIELDS if field["name"] in IDENTITY]
-    return LogSchema({"type": "struct", "schema-id": 0, "identifier-field-ids": identity, "fields": [*SYSTEM_FIELDS]})
+    return LogSchema(
+        {"type": "struct", "schema-id": 0, "identifier-field-ids": identity, "fields": [*SYSTEM_FIELDS]}
+    )
 
 
 def leaf_ids(fields: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
@@ -200,7 +243,12 @@ def _ids(kind: Any) -> Iterator[int]:
 
 
 def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
-    return pa.field(field["name"], arrow_type(field["type"]), nullable=not field["required"], metadata=_field_id(field["id"]))
+    return pa.field(
+        field["name"],
+        arrow_type(field["type"]),
+        nullable=not field["required"],
+        metadata=_field_id(field["id"]),
+    )
 
 
 def _field_id(field_id: int) -> dict[bytes, bytes]:
@@ -221,6 +269,20 @@ def arrow_type(kind: Any) -> pa.DataType:
     if kind["type"] == "struct":
         return pa.struct([_arrow_field(field) for field in kind["fields"]])
     if kind["type"] == "list":
-        return pa.list_(pa.field("element", arrow_type(kind["element"]), nullable=not kind["element-required"], metadata=_field_id(kind["element-id"])))
-    value = pa.field("value", arrow_type(kind["value"]), nullable=not kind["value-required"], metadata=_field_id(kind["value-id"]))
-    return pa.map_(pa.field("key", arrow_type(kind["key"]), nullable=False, metadata=_field_id(kind["key-id"])), value)
+        return pa.list_(
+            pa.field(
+                "element",
+                arrow_type(kind["element"]),
+                nullable=not kind["element-required"],
+                metadata=_field_id(kind["element-id"]),
+            )
+        )
+    value = pa.field(
+        "value",
+        arrow_type(kind["value"]),
+        nullable=not kind["value-required"],
+        metadata=_field_id(kind["value-id"]),
+    )
+    return pa.map_(
+        pa.field("key", arrow_type(kind["key"]), nullable=False, metadata=_field_id(kind["key-id"])), value
+    )

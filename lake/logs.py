@@ -10,7 +10,9 @@ import structlog
 
 def configure_logs(room: str, *, level: int = logging.INFO) -> None:
     """Sends every structlog event of this process to stderr with time (RFC 3339, UTC), level, room and event."""
-    renderer: Any = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    )
 
     def add_room(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         event.setdefault("room", room)

@@ -38,11 +38,19 @@ class ManifestEntry:
 
 
 def _avro_map(value: str, key_id: int, value_id: int) -> dict[str, Any]:
-    pair = {"type": "record", "name": f"k{key_id}_v{value_id}", "fields": [schema_field("key", "int", key_id), schema_field("value", value, value_id)]}
+    pair = {
+        "type": "record",
+        "name": f"k{key_id}_v{value_id}",
+        "fields": [schema_field("key", "int", key_id), schema_field("value", value, value_id)],
+    }
     return {"type": "array", "logicalType": "map", "items": pair}
 
 
-_PARTITION = {"type": "record", "name": "r102", "fields": [schema_field(PARTITION_FIELD, "int", PARTITION_FIELD_ID, optional=True)]}
+_PARTITION = {
+    "type": "record",
+    "name": "r102",
+    "fields": [schema_field(PARTITION_FIELD, "int", PARTITION_FIELD_ID, optional=True)],
+}
 _FILE_FIELDS = [
     schema_field("content", "int", 134),
     schema_field("file_path", "string", 100),
@@ -74,7 +82,10 @@ def _entry_schema(*more: Mapping[str, Any]) -> str:
     return schema_json({"type": "record", "name": "manifest_entry", "fields": fields})
 
 
-_ENTRIES = {2: _entry_schema(), ROW_LINEAGE: _entry_schema(schema_field("first_row_id", "long", 142, optional=True))}
+_ENTRIES = {
+    2: _entry_schema(),
+    ROW_LINEAGE: _entry_schema(schema_field("first_row_id", "long", 142, optional=True)),
+}
 _INT = struct.Struct("<i")
 # Of one manifest, whoever wrote it; Firn's have at most `lake.commit.MANIFEST_ENTRIES_MAX`, and five maps over a thousand columns for each.
 ENTRIES_MAX = 250_000
@@ -122,7 +133,15 @@ def _entry(entry: ManifestEntry, snapshot_id: int, version: int) -> bytes:
     )
 
 
-def _summarise(uri: str, length: int, entries: Sequence[ManifestEntry], spec_id: int, content: int, snapshot_id: int, sequence_number: int) -> ManifestFile:
+def _summarise(
+    uri: str,
+    length: int,
+    entries: Sequence[ManifestEntry],
+    spec_id: int,
+    content: int,
+    snapshot_id: int,
+    sequence_number: int,
+) -> ManifestFile:
     files = dict.fromkeys(Status, 0)
     rows = dict.fromkeys(Status, 0)
     for entry in entries:
@@ -135,7 +154,11 @@ def _summarise(uri: str, length: int, entries: Sequence[ManifestEntry], spec_id:
         "lower_bound": _INT.pack(min(hours)) if hours else None,
         "upper_bound": _INT.pack(max(hours)) if hours else None,
     }
-    carried = [entry.sequence_number for entry in entries if entry.status is not Status.DELETED and entry.sequence_number is not None]
+    carried = [
+        entry.sequence_number
+        for entry in entries
+        if entry.status is not Status.DELETED and entry.sequence_number is not None
+    ]
     return ManifestFile(
         uri=uri,
         length=length,
@@ -164,21 +187,32 @@ def read_manifest(data: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
         for record in read_container(data, what, block_bytes_max=ENTRY_BLOCK_BYTES_MAX):
             entry = _read_entry(record, manifest)
             if row_id is not None and entry.file.first_row_id is None and entry.status is not Status.DELETED:
-                entry, row_id = replace(entry, file=replace(entry.file, first_row_id=row_id)), row_id + entry.file.rows
+                entry, row_id = (
+                    replace(entry, file=replace(entry.file, first_row_id=row_id)),
+                    row_id + entry.file.rows,
+                )
             entries.append(entry)
             values += entry.file.values_described
             if len(entries) > ENTRIES_MAX or values > VALUES_MAX:
                 limits = f"{ENTRIES_MAX:,} files or {VALUES_MAX:,} counts and bounds of columns"
-                raise TooLargeError(f"{what} holds more than {limits}; run Spark's rewrite_manifests, or roll the table back")
+                raise TooLargeError(
+                    f"{what} holds more than {limits}; run Spark's rewrite_manifests, or roll the table back"
+                )
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise ProtocolError(f"{what} is not as the Iceberg specification has it ({error!r}); restore it or roll the table back") from error
+        raise ProtocolError(
+            f"{what} is not as the Iceberg specification has it ({error!r}); restore it or roll the table back"
+        ) from error
     return entries
 
 
 def _read_entry(record: Mapping[str, Any], manifest: ManifestFile) -> ManifestEntry:
     status = Status(record["status"])
     inherits = status is Status.ADDED
-    sequence, file_sequence, snapshot = record.get("sequence_number"), record.get("file_sequence_number"), record.get("snapshot_id")
+    sequence, file_sequence, snapshot = (
+        record.get("sequence_number"),
+        record.get("file_sequence_number"),
+        record.get("snapshot_id"),
+    )
     return ManifestEntry(
         status,
         data_file_from_avro(record["data_file"]),

@@ -53,12 +53,34 @@ class ManifestFile:
 
     def to_avro(self, version: int = 2) -> bytes:
         """The line in this format version, encoded."""
-        partitions = None if self.partitions is None else array([_field_summary(each) for each in self.partitions])
+        partitions = (
+            None if self.partitions is None else array([_field_summary(each) for each in self.partitions])
+        )
         return b"".join(
             [
                 text(self.uri),
-                *map(integer, (self.length, self.spec_id, self.content, self.sequence_number, self.min_sequence_number, self.snapshot_id)),
-                *map(integer, (self.added_files, self.existing_files, self.deleted_files, self.added_rows, self.existing_rows, self.deleted_rows)),
+                *map(
+                    integer,
+                    (
+                        self.length,
+                        self.spec_id,
+                        self.content,
+                        self.sequence_number,
+                        self.min_sequence_number,
+                        self.snapshot_id,
+                    ),
+                ),
+                *map(
+                    integer,
+                    (
+                        self.added_files,
+                        self.existing_files,
+                        self.deleted_files,
+                        self.added_rows,
+                        self.existing_rows,
+                        self.deleted_rows,
+                    ),
+                ),
                 optional(partitions),
                 optional_blob(None),  # key_metadata
                 *([optional_integer(self.first_row_id)] if version >= ROW_LINEAGE else []),
@@ -106,7 +128,9 @@ _FIELDS = [
     schema_field("added_rows_count", "long", 512),
     schema_field("existing_rows_count", "long", 513),
     schema_field("deleted_rows_count", "long", 514),
-    schema_field("partitions", {"type": "array", "items": _FIELD_SUMMARY, "element-id": 508}, 507, optional=True),
+    schema_field(
+        "partitions", {"type": "array", "items": _FIELD_SUMMARY, "element-id": 508}, 507, optional=True
+    ),
     schema_field("key_metadata", "bytes", 519, optional=True),
 ]
 
@@ -134,7 +158,9 @@ class ManifestList(Sequence[ManifestFile]):
     def after(self, newer: Sequence[ManifestFile]) -> "ManifestList":
         """The list with these before its own."""
         lines = [manifest.to_avro(self.version) for manifest in newer]
-        return ManifestList(Block.of(len(newer) + len(self), b"".join([*lines, self.block.data])), self.version)
+        return ManifestList(
+            Block.of(len(newer) + len(self), b"".join([*lines, self.block.data])), self.version
+        )
 
     def with_row_ids(self, first: int) -> tuple["ManifestList", int]:
         """The list with an id for the first row of every data manifest that has none yet, from `first` on, and how many ids were given."""
@@ -160,7 +186,14 @@ class ManifestList(Sequence[ManifestFile]):
         return tuple(self)[index]
 
 
-def write_manifest_list(manifests: ManifestList, *, snapshot_id: int, parent_id: int | None, sequence_number: int, first_row_id: int | None = None) -> bytes:
+def write_manifest_list(
+    manifests: ManifestList,
+    *,
+    snapshot_id: int,
+    parent_id: int | None,
+    sequence_number: int,
+    first_row_id: int | None = None,
+) -> bytes:
     """The bytes of a snapshot's manifest list. `first_row_id`: the snapshot's own, from format version 3 on."""
     metadata = {
         "snapshot-id": str(snapshot_id),
@@ -176,11 +209,17 @@ def write_manifest_list(manifests: ManifestList, *, snapshot_id: int, parent_id:
 def read_manifest_list(data: bytes) -> list[ManifestFile]:
     """The lines of a manifest list, also those that other engines wrote. Raises ProtocolError where the bytes are no manifest list."""
     try:
-        found = [_manifest_file(line) for line in islice(read_container(data, "manifest list"), MANIFESTS_MAX + 1)]
+        found = [
+            _manifest_file(line) for line in islice(read_container(data, "manifest list"), MANIFESTS_MAX + 1)
+        ]
     except (KeyError, ValueError, TypeError) as error:
-        raise ProtocolError(f"a manifest list is not as the Iceberg specification has it ({error!r}); restore it or roll the table back") from error
+        raise ProtocolError(
+            f"a manifest list is not as the Iceberg specification has it ({error!r}); restore it or roll the table back"
+        ) from error
     if len(found) > MANIFESTS_MAX:
-        raise TooLargeError(f"a manifest list holds more than {MANIFESTS_MAX:,} manifests; run Spark's rewrite_manifests, or roll the table back")
+        raise TooLargeError(
+            f"a manifest list holds more than {MANIFESTS_MAX:,} manifests; run Spark's rewrite_manifests, or roll the table back"
+        )
     return found
 
 

@@ -38,7 +38,9 @@ class Verdict(Enum):
 
     COMMIT = "commit"  # every mark stands where the flush starts
     ABSORBED = "absorbed"  # every mark is at or beyond where the flush ends: it is already there
-    AHEAD = "ahead"  # some marks are inside or beyond their range: commit only the rows at or beyond the marks
+    AHEAD = (
+        "ahead"  # some marks are inside or beyond their range: commit only the rows at or beyond the marks
+    )
     BEHIND = "behind"  # some mark is before the start: the table was moved back, and a person has to say what to do
 
 
@@ -73,9 +75,14 @@ class Marks:
         end = self.offsets.get(partition)
         return None if end is None else Range(min(self.firsts.get(partition, 0), end), end)
 
-    def advanced(self, ranges: Mapping[TopicPartition, Range], firsts: Mapping[TopicPartition, int] | None = None) -> "Marks":
+    def advanced(
+        self, ranges: Mapping[TopicPartition, Range], firsts: Mapping[TopicPartition, int] | None = None
+    ) -> "Marks":
         """Marks after a commit of these ranges; no mark goes back. `firsts`: where ingestion began, for partitions that have no mark yet."""
-        offsets = {**self.offsets, **{partition: max(self.of(partition), r.end) for partition, r in ranges.items()}}
+        offsets = {
+            **self.offsets,
+            **{partition: max(self.of(partition), r.end) for partition, r in ranges.items()},
+        }
         begun = {p: firsts[p] for p in ranges if p not in self.offsets and firsts.get(p)} if firsts else {}
         return Marks(offsets, {**self.firsts, **begun})
 
@@ -85,7 +92,10 @@ class Marks:
 
     def joined(self, other: "Marks") -> "Marks":
         """The higher mark of each partition."""
-        offsets = {partition: max(self.of(partition), other.of(partition)) for partition in {**self.offsets, **other.offsets}}
+        offsets = {
+            partition: max(self.of(partition), other.of(partition))
+            for partition in {**self.offsets, **other.offsets}
+        }
         return Marks(offsets, {**other.firsts, **self.firsts})
 
     def to_property(self) -> str:
@@ -107,7 +117,9 @@ def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]
 
 
 def _by_partition(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    return {TopicPartition(topic, int(p)): int(offset) for topic, ps in topics.items() for p, offset in ps.items()}
+    return {
+        TopicPartition(topic, int(p)): int(offset) for topic, ps in topics.items() for p, offset in ps.items()
+    }
 
 
 def parse_marks(value: str | None) -> Marks:
@@ -117,7 +129,11 @@ def parse_marks(value: str | None) -> Marks:
     try:
         document = orjson.loads(value)
         if document["v"] != _VERSION:
-            raise ProtocolError(f"{MARKS_PROPERTY} has version {document['v']}, this Firn knows {_VERSION}: run the newer Firn that wrote it")
+            raise ProtocolError(
+                f"{MARKS_PROPERTY} has version {document['v']}, this Firn knows {_VERSION}: run the newer Firn that wrote it"
+            )
         return Marks(_by_partition(document["offsets"]), _by_partition(document.get("firsts", {})))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ProtocolError(f"{MARKS_PROPERTY} cannot be read ({value[:200]!r}); restore it from the last snapshot's summary") from error
+        raise ProtocolError(
+            f"{MARKS_PROPERTY} cannot be read ({value[:200]!r}); restore it from the last snapshot's summary"
+        ) from error

@@ -7,47 +7,114 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 # ---- ingest
 RECORDS_DELIVERED = Counter("firn_ingest_records_delivered_total", "Messages taken from Kafka", ["topic"])
 RECORDS_WRITTEN = Counter("firn_ingest_records_written_total", "Rows committed to tables")
-RECORDS_ABSORBED = Counter("firn_ingest_records_absorbed_total", "Messages skipped because their table had absorbed them before a restart")
-RECORDS_DEAD = Counter("firn_ingest_records_dead_lettered_total", "Messages sent to the dead-letter topic", ["reason"])
-RANGES_UNREADABLE = Counter("firn_ingest_ranges_unreadable_total", "Batches stepped over because Kafka's client cannot read them", ["topic"])
-FOREIGN_MESSAGES = Counter("firn_ingest_foreign_messages_total", "Messages in Firn's own topics that somebody else wrote; not followed", ["topic"])
-RECORDS_EXPIRED = Counter("firn_ingest_records_expired_total", "Offsets that Kafka's retention removed before they were read", ["topic"])
+RECORDS_ABSORBED = Counter(
+    "firn_ingest_records_absorbed_total",
+    "Messages skipped because their table had absorbed them before a restart",
+)
+RECORDS_DEAD = Counter(
+    "firn_ingest_records_dead_lettered_total", "Messages sent to the dead-letter topic", ["reason"]
+)
+RANGES_UNREADABLE = Counter(
+    "firn_ingest_ranges_unreadable_total",
+    "Batches stepped over because Kafka's client cannot read them",
+    ["topic"],
+)
+FOREIGN_MESSAGES = Counter(
+    "firn_ingest_foreign_messages_total",
+    "Messages in Firn's own topics that somebody else wrote; not followed",
+    ["topic"],
+)
+RECORDS_EXPIRED = Counter(
+    "firn_ingest_records_expired_total",
+    "Offsets that Kafka's retention removed before they were read",
+    ["topic"],
+)
 RECORDS_PARKED = Counter("firn_ingest_records_parked_total", "Messages sent to the parking topic")
 TENANTS_CONFUSABLE = Counter(
-    "firn_ingest_confusable_tenants_total", "New tables of tenants with a peculiar name, or that look like another tenant; each in the log", ["what"]
+    "firn_ingest_confusable_tenants_total",
+    "New tables of tenants with a peculiar name, or that look like another tenant; each in the log",
+    ["what"],
 )
-TABLES_PARKED = Gauge("firn_ingest_tables_parked", "Tables that take no rows for now, by why; the active node's", ["reason"])
-TABLES_FAILING = Gauge("firn_ingest_tables_failing", "Tables whose last attempt failed and that are not parked")
-TABLES_POSTPONED = Gauge("firn_ingest_tables_postponed", "New tables that wait because of new_tables_per_minute")
-SECOND_WRITERS = Gauge("firn_ingest_second_writers", "Other ingesters that were seen to write the same topics into the same tables")
+TABLES_PARKED = Gauge(
+    "firn_ingest_tables_parked", "Tables that take no rows for now, by why; the active node's", ["reason"]
+)
+TABLES_FAILING = Gauge(
+    "firn_ingest_tables_failing", "Tables whose last attempt failed and that are not parked"
+)
+TABLES_POSTPONED = Gauge(
+    "firn_ingest_tables_postponed", "New tables that wait because of new_tables_per_minute"
+)
+SECOND_WRITERS = Gauge(
+    "firn_ingest_second_writers",
+    "Other ingesters that were seen to write the same topics into the same tables",
+)
 ROWS_WITH_ERRORS = Counter("firn_ingest_rows_with_errors_total", "Rows with an entry in _errors")
-UNFORESEEN = Counter("firn_ingest_unforeseen_errors_total", "Errors nobody foresaw, each in the log with its trace: the work went on another way", ["what"])
+UNFORESEEN = Counter(
+    "firn_ingest_unforeseen_errors_total",
+    "Errors nobody foresaw, each in the log with its trace: the work went on another way",
+    ["what"],
+)
 COMMITS = Counter("firn_ingest_table_commits_total", "Table commits by outcome", ["status"])
 TABLE_RELIEFS = Counter(
-    "firn_ingest_table_reliefs_total", "Tables whose snapshots and manifests ingestion took back itself, because maintenance is behind", ["outcome"]
+    "firn_ingest_table_reliefs_total",
+    "Tables whose snapshots and manifests ingestion took back itself, because maintenance is behind",
+    ["outcome"],
 )
 RELIEF_SNAPSHOTS = Counter("firn_ingest_relief_snapshots_total", "Snapshots that ingestion expired itself")
-ROUND_SECONDS = Histogram("firn_ingest_commit_round_seconds", "Wall seconds from sending a round of commits to its answer", buckets=_SECONDS)
+ROUND_SECONDS = Histogram(
+    "firn_ingest_commit_round_seconds",
+    "Wall seconds from sending a round of commits to its answer",
+    buckets=_SECONDS,
+)
 BUFFERED_BYTES = Gauge("firn_ingest_buffered_bytes", "Bytes of raw messages waiting")
 BUFFERED_TABLES = Gauge("firn_ingest_buffered_tables", "Tables with waiting messages")
-LAG_RECORDS = Gauge("firn_ingest_lag_records", "Offsets between the group offset and the end of the partition; the active node's", ["topic", "partition"])
+LAG_RECORDS = Gauge(
+    "firn_ingest_lag_records",
+    "Offsets between the group offset and the end of the partition; the active node's",
+    ["topic", "partition"],
+)
 
 # ---- ingest serve
 GROUP_LAG_RECORDS = Gauge(
-    "firn_ingest_group_lag_records", "Offsets between the group offset and the end of the partition, asked of Kafka", ["topic", "partition"]
+    "firn_ingest_group_lag_records",
+    "Offsets between the group offset and the end of the partition, asked of Kafka",
+    ["topic", "partition"],
 )
-GROUP_TABLES_PARKED = Gauge("firn_ingest_group_tables_parked", "Tables that take no rows for now, by why, asked of the catalog", ["reason"])
-COMPLETE_UNTIL = Gauge("firn_ingest_complete_until_timestamp_seconds", "Time (epoch) before which every record of the input topics is durable")
-STALEST_COMMIT = Gauge("firn_ingest_stalest_commit_seconds", "Seconds since the last commit of the tenants that have waited longest", ["tenant"])
+GROUP_TABLES_PARKED = Gauge(
+    "firn_ingest_group_tables_parked",
+    "Tables that take no rows for now, by why, asked of the catalog",
+    ["reason"],
+)
+COMPLETE_UNTIL = Gauge(
+    "firn_ingest_complete_until_timestamp_seconds",
+    "Time (epoch) before which every record of the input topics is durable",
+)
+STALEST_COMMIT = Gauge(
+    "firn_ingest_stalest_commit_seconds",
+    "Seconds since the last commit of the tenants that have waited longest",
+    ["tenant"],
+)
 LETTERS_REPLAYED = Counter("firn_ingest_dead_letters_replayed_total", "Dead letters sent again")
 TAILS = Gauge("firn_ingest_live_tails", "Live tails that run")
-TAIL_DROPPED = Counter("firn_ingest_live_tail_dropped_total", "Records a live tail passed over because its reader was too slow")
+TAIL_DROPPED = Counter(
+    "firn_ingest_live_tail_dropped_total", "Records a live tail passed over because its reader was too slow"
+)
 
 # ---- optimize
 OPTIMIZE_FILES_MERGED = Counter("firn_optimize_files_merged_total", "Small files that went into merged ones")
 OPTIMIZE_SNAPSHOTS_EXPIRED = Counter("firn_optimize_snapshots_expired_total", "Snapshots expired")
-OPTIMIZE_FILES_DELETED = Counter("firn_optimize_files_deleted_total", "Files deleted after the readers' grace")
-OPTIMIZE_FOREIGN_FILES = Counter("firn_optimize_foreign_files_total", "Files that were to be deleted for a table and are not that table's; they stay")
+OPTIMIZE_FILES_DELETED = Counter(
+    "firn_optimize_files_deleted_total", "Files deleted after the readers' grace"
+)
+OPTIMIZE_FOREIGN_FILES = Counter(
+    "firn_optimize_foreign_files_total",
+    "Files that were to be deleted for a table and are not that table's; they stay",
+)
 OPTIMIZE_FAILURES = Counter("firn_optimize_table_failures_total", "Rounds in which a table failed")
-OPTIMIZE_WAITING = Gauge("firn_optimize_tables_waiting", "Tables that did not get their turn in the last round")
-OPTIMIZE_ROUND_ENDED = Gauge("firn_optimize_last_round_timestamp_seconds", "When the last round of maintenance ended (epoch); 0: none yet")
+OPTIMIZE_WAITING = Gauge(
+    "firn_optimize_tables_waiting", "Tables that did not get their turn in the last round"
+)
+OPTIMIZE_ROUND_ENDED = Gauge(
+    "firn_optimize_last_round_timestamp_seconds",
+    "When the last round of maintenance ended (epoch); 0: none yet",
+)

@@ -34,13 +34,21 @@ class Bounds:
     manifests: int = 100
 
 
-def prepare_relief(metadata: Mapping[str, Any], state: TableState, storage: Storage, bounds: Bounds, now_ms: int) -> Prepared | None:
+def prepare_relief(
+    metadata: Mapping[str, Any], state: TableState, storage: Storage, bounds: Bounds, now_ms: int
+) -> Prepared | None:
     """A commit that leaves half of the snapshots that `bounds` allow and gathers manifests; None where there is nothing to take away.
 
     `state` is that of `metadata`. Raises what `load_manifest` raises.
     """
     entries, kept = gathered(state, storage) if metadata.get("format-version") == 2 else ([], [])
-    gone = expirable(metadata, keep=max(1, bounds.snapshots // 2), age_max_ms=None, now_ms=now_ms, adding=int(bool(entries)))
+    gone = expirable(
+        metadata,
+        keep=max(1, bounds.snapshots // 2),
+        age_max_ms=None,
+        now_ms=now_ms,
+        adding=int(bool(entries)),
+    )
     if not entries and not gone:
         return None
     prepared = prepare_replace(state, entries, (), (), kept, now_ms) if entries else _bare(state)
@@ -50,10 +58,17 @@ def prepare_relief(metadata: Mapping[str, Any], state: TableState, storage: Stor
     refs = [(name, ref["snapshot-id"]) for name, ref in metadata.get("refs", {}).items() if name != MAIN]
     request = {
         **prepared.request,
-        "requirements": [*prepared.request["requirements"], *({"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": at} for name, at in refs)],
+        "requirements": [
+            *prepared.request["requirements"],
+            *({"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": at} for name, at in refs),
+        ],
         "updates": [*prepared.request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(gone)}],
     }
-    return replace(prepared, request=request, after=replace(prepared.after, snapshots=prepared.after.snapshots - len(gone)))
+    return replace(
+        prepared,
+        request=request,
+        after=replace(prepared.after, snapshots=prepared.after.snapshots - len(gone)),
+    )
 
 
 def _bare(state: TableState) -> Prepared:
@@ -62,7 +77,12 @@ def _bare(state: TableState) -> Prepared:
         {"type": "assert-table-uuid", "uuid": state.uuid},
         {"type": "assert-ref-snapshot-id", "ref": MAIN, "snapshot-id": state.head},
     ]
-    return Prepared({"identifier": state.name.to_json(), "requirements": requirements, "updates": []}, (), state.head or 0, state)
+    return Prepared(
+        {"identifier": state.name.to_json(), "requirements": requirements, "updates": []},
+        (),
+        state.head or 0,
+        state,
+    )
 
 
 def gathered(state: TableState, storage: Storage) -> tuple[list[ManifestEntry], list[ManifestFile]]:
@@ -98,6 +118,6 @@ def _level(manifest: ManifestFile) -> int:
 def is_crowded(state: TableState, bounds: Bounds, floor: Sequence[int] = (0, 0)) -> bool:
     """Whether a table has more than it may. `floor`: what it had after its last relief, which may be more than it should (tags, full manifests)."""
     snapshots, manifests = floor
-    return state.snapshots > max(bounds.snapshots, snapshots + bounds.snapshots // 2) or len(state.manifests) > max(
-        bounds.manifests, manifests + bounds.manifests // 2
-    )
+    return state.snapshots > max(bounds.snapshots, snapshots + bounds.snapshots // 2) or len(
+        state.manifests
+    ) > max(bounds.manifests, manifests + bounds.manifests // 2)

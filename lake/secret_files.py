@@ -35,11 +35,21 @@ def _is_one_text(model: type[BaseModel], name: str) -> bool:
 
 def take_secrets(model: type[BaseModel], given: dict[str, Any]) -> dict[str, Any]:
     """What was given, with the content of files in place of their paths. Raises ValueError."""
-    files = {name: given[name + SUFFIX] for name in secret_names(model) if given.get(name + SUFFIX) not in (None, "")}
+    files = {
+        name: given[name + SUFFIX]
+        for name in secret_names(model)
+        if given.get(name + SUFFIX) not in (None, "")
+    }
     if both := [name for name in files if given.get(name) is not None]:
         raise ValueError(f"{both[0]} and {both[0]}{SUFFIX} are both given; leave one of them out")
-    rest = {key: value for key, value in given.items() if key.removesuffix(SUFFIX) not in secret_names(model) or not key.endswith(SUFFIX)}
-    return rest | {name: _content(name + SUFFIX, path, is_text=_is_one_text(model, name)) for name, path in files.items()}
+    rest = {
+        key: value
+        for key, value in given.items()
+        if key.removesuffix(SUFFIX) not in secret_names(model) or not key.endswith(SUFFIX)
+    }
+    return rest | {
+        name: _content(name + SUFFIX, path, is_text=_is_one_text(model, name)) for name, path in files.items()
+    }
 
 
 def _content(setting: str, path: Any, *, is_text: bool) -> Any:
@@ -50,17 +60,23 @@ def _content(setting: str, path: Any, *, is_text: bool) -> Any:
             content = file.read(BYTES_MAX + 1)
         text = content.decode().strip()
     except OSError as error:
-        raise ValueError(f"{setting}: {path} cannot be read ({error.strerror}); name a file that this user may read") from error
+        raise ValueError(
+            f"{setting}: {path} cannot be read ({error.strerror}); name a file that this user may read"
+        ) from error
     except UnicodeDecodeError:
         raise ValueError(f"{setting}: {path} holds no text") from None
     if not text or len(content) > BYTES_MAX:
-        raise ValueError(f"{setting}: {path} {'is empty' if not text else f'is larger than {BYTES_MAX:,} bytes'}; it has to hold the secret and nothing else")
+        raise ValueError(
+            f"{setting}: {path} {'is empty' if not text else f'is larger than {BYTES_MAX:,} bytes'}; it has to hold the secret and nothing else"
+        )
     if is_text:
         return SecretStr(text)
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise ValueError(f"{setting}: {path} is no JSON; lists and tables of secrets are written as JSON") from None
+        raise ValueError(
+            f"{setting}: {path} is no JSON; lists and tables of secrets are written as JSON"
+        ) from None
 
 
 class SecretFileVariables(PydanticBaseSettingsSource):

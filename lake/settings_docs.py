@@ -14,7 +14,11 @@ from lake.settings import RoomSettings
 
 def rooms() -> list[type[RoomSettings]]:
     """The settings classes of all rooms in the order of the module."""
-    found = [value for value in vars(settings).values() if isinstance(value, type) and issubclass(value, RoomSettings)]
+    found = [
+        value
+        for value in vars(settings).values()
+        if isinstance(value, type) and issubclass(value, RoomSettings)
+    ]
     return [room for room in found if room is not RoomSettings]
 
 

@@ -33,7 +33,12 @@ class Totals:
         after = self
         for sign, files in ((1, added), (-1, removed)):
             for file in files:
-                after = replace(after, rows=after.rows + sign * file.rows, files=after.files + sign, size_bytes=after.size_bytes + sign * file.size_bytes)
+                after = replace(
+                    after,
+                    rows=after.rows + sign * file.rows,
+                    files=after.files + sign,
+                    size_bytes=after.size_bytes + sign * file.size_bytes,
+                )
         return after
 
     def to_summary(self) -> dict[str, str]:
@@ -64,7 +69,11 @@ def totals_of(summary: Mapping[str, str]) -> Totals:
 
 
 def summarise(
-    operation: str, added: Iterable[DataFile], removed: Iterable[DataFile], before: Totals, extra: Mapping[str, str]
+    operation: str,
+    added: Iterable[DataFile],
+    removed: Iterable[DataFile],
+    before: Totals,
+    extra: Mapping[str, str],
 ) -> tuple[dict[str, str], Totals]:
     """The summary of a snapshot that adds and removes data files, and the totals after it.
 
@@ -72,15 +81,30 @@ def summarise(
     """
     added, removed = list(added), list(removed)
     after = before.changed(added, removed)
-    summary = {"operation": operation, **_changes(added, "added"), **_changes(removed, "deleted"), **_partitions(added, removed), **after.to_summary(), **extra}
+    summary = {
+        "operation": operation,
+        **_changes(added, "added"),
+        **_changes(removed, "deleted"),
+        **_partitions(added, removed),
+        **after.to_summary(),
+        **extra,
+    }
     return summary, after
 
 
 def _changes(files: list[DataFile], verb: str) -> dict[str, str]:
     if not files:
         return {}
-    size_key, rows_key = ("added-files-size", "added-records") if verb == "added" else ("removed-files-size", "deleted-records")
-    return {f"{verb}-data-files": str(len(files)), rows_key: str(sum(f.rows for f in files)), size_key: str(sum(f.size_bytes for f in files))}
+    size_key, rows_key = (
+        ("added-files-size", "added-records")
+        if verb == "added"
+        else ("removed-files-size", "deleted-records")
+    )
+    return {
+        f"{verb}-data-files": str(len(files)),
+        rows_key: str(sum(f.rows for f in files)),
+        size_key: str(sum(f.size_bytes for f in files)),
+    }
 
 
 def _partitions(added: list[DataFile], removed: list[DataFile]) -> dict[str, str]:
@@ -93,14 +117,23 @@ def _partitions(added: list[DataFile], removed: list[DataFile]) -> dict[str, str
     if len(by_hour) > SUMMARY_PARTITIONS_MAX:
         return counted
     listed = {
-        f"partitions.{partition_path(hour)}": ",".join(f"{key}={value}" for key, value in (_changes(come, "added") | _changes(gone, "deleted")).items())
+        f"partitions.{partition_path(hour)}": ",".join(
+            f"{key}={value}" for key, value in (_changes(come, "added") | _changes(gone, "deleted")).items()
+        )
         for hour, (come, gone) in by_hour.items()
     }
     return {**counted, "partition-summaries-included": "true", **listed}
 
 
 def snapshot_json(
-    *, snapshot_id: int, parent_id: int | None, sequence_number: int, timestamp_ms: int, manifest_list: str, summary: Mapping[str, str], schema_id: int
+    *,
+    snapshot_id: int,
+    parent_id: int | None,
+    sequence_number: int,
+    timestamp_ms: int,
+    manifest_list: str,
+    summary: Mapping[str, str],
+    schema_id: int,
 ) -> dict[str, Any]:
     """The snapshot as table metadata and the REST protocol spell it."""
     snapshot: dict[str, Any] = {

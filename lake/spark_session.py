@@ -50,14 +50,23 @@ def open_context(options: SparkOptions) -> Any:
         return SparkContext._active_spark_context
     os.environ["JAVA_HOME"] = str(_java_home(options.java_home))
     # What executors run: PySpark asks the environment alone, whatever spark.pyspark.python says.
-    os.environ["PYSPARK_PYTHON"] = options.more.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    os.environ["PYSPARK_PYTHON"] = (
+        options.more.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    )
     if options.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    conf = SparkConf().setAppName(options.app).setMaster(options.master).setAll(list((_defaults(options) | options.more).items()))
+    conf = (
+        SparkConf()
+        .setAppName(options.app)
+        .setMaster(options.master)
+        .setAll(list((_defaults(options) | options.more).items()))
+    )
     try:
         context = SparkContext.getOrCreate(conf)
     except (PySparkException, OSError, RuntimeError) as error:
-        raise UnavailableError(f"Spark does not start at {options.master}: {error}. Check the master's address and Java's memory") from error
+        raise UnavailableError(
+            f"Spark does not start at {options.master}: {error}. Check the master's address and Java's memory"
+        ) from error
     for package in zip_packages(options.packages):
         context.addPyFile(str(package))
     return context
@@ -89,7 +98,9 @@ def _defaults(options: SparkOptions) -> dict[str, str]:
     if options.jars is not None:
         jars = sorted(str(path) for path in options.jars.glob("*.jar"))
         if not jars:
-            raise PrerequisiteError(f"{options.jars} holds no jars; `python -m infra fetch` brings Iceberg's, or leave the setting spark_jars out")
+            raise PrerequisiteError(
+                f"{options.jars} holds no jars; `python -m infra fetch` brings Iceberg's, or leave the setting spark_jars out"
+            )
         if options.is_local:
             # One JVM on this machine: it reads the jars where they lie; `spark.jars` would copy half a gigabyte at every start.
             settings["spark.driver.extraClassPath"] = f"{options.jars}/*"
@@ -118,7 +129,9 @@ def _java_home(wanted: Path | None) -> Path:
     for home in homes:
         if _major(home / "bin/java") in _JAVA_MAJORS:
             return home
-    raise PrerequisiteError("Spark needs Java 17 or 21 and none was found; install openjdk-17-jre-headless, or name one in the room's setting java_home")
+    raise PrerequisiteError(
+        "Spark needs Java 17 or 21 and none was found; install openjdk-17-jre-headless, or name one in the room's setting java_home"
+    )
 
 
 def _on_path() -> list[Path]:

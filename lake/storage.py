@@ -27,7 +27,14 @@ import obstore
 from obstore.exceptions import NotFoundError as ObjectNotFoundError
 from obstore.store import S3Store
 
-from lake.errors import ForeignFileError, NotFoundError, PrerequisiteError, SettingsError, TooLargeError, UnavailableError
+from lake.errors import (
+    ForeignFileError,
+    NotFoundError,
+    PrerequisiteError,
+    SettingsError,
+    TooLargeError,
+    UnavailableError,
+)
 from lake.settings import StorageSettings
 
 # From this many files on, one syncfs of the disk is cheaper than an fsync for each.
@@ -174,7 +181,9 @@ class LocalStorage:
     """
 
     def __init__(self) -> None:
-        self._new_in: dict[str, int] = {}  # folders in which others were made since they were synced, and the number of the last of these
+        self._new_in: dict[
+            str, int
+        ] = {}  # folders in which others were made since they were synced, and the number of the last of these
         self._made = 0
         self._lock = threading.Lock()
 
@@ -211,7 +220,9 @@ class LocalStorage:
             return
         own = {os.path.dirname(path) for path in paths}
         with self._lock:
-            above = {folder: self._new_in[folder] for folder in _with_those_above(own) if folder in self._new_in}
+            above = {
+                folder: self._new_in[folder] for folder in _with_those_above(own) if folder in self._new_in
+            }
         with _disk_errors(paths[0]):
             if len(paths) >= SYNCFS_FROM_FILES:
                 # The rename is on the same disk as the file: one call covers both.
@@ -245,7 +256,9 @@ class LocalStorage:
                 if stat.S_ISDIR(status.st_mode):
                     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
                 if not stat.S_ISREG(status.st_mode):
-                    raise ForeignFileError(f"{path} is no ordinary file; put the file back, or take away what names it")
+                    raise ForeignFileError(
+                        f"{path} is no ordinary file; put the file back, or take away what names it"
+                    )
                 if root is not None:
                     _check_real(descriptor, path, root)
                 return _content(descriptor, path, status.st_size, bytes_max)
@@ -315,7 +328,10 @@ class S3Storage:
         if s.s3_access_key_id and s.s3_secret_access_key:
             config["access_key_id"] = s.s3_access_key_id
             config["secret_access_key"] = s.s3_secret_access_key.get_secret_value()
-        options: dict[str, Any] = {"timeout": timedelta(seconds=s.request_timeout_s), "allow_http": bool(s.s3_endpoint and s.s3_endpoint.startswith("http:"))}
+        options: dict[str, Any] = {
+            "timeout": timedelta(seconds=s.request_timeout_s),
+            "allow_http": bool(s.s3_endpoint and s.s3_endpoint.startswith("http:")),
+        }
         return S3Store(bucket, config=cast("Any", config), client_options=cast("Any", options))
 
     def write(self, uri: str, data: bytes | memoryview) -> None:
@@ -383,7 +399,12 @@ class S3Storage:
         with _s3_errors(prefix):
             for batch in obstore.list(store, key):
                 for meta in batch:
-                    yield StoredObject(f"s3://{bucket}/{meta['path']}", meta["size"], meta["last_modified"], meta["e_tag"] or "")
+                    yield StoredObject(
+                        f"s3://{bucket}/{meta['path']}",
+                        meta["size"],
+                        meta["last_modified"],
+                        meta["e_tag"] or "",
+                    )
 
 
 class _ObjectFile(io.RawIOBase):
@@ -414,7 +435,9 @@ class _ObjectFile(io.RawIOBase):
 
 def _stored(path: Path) -> StoredObject:
     stat = path.stat()
-    return StoredObject(f"file://{path}", stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC), str(stat.st_mtime_ns))
+    return StoredObject(
+        f"file://{path}", stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC), str(stat.st_mtime_ns)
+    )
 
 
 def local_path(uri: str) -> Path:
@@ -445,7 +468,9 @@ def _check_real(descriptor: int, path: str, root: str) -> None:
     if real.endswith(" (deleted)"):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     # Where there are no links at all, which is the rule, nothing has to be resolved.
-    if (real != path or not path.startswith(f"{_local_text(root).rstrip('/')}/")) and real != _without_links(path, root):
+    if (real != path or not path.startswith(f"{_local_text(root).rstrip('/')}/")) and real != _without_links(
+        path, root
+    ):
         raise _leads_out(path, root)
 
 
@@ -459,7 +484,9 @@ def _without_links(path: str, root: str) -> str | None:
 
 
 def _leads_out(path: str, root: str) -> ForeignFileError:
-    return ForeignFileError(f"{path} is reached by a symbolic link that leads out of {_local_text(root)}; put the file in the place of the link")
+    return ForeignFileError(
+        f"{path} is reached by a symbolic link that leads out of {_local_text(root)}; put the file in the place of the link"
+    )
 
 
 def _unlink_below(path: str, root: str) -> None:
@@ -485,7 +512,9 @@ def _content(descriptor: int, path: str, size: int, bytes_max: int | None) -> by
 
 
 def _too_large(name: str, size: int, bytes_max: int) -> TooLargeError:
-    return TooLargeError(f"{name} holds {size:,} bytes, more than the {bytes_max:,} that are read of such a file; restore it, or roll the table back")
+    return TooLargeError(
+        f"{name} holds {size:,} bytes, more than the {bytes_max:,} that are read of such a file; restore it, or roll the table back"
+    )
 
 
 def _temporary(path: str, buffering: int) -> IO[bytes]:
@@ -531,7 +560,9 @@ def _disk_errors(path: str | Path, *, missing_is_fine: bool = False) -> Iterator
         if error.errno in (28, 122):  # ENOSPC, EDQUOT
             folder = next(folder for folder in Path(path).parents if folder.is_dir())
             free = shutil.disk_usage(folder).free
-            raise PrerequisiteError(f"the disk that holds {folder} is full ({free:,} bytes free); free space, then Firn goes on by itself") from error
+            raise PrerequisiteError(
+                f"the disk that holds {folder} is full ({free:,} bytes free); free space, then Firn goes on by itself"
+            ) from error
         raise UnavailableError(f"{path}: {error.strerror}") from error
 
 

@@ -50,4 +50,6 @@ def check_ordinary(place: TablePlace, uri: str, folders: set[str]) -> None:
         folders.add(folder)
     with suppress(FileNotFoundError, NotADirectoryError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise ForeignFileError(f"{path} is no ordinary file; put the file back, or roll the table at {place.location} back")
+            raise ForeignFileError(
+                f"{path} is no ordinary file; put the file back, or roll the table at {place.location} back"
+            )

@@ -13,7 +13,9 @@ PARTITION_FIELD = "timestamp_hour"
 PARTITION_FIELD_ID = 1000
 PARTITION_SPEC: Mapping[str, Any] = {
     "spec-id": 0,
-    "fields": [{"source-id": 1, "field-id": PARTITION_FIELD_ID, "name": PARTITION_FIELD, "transform": "hour"}],
+    "fields": [
+        {"source-id": 1, "field-id": PARTITION_FIELD_ID, "name": PARTITION_FIELD, "transform": "hour"}
+    ],
 }
 TARGET_FILE_BYTES = 128 * 1024 * 1024
 US_PER_HOUR = 3_600_000_000
@@ -61,7 +63,9 @@ def find_hour_spec(metadata: Mapping[str, Any]) -> int:
     for spec in metadata["partition-specs"]:
         if [(f["source-id"], f["transform"]) for f in spec["fields"]] == [(timestamp, "hour")]:
             return int(spec["spec-id"])
-    raise FatalError(f"table {metadata['location']} has no partition spec hour({TIMESTAMP}); add it back with ALTER TABLE ... SET PROPERTIES partitioning")
+    raise FatalError(
+        f"table {metadata['location']} has no partition spec hour({TIMESTAMP}); add it back with ALTER TABLE ... SET PROPERTIES partitioning"
+    )
 
 
 def partition_path(hour: int) -> str:

@@ -19,7 +19,12 @@ from lake.storage import canonical
 # A table property: a JSON array of URI prefixes. The catalog lets only an administrator's key that is bound to no namespace set it.
 GRANTS_PROPERTY = "firn.file-locations"
 # Properties whose paths writers follow.
-PATH_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+PATH_PROPERTIES = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
 _PLAIN = re.compile(r"[A-Za-z0-9_=/.-]*[A-Za-z0-9_=-]")
 _ODD = re.compile(r"[\\?#\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # Partition values are percent-encoded once by those who write them; whoever decodes more often than this looks for a hole.
@@ -54,7 +59,12 @@ class TablePlace:
                 # Nearly every URI is spelled as its table's location is, of harmless characters.
                 if uri.startswith(prefix):
                     rest = uri[len(prefix) :]
-                    if _PLAIN.fullmatch(rest) and "//" not in rest and "./" not in rest and rest[0] not in "/.":
+                    if (
+                        _PLAIN.fullmatch(rest)
+                        and "//" not in rest
+                        and "./" not in rest
+                        and rest[0] not in "/."
+                    ):
                         return prefix[:-1]
         return self._check_slowly(uri)
 
@@ -68,11 +78,15 @@ class TablePlace:
 
     def _check_slowly(self, uri: object) -> str:
         if not isinstance(uri, str):
-            raise ForeignFileError(f"{uri!r} is no location of a file; restore the metadata of the table at {self.location}")
+            raise ForeignFileError(
+                f"{uri!r} is no location of a file; restore the metadata of the table at {self.location}"
+            )
         try:
             spelled = canonical(uri)
         except SettingsError as error:
-            raise ForeignFileError(f"the table at {self.location} names a file that nobody reads: {error}") from error
+            raise ForeignFileError(
+                f"the table at {self.location} names a file that nobody reads: {error}"
+            ) from error
         for prefix in self.prefixes:
             if spelled.startswith(prefix) and is_plain_path(spelled[len(prefix) :]):
                 return prefix[:-1]
@@ -112,9 +126,13 @@ def parse_grants(text: str | None) -> tuple[str, ...]:
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise ForeignFileError(f"the table property {GRANTS_PROPERTY} is no JSON ({error}); give it an array of URI prefixes") from error
+        raise ForeignFileError(
+            f"the table property {GRANTS_PROPERTY} is no JSON ({error}); give it an array of URI prefixes"
+        ) from error
     if not isinstance(found, list) or not all(isinstance(prefix, str) for prefix in found):
-        raise ForeignFileError(f'the table property {GRANTS_PROPERTY} must be a JSON array of URI prefixes, such as ["s3://bucket/prefix/"]')
+        raise ForeignFileError(
+            f'the table property {GRANTS_PROPERTY} must be a JSON array of URI prefixes, such as ["s3://bucket/prefix/"]'
+        )
     return tuple(found)
 
 
@@ -127,6 +145,12 @@ def _prefix(location: object) -> str:
         raise ForeignFileError(f"a table lies where nobody reads: {error}") from error
     # Of `file:///` or of a bucket alone everything would be the table's.
     _, _, path = prefix.partition("://")
-    if path.strip("/") == "" or (prefix.startswith("s3:") and path.count("/") < 2) or not is_plain_path(path.strip("/")):
-        raise ForeignFileError(f"{location!r:.500} is no place of a table; a table lies in a folder of its own below a warehouse")
+    if (
+        path.strip("/") == ""
+        or (prefix.startswith("s3:") and path.count("/") < 2)
+        or not is_plain_path(path.strip("/"))
+    ):
+        raise ForeignFileError(
+            f"{location!r:.500} is no place of a table; a table lies in a folder of its own below a warehouse"
+        )
     return prefix

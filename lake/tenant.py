@@ -52,7 +52,9 @@ class TableId(NamedTuple):
 def parse_tenant(raw: str | bytes) -> TenantId | Rejected:
     """Parses a tenant's name once, at the edge. Never strips, folds or defaults: what cannot be used is `Rejected`."""
     name = _parse_name(raw)
-    return TenantId(name) if isinstance(name, str) else Rejected(Reason.TENANT_INVALID, f"tenant {name.detail}")
+    return (
+        TenantId(name) if isinstance(name, str) else Rejected(Reason.TENANT_INVALID, f"tenant {name.detail}")
+    )
 
 
 @lru_cache(maxsize=65_536)
@@ -71,7 +73,9 @@ def _parse_name(raw: str | bytes) -> str | Rejected:
     if not encoded:
         return Rejected(Reason.TENANT_INVALID, "name is empty")
     if len(encoded) > NAME_BYTES_MAX:
-        return Rejected(Reason.TENANT_INVALID, f"name has {len(encoded)} bytes, at most {NAME_BYTES_MAX} are allowed")
+        return Rejected(
+            Reason.TENANT_INVALID, f"name has {len(encoded)} bytes, at most {NAME_BYTES_MAX} are allowed"
+        )
     if _CONTROL.search(name):
         return Rejected(Reason.TENANT_INVALID, "name contains control characters")
     return name

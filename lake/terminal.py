@@ -33,7 +33,9 @@ def _spelled(character: str) -> str:
 
 def json_text(document: Any) -> str:
     """The document as one line of JSON that says exactly what it is, readable in all languages, and harmless on a terminal."""
-    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False))
+    return _UNSAFE_IN_JSON.sub(
+        lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False)
+    )
 
 
 def write_csv(rows: Iterable[Sequence[Any]]) -> None:
@@ -72,4 +74,8 @@ class TerminalConsole(Console):
         if isinstance(renderable, Text):
             renderable = _visible_text(renderable)
         for segment in super().render(renderable, options):
-            yield segment if segment.control or segment.text.isprintable() else Segment(visible(segment.text), segment.style)
+            yield (
+                segment
+                if segment.control or segment.text.isprintable()
+                else Segment(visible(segment.text), segment.style)
+            )

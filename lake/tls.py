@@ -26,5 +26,7 @@ def _context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SS
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(name for name in (ca, certificate, key) if name)
         told = f"the files for TLS ({files}) cannot be used: {error}"
-        raise SettingsError(f"{told}; FIRN_TLS_CA, FIRN_TLS_CERTIFICATE and FIRN_TLS_KEY name PEM files") from error
+        raise SettingsError(
+            f"{told}; FIRN_TLS_CA, FIRN_TLS_CERTIFICATE and FIRN_TLS_KEY name PEM files"
+        ) from error
     return context

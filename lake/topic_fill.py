@@ -41,7 +41,10 @@ class TopicFill:
 
     def to_property(self) -> str:
         """The value of the table property: `{"v":1,"topic":name,"filled":{partition:[[start,end],...]}}`."""
-        filled = {str(partition): [list(each) for each in ranges] for partition, ranges in sorted(self.filled.items())}
+        filled = {
+            str(partition): [list(each) for each in ranges]
+            for partition, ranges in sorted(self.filled.items())
+        }
         return orjson.dumps({"v": _VERSION, "topic": self.topic, "filled": filled}).decode()
 
 
@@ -69,8 +72,13 @@ def parse_fill(properties: Mapping[str, str], topic_id: str) -> TopicFill | None
     try:
         document = orjson.loads(value)
         if document["v"] != _VERSION:
-            raise ProtocolError(f"{fill_property(topic_id)} has version {document['v']}, this Firn knows {_VERSION}: run the newer Firn that wrote it")
-        filled = {int(p): join(Range(int(start), int(end)) for start, end in ranges) for p, ranges in document["filled"].items()}
+            raise ProtocolError(
+                f"{fill_property(topic_id)} has version {document['v']}, this Firn knows {_VERSION}: run the newer Firn that wrote it"
+            )
+        filled = {
+            int(p): join(Range(int(start), int(end)) for start, end in ranges)
+            for p, ranges in document["filled"].items()
+        }
         return TopicFill(str(document["topic"]), filled)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(
@@ -83,7 +91,11 @@ def all_fills(properties: Mapping[str, str]) -> dict[TopicPartition, Sequence[Ra
     found: dict[TopicPartition, Sequence[Range]] = {}
     for topic_id in [name.removeprefix(FILL_PREFIX) for name in properties if name.startswith(FILL_PREFIX)]:
         if (fill := parse_fill(properties, topic_id)) is not None:
-            found |= {TopicPartition(topic_id, partition): ranges for partition, ranges in fill.filled.items() if ranges}
+            found |= {
+                TopicPartition(topic_id, partition): ranges
+                for partition, ranges in fill.filled.items()
+                if ranges
+            }
     return found
 
 

@@ -33,9 +33,16 @@ from optimize.table_states import TableStates
 from optimize.table_view import load_view
 
 log = structlog.get_logger()
-app = typer.Typer(help="Keeps tables small in files and metadata.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="Keeps tables small in files and metadata.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 CatalogUri = Annotated[str | None, typer.Option(help="base URL of the REST catalog")]
-Tables = Annotated[list[str] | None, typer.Option("--table", help="NAMESPACE.TABLE, repeatable: only these tables")]
+Tables = Annotated[
+    list[str] | None, typer.Option("--table", help="NAMESPACE.TABLE, repeatable: only these tables")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done and change nothing")]
 FAILED_TABLES = 3
 
@@ -53,17 +60,24 @@ def _client(settings: OptimizeSettings, lease: str | None = None) -> CatalogClie
 
 @contextmanager
 def _maintenance(
-    settings: OptimizeSettings, tables: Sequence[str] = (), lease: str | None = None, halted: Callable[[], bool] = lambda: False
+    settings: OptimizeSettings,
+    tables: Sequence[str] = (),
+    lease: str | None = None,
+    halted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Maintenance]:
     """The parts of a round, put together; `lease` signs every change."""
     clock, storage, catalog = SystemClock(), open_storage(), _client(settings, lease)
     queue = DeletionQueue(catalog, Throttle(settings.storage_requests_per_s_max), lease)
-    inventory = open_inventory(catalog, settings, lambda: epoch_ms(clock.now()), [_table(name) for name in tables], lease)
+    inventory = open_inventory(
+        catalog, settings, lambda: epoch_ms(clock.now()), [_table(name) for name in tables], lease
+    )
     states = TableStates(catalog, settings.failures_max, int(settings.pause_s * 1000), lease)
     commits, history = CommitRound(catalog, storage, queue, settings, clock), History(catalog, storage, clock)
     try:
         with SparkExecutor(settings, lease) as executor:
-            yield Maintenance(catalog, storage, settings, clock, inventory, commits, executor, states, history, halted)
+            yield Maintenance(
+                catalog, storage, settings, clock, inventory, commits, executor, states, history, halted
+            )
     finally:
         catalog.close()
 
@@ -75,7 +89,9 @@ def _leading(settings: OptimizeSettings, tables: Sequence[str] = ()) -> Iterator
     try:
         with Leader(catalog, settings.lease_s) as leader:
             if not leader.acquire(threading.Event(), settings.lease_s * 2):
-                raise PrerequisiteError("another process leads maintenance (`python -m optimize status` names it); it does this work, or stop it first")
+                raise PrerequisiteError(
+                    "another process leads maintenance (`python -m optimize status` names it); it does this work, or stop it first"
+                )
             with _maintenance(settings, tables, leader.token, lambda: leader.lost) as maintenance:
                 yield maintenance
     finally:
@@ -129,7 +145,9 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
     catalog = _client(settings)
     with Leader(catalog, settings.lease_s) as leader:
         while leader.acquire(stop, float("inf")):
-            with _maintenance(settings, tables, leader.token, lambda: stop.is_set() or leader.lost) as maintenance:
+            with _maintenance(
+                settings, tables, leader.token, lambda: stop.is_set() or leader.lost
+            ) as maintenance:
                 _lead(maintenance, stop)
     catalog.close()
     log.info("optimize.stopped")
@@ -155,7 +173,13 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
         looks.result()
 
 
-def _every(interval_s: float, work: Callable[[], None], clock: Clock, ended: Callable[[], bool], stop: threading.Event) -> None:
+def _every(
+    interval_s: float,
+    work: Callable[[], None],
+    clock: Clock,
+    ended: Callable[[], bool],
+    stop: threading.Event,
+) -> None:
     """Does work from interval to interval until it is `ended`. What fails once may pass the next time; a lost lease ends it."""
     while not ended():
         again_at_s = clock.monotonic_s() + interval_s
@@ -177,7 +201,9 @@ def plan(table: Tables = None, catalog_uri: CatalogUri = None) -> None:
 
 
 @app.command()
-def explain(table: Annotated[str, typer.Argument(help="NAMESPACE.TABLE")], catalog_uri: CatalogUri = None) -> None:
+def explain(
+    table: Annotated[str, typer.Argument(help="NAMESPACE.TABLE")], catalog_uri: CatalogUri = None
+) -> None:
     """Says of one table what was done, what is due, what is skipped and why."""
     with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri)) as maintenance:
         view = load_view(maintenance.catalog, maintenance.storage, _table(table))
@@ -196,7 +222,9 @@ def status(catalog_uri: CatalogUri = None) -> None:
 
 
 @app.command()
-def resume(table: Annotated[str, typer.Argument(help="NAMESPACE.TABLE")], catalog_uri: CatalogUri = None) -> None:
+def resume(
+    table: Annotated[str, typer.Argument(help="NAMESPACE.TABLE")], catalog_uri: CatalogUri = None
+) -> None:
     """Ends the pause of a table that failed too often."""
     with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri)) as maintenance:
         maintenance.states.load()
@@ -221,7 +249,9 @@ def purge(dry_run: DryRun = False, catalog_uri: CatalogUri = None) -> None:
 
 @app.command("orphan-files")
 def orphan_files(
-    delete: Annotated[bool, typer.Option("--delete", help="delete them; without it they are only listed")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="delete them; without it they are only listed")
+    ] = False,
     table: Tables = None,
     catalog_uri: CatalogUri = None,
 ) -> None:

@@ -38,7 +38,9 @@ class Work:
     @property
     def cost_s(self) -> float:
         if self.engine is Engine.SPARK:
-            return REWRITE_CALL_S + sum(REWRITE_HOUR_S + REWRITE_BYTE_S * merge.size_bytes for merge in self.merges)
+            return REWRITE_CALL_S + sum(
+                REWRITE_HOUR_S + REWRITE_BYTE_S * merge.size_bytes for merge in self.merges
+            )
         return sum(cost_s(len(merge.files), merge.size_bytes) for merge in self.merges)
 
 
@@ -47,7 +49,9 @@ def split_work(plan: TablePlan, cost_max_s: float) -> list[Work]:
 
     An hour of many groups may be in several pieces, so that several executors share it; a rewrite by Spark shares itself out.
     """
-    by_arrow = [part for merge in plan.merges if merge.engine is Engine.ARROW for part in _parts(merge, cost_max_s)]
+    by_arrow = [
+        part for merge in plan.merges if merge.engine is Engine.ARROW for part in _parts(merge, cost_max_s)
+    ]
     by_spark = [merge for merge in plan.merges if merge.engine is Engine.SPARK]
     return [*_pieces(plan, by_arrow, cost_max_s), *_pieces(plan, by_spark, REWRITE_COST_MAX_S)]
 

@@ -30,7 +30,9 @@ class SeenValues:
 
     def take(self, rows: pa.Table) -> None:
         """More rows of the same file."""
-        for leaf, array in zip(self.leaves, (leaf for column in rows.columns for leaf in _leaf_arrays(column)), strict=True):
+        for leaf, array in zip(
+            self.leaves, (leaf for column in rows.columns for leaf in _leaf_arrays(column)), strict=True
+        ):
             ends = _ends(array) if leaf >= 0 else None
             if ends is None:
                 continue
@@ -59,7 +61,9 @@ def _leaf_arrays(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
     """The leaves below a column, in Parquet's order; those inside lists and maps with the values of all of them."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
-        yield from _leaf_arrays(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type))
+        yield from _leaf_arrays(
+            pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
+        )
     elif pa.types.is_struct(kind):
         for part in column.flatten():
             yield from _leaf_arrays(part)
@@ -111,5 +115,10 @@ def _decoder(kind: pa.DataType) -> Callable[[bytes], Any] | None:
         return lambda raw: struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0]
     if pa.types.is_signed_integer(kind) or pa.types.is_temporal(kind):
         return lambda raw: int.from_bytes(raw, "little", signed=True)
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    text = (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
     return bytes if text or pa.types.is_fixed_size_binary(kind) else None

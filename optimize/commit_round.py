@@ -98,7 +98,12 @@ class CommitRound:
     def _queue(self, committed: Sequence[Pending]) -> None:
         """After the commits, never before: a queued file must be one that nobody reaches. A crash in between leaves orphans, which are found."""
         not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.reader_grace_s * 1000)
-        unreachable = [(uri, one.view.name, one.view.state.uuid) for one in committed if one.committed is not None for uri in one.committed.unreachable]
+        unreachable = [
+            (uri, one.view.name, one.view.state.uuid)
+            for one in committed
+            if one.committed is not None
+            for uri in one.committed.unreachable
+        ]
         self.deletions.add(unreachable, not_before_ms)
 
     def _is_ready(self, one: Pending) -> bool:
@@ -127,7 +132,9 @@ class CommitRound:
                 for output, checksum in zip(merged.outputs, merged.checksums, strict=True):
                     check_whole(self.storage, output, checksum)
             remove = still_live(one.view, one.remove)
-            one.change = prepare_change(one.view, valid, self.settings, epoch_ms(self.clock.now()), remove=remove)
+            one.change = prepare_change(
+                one.view, valid, self.settings, epoch_ms(self.clock.now()), remove=remove
+            )
             if one.change is None:
                 self._settle_without_commit(one, Fate.NOTHING, "others changed the table first")
         return one.change is not None
@@ -170,7 +177,9 @@ class CommitRound:
             for one in ready:
                 one.reason, one.stale, one.change = str(error), True, None
             return
-        results = self.catalog.commit_all([change.request for change in changes], timeout_s=self.settings.commit_timeout_s)
+        results = self.catalog.commit_all(
+            [change.request for change in changes], timeout_s=self.settings.commit_timeout_s
+        )
         for one, result in zip(ready, results, strict=True):
             self._settle(one, result)
 

@@ -51,11 +51,19 @@ def _merge_job(job: MergeJob, storage: Storage, now_ms: int) -> JobResult:
         # Nobody refers to these files and nobody will; where the storage is away, the orphan remover finds them.
         with suppress(UnavailableError):
             storage.delete(written)
-        return JobResult(job, (), f"{type(error).__name__}: {error}", time.process_time() - started_s, isinstance(error, ProofFailed))
+        return JobResult(
+            job,
+            (),
+            f"{type(error).__name__}: {error}",
+            time.process_time() - started_s,
+            isinstance(error, ProofFailed),
+        )
     return JobResult(job, tuple(merged), "", time.process_time() - started_s)
 
 
-def merge_group(group: MergeGroup, job: MergeJob, storage: Storage, now_ms: int, written: list[str]) -> Merged:
+def merge_group(
+    group: MergeGroup, job: MergeJob, storage: Storage, now_ms: int, written: list[str]
+) -> Merged:
     """Merges one group into one file. `written` gets the file's URI before anything is written. Raises ProofFailed, FirnError, ArrowException."""
     schema = LogSchema(job.schema)
     sources = [_Source(storage, file, schema) for file in group.inputs]
@@ -64,14 +72,21 @@ def merge_group(group: MergeGroup, job: MergeJob, storage: Storage, now_ms: int,
     arrow = LogSchema({"fields": fields}).arrow
     ids = [f["id"] for f in fields]
     together = _combined([source.read(arrow, ids) for source in sources], arrow)
-    order = pc.sort_indices(together, sort_keys=[(name, "ascending") for name in job.layout.sort_by if name in together.column_names])
+    order = pc.sort_indices(
+        together,
+        sort_keys=[(name, "ascending") for name in job.layout.sort_by if name in together.column_names],
+    )
     check_order(order, together.num_rows)
     rows = together.take(order)
     del together, order
     uri = merged_file_uri(job.location, group.hour, now_ms)
     written.append(uri)
     output = write_file(storage, uri, group.hour, rows, fields, job.layout)
-    check_inputs([(source.file, source.described) for source in sources], [output], dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True)))
+    check_inputs(
+        [(source.file, source.described) for source in sources],
+        [output],
+        dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True)),
+    )
     checksum = check_written(storage, output, rows, leaf_ids(fields))
     return Merged(group, (output,), (checksum,))
 
@@ -86,8 +101,12 @@ class _Source:
         known = {column.id for column in schema.columns}
         self._places = {i: at for at, field in enumerate(self._arrow) if (i := field_id(field)) in known}
         if field_id(self._arrow.field(0)) is None:
-            raise ValueError(f"{file.uri} has no field ids; set schema.name-mapping.default and run Spark's rewrite_data_files on it")
-        self.described = describe_parquet(file.uri, file.hour or 0, file.size_bytes, self._parquet.metadata, arrow_leaves(self._arrow))
+            raise ValueError(
+                f"{file.uri} has no field ids; set schema.name-mapping.default and run Spark's rewrite_data_files on it"
+            )
+        self.described = describe_parquet(
+            file.uri, file.hour or 0, file.size_bytes, self._parquet.metadata, arrow_leaves(self._arrow)
+        )
 
     @property
     def ids(self) -> Iterable[int]:
@@ -99,7 +118,9 @@ class _Source:
         columns = []
         for wanted_id, field in zip(ids, arrow, strict=True):
             at = self._places.get(wanted_id)
-            columns.append(pa.nulls(table.num_rows, field.type) if at is None else _fitted(table.column(at), field.type))
+            columns.append(
+                pa.nulls(table.num_rows, field.type) if at is None else _fitted(table.column(at), field.type)
+            )
         return pa.table(columns, schema=arrow)
 
 
@@ -136,14 +157,23 @@ def _combined(tables: Sequence[pa.Table], arrow: pa.Schema) -> pa.Table:
     table = pa.concat_tables(tables)
     columns = []
     for field, column in zip(arrow, table.columns, strict=True):
-        if column.nbytes > LARGE_COLUMN_BYTES and (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
+        if column.nbytes > LARGE_COLUMN_BYTES and (
+            pa.types.is_string(field.type) or pa.types.is_binary(field.type)
+        ):
             column = column.cast(pa.large_string() if pa.types.is_string(field.type) else pa.large_binary())
         columns.append(column)
     kinds = [arrow_field.with_type(column.type) for arrow_field, column in zip(arrow, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(kinds)).combine_chunks()
 
 
-def write_file(storage: Storage, uri: str, hour: int, rows: pa.Table, fields: Sequence[Mapping[str, Any]], layout: FileLayout) -> DataFile:
+def write_file(
+    storage: Storage,
+    uri: str,
+    hour: int,
+    rows: pa.Table,
+    fields: Sequence[Mapping[str, Any]],
+    layout: FileLayout,
+) -> DataFile:
     """Writes ordered rows as one Parquet file; complete, not yet synced."""
     footers: list[pq.FileMetaData] = []
     delta = [f["name"] for f in fields if f["type"] in _DELTA_TYPES]
@@ -181,7 +211,11 @@ def _bloom(layout: FileLayout, names: Iterable[str]) -> dict[str, dict[str, Any]
 
 def leaf_kinds(fields: Sequence[Mapping[str, Any]]) -> list[str]:
     """Primitive types of the leaves, in the order of `leaf_ids`; those inside lists have another count of values and are left out as ''."""
-    return [kind for f in fields for kind in ([f["type"]] if isinstance(f["type"], str) else [""] * len(leaf_ids([f])))]
+    return [
+        kind
+        for f in fields
+        for kind in ([f["type"]] if isinstance(f["type"], str) else [""] * len(leaf_ids([f])))
+    ]
 
 
 def leaf_paths(fields: Sequence[Mapping[str, Any]], prefix: str = "") -> list[str]:
@@ -195,5 +229,8 @@ def leaf_paths(fields: Sequence[Mapping[str, Any]], prefix: str = "") -> list[st
         elif kind["type"] == "list":
             paths += leaf_paths([{"name": "element", "type": kind["element"]}], f"{path}.list.")
         else:
-            paths += leaf_paths([{"name": "key", "type": kind["key"]}, {"name": "value", "type": kind["value"]}], f"{path}.key_value.")
+            paths += leaf_paths(
+                [{"name": "key", "type": kind["key"]}, {"name": "value", "type": kind["value"]}],
+                f"{path}.key_value.",
+            )
     return paths

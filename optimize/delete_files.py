@@ -25,7 +25,11 @@ def without_delete_files(prepared: Prepared, view: TableView, gone: Sequence[Dat
     if view.state.version >= ROW_LINEAGE:
         raise RefusedError(f"table {view.name} {ROWS_STAY}; its hours with deletion vectors stay")
     uris = {file.uri for file in gone}
-    sequence, manifests, written = prepared.after.sequence_number, list[ManifestFile](), list[tuple[str, bytes]]()
+    sequence, manifests, written = (
+        prepared.after.sequence_number,
+        list[ManifestFile](),
+        list[tuple[str, bytes]](),
+    )
     for manifest in prepared.after.manifests:
         entries = _entries_without(view, manifest, uris)
         if entries is None:
@@ -33,13 +37,20 @@ def without_delete_files(prepared: Prepared, view: TableView, gone: Sequence[Dat
             continue
         uri = metadata_uri(view.state.location, f"{prepared.snapshot_id:016x}-d{len(written)}.avro")
         data, line = write_manifest(
-            uri, entries, schema=view.state.schema.json, spec=view.state.spec, snapshot_id=prepared.snapshot_id, sequence_number=sequence
+            uri,
+            entries,
+            schema=view.state.schema.json,
+            spec=view.state.spec,
+            snapshot_id=prepared.snapshot_id,
+            sequence_number=sequence,
         )
         written.append((uri, data))
         manifests.append(line)
     *others, (list_uri, _) = prepared.files
     listed = ManifestList.of(manifests)
-    list_data = write_manifest_list(listed, snapshot_id=prepared.snapshot_id, parent_id=view.state.head, sequence_number=sequence)
+    list_data = write_manifest_list(
+        listed, snapshot_id=prepared.snapshot_id, parent_id=view.state.head, sequence_number=sequence
+    )
     request = _with_summary(prepared.request, gone)
     summary = next(u["snapshot"]["summary"] for u in request["updates"] if u["action"] == "add-snapshot")
     after = replace(prepared.after, manifests=listed, totals=totals_of(summary))
@@ -48,12 +59,19 @@ def without_delete_files(prepared: Prepared, view: TableView, gone: Sequence[Dat
 
 def _entries_without(view: TableView, manifest: ManifestFile, gone: set[str]) -> list[ManifestEntry] | None:
     """The entries of a delete manifest, those that go marked; None where it holds none of them."""
-    if manifest.content != DELETE_MANIFEST or manifest.spec_id != view.state.spec["spec-id"] or not has_live(manifest):
+    if (
+        manifest.content != DELETE_MANIFEST
+        or manifest.spec_id != view.state.spec["spec-id"]
+        or not has_live(manifest)
+    ):
         return None
     entries = view.live_entries(manifest)
     if not any(entry.file.uri in gone for entry in entries):
         return None
-    return [replace(entry, status=Status.DELETED if entry.file.uri in gone else Status.EXISTING) for entry in entries]
+    return [
+        replace(entry, status=Status.DELETED if entry.file.uri in gone else Status.EXISTING)
+        for entry in entries
+    ]
 
 
 def _with_summary(request: Mapping[str, Any], gone: Sequence[DataFile]) -> dict[str, Any]:
@@ -61,7 +79,10 @@ def _with_summary(request: Mapping[str, Any], gone: Sequence[DataFile]) -> dict[
     for update in request["updates"]:
         if update["action"] == "add-snapshot":
             snapshot = update["snapshot"]
-            update = {**update, "snapshot": {**snapshot, "summary": summary_without(snapshot["summary"], gone)}}
+            update = {
+                **update,
+                "snapshot": {**snapshot, "summary": summary_without(snapshot["summary"], gone)},
+            }
         updates.append(update)
     return {**request, "updates": updates}
 
@@ -74,7 +95,10 @@ def summary_without(summary: Mapping[str, str], gone: Sequence[DataFile]) -> dic
         by_hour.setdefault(file.hour or 0, []).append(file)
     _add(changed, _removed(gone))
     totals = {"total-delete-files": len(gone), "total-files-size": sum(file.size_bytes for file in gone)}
-    totals |= {f"total-{kind}-deletes": int(_removed(gone).get(f"removed-{kind}-deletes", 0)) for kind in ("position", "equality")}
+    totals |= {
+        f"total-{kind}-deletes": int(_removed(gone).get(f"removed-{kind}-deletes", 0))
+        for kind in ("position", "equality")
+    }
     for key, count in totals.items():
         changed[key] = str(int(changed.get(key, "0")) - count)
     new = {hour for hour in by_hour if _PARTITION_KEY + partition_path(hour) not in changed}
@@ -90,7 +114,10 @@ def summary_without(summary: Mapping[str, str], gone: Sequence[DataFile]) -> dic
 
 
 def _removed(files: Sequence[DataFile]) -> dict[str, str]:
-    counted: dict[str, int] = {"removed-delete-files": len(files), "removed-files-size": sum(file.size_bytes for file in files)}
+    counted: dict[str, int] = {
+        "removed-delete-files": len(files),
+        "removed-files-size": sum(file.size_bytes for file in files),
+    }
     for kind, own in (
         ("position", [f for f in files if f.content != EQUALITY_DELETES]),
         ("equality", [f for f in files if f.content == EQUALITY_DELETES]),

@@ -51,7 +51,11 @@ class DeletionQueue:
         try:
             for at in range(0, len(files), PAGE_FILES):
                 entries = [
-                    {"location": uri, "not-before-ms": not_before_ms, "record": {"table": str(table), "table-uuid": table_uuid}}
+                    {
+                        "location": uri,
+                        "not-before-ms": not_before_ms,
+                        "record": {"table": str(table), "table-uuid": table_uuid},
+                    }
                     for uri, table, table_uuid in files[at : at + PAGE_FILES]
                 ]
                 refused = self.catalog.post(PATH, self._signed({"deletions": entries})).get("refused", [])

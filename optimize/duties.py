@@ -92,22 +92,49 @@ class Duties:
             return Expired(view.name)
         deletes = [file for hour, files in view.delete_files().items() if hour is not None for file in files]
         now_ms = epoch_ms(self.maintenance.clock.now())
-        return expired_files(view.name, view.partitions().values(), deletes, hours, now_ms, time_id=timestamp_id(view.state.schema))
+        return expired_files(
+            view.name,
+            view.partitions().values(),
+            deletes,
+            hours,
+            now_ms,
+            time_id=timestamp_id(view.state.schema),
+        )
 
     def _commit(self, view: TableView, expired: Expired) -> Expired:
         m, one = self.maintenance, Pending(view, remove=expired.files)
         m.commits.commit([one])
-        reason = one.reason if one.fate is Fate.FAILED or (expired.files and one.fate is not Fate.COMMITTED) else ""
+        reason = (
+            one.reason
+            if one.fate is Fate.FAILED or (expired.files and one.fate is not Fate.COMMITTED)
+            else ""
+        )
         if expired.files:
-            entry = Entry(str(view.name), "retention", reason or "done", len(expired.files), 0, expired.size_bytes, expired.rows)
+            entry = Entry(
+                str(view.name),
+                "retention",
+                reason or "done",
+                len(expired.files),
+                0,
+                expired.size_bytes,
+                expired.rows,
+            )
             m.history.write([entry])
-            log.info("optimize.retention", table=str(view.name), files=len(expired.files), rows=expired.rows, outcome=reason or "done")
+            log.info(
+                "optimize.retention",
+                table=str(view.name),
+                files=len(expired.files),
+                rows=expired.rows,
+                outcome=reason or "done",
+            )
         return replace(expired, reason=reason or expired.reason)
 
     def purge(self, *, dry_run: bool = False) -> Iterator[tuple[Dropped, int]]:
         """Purges dropped tables whose time is over; gives each with the number of files deleted."""
         m = self.maintenance
-        for dropped in list(purgeable(m.catalog, epoch_ms(m.clock.now()) - int(m.settings.purge_after_s * 1000))):
+        for dropped in list(
+            purgeable(m.catalog, epoch_ms(m.clock.now()) - int(m.settings.purge_after_s * 1000))
+        ):
             if m.halted():
                 return
             files = 0 if dry_run else purge(m.catalog, m.storage, dropped, m.commits.deletions.throttle)
@@ -122,12 +149,21 @@ class Duties:
             if m.halted():
                 return
             try:
-                found = find_orphans(m.catalog, m.storage, table, m.commits.deletions.throttle, age_min_s=m.settings.orphan_age_min_s, now=m.clock.now())
+                found = find_orphans(
+                    m.catalog,
+                    m.storage,
+                    table,
+                    m.commits.deletions.throttle,
+                    age_min_s=m.settings.orphan_age_min_s,
+                    now=m.clock.now(),
+                )
                 if found is None or not found.files:
                     continue
                 if delete:
                     count = delete_orphans(m.catalog, m.storage, found, m.commits.deletions.throttle)
-                    m.history.write([Entry(str(table), "orphans", files_before=count, size_bytes=found.size_bytes)])
+                    m.history.write(
+                        [Entry(str(table), "orphans", files_before=count, size_bytes=found.size_bytes)]
+                    )
                 yield found, ""
             except (FirnError, ValueError) as error:
                 log.warning("optimize.orphans_kept", table=str(table), reason=str(error))
@@ -148,12 +184,20 @@ class Duties:
             tasks = catalog.get(PATH, kind=KIND)["tasks"]
         except NotFoundError:
             return 0, 0
-        return next(((t["version"], int(t["record"]["at-ms"])) for t in tasks if t["id"] == f"{KIND}:{name}"), (0, 0))
+        return next(
+            ((t["version"], int(t["record"]["at-ms"])) for t in tasks if t["id"] == f"{KIND}:{name}"), (0, 0)
+        )
 
     def _done(self, name: str, version: int, now_ms: int) -> None:
         m = self.maintenance
         if m.catalog.has_extras:
-            task = {"id": f"{KIND}:{name}", "kind": KIND, "state": "done", "version": version, "record": {"at-ms": now_ms}}
+            task = {
+                "id": f"{KIND}:{name}",
+                "kind": KIND,
+                "state": "done",
+                "version": version,
+                "record": {"at-ms": now_ms},
+            }
             m.catalog.post(PATH, {"tasks": [task]} | ({"lease": m.states.lease} if m.states.lease else {}))
 
 

@@ -18,7 +18,9 @@ HOURS_SHOWN = 10
 OPEN_COST_BYTES = 4 * 1024 * 1024
 
 
-def explain(view: TableView, plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -> Iterator[str]:
+def explain(
+    view: TableView, plan: TablePlan, memory: Memory | None, share: Share, now_ms: int
+) -> Iterator[str]:
     """The answer as sentences, the verdict first."""
     yield f"{view.name}: {verdict(plan, memory, share, now_ms)}"
     yield from _done(view)
@@ -57,7 +59,11 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
     if plan.merges:
         return "due at the next round"
     if Standing.COOLING_DOWN in standings:
-        ends = min(p.due_at_ms for p in plan.partitions if p.standing is Standing.COOLING_DOWN and p.due_at_ms is not None)
+        ends = min(
+            p.due_at_ms
+            for p in plan.partitions
+            if p.standing is Standing.COOLING_DOWN and p.due_at_ms is not None
+        )
         return f"cooling down: late data came to merged hours, which are merged again from {_time(ends)} on"
     if standings and all(standing is Standing.OPEN_HOUR for standing in standings):
         ends = min(p.due_at_ms for p in plan.partitions if p.due_at_ms is not None)
@@ -72,7 +78,14 @@ def count_failures(failures: int) -> str:
 
 def _done(view: TableView) -> Iterator[str]:
     replaced = [s for s in view.snapshots if s.get("summary", {}).get("operation") == "replace"]
-    merged = sorted({at for p in view.partitions().values() for file in p.files if (at := merged_at_ms(file.uri)) is not None})
+    merged = sorted(
+        {
+            at
+            for p in view.partitions().values()
+            for file in p.files
+            if (at := merged_at_ms(file.uri)) is not None
+        }
+    )
     if merged:
         yield f"done: merged last at {_time(merged[-1])}; {len(merged)} merges are behind its files; its whole story is in firn_system.maintenance"
     elif replaced:
@@ -82,7 +95,10 @@ def _done(view: TableView) -> Iterator[str]:
 
 
 def _hours(plan: TablePlan) -> Iterator[str]:
-    shown = sorted((p for p in plan.partitions if p.standing is not Standing.UP_TO_DATE), key=lambda p: (p.standing is not Standing.DUE, -p.files))
+    shown = sorted(
+        (p for p in plan.partitions if p.standing is not Standing.UP_TO_DATE),
+        key=lambda p: (p.standing is not Standing.DUE, -p.files),
+    )
     for partition in shown[:HOURS_SHOWN]:
         yield f"hour {_hour(partition)}: {partition.files} files, {partition.size_bytes / 2**20:.1f} MiB, {_standing(partition)}"
     if len(shown) > HOURS_SHOWN:
@@ -93,7 +109,9 @@ def _hours(plan: TablePlan) -> Iterator[str]:
 def _standing(partition: PartitionPlan) -> str:
     if partition.merge is not None:
         return f"due: {len(partition.merge.files)} files into {len(partition.merge.groups)} by {partition.merge.engine.value}"
-    return partition.standing.value + (f" until {_time(partition.due_at_ms)}" if partition.due_at_ms is not None else "")
+    return partition.standing.value + (
+        f" until {_time(partition.due_at_ms)}" if partition.due_at_ms is not None else ""
+    )
 
 
 def _gain(plan: TablePlan) -> str:
@@ -122,4 +140,12 @@ def explain_table(maintenance: Maintenance, view: TableView) -> Sequence[str]:
         plan = maintenance.plan_view(view, None)
     except (FirnError, ValueError, KeyError) as error:
         return [f"{view.name}: cannot be planned: {error}"]
-    return list(explain(view, plan, maintenance.states.of(view.name), maintenance.share(), epoch_ms(maintenance.clock.now())))
+    return list(
+        explain(
+            view,
+            plan,
+            maintenance.states.of(view.name),
+            maintenance.share(),
+            epoch_ms(maintenance.clock.now()),
+        )
+    )

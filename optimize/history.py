@@ -61,7 +61,10 @@ class Entry:
 
 def history_schema() -> LogSchema:
     """The columns of the history, with the field ids it is created with."""
-    fields = [{"id": at, "name": n, "required": required, "type": kind, "doc": doc} for at, (n, kind, required, doc) in enumerate(_FIELDS, 1)]
+    fields = [
+        {"id": at, "name": n, "required": required, "type": kind, "doc": doc}
+        for at, (n, kind, required, doc) in enumerate(_FIELDS, 1)
+    ]
     return LogSchema({"type": "struct", "schema-id": 0, "fields": fields})
 
 
@@ -82,14 +85,20 @@ class History:
                 if self._append(entries):
                     return
                 time.sleep(0.05 * (attempt + 1) * random.random())  # noqa: S311
-            log.warning("optimize.history_not_written", entries=len(entries), error="others commit all the time")
+            log.warning(
+                "optimize.history_not_written", entries=len(entries), error="others commit all the time"
+            )
         except FirnError as error:
             log.warning("optimize.history_not_written", entries=len(entries), error=str(error))
 
     def _append(self, entries: Sequence[Entry]) -> bool:
         state = self._state()
         if state is None:
-            log.warning("optimize.history_not_written", entries=len(entries), error="the catalog does not say where tables go")
+            log.warning(
+                "optimize.history_not_written",
+                entries=len(entries),
+                error="the catalog does not say where tables go",
+            )
             return True
         files = []
         by_hour: dict[int, list[Entry]] = {}
@@ -97,11 +106,22 @@ class History:
             by_hour.setdefault(int(entry.at.timestamp()) // 3600, []).append(entry)
         for hour, part in by_hour.items():
             rows = _rows(part, state.schema)
-            files.append(write_file(self.storage, data_file_uri(state.location, hour), hour, rows, state.schema.json["fields"], FileLayout()))
+            files.append(
+                write_file(
+                    self.storage,
+                    data_file_uri(state.location, hour),
+                    hour,
+                    rows,
+                    state.schema.json["fields"],
+                    FileLayout(),
+                )
+            )
         self.storage.sync([file.uri for file in files])
         prepared = prepare_append(state, files, state.schema, state.marks, epoch_ms(self.clock.now()))
         self.storage.write_all(prepared.files)
-        request = {**prepared.request, "create-namespace-properties": {}} if not state.exists else prepared.request
+        request = (
+            {**prepared.request, "create-namespace-properties": {}} if not state.exists else prepared.request
+        )
         (result,) = self.catalog.commit_all([request])
         if result.status is CommitStatus.COMMITTED:
             return True
@@ -117,7 +137,11 @@ class History:
             return found
         new = new_table_state(TABLE, "", "maintenance", warehouse)
         schema = history_schema()
-        own = {key: value for key, value in new.properties.items() if key not in (TENANT_PROPERTY, STREAM_PROPERTY)} | {RETENTION: KEPT}
+        own = {
+            key: value
+            for key, value in new.properties.items()
+            if key not in (TENANT_PROPERTY, STREAM_PROPERTY)
+        } | {RETENTION: KEPT}
         return replace(new, schema=schema, last_column_id=len(_FIELDS), properties=own)
 
 
@@ -127,5 +151,11 @@ def _rows(entries: Sequence[Entry], schema: LogSchema) -> pa.Table:
         "tenant_table": [entry.table for entry in entries],
         "row_count": [entry.rows for entry in entries],
     }
-    arrays = [columns.get(name) if name in columns else [getattr(entry, name) for entry in entries] for name in schema.arrow.names]
-    return pa.table([pa.array(values, kind) for values, kind in zip(arrays, schema.arrow.types, strict=True)], schema=schema.arrow)
+    arrays = [
+        columns.get(name) if name in columns else [getattr(entry, name) for entry in entries]
+        for name in schema.arrow.names
+    ]
+    return pa.table(
+        [pa.array(values, kind) for values, kind in zip(arrays, schema.arrow.types, strict=True)],
+        schema=schema.arrow,
+    )

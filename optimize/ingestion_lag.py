@@ -34,10 +34,20 @@ class Lag:
 def ingestion_lag(settings: OptimizeSettings, now: datetime) -> Lag | None:
     """The lag over all ingesters; None where none of them answers."""
     found: list[Lag] = []
-    headers = {"Authorization": f"Bearer {settings.ingest_token.get_secret_value()}"} if settings.ingest_token else {}
+    headers = (
+        {"Authorization": f"Bearer {settings.ingest_token.get_secret_value()}"}
+        if settings.ingest_token
+        else {}
+    )
     for uri in settings.ingest_uris:
         try:
-            response = httpx.get(f"{uri.rstrip('/')}/v1/status", headers=headers, timeout=ANSWER_S, verify=tls_context(), trust_env=False)
+            response = httpx.get(
+                f"{uri.rstrip('/')}/v1/status",
+                headers=headers,
+                timeout=ANSWER_S,
+                verify=tls_context(),
+                trust_env=False,
+            )
             response.raise_for_status()
             found.append(lag_of(response.json(), now))
         except (httpx.HTTPError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -52,10 +62,18 @@ def lag_of(status: Mapping[str, Any], now: datetime) -> Lag:
     Records that are read and wait in the buffers for their flush are no lag: where the partitions tell how far reading is, that counts;
     `lag_records` counts from what is durable.
     """
-    known = [p for p in status.get("partitions") or () if p.get("end") is not None and p.get("routed") is not None]
-    records = sum(max(0, int(p["end"]) - int(p["routed"])) for p in known) if known else int(status.get("lag_records") or 0)
+    known = [
+        p for p in status.get("partitions") or () if p.get("end") is not None and p.get("routed") is not None
+    ]
+    records = (
+        sum(max(0, int(p["end"]) - int(p["routed"])) for p in known)
+        if known
+        else int(status.get("lag_records") or 0)
+    )
     until = status.get("complete_until")
-    return Lag(records, None if until is None else max(0.0, (now - datetime.fromisoformat(until)).total_seconds()))
+    return Lag(
+        records, None if until is None else max(0.0, (now - datetime.fromisoformat(until)).total_seconds())
+    )
 
 
 def share_of(lag: Lag | None, settings: OptimizeSettings) -> Share:
@@ -64,7 +82,12 @@ def share_of(lag: Lag | None, settings: OptimizeSettings) -> Share:
         return Share(1.0)
     shares = [Share(1.0)]
     if lag.records > settings.lag_records_max:
-        shares.append(Share(settings.lag_records_max / lag.records, f"ingestion lags by {lag.records:,} records (limit {settings.lag_records_max:,})"))
+        shares.append(
+            Share(
+                settings.lag_records_max / lag.records,
+                f"ingestion lags by {lag.records:,} records (limit {settings.lag_records_max:,})",
+            )
+        )
     if lag.age_s is not None and lag.age_s > settings.lag_age_max_s:
         reason = f"the oldest record that is in no table yet waits for {lag.age_s:,.0f} s (limit {settings.lag_age_max_s:,.0f})"
         shares.append(Share(settings.lag_age_max_s / lag.age_s, reason))

@@ -74,7 +74,9 @@ class DirtyPartitions:
     settings: OptimizeSettings
     now_ms: Callable[[], int]
     lone_files: LoneFiles
-    _crowded: set[tuple[TableName, str]] = field(default_factory=set)  # as the last round had them: with one file they are merged
+    _crowded: set[tuple[TableName, str]] = field(
+        default_factory=set
+    )  # as the last round had them: with one file they are merged
 
     @property
     def _open_from(self) -> int:
@@ -90,7 +92,12 @@ class DirtyPartitions:
             _add(closed, row, open_from)
         for table, hours in sorted(closed.items()):
             rows = hours.values()
-            yield Candidate(table, frozenset(hours), sum(row.data_files for row in rows), sum(row.size_bytes for row in rows))
+            yield Candidate(
+                table,
+                frozenset(hours),
+                sum(row.data_files for row in rows),
+                sum(row.size_bytes for row in rows),
+            )
 
     def settle(self, unfinished: Collection[str]) -> None:
         self.lone_files.settle(unfinished, self._open_from)
@@ -103,7 +110,11 @@ def _add(closed: dict[TableName, dict[int, PartitionRow]], row: PartitionRow, op
 
 
 def open_inventory(
-    catalog: CatalogClient, settings: OptimizeSettings, now_ms: Callable[[], int], only: Sequence[TableName] = (), lease: str | None = None
+    catalog: CatalogClient,
+    settings: OptimizeSettings,
+    now_ms: Callable[[], int],
+    only: Sequence[TableName] = (),
+    lease: str | None = None,
 ) -> Inventory:
     """The tables named by `only`, else the best inventory this catalog offers. `lease`: the leader's, by which it may write."""
     if only:

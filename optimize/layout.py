@@ -28,7 +28,11 @@ def layout_of(metadata: Mapping[str, Any], schema: LogSchema, settings: Optimize
     properties: Mapping[str, str] = metadata.get("properties", {})
 
     def named(prefix: str, wanted: str) -> tuple[str, ...]:
-        return tuple(column.name for column in schema.columns if properties.get(prefix + column.name, "").lower() == wanted)
+        return tuple(
+            column.name
+            for column in schema.columns
+            if properties.get(prefix + column.name, "").lower() == wanted
+        )
 
     levels = ((column.name, _level(properties.get(COLUMN_LEVEL + column.name))) for column in schema.columns)
     return FileLayout(
@@ -48,7 +52,14 @@ def _level(value: str | None) -> int | None:
 def _sort_keys(metadata: Mapping[str, Any], schema: LogSchema) -> tuple[str, ...]:
     """Columns of the default sort order up to the first that is ordered downwards or by a transform."""
     names = {column.id: column.name for column in schema.columns}
-    order = next((o for o in metadata.get("sort-orders", ()) if o["order-id"] == metadata.get("default-sort-order-id")), None)
+    order = next(
+        (
+            o
+            for o in metadata.get("sort-orders", ())
+            if o["order-id"] == metadata.get("default-sort-order-id")
+        ),
+        None,
+    )
     keys: list[str] = []
     for field in order["fields"] if order else ():
         name = names.get(field["source-id"])

@@ -59,7 +59,9 @@ class Leader:
         if not self._catalog.has_extras:
             return True
         try:
-            answer = self._catalog.post(f"{PATH}/acquire", {"holder": self._holder, "ttl-ms": int(self._lease_s * 1000)})
+            answer = self._catalog.post(
+                f"{PATH}/acquire", {"holder": self._holder, "ttl-ms": int(self._lease_s * 1000)}
+            )
         except NotFoundError:
             return True
         except (ConflictError, UnavailableError) as error:
@@ -76,7 +78,11 @@ class Leader:
     def _renew(self, token: int) -> None:
         while not self._stop.wait(self._lease_s / RENEWALS_PER_LEASE):
             try:
-                self._catalog.post(f"{PATH}/renew", {"token": token, "ttl-ms": int(self._lease_s * 1000)}, timeout_s=self._lease_s)
+                self._catalog.post(
+                    f"{PATH}/renew",
+                    {"token": token, "ttl-ms": int(self._lease_s * 1000)},
+                    timeout_s=self._lease_s,
+                )
             except (RefusedError, NotFoundError) as error:
                 log.warning("optimize.lease_lost", error=str(error))
                 self._lost.set()
@@ -97,5 +103,7 @@ class Leader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.release()

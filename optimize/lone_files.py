@@ -45,12 +45,22 @@ class LoneFiles:
         """The round has ended: the mark goes on up to the first partition of a table that is unfinished, or of an hour from `open_from` on."""
         if self._looked_ms is None:
             return
-        left = [row.changed_ms for row in self._rows if str(row.table) in unfinished or (parse_partition_path(row.path) or 0) >= open_from]
+        left = [
+            row.changed_ms
+            for row in self._rows
+            if str(row.table) in unfinished or (parse_partition_path(row.path) or 0) >= open_from
+        ]
         version, before_ms = self._mark()
         mark_ms, self._looked_ms = min([self._looked_ms - OVERLAP_MS, *left]), None
         if mark_ms <= before_ms:
             return
-        task: dict[str, Any] = {"id": ID, "kind": KIND, "state": "done", "version": version, "record": {"at-ms": mark_ms}}
+        task: dict[str, Any] = {
+            "id": ID,
+            "kind": KIND,
+            "state": "done",
+            "version": version,
+            "record": {"at-ms": mark_ms},
+        }
         try:
             self.catalog.post(PATH, {"tasks": [task]} | ({"lease": self.lease} if self.lease else {}))
         except FirnError as error:  # what was looked at is looked at once more
@@ -62,4 +72,7 @@ class LoneFiles:
             tasks = self.catalog.get(PATH, kind=KIND)["tasks"]
         except NotFoundError:
             return 0, 0
-        return next(((int(task["version"]), int(task["record"]["at-ms"])) for task in tasks if task["id"] == ID), (0, 0))
+        return next(
+            ((int(task["version"]), int(task["record"]["at-ms"])) for task in tasks if task["id"] == ID),
+            (0, 0),
+        )

@@ -96,7 +96,9 @@ class Maintenance:
                 break
         report.waiting |= {str(table) for table in turns.waiting()}
         if not self.halted():
-            self.inventory.settle(report.waiting | report.failures.keys() | report.in_pieces | report.paused_tables)
+            self.inventory.settle(
+                report.waiting | report.failures.keys() | report.in_pieces | report.paused_tables
+            )
         report.held_back = share.reason
         report.files_deleted = self._delete()
         self._remember(report)
@@ -116,16 +118,22 @@ class Maintenance:
         """Maintains the tables whose turn it is, as far as the budget goes; returns what is left of it, zero or less where it is used up."""
         taken = turns.take(SLICE_TABLES)
         planned = {p.plan.table: p for p in self._planned(taken, report) if p.plan.is_due}
-        pieces = [piece for p in planned.values() for piece in split_work(p.plan, self.settings.bin_cost_s_max)]
+        pieces = [
+            piece for p in planned.values() for piece in split_work(p.plan, self.settings.bin_cost_s_max)
+        ]
         mine, rest = turns.in_order(pieces)
         now, later = within_budget(mine, left_s)
-        report.in_pieces |= {name for name, count in Counter(str(piece.plan.table) for piece in pieces).items() if count > 1}
+        report.in_pieces |= {
+            name for name, count in Counter(str(piece.plan.table) for piece in pieces).items() if count > 1
+        }
         self.states.note_running({str(work.plan.table) for work in now} & report.in_pieces)
         self._merge([w for w in now if w.engine is Engine.ARROW], planned, report)
         self._rewrite([w for w in now if w.engine is Engine.SPARK], planned, report)
         self._expire([p for p in planned.values() if str(p.plan.table) not in report.done], report)
         report.waiting |= {str(w.plan.table) for w in later}
-        turns.put_back([(begins_s, work) for begins_s, work in rest if str(work.plan.table) not in report.failures])
+        turns.put_back(
+            [(begins_s, work) for begins_s, work in rest if str(work.plan.table) not in report.failures]
+        )
         return left_s - sum(work.cost_s for work in now) if not later else 0.0
 
     def tidy(self, tables: Sequence[TableName]) -> RoundReport:
@@ -141,7 +149,9 @@ class Maintenance:
                 except (FirnError, ValueError, KeyError) as error:
                     log.info("optimize.table_not_tidied", table=str(table), error=str(error))
                     continue
-                if view is not None and due_to_expire(view.metadata, self.settings, epoch_ms(self.clock.now())):
+                if view is not None and due_to_expire(
+                    view.metadata, self.settings, epoch_ms(self.clock.now())
+                ):
                     views.append(view)
             pending = [Pending(view, is_fresh=True) for view in views]
             self.commits.commit(pending)
@@ -180,7 +190,9 @@ class Maintenance:
             timestamp_id=timestamp_id(view.state.schema),
             data_manifests=len(view.data_manifests()),
             expirable=due_to_expire(view.metadata, s, now_ms),
-            has_been_replaced=any(snapshot.get("summary", {}).get("operation") == "replace" for snapshot in view.snapshots),
+            has_been_replaced=any(
+                snapshot.get("summary", {}).get("operation") == "replace" for snapshot in view.snapshots
+            ),
             resumes=self.states.unfinished(view.name),
             keeps_row_ids=view.state.version >= ROW_LINEAGE,
             properties=properties,
@@ -192,7 +204,14 @@ class Maintenance:
             return  # no Spark is started for nothing
         storage_settings, now_ms = StorageSettings.load(), epoch_ms(self.clock.now())
         bins = [
-            Bin([to_job(one, planned[one.plan.table].view, self._layout(planned[one.plan.table].view)) for one in group], storage_settings, now_ms)
+            Bin(
+                [
+                    to_job(one, planned[one.plan.table].view, self._layout(planned[one.plan.table].view))
+                    for one in group
+                ],
+                storage_settings,
+                now_ms,
+            )
             for group in pack(work, self.executor.slots(), self.settings.bin_cost_s_max)
         ]
         for results in self.executor.run(bins, self.halted):
@@ -201,12 +220,16 @@ class Maintenance:
     def _layout(self, view: TableView) -> FileLayout:
         return layout_of(view.metadata, view.state.schema, self.settings)
 
-    def _commit(self, results: Sequence[JobResult], planned: dict[TableName, Planned], report: RoundReport) -> None:
+    def _commit(
+        self, results: Sequence[JobResult], planned: dict[TableName, Planned], report: RoundReport
+    ) -> None:
         cpu_s = {result.job.table: result.cpu_s for result in results}
         pending = []
         for result in results:
             if result.failure:
-                self._note_failure(report, str(result.job.table), result.failure, is_refused=result.is_refused)
+                self._note_failure(
+                    report, str(result.job.table), result.failure, is_refused=result.is_refused
+                )
             else:
                 pending.append(Pending(planned[result.job.table].view, result.merged))
         self.commits.commit(pending)
@@ -228,7 +251,9 @@ class Maintenance:
             if rewritten is None:
                 continue
             if rewritten.result.failure:
-                self._note_failure(report, name, rewritten.result.failure, is_refused=rewritten.result.is_refused)
+                self._note_failure(
+                    report, name, rewritten.result.failure, is_refused=rewritten.result.is_refused
+                )
                 continue
             # The branch refers to the new files as well, and main may have moved on while Spark worked.
             pending = Pending(rewritten.view, rewritten.result.merged, stale=True, owns_outputs=False)
@@ -263,13 +288,20 @@ class Maintenance:
         report.snapshots_expired += len(change.expired)
         entry = Entry(name, "expire", snapshots_expired=len(change.expired), attempts=one.attempts)
         if change.merged:
-            size, rows = sum(file.size_bytes for file in change.removed), sum(file.rows for file in change.removed)
+            size, rows = (
+                sum(file.size_bytes for file in change.removed),
+                sum(file.rows for file in change.removed),
+            )
             report.merged_tables += 1
             report.files_before += len(change.removed)
             before, after = len(change.removed), sum(len(merged.outputs) for merged in change.merged)
             report.files_after += after
-            entry = Entry(name, action, "done", before, after, size, rows, len(change.expired), one.attempts, cpu_s)
-            log.info("optimize.merged", table=name, files=before, into=after, attempts=one.attempts, action=action)
+            entry = Entry(
+                name, action, "done", before, after, size, rows, len(change.expired), one.attempts, cpu_s
+            )
+            log.info(
+                "optimize.merged", table=name, files=before, into=after, attempts=one.attempts, action=action
+            )
         report.entries.append(entry)
 
     def _note_failure(self, report: RoundReport, name: str, reason: str, *, is_refused: bool = False) -> None:
@@ -286,7 +318,9 @@ class Maintenance:
         # A round that ended early left pieces of such a table undone: the entry stays, and the next round, of whatever leader, goes on with it.
         whole = report.in_pieces if not report.waiting and not self.halted() else set()
         done = (report.done - report.in_pieces | whole) - set(report.failures) - report.waiting
-        self.states.note_round(report.failures, report.refused, report.waiting - lagging, lagging, done, now_ms)
+        self.states.note_round(
+            report.failures, report.refused, report.waiting - lagging, lagging, done, now_ms
+        )
         self.history.write(report.entries)
         metrics.OPTIMIZE_FILES_MERGED.inc(report.files_before)
         metrics.OPTIMIZE_SNAPSHOTS_EXPIRED.inc(report.snapshots_expired)
@@ -294,5 +328,22 @@ class Maintenance:
         metrics.OPTIMIZE_FAILURES.inc(len(report.failures))
         metrics.OPTIMIZE_WAITING.set(len(report.waiting))
         metrics.OPTIMIZE_ROUND_ENDED.set(now_ms / 1000)
-        counts = {name: getattr(report, name) for name in ("tables", "merged_tables", "files_before", "files_after", "snapshots_expired", "files_deleted")}
-        log.info("optimize.round", **counts, waiting=len(report.waiting), paused=report.paused, failures=len(report.failures), held_back=report.held_back)
+        counts = {
+            name: getattr(report, name)
+            for name in (
+                "tables",
+                "merged_tables",
+                "files_before",
+                "files_after",
+                "snapshots_expired",
+                "files_deleted",
+            )
+        }
+        log.info(
+            "optimize.round",
+            **counts,
+            waiting=len(report.waiting),
+            paused=report.paused,
+            failures=len(report.failures),
+            held_back=report.held_back,
+        )

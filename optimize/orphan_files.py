@@ -47,7 +47,15 @@ def comparable(uri: str) -> str:
     return unquote(canonical(uri)).rstrip("/")
 
 
-def find_orphans(catalog: CatalogClient, storage: AnyStorage, table: TableName, throttle: Throttle, *, age_min_s: float, now: datetime) -> Orphans | None:
+def find_orphans(
+    catalog: CatalogClient,
+    storage: AnyStorage,
+    table: TableName,
+    throttle: Throttle,
+    *,
+    age_min_s: float,
+    now: datetime,
+) -> Orphans | None:
     """Files below a table, older than `age_min_s`, that no version of it refers to. None where the table is gone.
 
     Raises ValueError where other tables may lie at or below this one's location, FatalError where the warehouse was moved.
@@ -82,8 +90,12 @@ def _check_alone(metadata_files: Iterable[str], storage: AnyStorage, view: Table
     folder = comparable(f"{view.state.location}/metadata")
     for uri in metadata_files:
         text = _text(storage, uri, view)
-        if text is not None and (comparable(uri).rpartition("/")[0] != folder or f'"{view.state.uuid}"' not in text):
-            raise ValueError(f"{uri} is no metadata of this table: another one may lie there; move it, or delete what nobody needs")
+        if text is not None and (
+            comparable(uri).rpartition("/")[0] != folder or f'"{view.state.uuid}"' not in text
+        ):
+            raise ValueError(
+                f"{uri} is no metadata of this table: another one may lie there; move it, or delete what nobody needs"
+            )
 
 
 def _text(storage: AnyStorage, uri: str, view: TableView) -> str | None:
@@ -104,7 +116,9 @@ def _unreferenced(candidates: Iterable[str], live: set[str], table: TableName) -
     for uri in gone:
         twin = live_paths.get(_path(comparable(uri)))
         if twin is not None:
-            raise FatalError(f"{table}: {uri} is listed and {twin} is live, the same path elsewhere; the warehouse was moved: correct the locations first")
+            raise FatalError(
+                f"{table}: {uri} is listed and {twin} is live, the same path elsewhere; the warehouse was moved: correct the locations first"
+            )
     return sorted(gone)
 
 
@@ -119,7 +133,10 @@ def live_files(view: TableView) -> set[str]:
     manifests: dict[str, ManifestFile] = {}
     for snapshot in view.snapshots:
         found.add(comparable(snapshot["manifest-list"]))
-        manifests |= {manifest.uri: manifest for manifest in load_manifest_list(view.storage, snapshot["manifest-list"], view.state.place)}
+        manifests |= {
+            manifest.uri: manifest
+            for manifest in load_manifest_list(view.storage, snapshot["manifest-list"], view.state.place)
+        }
     for uri, manifest in manifests.items():
         found.add(comparable(uri))
         found.update(comparable(entry.file.uri) for entry in view.live_entries(manifest))

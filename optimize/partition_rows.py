@@ -20,14 +20,22 @@ class PartitionRow:
     changed_ms: int
 
 
-def changed_partitions(catalog: CatalogClient, *, files_min: int, since_ms: int = 0) -> Iterator[PartitionRow]:
+def changed_partitions(
+    catalog: CatalogClient, *, files_min: int, since_ms: int = 0
+) -> Iterator[PartitionRow]:
     """Partitions of at least so many files, data and delete files together, changed since then; the oldest change first."""
-    query = {"min-files": str(files_min), "changed-since-ms": str(max(0, since_ms)), "pageSize": str(PAGE_PARTITIONS)}
+    query = {
+        "min-files": str(files_min),
+        "changed-since-ms": str(max(0, since_ms)),
+        "pageSize": str(PAGE_PARTITIONS),
+    }
     token: str | None = None
     while True:
         page = catalog.get(PATH, **query, pageToken=token)
         for row in page["partitions"]:
-            table = TableName(NAMESPACE_SEPARATOR.join(row["identifier"]["namespace"]), row["identifier"]["name"])
+            table = TableName(
+                NAMESPACE_SEPARATOR.join(row["identifier"]["namespace"]), row["identifier"]["name"]
+            )
             yield PartitionRow(table, row["partition"], row["data-files"], row["bytes"], row["changed-ms"])
         token = page.get("next-page-token")
         if not token:

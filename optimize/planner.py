@@ -107,10 +107,14 @@ def timestamp_id(schema: LogSchema) -> int:
     return schema.by_name[TIMESTAMP].id
 
 
-def plan_table(facts: TableFacts, partitions: Iterable[Partition], settings: OptimizeSettings, now_ms: int) -> TablePlan:
+def plan_table(
+    facts: TableFacts, partitions: Iterable[Partition], settings: OptimizeSettings, now_ms: int
+) -> TablePlan:
     """The plan of one table."""
     target = target_bytes(facts.properties, settings)
-    plans = tuple(_plan_partition(p, facts, target, settings, now_ms) for p in sorted(partitions, key=lambda p: p.hour))
+    plans = tuple(
+        _plan_partition(p, facts, target, settings, now_ms) for p in sorted(partitions, key=lambda p: p.hour)
+    )
     # A commit that replaces files gathers the manifests it touches anyway.
     merge_manifests = facts.data_manifests > settings.manifests_max
     never = not facts.has_been_replaced and any(p.merge for p in plans)
@@ -123,10 +127,14 @@ def target_bytes(properties: Mapping[str, str], settings: OptimizeSettings) -> i
     return int(value) if value.isdecimal() and int(value) > 0 else settings.target_file_bytes
 
 
-def _plan_partition(partition: Partition, facts: TableFacts, target: int, settings: OptimizeSettings, now_ms: int) -> PartitionPlan:
+def _plan_partition(
+    partition: Partition, facts: TableFacts, target: int, settings: OptimizeSettings, now_ms: int
+) -> PartitionPlan:
     files, size = len(partition.files), sum(file.size_bytes for file in partition.files)
 
-    def stands(standing: Standing, *, merge: Merge | None = None, due_at_ms: int | None = None) -> PartitionPlan:
+    def stands(
+        standing: Standing, *, merge: Merge | None = None, due_at_ms: int | None = None
+    ) -> PartitionPlan:
         return PartitionPlan(partition.hour, standing, files, size, merge, due_at_ms)
 
     closes_ms = (partition.hour + 1) * MS_PER_HOUR + int(settings.closed_after_s * 1000)
@@ -136,27 +144,44 @@ def _plan_partition(partition: Partition, facts: TableFacts, target: int, settin
         return stands(Standing.ROW_IDS)
     if partition.equality_delete_files:
         return stands(Standing.EQUALITY_DELETES)
-    small = [file for file in partition.files if file.size_bytes < target * settings.small_file_ratio and file.file_format.upper() == "PARQUET"]
+    small = [
+        file
+        for file in partition.files
+        if file.size_bytes < target * settings.small_file_ratio and file.file_format.upper() == "PARQUET"
+    ]
     groups = group_files(small, target, facts.timestamp_id)
     alone = lone_files(partition.files, groups, settings)
     if not groups and not alone and not partition.position_delete_files:
         return stands(Standing.UP_TO_DATE)
-    merged_ms = max((at for file in partition.files if (at := merged_at_ms(file.uri)) is not None), default=None)
+    merged_ms = max(
+        (at for file in partition.files if (at := merged_at_ms(file.uri)) is not None), default=None
+    )
     rests_until_ms = None if merged_ms is None else merged_ms + int(settings.late_cooldown_s * 1000)
     if rests_until_ms is not None and now_ms < rests_until_ms and not facts.resumes:
         return stands(Standing.COOLING_DOWN, due_at_ms=rests_until_ms)
     if partition.position_delete_files:
-        return stands(Standing.DUE, merge=Merge(partition.hour, Engine.SPARK, (partition.files,), has_deletes=True))
-    if max((sum(file.size_bytes for file in group) for group in groups), default=0) >= settings.rewrite_bytes_min:
+        return stands(
+            Standing.DUE, merge=Merge(partition.hour, Engine.SPARK, (partition.files,), has_deletes=True)
+        )
+    if (
+        max((sum(file.size_bytes for file in group) for group in groups), default=0)
+        >= settings.rewrite_bytes_min
+    ):
         return stands(Standing.DUE, merge=Merge(partition.hour, Engine.SPARK, groups))
     return stands(Standing.DUE, merge=Merge(partition.hour, Engine.ARROW, (*groups, *alone)))
 
 
-def lone_files(files: Sequence[DataFile], groups: Iterable[Sequence[DataFile]], settings: OptimizeSettings) -> tuple[tuple[DataFile, ...], ...]:
+def lone_files(
+    files: Sequence[DataFile], groups: Iterable[Sequence[DataFile]], settings: OptimizeSettings
+) -> tuple[tuple[DataFile, ...], ...]:
     """Files that no group takes and that are as ingestion wrote them, each to be written anew by itself, once; small ones are not worth it."""
     grouped = {file.uri for group in groups for file in group}
     sizes = range(settings.lone_file_bytes_min, settings.rewrite_bytes_min)
-    return tuple((file,) for file in files if file.uri not in grouped and file.size_bytes in sizes and is_as_ingested(file.uri))
+    return tuple(
+        (file,)
+        for file in files
+        if file.uri not in grouped and file.size_bytes in sizes and is_as_ingested(file.uri)
+    )
 
 
 def group_files(files: Sequence[DataFile], target: int, time_id: int) -> tuple[tuple[DataFile, ...], ...]:

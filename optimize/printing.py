@@ -30,13 +30,33 @@ def say(line: str) -> None:
 def print_plan(plans: Sequence[TablePlan], report: RoundReport, share: Share) -> None:
     """One line a table, the most files first."""
     table = Table(title="what the next round would do")
-    for name in ("table", "tenant", "hours to merge", "files", "into", "MiB", "snapshots to expire", "other hours"):
-        table.add_column(name, justify="left" if name in ("table", "tenant", "other hours") else "right", overflow="fold")
+    for name in (
+        "table",
+        "tenant",
+        "hours to merge",
+        "files",
+        "into",
+        "MiB",
+        "snapshots to expire",
+        "other hours",
+    ):
+        table.add_column(
+            name, justify="left" if name in ("table", "tenant", "other hours") else "right", overflow="fold"
+        )
     for p in sorted(plans, key=lambda p: -sum(m.saved_files for m in p.merges)):
-        others = Counter(partition.standing.value for partition in p.partitions if partition.standing is not Standing.DUE)
+        others = Counter(
+            partition.standing.value for partition in p.partitions if partition.standing is not Standing.DUE
+        )
         numbers = (len(p.merges), sum(len(m.files) for m in p.merges), sum(len(m.groups) for m in p.merges))
         size = f"{sum(m.size_bytes for m in p.merges) / _MIB:.1f}"
-        table.add_row(str(p.table), Text(p.tenant), *map(str, numbers), size, str(len(p.expire)), ", ".join(f"{n} {what}" for what, n in others.items()))
+        table.add_row(
+            str(p.table),
+            Text(p.tenant),
+            *map(str, numbers),
+            size,
+            str(len(p.expire)),
+            ", ".join(f"{n} {what}" for what, n in others.items()),
+        )
     console.print(table)
     if share.reason:
         say(f"held back: {share.reason}; {share.share:.0%} of the work is done")
@@ -61,9 +81,15 @@ def print_status(maintenance: Maintenance) -> None:
     catalog = maintenance.catalog
     if catalog.has_extras:
         try:
-            leases = [lease for lease in catalog.get("/firn/v1/leases")["leases"] if lease["name"] == "optimize"]
+            leases = [
+                lease for lease in catalog.get("/firn/v1/leases")["leases"] if lease["name"] == "optimize"
+            ]
             leader = next((lease for lease in leases if lease.get("in-force")), None)
-            say(f"leader: {leader['holder']}" if leader else "leader: nobody; `python -m optimize run` starts one")
+            say(
+                f"leader: {leader['holder']}"
+                if leader
+                else "leader: nobody; `python -m optimize run` starts one"
+            )
             due = catalog.get("/firn/v1/deletions", pageSize="1000")["deletions"]
             say(f"files to delete now: {'1,000 or more' if len(due) >= 1_000 else len(due)}")
         except FirnError as error:
@@ -96,7 +122,9 @@ def print_purge(found: Iterable[tuple[Dropped, int]], *, dry_run: bool) -> None:
         if dropped.refusal:
             say(f"{dropped.name} at {dropped.location}: refused: {dropped.refusal}")
         else:
-            say(f"{dropped.name} at {dropped.location}: {'would be purged' if dry_run else f'purged, {files} files'}")
+            say(
+                f"{dropped.name} at {dropped.location}: {'would be purged' if dry_run else f'purged, {files} files'}"
+            )
 
 
 def print_orphans(found: Iterable[tuple[Orphans, str]], *, deleted: bool) -> None:
@@ -105,6 +133,8 @@ def print_orphans(found: Iterable[tuple[Orphans, str]], *, deleted: bool) -> Non
         if reason:
             say(f"{orphans.table}: nothing deleted: {reason}")
             continue
-        say(f"{orphans.table}: {len(orphans.files)} of {orphans.listed} files, {orphans.size_bytes / _MIB:.1f} MiB, {'deleted' if deleted else 'are orphans'}")
+        say(
+            f"{orphans.table}: {len(orphans.files)} of {orphans.listed} files, {orphans.size_bytes / _MIB:.1f} MiB, {'deleted' if deleted else 'are orphans'}"
+        )
         for uri in orphans.files[: 0 if deleted else _SAMPLE]:
             say(f"  {uri}")

@@ -36,7 +36,9 @@ def own_prefix(location: str, table_uuid: str, warehouse: str) -> str:
     """The prefix that holds a table's files and no others, with its trailing slash. Raises ValueError where it is not certainly this table's alone."""
     prefix, root = canonical(location).rstrip("/") + "/", canonical(warehouse).rstrip("/") + "/"
     if not root.removesuffix("/") or not prefix.startswith(root) or prefix == root:
-        raise ValueError(f"{location} is not below the warehouse {warehouse}: somebody else's files may lie there")
+        raise ValueError(
+            f"{location} is not below the warehouse {warehouse}: somebody else's files may lie there"
+        )
     parts = prefix[len(root) :].rstrip("/").split("/")
     if any(part in ("", ".", "..") or unquote(part) != part for part in parts):
         raise ValueError(f"{location} is not a plain path")
@@ -54,7 +56,11 @@ def purgeable(catalog: CatalogClient, dropped_before_ms: int) -> Iterator[Droppe
             page = catalog.get(PATH, purgeable="true", pageToken=token)
         except NotFoundError:
             return
-        yield from (_dropped(entry, warehouse) for entry in page["dropped-tables"] if entry["dropped-ms"] <= dropped_before_ms)
+        yield from (
+            _dropped(entry, warehouse)
+            for entry in page["dropped-tables"]
+            if entry["dropped-ms"] <= dropped_before_ms
+        )
         token = page.get("next-page-token")
         if not token:
             return
@@ -73,11 +79,22 @@ def _dropped(entry: dict[str, Any], warehouse: str) -> Dropped:
 def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttle: Throttle) -> int:
     """Purges one table; returns the number of files deleted. A crash in between is made up for by the next purge of the same table."""
     if dropped.refusal:
-        log.warning("optimize.purge_refused", table=dropped.name, location=dropped.location, reason=dropped.refusal)
+        log.warning(
+            "optimize.purge_refused", table=dropped.name, location=dropped.location, reason=dropped.refusal
+        )
         return 0
     begun = catalog.post(f"{PATH}/{dropped.id}/purge-started", {})
-    if begun.get("location-shared") or begun["table-uuid"] != dropped.uuid or begun["location"] != dropped.location:
-        log.warning("optimize.purge_refused", table=dropped.name, location=dropped.location, reason="its location is shared or has changed")
+    if (
+        begun.get("location-shared")
+        or begun["table-uuid"] != dropped.uuid
+        or begun["location"] != dropped.location
+    ):
+        log.warning(
+            "optimize.purge_refused",
+            table=dropped.name,
+            location=dropped.location,
+            reason="its location is shared or has changed",
+        )
         return 0
     prefix = own_prefix(dropped.location, dropped.uuid, catalog.warehouse or "")
     deleted, page = 0, list[str]()

@@ -35,12 +35,18 @@ class Change:
 def still_valid(view: TableView, merged: Sequence[Merged]) -> tuple[Merged, ...]:
     """The merges whose inputs are all live in this version and whose hours have no delete files but those that the merge has applied."""
     hours = {m.group.hour for m in merged}
-    live = {hour: {file.uri for file in partition.files} for hour, partition in view.partitions(hours).items()}
+    live = {
+        hour: {file.uri for file in partition.files} for hour, partition in view.partitions(hours).items()
+    }
     deletes = view.delete_files()
 
     def valid(group: MergeGroup) -> bool:
         own = {file.uri for file in deletes.get(group.hour, ())}
-        return None not in deletes and own == {f.uri for f in group.deletes} and {f.uri for f in group.inputs} <= live.get(group.hour, set())
+        return (
+            None not in deletes
+            and own == {f.uri for f in group.deletes}
+            and {f.uri for f in group.inputs} <= live.get(group.hour, set())
+        )
 
     return tuple(m for m in merged if valid(m.group))
 
@@ -49,12 +55,23 @@ def still_live(view: TableView, files: Sequence[DataFile]) -> list[DataFile]:
     """Those of the data and delete files that this version still has."""
     if not files:
         return []
-    live = {file.uri for partition in view.partitions({file.hour for file in files if file.hour is not None}).values() for file in partition.files}
+    live = {
+        file.uri
+        for partition in view.partitions({file.hour for file in files if file.hour is not None}).values()
+        for file in partition.files
+    }
     live |= {file.uri for group in view.delete_files().values() for file in group}
     return [file for file in files if file.uri in live]
 
 
-def prepare_change(view: TableView, merged: Sequence[Merged], settings: OptimizeSettings, now_ms: int, *, remove: Sequence[DataFile] = ()) -> Change | None:
+def prepare_change(
+    view: TableView,
+    merged: Sequence[Merged],
+    settings: OptimizeSettings,
+    now_ms: int,
+    *,
+    remove: Sequence[DataFile] = (),
+) -> Change | None:
     """One commit with all that is due: merges in, their inputs out, manifests gathered, snapshots expired. None where nothing is to be done.
 
     `remove`: files that go with their rows (retention), data and delete files; then `merged` is empty.
@@ -65,15 +82,25 @@ def prepare_change(view: TableView, merged: Sequence[Merged], settings: Optimize
     branch = view.metadata.get("refs", {}).get(REWRITE_BRANCH)
     if not adds_snapshot and not expired and branch is None:
         return None
-    removed = [*(file for file in remove if file.content == DATA), *(file for m in merged for file in m.group.inputs)]
-    deletes = [*(file for file in remove if file.content != DATA), *(file for m in merged for file in m.group.deletes)]
+    removed = [
+        *(file for file in remove if file.content == DATA),
+        *(file for m in merged for file in m.group.inputs),
+    ]
+    deletes = [
+        *(file for file in remove if file.content != DATA),
+        *(file for m in merged for file in m.group.deletes),
+    ]
     request: dict[str, Any] = _bare_request(view)
     files: Sequence[tuple[str, bytes]] = ()
     snapshot_id = None
     if adds_snapshot:
         added = [file for m in merged for file in m.outputs]
         entries, kept = rewritten_entries(view, {file.uri for file in removed}, added, gather=crowded)
-        prepared = prepare_delete(view.state, entries, removed, kept, now_ms) if remove else prepare_replace(view.state, entries, added, removed, kept, now_ms)
+        prepared = (
+            prepare_delete(view.state, entries, removed, kept, now_ms)
+            if remove
+            else prepare_replace(view.state, entries, added, removed, kept, now_ms)
+        )
         if deletes:
             prepared = without_delete_files(prepared, view, deletes)
         request, files, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
@@ -87,10 +114,17 @@ def prepare_change(view: TableView, merged: Sequence[Merged], settings: Optimize
 
 def _without_snapshots(request: Mapping[str, Any], view: TableView, expired: Sequence[int]) -> dict[str, Any]:
     """Snapshots go, if every branch and tag still names what it did: what is removed under a ref takes the ref away with it."""
-    refs = [(name, ref["snapshot-id"]) for name, ref in view.metadata.get("refs", {}).items() if name not in (MAIN, REWRITE_BRANCH)]
+    refs = [
+        (name, ref["snapshot-id"])
+        for name, ref in view.metadata.get("refs", {}).items()
+        if name not in (MAIN, REWRITE_BRANCH)
+    ]
     return {
         **request,
-        "requirements": [*request["requirements"], *({"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": at} for name, at in refs)],
+        "requirements": [
+            *request["requirements"],
+            *({"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": at} for name, at in refs),
+        ],
         "updates": [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(expired)}],
     }
 
@@ -99,7 +133,10 @@ def _without_branch(request: Mapping[str, Any], branch_head: int) -> dict[str, A
     """The branch goes in the same commit, if it still is what it was; its snapshot, named no more, expires like any other."""
     return {
         **request,
-        "requirements": [*request["requirements"], {"type": "assert-ref-snapshot-id", "ref": REWRITE_BRANCH, "snapshot-id": branch_head}],
+        "requirements": [
+            *request["requirements"],
+            {"type": "assert-ref-snapshot-id", "ref": REWRITE_BRANCH, "snapshot-id": branch_head},
+        ],
         "updates": [*request["updates"], {"action": "remove-snapshot-ref", "ref-name": REWRITE_BRANCH}],
     }
 
@@ -113,7 +150,9 @@ def _bare_request(view: TableView) -> dict[str, Any]:
     return {"identifier": view.name.to_json(), "requirements": requirements, "updates": []}
 
 
-def rewritten_entries(view: TableView, removed: set[str], added: Sequence[DataFile], *, gather: bool) -> tuple[list[ManifestEntry], list[ManifestFile]]:
+def rewritten_entries(
+    view: TableView, removed: set[str], added: Sequence[DataFile], *, gather: bool
+) -> tuple[list[ManifestEntry], list[ManifestFile]]:
     """Entries for the new manifests, ordered by hour, and the manifests that stay as they are.
 
     A manifest is rewritten when it holds a removed file, or with `gather` when it is small; its other entries keep their snapshot and
@@ -130,13 +169,19 @@ def rewritten_entries(view: TableView, removed: set[str], added: Sequence[DataFi
             continue
         if not has_live(manifest):
             continue
-        touched = bool(missing) and may_hold(manifest, hours) and any(entry.file.uri in removed for entry in view.live_entries(manifest))
+        touched = (
+            bool(missing)
+            and may_hold(manifest, hours)
+            and any(entry.file.uri in removed for entry in view.live_entries(manifest))
+        )
         if not touched and not (gather and manifest.length < MANIFEST_BYTES_MIN):
             kept.append(manifest)
             continue
         for entry in view.live_entries(manifest):
             missing.discard(entry.file.uri)
-            entries.append(replace(entry, status=Status.DELETED if entry.file.uri in removed else Status.EXISTING))
+            entries.append(
+                replace(entry, status=Status.DELETED if entry.file.uri in removed else Status.EXISTING)
+            )
     if missing:
         raise ValueError(f"{len(missing)} files are not live in {view.name}, {min(missing)} for one")
     return sorted(entries, key=lambda e: (e.file.hour or 0, e.status, e.file.uri)), kept

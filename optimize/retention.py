@@ -56,11 +56,30 @@ def first_hour_kept(retention_h: int, now_ms: int) -> int:
     return (now_ms - retention_h * MS_PER_HOUR) // MS_PER_HOUR
 
 
-def expired_files(table: TableName, partitions: Iterable[Partition], deletes: Sequence[DataFile], retention_h: int, now_ms: int, *, time_id: int) -> Expired:
+def expired_files(
+    table: TableName,
+    partitions: Iterable[Partition],
+    deletes: Sequence[DataFile],
+    retention_h: int,
+    now_ms: int,
+    *,
+    time_id: int,
+) -> Expired:
     """The files of all hours that are past the retention to their last second. `deletes`: the table's delete files that belong to one hour."""
     first = first_hour_kept(retention_h, now_ms)
-    data = [file for partition in sorted(partitions, key=lambda p: p.hour) if partition.hour < first for file in partition.files]
+    data = [
+        file
+        for partition in sorted(partitions, key=lambda p: p.hour)
+        if partition.hour < first
+        for file in partition.files
+    ]
     gone = [*data, *(file for file in deletes if file.hour is not None and file.hour < first)]
     times = (first_event_us(file, time_id) for file in data)
-    oldest = min((at if at is not None else (file.hour or 0) * US_PER_HOUR for at, file in zip(times, data, strict=True)), default=None)
+    oldest = min(
+        (
+            at if at is not None else (file.hour or 0) * US_PER_HOUR
+            for at, file in zip(times, data, strict=True)
+        ),
+        default=None,
+    )
     return Expired(table, tuple(gone), first, oldest)

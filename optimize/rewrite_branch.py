@@ -57,7 +57,13 @@ class RewriteBranch:
         self._open(before, before.state.head)
         hours = sorted({merge.hour for merge in work.merges})
         had = self._contents(before, hours)
-        counts = self.executor.rewrite(view.name, hours, branch=REWRITE_BRANCH, sort_by=layout.sort_by, target_bytes=work.plan.target_bytes)
+        counts = self.executor.rewrite(
+            view.name,
+            hours,
+            branch=REWRITE_BRANCH,
+            sort_by=layout.sort_by,
+            target_bytes=work.plan.target_bytes,
+        )
         log.info("optimize.rewritten", table=str(view.name), hours=len(hours), **counts)
         has = self._contents(before, hours)
         after = self._on_branch(before)
@@ -66,7 +72,12 @@ class RewriteBranch:
         changes = _changes(before, after, hours)
         job = replace(to_job(work, before, layout), groups=tuple(group for group, _, _ in changes))
         if has != had:
-            refused = JobResult(job, (), f"the rows read differently after rewrite_data_files: {dict(has)}, before {dict(had)}", is_refused=True)
+            refused = JobResult(
+                job,
+                (),
+                f"the rows read differently after rewrite_data_files: {dict(has)}, before {dict(had)}",
+                is_refused=True,
+            )
             return Rewritten(refused, before)
         return Rewritten(self._proven(job, changes), before)
 
@@ -75,15 +86,26 @@ class RewriteBranch:
         request = {
             "identifier": view.name.to_json(),
             "requirements": [{"type": "assert-table-uuid", "uuid": view.state.uuid}],
-            "updates": [{"action": "set-snapshot-ref", "ref-name": REWRITE_BRANCH, "type": "branch", "snapshot-id": head}],
+            "updates": [
+                {
+                    "action": "set-snapshot-ref",
+                    "ref-name": REWRITE_BRANCH,
+                    "type": "branch",
+                    "snapshot-id": head,
+                }
+            ],
         }
         (result,) = self.catalog.commit_all([request])
         if result.status is not CommitStatus.COMMITTED:
-            raise UnavailableError(f"the branch {REWRITE_BRANCH} of {view.name} cannot be set: {result.status.value} {result.message}")
+            raise UnavailableError(
+                f"the branch {REWRITE_BRANCH} of {view.name} cannot be set: {result.status.value} {result.message}"
+            )
 
     def _contents(self, view: TableView, hours: Sequence[int]) -> Mapping[str, Any]:
         """Of the columns that the version has: those that come meanwhile are in no row of these hours yet."""
-        columns = [field["name"] for field in view.state.schema.json["fields"] if not _holds_map(field["type"])]
+        columns = [
+            field["name"] for field in view.state.schema.json["fields"] if not _holds_map(field["type"])
+        ]
         return self.executor.contents(view.name, hours, branch=REWRITE_BRANCH, columns=columns)
 
     def _on_branch(self, before: TableView) -> TableView | None:
@@ -97,12 +119,17 @@ class RewriteBranch:
 
     def _proven(self, job: MergeJob, changes: "Sequence[_Change]") -> JobResult:
         settings = StorageSettings.load()
-        rewrites = [Rewrite(group, outputs, untouched, job.schema, settings) for group, outputs, untouched in changes]
+        rewrites = [
+            Rewrite(group, outputs, untouched, job.schema, settings) for group, outputs, untouched in changes
+        ]
         proofs = self.executor.prove(rewrites)
         refusals = [proof.refusal for proof in proofs if proof.refusal]
         if refusals:
             return JobResult(job, (), refusals[0], is_refused=True)
-        merged = (Merged(group, outputs, proof.checksums) for (group, outputs, _), proof in zip(changes, proofs, strict=True))
+        merged = (
+            Merged(group, outputs, proof.checksums)
+            for (group, outputs, _), proof in zip(changes, proofs, strict=True)
+        )
         return JobResult(job, tuple(merged))
 
 

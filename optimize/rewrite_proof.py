@@ -63,7 +63,9 @@ def prove(one: Rewrite, storage: Storage) -> Proof:
     fields = one.schema["fields"]
     kinds = dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True))
     read = [_read_through(storage, file) for file in one.outputs]
-    check_inputs([(file, file) for file in one.group.inputs], [described for described, _ in read], kinds, gone)
+    check_inputs(
+        [(file, file) for file in one.group.inputs], [described for described, _ in read], kinds, gone
+    )
     return Proof(checksums=tuple(checksum for _, checksum in read))
 
 
@@ -71,7 +73,9 @@ def deleted_positions(storage: Storage, files: Sequence[DataFile]) -> dict[str, 
     """The positions of deleted rows by data file, each once, as position delete files name them."""
     found: dict[str, list[np.ndarray[Any, Any]]] = {}
     for file in files:
-        table = pq.read_table(pa.BufferReader(read_whole(storage, file)), columns=[PATH, POSITION], use_threads=False)
+        table = pq.read_table(
+            pa.BufferReader(read_whole(storage, file)), columns=[PATH, POSITION], use_threads=False
+        )
         paths = table.column(PATH)
         for path in pc.unique(paths).to_pylist():
             positions = table.filter(pc.equal(paths, path)).column(POSITION)
@@ -90,7 +94,9 @@ def _read_through(storage: Storage, file: DataFile) -> tuple[DataFile, int]:
         seen.take(pa.Table.from_batches([batch]))
     described = describe_parquet(file.uri, file.hour or 0, file.size_bytes, parquet.metadata, leaves)
     if not rows == described.rows == file.rows:
-        raise ProofFailed(f"{file.uri} holds {rows} rows, its footer says {described.rows}, its manifest {file.rows}")
+        raise ProofFailed(
+            f"{file.uri} holds {rows} rows, its footer says {described.rows}, its manifest {file.rows}"
+        )
     if hidden := seen.hidden(file):
         raise ProofFailed(hidden)
     return described, crc32(data)

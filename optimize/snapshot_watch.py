@@ -39,7 +39,9 @@ class SnapshotWatch:
             self._files[row.table, row.path] = row
             if gained > 0:
                 self._gained[row.table] = self._gained.get(row.table, 0) + gained
-        self._files = {key: row for key, row in self._files.items() if row.changed_ms >= now_ms - REMEMBERED_MS}
+        self._files = {
+            key: row for key, row in self._files.items() if row.changed_ms >= now_ms - REMEMBERED_MS
+        }
         return list(self._take())
 
     def _take(self) -> Iterator[TableName]:

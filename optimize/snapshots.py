@@ -8,10 +8,14 @@ from lake.settings import OptimizeSettings
 from optimize.table_view import TableView, may_hold
 
 
-def to_expire(metadata: Mapping[str, Any], settings: OptimizeSettings, now_ms: int, *, adding: int = 0) -> tuple[int, ...]:
+def to_expire(
+    metadata: Mapping[str, Any], settings: OptimizeSettings, now_ms: int, *, adding: int = 0
+) -> tuple[int, ...]:
     """Ids of the snapshots that a commit to the table takes away: down to half of `snapshots_max`, so that there is room until the next one."""
     keep = (settings.snapshots_max + 1) // 2
-    return expirable(metadata, keep=keep, age_max_ms=int(settings.snapshot_age_max_s * 1000), now_ms=now_ms, adding=adding)
+    return expirable(
+        metadata, keep=keep, age_max_ms=int(settings.snapshot_age_max_s * 1000), now_ms=now_ms, adding=adding
+    )
 
 
 def due_to_expire(metadata: Mapping[str, Any], settings: OptimizeSettings, now_ms: int) -> tuple[int, ...]:
@@ -34,7 +38,11 @@ def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
     files = [s["manifest-list"] for s in old if s["manifest-list"] not in kept_lists]
     kept_manifests = {m.uri: m for s in kept for m in view.manifests_of(s)}
     candidates = {m.uri: m for s in old for m in view.manifests_of(s) if m.uri not in kept_manifests}
-    data = {entry.file.uri: entry.file for manifest in candidates.values() for entry in view.live_entries(manifest)}
+    data = {
+        entry.file.uri: entry.file
+        for manifest in candidates.values()
+        for entry in view.live_entries(manifest)
+    }
     if data:
         hours = {file.hour for file in data.values()}
         wanted = None if None in hours else frozenset(hour for hour in hours if hour is not None)

@@ -28,10 +28,20 @@ class Executor(Protocol):
     def run(self, bins: Sequence[Bin], halted: Callable[[], bool]) -> Iterator[list[JobResult]]:
         """The results of each bin, as they come; once `halted` says so, bins that have not begun are left out."""
 
-    def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
+    def rewrite(
+        self,
+        table: TableName,
+        hours: Sequence[int],
+        *,
+        branch: str,
+        sort_by: Sequence[str],
+        target_bytes: int,
+    ) -> Mapping[str, Any]:
         """Rewrites hours on a branch of the table with Spark's procedure; returns its counts. Raises FirnError."""
 
-    def contents(self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]) -> Mapping[str, Any]:
+    def contents(
+        self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]
+    ) -> Mapping[str, Any]:
         """What the rows of a branch hold in these hours, as `contents_statement` tells it; the same for the same rows. Raises FirnError."""
 
     def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
@@ -49,7 +59,9 @@ class SparkExecutor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if self._context is not None:
             self._context.stop()
             self._context = None
@@ -94,22 +106,41 @@ class SparkExecutor:
             for future in as_completed(running):
                 yield future.result()
 
-    def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
+    def rewrite(
+        self,
+        table: TableName,
+        hours: Sequence[int],
+        *,
+        branch: str,
+        sort_by: Sequence[str],
+        target_bytes: int,
+    ) -> Mapping[str, Any]:
         session, catalog = self._session()
-        return call(session, rewrite_statement(catalog, table, hours, branch=branch, sort_by=sort_by, target_bytes=target_bytes))
+        return call(
+            session,
+            rewrite_statement(
+                catalog, table, hours, branch=branch, sort_by=sort_by, target_bytes=target_bytes
+            ),
+        )
 
-    def contents(self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]) -> Mapping[str, Any]:
+    def contents(
+        self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]
+    ) -> Mapping[str, Any]:
         session, catalog = self._session()
         return call(session, contents_statement(catalog, table, hours, branch=branch, columns=columns))
 
     def _session(self) -> tuple[Any, str]:
         """A session with our catalog, and the catalog's name in it. Raises PrerequisiteError."""
         if self._settings.spark_jars is None:
-            raise PrerequisiteError("its large or partly deleted hours need rewrite_data_files: set FIRN_OPTIMIZE_SPARK_JARS")
+            raise PrerequisiteError(
+                "its large or partly deleted hours need rewrite_data_files: set FIRN_OPTIMIZE_SPARK_JARS"
+            )
         # Spark keeps a catalog for ever under its name; a new lease needs a new one.
         catalog = "lake" if self._lease is None else f"lake_{self._lease.rpartition(':')[2]}"
         session = open_session(self.options)
-        for name, value in catalog_options(catalog, self._settings, StorageSettings.load(), self._lease).items():
+        for name, value in catalog_options(
+            catalog, self._settings, StorageSettings.load(), self._lease
+        ).items():
             session.conf.set(name, value)
         return session, catalog
 

@@ -14,7 +14,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 log = structlog.get_logger()
 
 
-def catalog_options(catalog: str, settings: OptimizeSettings, storage: StorageSettings, lease: str | None) -> dict[str, str]:
+def catalog_options(
+    catalog: str, settings: OptimizeSettings, storage: StorageSettings, lease: str | None
+) -> dict[str, str]:
     """Spark settings for our catalog under a name of Spark's; the leader's lease goes into the header of every commit."""
     prefix = f"spark.sql.catalog.{catalog}"
     options = {
@@ -45,7 +47,15 @@ def _s3_options(prefix: str, storage: StorageSettings) -> dict[str, str]:
     return {f"{prefix}.{name}": value for name, value in wanted.items() if value}
 
 
-def rewrite_statement(catalog: str, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> str:
+def rewrite_statement(
+    catalog: str,
+    table: TableName,
+    hours: Sequence[int],
+    *,
+    branch: str,
+    sort_by: Sequence[str],
+    target_bytes: int,
+) -> str:
     """The CALL that rewrites hours of a table on a branch, position deletes applied."""
     wanted = {
         "target-file-size-bytes": str(target_bytes),
@@ -61,7 +71,9 @@ def rewrite_statement(catalog: str, table: TableName, hours: Sequence[int], *, b
     )
 
 
-def contents_statement(catalog: str, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]) -> str:
+def contents_statement(
+    catalog: str, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]
+) -> str:
     """The SELECT that tells what rows of a branch hold in these hours, whatever files they are in: their number, and the sum of their hashes."""
     hashed = f"xxhash64({', '.join(_quoted(name) for name in columns)})"
     # As decimals, because a sum of 64-bit numbers is none.
@@ -82,7 +94,10 @@ def _literal(text: str) -> str:
 
 
 def _within(hours: Sequence[int]) -> str:
-    return " OR ".join(f"(timestamp >= TIMESTAMP '{_moment(hour)}' AND timestamp < TIMESTAMP '{_moment(hour + 1)}')" for hour in hours)
+    return " OR ".join(
+        f"(timestamp >= TIMESTAMP '{_moment(hour)}' AND timestamp < TIMESTAMP '{_moment(hour + 1)}')"
+        for hour in hours
+    )
 
 
 def _moment(hour: int) -> str:

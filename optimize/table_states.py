@@ -64,7 +64,11 @@ class TableStates:
             for task in page["tasks"]:
                 record: Mapping[str, Any] = task.get("record") or {}
                 found[task["id"].removeprefix(f"{KIND}:")] = Memory(
-                    State(task["state"]), int(record.get("failures", 0)), str(record.get("reason", "")), int(record.get("until-ms", 0)), task["version"]
+                    State(task["state"]),
+                    int(record.get("failures", 0)),
+                    str(record.get("reason", "")),
+                    int(record.get("until-ms", 0)),
+                    task["version"],
                 )
             token = page.get("next-page-token")
             if not token:
@@ -92,23 +96,39 @@ class TableStates:
         running = {}
         for name in tables:
             before = self._known.get(name)
-            running[name] = Memory(State.RUNNING, before.failures if before else 0, before.reason if before else "")
+            running[name] = Memory(
+                State.RUNNING, before.failures if before else 0, before.reason if before else ""
+            )
         self._save(running)
 
     def note_round(
-        self, failures: Mapping[str, str], refused: Collection[str], waiting: Iterable[str], lagging: Iterable[str], done: Iterable[str], now_ms: int
+        self,
+        failures: Mapping[str, str],
+        refused: Collection[str],
+        waiting: Iterable[str],
+        lagging: Iterable[str],
+        done: Iterable[str],
+        now_ms: int,
     ) -> None:
         """Writes what a round has learned: who failed (again), who waits and why, who is fine and is forgotten.
 
         `refused`: those of the failures where a proof failed; such a table pauses at once.
         """
-        new: dict[str, Memory | None] = {**dict.fromkeys(done), **{name: Memory(State.WAITING) for name in waiting}}
+        new: dict[str, Memory | None] = {
+            **dict.fromkeys(done),
+            **{name: Memory(State.WAITING) for name in waiting},
+        }
         new |= {name: Memory(State.LAG) for name in lagging}
         for name, reason in failures.items():
             before = self._known.get(name)
             count = (before.failures if before else 0) + 1
             paused = count >= self.failures_max or name in refused
-            new[name] = Memory(State.PAUSED if paused else State.FAILING, count, reason[:1_000], now_ms + self.pause_ms if paused else 0)
+            new[name] = Memory(
+                State.PAUSED if paused else State.FAILING,
+                count,
+                reason[:1_000],
+                now_ms + self.pause_ms if paused else 0,
+            )
         self._save(new)
 
     def forget(self, table: TableName) -> None:
@@ -125,8 +145,18 @@ class TableStates:
                 continue
             record = {"failures": memory.failures, "reason": memory.reason, "until-ms": memory.until_ms}
             version = before.version if before else 0
-            tasks.append({"id": f"{KIND}:{name}", "kind": KIND, "state": memory.state.value, "version": version, "record": record})
-            self._known[name] = Memory(memory.state, memory.failures, memory.reason, memory.until_ms, version + 1)
+            tasks.append(
+                {
+                    "id": f"{KIND}:{name}",
+                    "kind": KIND,
+                    "state": memory.state.value,
+                    "version": version,
+                    "record": record,
+                }
+            )
+            self._known[name] = Memory(
+                memory.state, memory.failures, memory.reason, memory.until_ms, version + 1
+            )
         if not self.catalog.has_extras:
             return
         try:

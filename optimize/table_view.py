@@ -55,7 +55,9 @@ class TableView:
     @property
     def snapshots(self) -> list[Mapping[str, Any]]:
         """All snapshots, the oldest first."""
-        return sorted(self.metadata.get("snapshots", ()), key=lambda s: (s["timestamp-ms"], s.get("sequence-number", 0)))
+        return sorted(
+            self.metadata.get("snapshots", ()), key=lambda s: (s["timestamp-ms"], s.get("sequence-number", 0))
+        )
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         return any(s["snapshot-id"] == snapshot_id for s in self.metadata.get("snapshots", ()))
@@ -78,12 +80,18 @@ class TableView:
         found = self.known.get(manifest.uri)
         if found is None:
             entries = load_manifest(self.storage, manifest, self.state.place)
-            found = self.known[manifest.uri] = tuple(entry for entry in entries if entry.status is not Status.DELETED)
+            found = self.known[manifest.uri] = tuple(
+                entry for entry in entries if entry.status is not Status.DELETED
+            )
         return found
 
     def data_manifests(self) -> list[ManifestFile]:
         """Manifests of data files partitioned by hour; those of other specs are somebody else's and stay as they are."""
-        return [m for m in self.manifests if m.content == DATA_MANIFEST and m.spec_id == self.state.spec["spec-id"]]
+        return [
+            m
+            for m in self.manifests
+            if m.content == DATA_MANIFEST and m.spec_id == self.state.spec["spec-id"]
+        ]
 
     def partitions(self, hours: Iterable[int] | None = None) -> dict[int, Partition]:
         """The live partitions, all or those of the given hours; only manifests that may hold them are read."""
@@ -132,7 +140,9 @@ def may_hold(manifest: ManifestFile, hours: frozenset[int] | None) -> bool:
     return any(low <= hour <= high for hour in hours)
 
 
-def load_view(catalog: CatalogClient, storage: Storage, name: TableName, before: TableView | None = None) -> TableView | None:
+def load_view(
+    catalog: CatalogClient, storage: Storage, name: TableName, before: TableView | None = None
+) -> TableView | None:
     """Loads a table; None where there is none. Manifests and their lists are immutable, so what `before` has read is not read again."""
     try:
         answer = catalog.load_table(name)
@@ -140,4 +150,11 @@ def load_view(catalog: CatalogClient, storage: Storage, name: TableName, before:
         return None
     metadata = answer["metadata"]
     known, lists = (dict(before.known), dict(before.lists)) if before else ({}, {})
-    return TableView(state_of(metadata, name, storage), metadata, storage, answer.get("metadata-location", ""), known, lists)
+    return TableView(
+        state_of(metadata, name, storage),
+        metadata,
+        storage,
+        answer.get("metadata-location", ""),
+        known,
+        lists,
+    )

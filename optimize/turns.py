@@ -48,7 +48,9 @@ class Turns:
         order: list[tuple[float, TableName, int, Work]] = []
         for own in by_tenant.values():
             clock_s = min(self._begins[one.plan.table][0] for one in own)
-            for at, one in enumerate(sorted(own, key=lambda w: -sum(m.saved_files for m in w.merges) / w.cost_s)):
+            for at, one in enumerate(
+                sorted(own, key=lambda w: -sum(m.saved_files for m in w.merges) / w.cost_s)
+            ):
                 order.append((clock_s, one.plan.table, at, one))
                 clock_s += one.cost_s
         order.sort(key=lambda item: item[:3])

@@ -41,7 +41,12 @@ def check_order(order: pa.Array, rows: int) -> None:
         raise ProofFailed(f"the order of {rows} rows names {len(order)}, {int(taken.sum())} of them distinct")
 
 
-def check_inputs(inputs: Sequence[tuple[DataFile, DataFile]], outputs: Sequence[DataFile], kinds: Mapping[int, str], deleted_rows: int = 0) -> None:
+def check_inputs(
+    inputs: Sequence[tuple[DataFile, DataFile]],
+    outputs: Sequence[DataFile],
+    kinds: Mapping[int, str],
+    deleted_rows: int = 0,
+) -> None:
     """Rows, null counts and bounds agree.
 
     `inputs`: each old file as its manifest has it, and as its own footer says. `kinds`: Iceberg's primitive type of every leaf field.
@@ -53,26 +58,39 @@ def check_inputs(inputs: Sequence[tuple[DataFile, DataFile]], outputs: Sequence[
     footers = [footer for _, footer in inputs]
     rows, wanted = sum(file.rows for file in outputs), sum(footer.rows for footer in footers) - deleted_rows
     if rows != wanted:
-        raise ProofFailed(f"{len(inputs)} files hold {wanted} rows, {deleted_rows} deleted ones aside; after the merge there are {rows}")
+        raise ProofFailed(
+            f"{len(inputs)} files hold {wanted} rows, {deleted_rows} deleted ones aside; after the merge there are {rows}"
+        )
     for column, kind in kinds.items():
         if kind:
             _check_nulls(column, footers, outputs, exact=not deleted_rows)
-        _check_bounds(column, _bounds(footers, column, kind), _bounds(outputs, column, kind), exact=not deleted_rows)
+        _check_bounds(
+            column, _bounds(footers, column, kind), _bounds(outputs, column, kind), exact=not deleted_rows
+        )
 
 
-def _check_nulls(column: int, inputs: Sequence[DataFile], outputs: Sequence[DataFile], *, exact: bool) -> None:
+def _check_nulls(
+    column: int, inputs: Sequence[DataFile], outputs: Sequence[DataFile], *, exact: bool
+) -> None:
     if not all(_tells_nulls(file, column) for file in (*inputs, *outputs)):
         return
-    before, after = sum(_nulls(file, column) for file in inputs), sum(_nulls(file, column) for file in outputs)
+    before, after = (
+        sum(_nulls(file, column) for file in inputs),
+        sum(_nulls(file, column) for file in outputs),
+    )
     if after > before or (exact and after != before):
         raise ProofFailed(f"field {column} had {before} NULLs and now has {after}")
 
 
-def _check_bounds(column: int, before: tuple[Any, Any] | None, after: tuple[Any, Any] | None, *, exact: bool) -> None:
+def _check_bounds(
+    column: int, before: tuple[Any, Any] | None, after: tuple[Any, Any] | None, *, exact: bool
+) -> None:
     if before is None or after is None:
         return
     if after[0] < before[0] or after[1] > before[1] or (exact and before != after):
-        raise ProofFailed(f"field {column} was between {before[0]!r} and {before[1]!r} and now is between {after[0]!r} and {after[1]!r}")
+        raise ProofFailed(
+            f"field {column} was between {before[0]!r} and {before[1]!r} and now is between {after[0]!r} and {after[1]!r}"
+        )
 
 
 def _check_listed(listed: DataFile, footer: DataFile) -> None:
@@ -81,7 +99,9 @@ def _check_listed(listed: DataFile, footer: DataFile) -> None:
     for column, nulls in (listed.null_counts or {}).items():
         found = (footer.null_counts or {}).get(column)
         if found is not None and found != nulls:
-            raise ProofFailed(f"{listed.uri} holds {found} NULLs in field {column}, its manifest says {nulls}")
+            raise ProofFailed(
+                f"{listed.uri} holds {found} NULLs in field {column}, its manifest says {nulls}"
+            )
 
 
 def _has(file: DataFile, column: int) -> bool:
@@ -135,7 +155,9 @@ def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Se
     if describe_parquet(output.uri, output.hour or 0, output.size_bytes, file.metadata, leaves) != output:
         raise ProofFailed(f"the footer of {output.uri} is not the one that was written")
     at, seen = 0, SeenValues(leaves)
-    for group in range(file.num_row_groups):  # one after the other: all at once would take the memory of a second copy
+    for group in range(
+        file.num_row_groups
+    ):  # one after the other: all at once would take the memory of a second copy
         reread = file.read_row_group(group, use_threads=False)
         meant = rows.slice(at, reread.num_rows)
         at += reread.num_rows
@@ -143,7 +165,9 @@ def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Se
         for name, column in zip(meant.column_names, meant.columns, strict=True):
             other = reread.column(name)
             if not _same(other if other.type.equals(column.type) else other.cast(column.type), column):
-                raise ProofFailed(f"column {name} of {output.uri} reads back differently from what was written")
+                raise ProofFailed(
+                    f"column {name} of {output.uri} reads back differently from what was written"
+                )
     if hidden := seen.hidden(output):
         raise ProofFailed(hidden)
     return crc32(data)

@@ -10,7 +10,12 @@ from lake.logs import configure_logs
 from lake.settings import QuerySettings
 from query.cli import command_line
 
-cli = typer.Typer(help="Search: words to rows, over HTTP.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+cli = typer.Typer(
+    help="Search: words to rows, over HTTP.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
 for command in (command_line.search, command_line.tail, command_line.export, command_line.sql):
     cli.command()(command)
 
@@ -29,15 +34,23 @@ def serve(
     ingest_uri: Annotated[str | None, typer.Option(help="base URL of `ingest serve`")] = None,
 ) -> None:
     """Serve the API until it is stopped."""
-    from query.api.server import serve_until_stopped  # the engines take most of a second to import, and a search from the terminal needs none
+    from query.api.server import (
+        serve_until_stopped,
+    )  # the engines take most of a second to import, and a search from the terminal needs none
 
-    serve_until_stopped(QuerySettings.load(host=host, port=port, catalog_uri=catalog_uri, trino_uri=trino_uri, ingest_uri=ingest_uri))
+    serve_until_stopped(
+        QuerySettings.load(
+            host=host, port=port, catalog_uri=catalog_uri, trino_uri=trino_uri, ingest_uri=ingest_uri
+        )
+    )
 
 
 @cli.command("trino-access")
 def trino_access(
     folder: Annotated[Path, typer.Argument(help="folder of the files: rules.json and password.db")],
-    renew: Annotated[list[str] | None, typer.Option(help="user whose password is made anew, repeatable")] = None,
+    renew: Annotated[
+        list[str] | None, typer.Option(help="user whose password is made anew, repeatable")
+    ] = None,
 ) -> None:
     """Write Trino's access rules and password file for all tenants; new passwords are printed once, user and password a line."""
     from query.access.trino_access import write_access_of  # as above

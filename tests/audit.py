@@ -29,8 +29,21 @@ def main(
     service: Annotated[str, typer.Option(help="which advisories: pypi or osv")] = "pypi",
 ) -> None:
     """Audits the pins."""
-    options = ("--disable-pip", "--require-hashes", "-r", str(PINS), "--vulnerability-service", service, "--progress-spinner", "off", "-f", "json")
-    done = subprocess.run([str(auditor), *options], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    options = (
+        "--disable-pip",
+        "--require-hashes",
+        "-r",
+        str(PINS),
+        "--vulnerability-service",
+        service,
+        "--progress-spinner",
+        "off",
+        "-f",
+        "json",
+    )
+    done = subprocess.run(
+        [str(auditor), *options], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
     code, said = verdict(done.stdout, done.stderr)
     print(said, file=sys.stdout if code == CLEAN else sys.stderr)
     raise SystemExit(code)
@@ -42,13 +55,20 @@ def verdict(report: str, errors: str) -> tuple[int, str]:
         found = orjson.loads(report)["dependencies"]
     except (ValueError, TypeError, KeyError):
         last = next(iter(reversed(errors.strip().splitlines())), "it said nothing")
-        return UNKNOWN, f"error: the advisory service could not be asked, so nothing is known of the pins. pip-audit ends with: {last}"
+        return (
+            UNKNOWN,
+            f"error: the advisory service could not be asked, so nothing is known of the pins. pip-audit ends with: {last}",
+        )
     vulnerable = [_told(each, hole) for each in found for hole in each.get("vulns", ())]
     skipped = [str(each["name"]) for each in found if "skip_reason" in each]
     lines = [*vulnerable]
     if skipped or not found:
-        names = ", ".join(skipped[:SHOWN]) + (f" and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else "")
-        lines.append(f"error: the advisory service told nothing about {len(skipped)} of {len(found)} pins ({names}): this is no clean result. Is it reachable?")
+        names = ", ".join(skipped[:SHOWN]) + (
+            f" and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
+        )
+        lines.append(
+            f"error: the advisory service told nothing about {len(skipped)} of {len(found)} pins ({names}): this is no clean result. Is it reachable?"
+        )
     if not lines:
         return CLEAN, f"{len(found)} pins, none with a known vulnerability"
     return VULNERABLE if vulnerable else UNKNOWN, "\n".join(lines)

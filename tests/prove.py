@@ -42,18 +42,38 @@ def in_parts(parts: int, name: str, arguments: tuple[str, ...], environment: dic
 
 PROOFS = (
     Proof("conformance", ("tests/catalog/test_conformance.py",), {"FIRN_PROVE": "1"}),
-    Proof("catalog-crashes", ("tests/catalog/test_crashes.py",), {"FIRN_CATALOG_KILLS": "100", "FIRN_CATALOG_RACE_S": "60"}),
-    Proof("catalog-engines", ("tests/catalog/test_dirty_by_engines.py",), {"FIRN_CATALOG_ENGINE_COMMITS": "500"}),
-    Proof("catalog-requests", ("tests/catalog/test_malformed_requests.py",), {"FIRN_CATALOG_REQUESTS": "5000"}),
-    Proof("catalog-updates", ("tests/catalog/test_updates.py", "tests/catalog/test_name_journal.py"), {"FIRN_FUZZ_EXAMPLES": "1000"}),
+    Proof(
+        "catalog-crashes",
+        ("tests/catalog/test_crashes.py",),
+        {"FIRN_CATALOG_KILLS": "100", "FIRN_CATALOG_RACE_S": "60"},
+    ),
+    Proof(
+        "catalog-engines", ("tests/catalog/test_dirty_by_engines.py",), {"FIRN_CATALOG_ENGINE_COMMITS": "500"}
+    ),
+    Proof(
+        "catalog-requests", ("tests/catalog/test_malformed_requests.py",), {"FIRN_CATALOG_REQUESTS": "5000"}
+    ),
+    Proof(
+        "catalog-updates",
+        ("tests/catalog/test_updates.py", "tests/catalog/test_name_journal.py"),
+        {"FIRN_FUZZ_EXAMPLES": "1000"},
+    ),
     Proof("fuzz", ("tests/lake", "tests/ingest", "-m", "not stack"), {"FIRN_FUZZ_EXAMPLES": "3000"}),
     *in_parts(4, "protocol-model", ("tests/faults/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "25000"}),
     *in_parts(4, "crash-matrix", ("tests/faults/test_crash_matrix.py",), {"FIRN_MATRIX_KILLS": "50"}),
-    Proof("line", ("tests/stack", "-m", "prove", "--ignore=tests/stack/test_isolation.py"), {"FIRN_PROVE": "1"}),
+    Proof(
+        "line", ("tests/stack", "-m", "prove", "--ignore=tests/stack/test_isolation.py"), {"FIRN_PROVE": "1"}
+    ),
     Proof("hot-tenant", ("tests/stack/test_hot_tenant.py",), {"FIRN_PROVE": "1"}),
     Proof("many-tenants", ("tests/stack/test_many_tenants.py",), {"FIRN_PROVE": "1"}),
-    Proof("spark-crashes", ("tests/ingest/test_spark_engine.py",), {"FIRN_PROVE": "1", "FIRN_TEST_KILLS": "50"}),
-    Proof("backfill", ("tests/ingest/test_backfill_on_stack.py", "tests/ingest/test_backfill_topic_on_stack.py"), {"FIRN_PROVE": "1"}),
+    Proof(
+        "spark-crashes", ("tests/ingest/test_spark_engine.py",), {"FIRN_PROVE": "1", "FIRN_TEST_KILLS": "50"}
+    ),
+    Proof(
+        "backfill",
+        ("tests/ingest/test_backfill_on_stack.py", "tests/ingest/test_backfill_topic_on_stack.py"),
+        {"FIRN_PROVE": "1"},
+    ),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),
@@ -63,29 +83,52 @@ PROOFS = (
     Proof("search-engines", ("tests/query/test_two_engines.py",), {"FIRN_SEARCH_QUERIES": "300"}),
     Proof("search-hostile", ("tests/query/test_hostile_input.py",), {"FIRN_HOSTILE_INPUTS": "2000"}),
     Proof("search-requests", ("tests/query/test_fuzz.py",), {"FIRN_FUZZ_REQUESTS": "5000"}),
-    Proof("security-requests", ("tests/security/test_fuzz_services.py",), {"FIRN_SECURITY_REQUESTS": "20000"}),
-    Proof("search-export", ("tests/query/test_export_on_stack.py",), {"FIRN_PROVE": "1", "FIRN_EXPORT_ROWS": "5000000"}),
-    Proof("security-batches", ("tests/security/test_security_batches.py",), {"FIRN_SECURITY_BATCHES": "2000"}),
+    Proof(
+        "security-requests", ("tests/security/test_fuzz_services.py",), {"FIRN_SECURITY_REQUESTS": "20000"}
+    ),
+    Proof(
+        "search-export",
+        ("tests/query/test_export_on_stack.py",),
+        {"FIRN_PROVE": "1", "FIRN_EXPORT_ROWS": "5000000"},
+    ),
+    Proof(
+        "security-batches", ("tests/security/test_security_batches.py",), {"FIRN_SECURITY_BATCHES": "2000"}
+    ),
     Proof("security-commits", ("tests/security/test_hostile_commits.py",), {"FIRN_SECURITY_COMMITS": "5000"}),
-    Proof("full-speed", ("tests/optimize/test_full_speed.py",), {"FIRN_PROVE": "1", "FIRN_TEST_FULL_SPEED_S": "600"}),
+    Proof(
+        "full-speed",
+        ("tests/optimize/test_full_speed.py",),
+        {"FIRN_PROVE": "1", "FIRN_TEST_FULL_SPEED_S": "600"},
+    ),
 )
 
 
 def main(
-    only: Annotated[list[str] | None, typer.Option(help="names of proofs, or their beginnings, repeatable; all where none is given")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="names of proofs, or their beginnings, repeatable; all where none is given"),
+    ] = None,
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
-    again: Annotated[bool, typer.Option("--again", help="also those that passed on this commit already")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="also those that passed on this commit already")
+    ] = False,
 ) -> None:
     """Runs the proofs that have not passed on this commit yet."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     file = RESULTS / f"{commit}.json"
     failed = []
     for proof in PROOFS:
-        if (only and not proof.name.startswith(tuple(only))) or (not again and _kept(file).get(proof.name, {}).get("passed")):
+        if (only and not proof.name.startswith(tuple(only))) or (
+            not again and _kept(file).get(proof.name, {}).get("passed")
+        ):
             continue
         result = _run(proof, seed)
         RESULTS.mkdir(exist_ok=True)
-        file.write_bytes(orjson.dumps(_kept(file) | {proof.name: result}, option=orjson.OPT_INDENT_2))  # another run may have added to it meanwhile
+        file.write_bytes(
+            orjson.dumps(_kept(file) | {proof.name: result}, option=orjson.OPT_INDENT_2)
+        )  # another run may have added to it meanwhile
         if not result["passed"]:
             failed.append(proof.name)
     if failed:
@@ -101,7 +144,14 @@ def _run(proof: Proof, seed: int) -> dict[str, object]:
     seed += proof.part * SEEDS_APART
     environment = {**os.environ, **proof.environment, "FIRN_TEST_SEED": str(seed)}
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
-        options = ("-o", "timeout=7200", "-o", "junit_family=xunit1", "--override-ini=addopts=-ra --strict-markers", f"--junit-xml={report.name}")
+        options = (
+            "-o",
+            "timeout=7200",
+            "-o",
+            "junit_family=xunit1",
+            "--override-ini=addopts=-ra --strict-markers",
+            f"--junit-xml={report.name}",
+        )
         command = [sys.executable, "-m", "pytest", "-q", *options, *proof.arguments]
         print(f"{proof.name}: {' '.join(command)}", flush=True)
         done = subprocess.run(command, env=environment, check=False)
@@ -122,7 +172,10 @@ def _figures(report: Path) -> dict[str, dict[str, str]]:
     if not report.stat().st_size:
         return {}
     cases = ElementTree.parse(report).iter("testcase")
-    found = {case.get("name", ""): {each.get("name", ""): each.get("value", "") for each in case.iter("property")} for case in cases}
+    found = {
+        case.get("name", ""): {each.get("name", ""): each.get("value", "") for each in case.iter("property")}
+        for case in cases
+    }
     return {name: figures for name, figures in found.items() if figures}
 
 

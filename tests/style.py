@@ -63,18 +63,30 @@ class Density:
 
 
 def _comments(text: str) -> int:
-    return sum(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(io.StringIO(text).readline))
+    return sum(
+        token.type == tokenize.COMMENT for token in tokenize.generate_tokens(io.StringIO(text).readline)
+    )
 
 
 def main() -> None:
     """Prints a row for each room, one for the product and one for all."""
     counted = {name: Density() for name in (*ROOMS, "product", "all")}
-    listed = subprocess.run(["git", "ls-files", "*.py"], check=True, capture_output=True, text=True).stdout.split()
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py"], check=True, capture_output=True, text=True
+    ).stdout.split()
     for path in map(Path, listed):
         room = path.parts[0]
         for name in (room, "all") if room == "tests" else (room, "product", "all"):
             counted[name].add(path)
-    heads = ("lines", "nodes a line", "nodes a function, median / p90", f"over {LONG}", "comments per 100", "largest folder", "longest function")
+    heads = (
+        "lines",
+        "nodes a line",
+        "nodes a function, median / p90",
+        f"over {LONG}",
+        "comments per 100",
+        "largest folder",
+        "longest function",
+    )
     table = Table("room", *heads)
     for name, density in counted.items():
         table.add_row(name, *density.row())

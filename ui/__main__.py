@@ -34,12 +34,27 @@ def main() -> None:
     }
     os.environ[HOST_VARIABLE] = asked.host
     os.chdir(SCRIPT.parent.parent)  # where .streamlit lies, and from where the pages are imported
-    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(SCRIPT), *(f"--{name}={value}" for name, value in options.items())])  # noqa: S606
+    os.execv(
+        sys.executable,
+        [
+            sys.executable,
+            "-m",
+            "streamlit",
+            "run",
+            str(SCRIPT),
+            *(f"--{name}={value}" for name, value in options.items()),
+        ],
+    )  # noqa: S606
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m ui", description="The browser's side of search. FIRN_UI_API is the address of the search API.")
-    serve = parser.add_subparsers(required=True, metavar="serve").add_parser("serve", help="serve the pages until stopped")
+    parser = argparse.ArgumentParser(
+        prog="python -m ui",
+        description="The browser's side of search. FIRN_UI_API is the address of the search API.",
+    )
+    serve = parser.add_subparsers(required=True, metavar="serve").add_parser(
+        "serve", help="serve the pages until stopped"
+    )
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     serve.add_argument("--port", type=int, default=PORT, help="port to listen on (default %(default)s)")
     return parser.parse_args()

@@ -29,11 +29,19 @@ class ApiClient:
     def __init__(self, uri: str, key: str | None = None) -> None:
         self.uri = uri.rstrip("/")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=httpx.Timeout(TIMEOUT_S, connect=5.0), verify=tls_context(), trust_env=False)
+        self._http = httpx.Client(
+            base_url=self.uri,
+            headers=headers,
+            timeout=httpx.Timeout(TIMEOUT_S, connect=5.0),
+            verify=tls_context(),
+            trust_env=False,
+        )
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """GET of a path below /v1. Raises ApiError."""
-        return self._send("GET", path, {name: value for name, value in query.items() if value is not None}, None)
+        return self._send(
+            "GET", path, {name: value for name, value in query.items() if value is not None}, None
+        )
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """POST to a path below /v1. Raises ApiError."""
@@ -57,11 +65,15 @@ class ApiClient:
             raise _error(response)
         return response.content
 
-    def _send(self, method: str, path: str, query: dict[str, Any] | None, body: dict[str, Any] | None) -> dict[str, Any]:
+    def _send(
+        self, method: str, path: str, query: dict[str, Any] | None, body: dict[str, Any] | None
+    ) -> dict[str, Any]:
         content = None if body is None else orjson.dumps(body)
         headers = None if body is None else {"Content-Type": "application/json"}
         try:
-            response = self._http.request(method, f"/v1{path}", params=query, content=content, headers=headers)
+            response = self._http.request(
+                method, f"/v1{path}", params=query, content=content, headers=headers
+            )
         except httpx.HTTPError as error:
             raise self._silent(error) from error
         if not response.is_success:
@@ -70,14 +82,21 @@ class ApiClient:
 
     def _silent(self, error: httpx.HTTPError) -> ApiError:
         return ApiError(
-            0, f"The search API at {self.uri} does not answer ({type(error).__name__}). Start it with `python -m query serve`, or set {API_VARIABLE}."
+            0,
+            f"The search API at {self.uri} does not answer ({type(error).__name__}). Start it with `python -m query serve`, or set {API_VARIABLE}.",
         )
 
 
 def _error(response: httpx.Response) -> ApiError:
     try:
         error = orjson.loads(response.content)["error"]
-        return ApiError(response.status_code, str(error["message"]), error.get("position"), error.get("length"), error.get("suggestion"))
+        return ApiError(
+            response.status_code,
+            str(error["message"]),
+            error.get("position"),
+            error.get("length"),
+            error.get("suggestion"),
+        )
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return ApiError(response.status_code, f"The search API answered {response.status_code}.")
 

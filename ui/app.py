@@ -5,7 +5,9 @@ import streamlit as st
 from ui.app_pages import dead_letters, errors, health, search, sql, tenants
 from ui.components.session import sign_in
 
-st.set_page_config(page_title="Firn", page_icon=":material/ac_unit:", layout="wide", initial_sidebar_state="collapsed")
+st.set_page_config(
+    page_title="Firn", page_icon=":material/ac_unit:", layout="wide", initial_sidebar_state="collapsed"
+)
 # Streamlit leaves a hand's breadth above a page, and sets statements like prose.
 STYLE = ".stMainBlockContainer{padding-top:4.5rem;padding-bottom:3rem;max-width:1700px}.stTextArea textarea{font-family:monospace}"
 # The tables' own download writes cells that spreadsheets calculate; exports and the SQL page have one that does not.

@@ -17,16 +17,26 @@ def check_host(host: str, api_uri: str) -> None:
     """Raises ExposedError where pages on this address would show rows to people without a key."""
     if is_loopback(host):
         return
-    what_to_do = "make keys, start the catalog without --anonymous, and put TLS in front; or listen on 127.0.0.1"
+    what_to_do = (
+        "make keys, start the catalog without --anonymous, and put TLS in front; or listen on 127.0.0.1"
+    )
     try:
-        status = httpx.get(f"{api_uri.rstrip('/')}/v1/tenants", params={"limit": 1}, timeout=TIMEOUT_S, verify=tls_context(), trust_env=False).status_code
+        status = httpx.get(
+            f"{api_uri.rstrip('/')}/v1/tenants",
+            params={"limit": 1},
+            timeout=TIMEOUT_S,
+            verify=tls_context(),
+            trust_env=False,
+        ).status_code
     except httpx.HTTPError as error:
         raise ExposedError(
             f"the front end refuses to listen on {host}: the search API at {api_uri} does not answer ({type(error).__name__}), "
             f"so nobody knows whether it asks for keys; start it first, or listen on 127.0.0.1"
         ) from error
     if status != httpx.codes.UNAUTHORIZED:
-        raise ExposedError(f"the front end refuses to listen on {host} while the search API lets callers in without keys: {what_to_do}")
+        raise ExposedError(
+            f"the front end refuses to listen on {host} while the search API lets callers in without keys: {what_to_do}"
+        )
 
 
 def is_loopback(host: str) -> bool:

@@ -20,10 +20,19 @@ ANY = "*"
 class PageGuard:
     """The ASGI application for requests that name `host`, this machine, or one of `allowed_hosts`, from pages of the same or of `allowed_origins`."""
 
-    def __init__(self, app: ASGIApp, host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
+    ) -> None:
         self._app = app
         self._host = host
-        self._names = frozenset({"localhost", host.lower(), socket.gethostname().lower(), *(name.lower().rstrip(".") for name in allowed_hosts)})
+        self._names = frozenset(
+            {
+                "localhost",
+                host.lower(),
+                socket.gethostname().lower(),
+                *(name.lower().rstrip(".") for name in allowed_hosts),
+            }
+        )
         self._origins = frozenset(origin.lower().rstrip("/") for origin in allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,14 +47,30 @@ class PageGuard:
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": refusal[1][:100]})
         else:
-            await send({"type": "http.response.start", "status": refusal[0], "headers": [(b"content-type", b"text/plain; charset=utf-8")]})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": refusal[0],
+                    "headers": [(b"content-type", b"text/plain; charset=utf-8")],
+                }
+            )
             await send({"type": "http.response.body", "body": refusal[1].encode()})
 
     def _refusal(self, host: str, origin: str | None) -> tuple[int, str] | None:
         if not self._takes_host(host):
-            return 421, "this front end has another name; add this one to FIRN_UI_ALLOWED_HOSTS if it is one of its own"
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower() and origin.lower().rstrip("/") not in self._origins:
-            return 403, "a page of another origin may not speak to this front end; add it to FIRN_UI_ALLOWED_ORIGINS if it should"
+            return (
+                421,
+                "this front end has another name; add this one to FIRN_UI_ALLOWED_HOSTS if it is one of its own",
+            )
+        if (
+            origin is not None
+            and urlsplit(origin).netloc.lower() != host.lower()
+            and origin.lower().rstrip("/") not in self._origins
+        ):
+            return (
+                403,
+                "a page of another origin may not speak to this front end; add it to FIRN_UI_ALLOWED_ORIGINS if it should",
+            )
         return None
 
     def _takes_host(self, host: str) -> bool:
@@ -57,10 +82,16 @@ class PageGuard:
         name = (parts.hostname or "").rstrip(".")
         if not name or parts.netloc != host or "@" in host:
             return False
-        if ANY in self._names or name in self._names or any(each.startswith("*.") and name.endswith(each[1:]) for each in self._names):
+        if (
+            ANY in self._names
+            or name in self._names
+            or any(each.startswith("*.") and name.endswith(each[1:]) for each in self._names)
+        ):
             return True
         try:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        return address.is_loopback or not is_loopback(self._host)  # no DNS was asked for a number, so none can have lied
+        return address.is_loopback or not is_loopback(
+            self._host
+        )  # no DNS was asked for a number, so none can have lied

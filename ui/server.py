@@ -10,5 +10,7 @@ from ui.settings import allowed_hosts, allowed_origins, host
 
 app = App(
     Path(__file__).with_name("app.py"),
-    middleware=[Middleware(PageGuard, host=host(), allowed_hosts=allowed_hosts(), allowed_origins=allowed_origins())],
+    middleware=[
+        Middleware(PageGuard, host=host(), allowed_hosts=allowed_hosts(), allowed_origins=allowed_origins())
+    ],
 )

@@ -23,7 +23,13 @@ class SearchState:
 
 def from_params(params: Mapping[str, str]) -> SearchState:
     """Reads the parameters of an address; what is missing gets its default, what is unknown is left alone."""
-    return SearchState(**{f.name: params[NAMES.get(f.name, f.name)] for f in fields(SearchState) if NAMES.get(f.name, f.name) in params})
+    return SearchState(
+        **{
+            f.name: params[NAMES.get(f.name, f.name)]
+            for f in fields(SearchState)
+            if NAMES.get(f.name, f.name) in params
+        }
+    )
 
 
 def to_params(state: SearchState) -> dict[str, str]:
@@ -39,7 +45,16 @@ def link(page_url: str, state: SearchState) -> str:
 
 def row_key(coordinates: Mapping[str, object], timestamp: str) -> str:
     """A row in an address: its time and identity."""
-    return "~".join(str(part) for part in (timestamp, coordinates["topic_id"], coordinates["partition"], coordinates["offset"], coordinates["index"]))
+    return "~".join(
+        str(part)
+        for part in (
+            timestamp,
+            coordinates["topic_id"],
+            coordinates["partition"],
+            coordinates["offset"],
+            coordinates["index"],
+        )
+    )
 
 
 def parse_row_key(text: str) -> dict[str, str] | None:

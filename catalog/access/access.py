@@ -76,13 +76,19 @@ class Principal:
     def require(self, need: Need, namespace: str | None = None) -> None:
         """Passes when the key allows it there. Raises CatalogError 403."""
         if self.scope not in _ALLOWED[need]:
-            raise forbidden(f"key {self.key_id} has scope {self.scope}, which does not allow {need}; use a key with another scope")
+            raise forbidden(
+                f"key {self.key_id} has scope {self.scope}, which does not allow {need}; use a key with another scope"
+            )
         if self.namespace is None:
             return
         if need in (Need.SERVICE, Need.ADMIN):
-            raise forbidden(f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; this needs a key that is not bound")
+            raise forbidden(
+                f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; this needs a key that is not bound"
+            )
         if namespace is not None and not is_within(namespace, self.namespace):
-            raise forbidden(f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; it does not reach {dotted(namespace)}")
+            raise forbidden(
+                f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; it does not reach {dotted(namespace)}"
+            )
 
 
 EVERYBODY = Principal("anonymous", Scope.ADMIN)
@@ -98,19 +104,34 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def create_key(connection: Connection, scope: Scope, namespace: str | None, note: str, now_ms: int, expires_ms: int | None = None) -> str:
+def create_key(
+    connection: Connection,
+    scope: Scope,
+    namespace: str | None,
+    note: str,
+    now_ms: int,
+    expires_ms: int | None = None,
+) -> str:
     """Makes a key and returns it; nobody can read it again. Raises CatalogError 400."""
     if namespace is not None and scope not in (Scope.READ, Scope.WRITE):
-        raise bad_request(f"a key with scope {scope} is not bound to a namespace; bind read or write keys only")
+        raise bad_request(
+            f"a key with scope {scope} is not bound to a namespace; bind read or write keys only"
+        )
     key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     row = {"id": key_id, "hash": digest(secret), "scope": scope.value, "namespace": namespace, "note": note}
-    connection.execute(api_keys.insert(), {**row, "created_ms": now_ms, "revoked_ms": None, "expires_ms": expires_ms})
+    connection.execute(
+        api_keys.insert(), {**row, "created_ms": now_ms, "revoked_ms": None, "expires_ms": expires_ms}
+    )
     return f"firn_{key_id}_{secret}"
 
 
 def list_keys(connection: Connection) -> list[dict[str, Any]]:
     """Every key without its secret."""
-    rows = connection.execute(text("SELECT id, scope, namespace, note, created_ms, revoked_ms, expires_ms FROM api_keys ORDER BY created_ms, id"))
+    rows = connection.execute(
+        text(
+            "SELECT id, scope, namespace, note, created_ms, revoked_ms, expires_ms FROM api_keys ORDER BY created_ms, id"
+        )
+    )
     return [
         {
             "id": key_id,
@@ -127,21 +148,32 @@ def list_keys(connection: Connection) -> list[dict[str, Any]]:
 
 def revoke_key(connection: Connection, key_id: str, now_ms: int) -> None:
     """Ends a key and the tokens bought with it. Raises CatalogError 404."""
-    done = connection.execute(api_keys.update().where(api_keys.c.id == key_id).where(api_keys.c.revoked_ms.is_(None)).values(revoked_ms=now_ms)).rowcount
+    done = connection.execute(
+        api_keys.update()
+        .where(api_keys.c.id == key_id)
+        .where(api_keys.c.revoked_ms.is_(None))
+        .values(revoked_ms=now_ms)
+    ).rowcount
     if not done:
-        raise CatalogError(404, "NoSuchKeyException", f"no key {key_id} is in force; list the keys to see their ids")
+        raise CatalogError(
+            404, "NoSuchKeyException", f"no key {key_id} is in force; list the keys to see their ids"
+        )
     connection.execute(access_tokens.delete().where(access_tokens.c.key_id == key_id))
 
 
 def any_key(connection: Connection, now_ms: int) -> bool:
     """Whether anybody could get in with a key."""
-    statement = text("SELECT 1 FROM api_keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > :now) LIMIT 1")
+    statement = text(
+        "SELECT 1 FROM api_keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > :now) LIMIT 1"
+    )
     return connection.execute(statement, {"now": now_ms}).scalar() is not None
 
 
 def find_by_credentials(connection: Connection, key_id: str, secret: str) -> Principal | None:
     """The principal of an id and secret, None where they do not fit. Its key may have expired: who has the secret is told so."""
-    statement = text("SELECT hash, scope, namespace, expires_ms FROM api_keys WHERE id = :id AND revoked_ms IS NULL")
+    statement = text(
+        "SELECT hash, scope, namespace, expires_ms FROM api_keys WHERE id = :id AND revoked_ms IS NULL"
+    )
     row = connection.execute(statement, {"id": key_id}).one_or_none()
     if row is None or not hmac.compare_digest(bytes(row[0]), digest(secret)):
         return None
@@ -164,7 +196,10 @@ def find_by_bearer(connection: Connection, bearer: str, now_ms: int) -> Principa
 def issue_token(connection: Connection, principal: Principal, now_ms: int) -> str:
     """A token that stands for the key for an hour."""
     token = f"firntoken_{secrets.token_urlsafe(32)}"
-    connection.execute(access_tokens.insert(), {"hash": digest(token), "key_id": principal.key_id, "expires_ms": now_ms + TOKEN_LIFETIME_S * 1_000})
+    connection.execute(
+        access_tokens.insert(),
+        {"hash": digest(token), "key_id": principal.key_id, "expires_ms": now_ms + TOKEN_LIFETIME_S * 1_000},
+    )
     return token
 
 

@@ -23,7 +23,9 @@ def end_of(expires: str | None, now_ms: int, *, default_s: float) -> int | None:
     found = _SPAN.fullmatch(expires)
     span_s = int(found[1]) * SECONDS[found[2]] if found else 0
     if not 0 < span_s <= LONGEST_S:
-        raise bad_request(f"a key expires after a time like 90d, 12h or 30m, or never; {expires[:50]!r} is none")
+        raise bad_request(
+            f"a key expires after a time like 90d, 12h or 30m, or never; {expires[:50]!r} is none"
+        )
     return now_ms + span_s * 1_000
 
 
@@ -39,7 +41,11 @@ def expired(key_id: str, expires_ms: int) -> str:
 
 def warnings(keys: Sequence[dict[str, Any]], now_ms: int) -> Iterator[str]:
     """What an administrator should know about the keys of `access.list_keys`, a sentence each."""
-    in_force = [key for key in keys if key["revoked-ms"] is None and (key["expires-ms"] is None or key["expires-ms"] > now_ms)]
+    in_force = [
+        key
+        for key in keys
+        if key["revoked-ms"] is None and (key["expires-ms"] is None or key["expires-ms"] > now_ms)
+    ]
     if endless := [key["id"] for key in in_force if key["expires-ms"] is None]:
         yield f"{len(endless)} keys never expire ({', '.join(endless)}); replace them by keys made with --expires where you can"
     for key in in_force:

@@ -78,7 +78,9 @@ def granting(properties: Mapping[str, str], location: str) -> dict[str, str]:
     return {GRANTS_PROPERTY: orjson.dumps([*known, *({f"{location}/"} - set(known))]).decode()}
 
 
-def check_own_place(location: str, chosen: str, namespace: str, namespace_folder: str, warehouse: str) -> bool:
+def check_own_place(
+    location: str, chosen: str, namespace: str, namespace_folder: str, warehouse: str
+) -> bool:
     """Whether the location of a bound key's new table has to be compared with others': not where it is the one the catalog would have `chosen`.
 
     Otherwise it has to be in the folder that the catalog gives the namespace, or in `<warehouse>/<level>/...`. Raises CatalogError 403.
@@ -88,7 +90,11 @@ def check_own_place(location: str, chosen: str, namespace: str, namespace_folder
     if chosen and place == canonical(chosen):
         return False
     levels = namespace.split(SEPARATOR)
-    has_folder = is_plain_path("/".join(levels)) and not any("/" in level for level in levels) and not _TAKEN_FOLDER.fullmatch(levels[0])
+    has_folder = (
+        is_plain_path("/".join(levels))
+        and not any("/" in level for level in levels)
+        and not _TAKEN_FOLDER.fullmatch(levels[0])
+    )
     own = f"{warehouse}/{'/'.join(levels)}/"
     folders = [f"{canonical(namespace_folder)}/", *([own] if has_folder else [])]
     if not any(place.startswith(folder) and is_plain_path(place[len(folder) :]) for folder in folders):
@@ -103,7 +109,9 @@ def check_own_place(location: str, chosen: str, namespace: str, namespace_folder
 def check_namespace_properties(by: Principal, names: Collection[str]) -> None:
     """Engines put new tables below a namespace's `location`. Raises CatalogError 403 where a bound key would lead them elsewhere."""
     if by.namespace is not None and "location" in names:
-        raise forbidden("only a key that is bound to no namespace sets or removes the property location of a namespace; leave it out")
+        raise forbidden(
+            "only a key that is bound to no namespace sets or removes the property location of a namespace; leave it out"
+        )
 
 
 def _check_no_links(place: str, warehouse: str) -> None:
@@ -120,7 +128,11 @@ def check_registered(metadata: Json, metadata_location: str, place: TablePlace) 
     for snapshot in metadata.get("snapshots") or ():
         for what, uri in named_by(snapshot):
             check_file(place, what, uri)
-    for key, path in (("metadata-log", "metadata-file"), ("statistics", "statistics-path"), ("partition-statistics", "statistics-path")):
+    for key, path in (
+        ("metadata-log", "metadata-file"),
+        ("statistics", "statistics-path"),
+        ("partition-statistics", "statistics-path"),
+    ):
         for entry in metadata.get(key) or ():
             check_file(place, path, entry.get(path))
     check_paths(place, metadata.get("properties") or {})

@@ -47,7 +47,9 @@ class Inspector:
             for uri in self._manifests(place, snapshot):
                 left -= self._check_manifest(place, uri)
                 if left < 0:
-                    raise bad_request(f"the manifests of a commit hold more than {BYTES_MAX:,} bytes; commit fewer files at once")
+                    raise bad_request(
+                        f"the manifests of a commit hold more than {BYTES_MAX:,} bytes; commit fewer files at once"
+                    )
 
     def _manifests(self, place: TablePlace, snapshot: Json) -> Iterator[object]:
         for what, uri in named_by(snapshot):
@@ -115,5 +117,7 @@ def _entries(data: bytes, uri: str) -> Iterator[Json]:
     for number, record in enumerate(_avro(data, f"manifest {uri}", ENTRY_BLOCK_BYTES_MAX)):
         file = record.get("data_file")
         if not isinstance(file, dict) or number >= ENTRIES_MAX:
-            raise bad_request(f"{uri} is no manifest, or one of more than {ENTRIES_MAX:,} files; name another")
+            raise bad_request(
+                f"{uri} is no manifest, or one of more than {ENTRIES_MAX:,} files; name another"
+            )
         yield file

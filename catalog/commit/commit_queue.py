@@ -62,7 +62,9 @@ class CommitQueue:
             # A defect of ours must not leave callers waiting, and they must not take it for a refusal.
             for unit in units:
                 unit.reply = unit.reply or unit.render(
-                    outcome_unknown(f"the catalog failed inside a commit ({error!r}); load the table to see whether it happened")
+                    outcome_unknown(
+                        f"the catalog failed inside a commit ({error!r}); load the table to see whether it happened"
+                    )
                 )
             raise
         finally:

@@ -23,13 +23,30 @@ from catalog.commit.table_changes import NextVersion, TableChange, next_version
 from catalog.commit.view_changes import next_view_version
 from catalog.extras.leases import LeaseToken, check_lease
 from catalog.model import metrics
-from catalog.model.error_response import CatalogError, bad_request, forbidden, invalid, no_such_namespace, outcome_unknown, unavailable
+from catalog.model.error_response import (
+    CatalogError,
+    bad_request,
+    forbidden,
+    invalid,
+    no_such_namespace,
+    outcome_unknown,
+    unavailable,
+)
 from catalog.model.identifier import Identifier, dotted
 from catalog.store.database import Database, is_passing, tables
 from catalog.store.metadata_store import MetadataStore, WriteTimedOut
 from catalog.store.name_journal import flush, note, note_dropped, table_event
 from catalog.store.namespaces import create_missing, existing_namespaces
-from catalog.store.tables import VIEW, Head, find_many, is_shared, lives_already, living_with_uuid, reserved_names, uuids_in_use
+from catalog.store.tables import (
+    VIEW,
+    Head,
+    find_many,
+    is_shared,
+    lives_already,
+    living_with_uuid,
+    reserved_names,
+    uuids_in_use,
+)
 from lake.clock import Clock, epoch_ms
 from lake.errors import FirnError
 from lake.storage import canonical
@@ -82,7 +99,9 @@ class CommitUnit:
 class Committer:
     """Runs rounds of commits against one database and one store."""
 
-    def __init__(self, database: Database, store: MetadataStore, clock: Clock, *, undo_window_s: float) -> None:
+    def __init__(
+        self, database: Database, store: MetadataStore, clock: Clock, *, undo_window_s: float
+    ) -> None:
         self._database = database
         self._store = store
         self._clock = clock
@@ -119,13 +138,20 @@ class Committer:
     def _read(self, units: list[CommitUnit]) -> tuple[list[CommitUnit], dict[str, Head]]:
         """Step 1."""
         with self._database.read() as connection:
-            known = find_replies(connection, self._database, [unit.key for unit in units if unit.key is not None])
+            known = find_replies(
+                connection, self._database, [unit.key for unit in units if unit.key is not None]
+            )
             for unit in units:
                 unit.error, unit.versions, unit.lost = None, [], False
                 unit.reply = known.get((unit.key.key, unit.key.item)) if unit.key is not None else None
             open_units = [unit for unit in units if unit.reply is None]
             heads = find_many(connection, self._database, (key for unit in open_units for key in unit.idents))
-            missing = [c.identifier.key for unit in open_units for c in unit.changes if not c.may_recreate and c.identifier.key not in heads]
+            missing = [
+                c.identifier.key
+                for unit in open_units
+                for c in unit.changes
+                if not c.may_recreate and c.identifier.key not in heads
+            ]
             reserved = self._reserved(connection, missing) if missing else set()
             for unit in open_units:
                 dropped = [change.identifier for change in unit.changes if change.identifier.key in reserved]
@@ -138,18 +164,29 @@ class Committer:
             return
         try:
             _check_deadline(unit)
-            unit.versions = [_step(change, heads.get(change.identifier.key), self._store, now_ms) for change in unit.changes]
+            unit.versions = [
+                _step(change, heads.get(change.identifier.key), self._store, now_ms)
+                for change in unit.changes
+            ]
         except CatalogError as error:
             unit.error = error
         except FirnError as error:
             unit.error = unavailable(f"{error}; nothing was changed")
-        except Exception as error:  # metadata that no check foresaw; the other tables of the round are not to suffer
+        except (
+            Exception
+        ) as error:  # metadata that no check foresaw; the other tables of the round are not to suffer
             log.exception("catalog.change_failed", tables=[str(change.identifier) for change in unit.changes])
             unit.error = unavailable(f"the catalog cannot make this change ({error!r}); nothing was changed")
 
     def _write(self, units: list[CommitUnit]) -> None:
         """Step 3."""
-        owners = [(unit, version.file) for unit in units if unit.error is None for version in unit.versions if version.file is not None]
+        owners = [
+            (unit, version.file)
+            for unit in units
+            if unit.error is None
+            for version in unit.versions
+            if version.file is not None
+        ]
         if not owners:
             return
         outcomes = self._store.write_many([(file, unit.deadline) for unit, file in owners])
@@ -171,34 +208,50 @@ class Committer:
         complete = False
         try:
             with self._database.write() as connection:
-                known = find_replies(connection, self._database, [unit.key for unit in units if unit.key is not None])
-                answers = [(unit, known[unit.key.key, unit.key.item]) for unit in units if unit.key is not None and (unit.key.key, unit.key.item) in known]
+                known = find_replies(
+                    connection, self._database, [unit.key for unit in units if unit.key is not None]
+                )
+                answers = [
+                    (unit, known[unit.key.key, unit.key.item])
+                    for unit in units
+                    if unit.key is not None and (unit.key.key, unit.key.item) in known
+                ]
                 answered = {id(unit) for unit, _ in answers}
                 fresh = [unit for unit in units if id(unit) not in answered]
                 self._swap_unchanged(connection, [unit for unit in fresh if unit.writes()], now_ms)
                 new = [(unit, unit.render(unit.outcome())) for unit in fresh if not unit.lost]
-                keep_replies(connection, [(unit.key, reply) for unit, reply in new if unit.key is not None], now_ms)
+                keep_replies(
+                    connection, [(unit.key, reply) for unit, reply in new if unit.key is not None], now_ms
+                )
                 answers += new
                 complete = True
         except DBAPIError as error:
             if complete and not is_passing(error):
-                raise OutcomeLost(f"the database did not answer the end of a transaction: {error.orig}") from error
+                raise OutcomeLost(
+                    f"the database did not answer the end of a transaction: {error.orig}"
+                ) from error
             raise
         for unit, reply in answers:
             unit.reply = reply
 
     def _swap_unchanged(self, connection: Connection, units: list[CommitUnit], now_ms: int) -> None:
         """Compares and sets: rows that are still as step 1 saw them get their new metadata location."""
-        heads = find_many(connection, self._database, (key for unit in units for key in unit.idents), lock=True)
+        heads = find_many(
+            connection, self._database, (key for unit in units for key in unit.idents), lock=True
+        )
         winners = []
         for unit in units:
-            unit.lost = any(heads.get(version.change.identifier.key) != version.head for version in unit.versions)
+            unit.lost = any(
+                heads.get(version.change.identifier.key) != version.head for version in unit.versions
+            )
             if not unit.lost:
                 winners.append(unit)
         self._check_leases(connection, winners)
         self._check_creations(connection, [unit for unit in winners if unit.error is None], now_ms)
         self._check_registrations(connection, [unit for unit in winners if unit.error is None])
-        versions = [version for unit in winners if unit.error is None for version in unit.versions if version.swaps]
+        versions = [
+            version for unit in winners if unit.error is None for version in unit.versions if version.swaps
+        ]
         inserts = [_new_row(version, now_ms) for version in versions if version.head is None]
         updates = [
             {
@@ -213,7 +266,13 @@ class Committer:
         ]
         if inserts:
             connection.execute(tables.insert(), inserts)
-            note(connection, [table_event(str(row["ident"]), str(row["kind"]), str(row["uuid"]), str(row["location"])) for row in inserts])
+            note(
+                connection,
+                [
+                    table_event(str(row["ident"]), str(row["kind"]), str(row["uuid"]), str(row["location"]))
+                    for row in inserts
+                ],
+            )
         if updates:
             connection.execute(_SWAP, updates)
             _note_replaced(connection, versions, now_ms)
@@ -235,19 +294,40 @@ class Committer:
         if not creating:
             return
         changes = [version.change for unit in creating for version in unit.versions if version.head is None]
-        create_missing(connection, self._database, {c.identifier.namespace: c.create_namespace for c in changes if c.create_namespace is not None}, now_ms)
-        present = existing_namespaces(connection, self._database, [change.identifier.namespace for change in changes])
-        used = uuids_in_use(connection, self._database, [version.uuid for unit in creating for version in unit.versions])
-        reserved = self._reserved(connection, [change.identifier.key for change in changes if not change.may_recreate])
+        create_missing(
+            connection,
+            self._database,
+            {c.identifier.namespace: c.create_namespace for c in changes if c.create_namespace is not None},
+            now_ms,
+        )
+        present = existing_namespaces(
+            connection, self._database, [change.identifier.namespace for change in changes]
+        )
+        used = uuids_in_use(
+            connection, self._database, [version.uuid for unit in creating for version in unit.versions]
+        )
+        reserved = self._reserved(
+            connection, [change.identifier.key for change in changes if not change.may_recreate]
+        )
         for unit in creating:
             for version in unit.versions:
                 if version.head is None and unit.error is None:
-                    unit.error = _creation_problem(version, present, used, reserved) or self._location_problem(connection, version)
+                    unit.error = _creation_problem(
+                        version, present, used, reserved
+                    ) or self._location_problem(connection, version)
                     used.add(version.uuid)
 
     def _location_problem(self, connection: Connection, version: NextVersion) -> CatalogError | None:
-        shared = version.alone and is_shared(connection, self._database, location := canonical(version.table_location).rstrip("/"))
-        return forbidden(f"another table lies at, above or below {location}; leave the location out, or choose another") if shared else None
+        shared = version.alone and is_shared(
+            connection, self._database, location := canonical(version.table_location).rstrip("/")
+        )
+        return (
+            forbidden(
+                f"another table lies at, above or below {location}; leave the location out, or choose another"
+            )
+            if shared
+            else None
+        )
 
     def _check_registrations(self, connection: Connection, units: list[CommitUnit]) -> None:
         """A table lives under one name: files that one name no longer needs are deleted, whatever another refers to."""
@@ -255,7 +335,11 @@ class Committer:
             for version in unit.versions:
                 if version.change.register is not None and version.change.kind != VIEW and unit.error is None:
                     living = living_with_uuid(connection, version.uuid)
-                    unit.error = None if living in (None, version.change.identifier.key) else lives_already(str(living))
+                    unit.error = (
+                        None
+                        if living in (None, version.change.identifier.key)
+                        else lives_already(str(living))
+                    )
 
     def _reserved(self, connection: Connection, keys: list[str]) -> set[str]:
         kept_since_ms = epoch_ms(self._clock.now()) - int(self._undo_window_s * 1_000)
@@ -263,10 +347,18 @@ class Committer:
 
     def _write_names(self, units: list[CommitUnit], now_ms: int) -> None:
         """New names go into the warehouse before anybody is told of them."""
-        if any(version.head is None for unit in units if unit.reply is not None and unit.error is None for version in unit.versions):
+        if any(
+            version.head is None
+            for unit in units
+            if unit.reply is not None and unit.error is None
+            for version in unit.versions
+        ):
             try:
                 flush(self._database, self._store, now_ms)
-            except (SQLAlchemyError, FirnError) as error:  # they stay in the database and go with the next ones
+            except (
+                SQLAlchemyError,
+                FirnError,
+            ) as error:  # they stay in the database and go with the next ones
                 log.warning("catalog.names_not_written", error=str(error))
 
     def _clean(self, units: list[CommitUnit]) -> None:
@@ -302,7 +394,9 @@ class Committer:
             )  # fmt: skip
             if unit.error is None and not done:
                 unit.unknown = True
-                unit.error = outcome_unknown(f"{error}; load the table to see whether the commit happened, or repeat it with the same Idempotency-Key")
+                unit.error = outcome_unknown(
+                    f"{error}; load the table to see whether the commit happened, or repeat it with the same Idempotency-Key"
+                )
             unit.reply = unit.render(unit.outcome())
 
     def _not_done(self, units: list[CommitUnit], error: Exception) -> None:
@@ -315,14 +409,21 @@ class Committer:
             unit.lost, unit.alone = True, unit.alone or split
             if not (passing or split) or unit.attempts >= ATTEMPTS_MAX:
                 cause = error.orig if isinstance(error, DBAPIError) else error
-                unit.error = unit.error or unavailable(f"the database refused the transaction: {cause}; nothing was changed, try again")
+                unit.error = unit.error or unavailable(
+                    f"the database refused the transaction: {cause}; nothing was changed, try again"
+                )
                 unit.reply = unit.render(unit.outcome())
 
 
 _SWAP = (
     tables.update()
     .where(tables.c.id == bindparam("row_id"))
-    .values(uuid=bindparam("uuid"), metadata_location=bindparam("metadata_location"), location=bindparam("location"), changed_ms=bindparam("changed_ms"))
+    .values(
+        uuid=bindparam("uuid"),
+        metadata_location=bindparam("metadata_location"),
+        location=bindparam("location"),
+        changed_ms=bindparam("changed_ms"),
+    )
 )
 
 
@@ -332,7 +433,9 @@ def _note_replaced(connection: Connection, versions: Sequence[NextVersion], now_
         head, ident = version.head, version.change.identifier.key
         if head is not None and head.uuid != version.uuid:
             note_dropped(connection, ident, head.uuid, purge=False, dropped_ms=now_ms)
-        if head is not None and (head.uuid != version.uuid or head.location != canonical(version.table_location).rstrip("/")):
+        if head is not None and (
+            head.uuid != version.uuid or head.location != canonical(version.table_location).rstrip("/")
+        ):
             note(connection, [table_event(ident, version.change.kind, version.uuid, version.table_location)])
 
 
@@ -354,7 +457,9 @@ def _without_overlap(units: list[CommitUnit]) -> tuple[list[CommitUnit], list[Co
     for unit in units:
         keys = unit.idents
         if len(set(keys)) < len(keys):
-            unit.reply = unit.render(bad_request("a table is named twice in one transaction; put its updates into one change"))
+            unit.reply = unit.render(
+                bad_request("a table is named twice in one transaction; put its updates into one change")
+            )
             continue
         (later if seen.intersection(keys) else now).append(unit)
         seen.update(keys)
@@ -377,7 +482,9 @@ def _timed_out(message: str) -> CatalogError:
     return CatalogError(503, "CommitTimeoutException", f"{message}; nothing was changed")
 
 
-def _creation_problem(version: NextVersion, present: set[str], used: set[str], reserved: set[str]) -> CatalogError | None:
+def _creation_problem(
+    version: NextVersion, present: set[str], used: set[str], reserved: set[str]
+) -> CatalogError | None:
     identifier = version.change.identifier
     if identifier.namespace not in present:
         return no_such_namespace(dotted(identifier.namespace))
@@ -389,7 +496,11 @@ def _creation_problem(version: NextVersion, present: set[str], used: set[str], r
 
 
 def _still_dropped(identifier: Identifier) -> CatalogError:
-    return CatalogError(409, "TableDeletedException", f"{identifier} was dropped and may still come back; undo the drop, or wait for its purge")
+    return CatalogError(
+        409,
+        "TableDeletedException",
+        f"{identifier} was dropped and may still come back; undo the drop, or wait for its purge",
+    )
 
 
 def _new_row(version: NextVersion, now_ms: int) -> dict[str, object]:

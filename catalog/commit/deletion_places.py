@@ -40,7 +40,9 @@ def heads_of(connection: Connection, database: Database, uuids: Iterable[str]) -
     statement = f"SELECT {columns} FROM tables WHERE {condition} UNION ALL SELECT {columns} FROM dropped_tables WHERE {condition}"  # noqa: S608
     found: dict[str, list[tuple[str, str]]] = {}
     if wanted:
-        for uuid, location, metadata_location in connection.execute(text(statement), {"keys": database.many(wanted)}):
+        for uuid, location, metadata_location in connection.execute(
+            text(statement), {"keys": database.many(wanted)}
+        ):
             found.setdefault(str(uuid), []).append((str(location), str(metadata_location)))
     return found
 
@@ -71,8 +73,12 @@ class DeletionPlaces:
             return NOWHERE
 
     def _plain(self, uuid: str) -> TablePlace:
-        locations = [location for location, _ in self._heads.get(uuid, ())] or [default_location(self._store, uuid)]
-        return TablePlace(tuple(prefix for location in locations for prefix in TablePlace.at(location).prefixes))
+        locations = [location for location, _ in self._heads.get(uuid, ())] or [
+            default_location(self._store, uuid)
+        ]
+        return TablePlace(
+            tuple(prefix for location in locations for prefix in TablePlace.at(location).prefixes)
+        )
 
     def _with_grants(self, uuid: str) -> TablePlace:
         """Metadata is read only for files that lie elsewhere."""

@@ -22,7 +22,9 @@ from catalog.store.tables import TABLE
 
 Json = dict[str, Any]
 PREFIX = "partitions."
-_COUNT_MAX = 10**15  # more files, bytes or rows than one commit ever adds; what claims more is counted from its manifests
+_COUNT_MAX = (
+    10**15
+)  # more files, bytes or rows than one commit ever adds; what claims more is counted from its manifests
 _PLAIN = re.compile(r"[A-Za-z0-9_.=/-]*")
 
 
@@ -36,15 +38,26 @@ class Counts:
     records: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.files + other.files, self.delete_files + other.delete_files, self.bytes + other.bytes, self.records + other.records)
+        return Counts(
+            self.files + other.files,
+            self.delete_files + other.delete_files,
+            self.bytes + other.bytes,
+            self.records + other.records,
+        )
 
 
 def deltas_of(chain: Iterable[Json], *, unpartitioned: bool) -> dict[str, Counts] | None:
     """What the snapshots change in each partition; None where a summary does not tell."""
     deltas: dict[str, Counts] = {}
     for snapshot in chain:
-        summary = {key: value for key, value in (snapshot.get("summary") or {}).items() if isinstance(value, str)}
-        entries = {normal_path(key[len(PREFIX) :]): _parse_entry(value) for key, value in summary.items() if key.startswith(PREFIX)}
+        summary = {
+            key: value for key, value in (snapshot.get("summary") or {}).items() if isinstance(value, str)
+        }
+        entries = {
+            normal_path(key[len(PREFIX) :]): _parse_entry(value)
+            for key, value in summary.items()
+            if key.startswith(PREFIX)
+        }
         if not entries and unpartitioned:
             entries = {"": dict(summary)}
         counted = summary.get("changed-partition-count")
@@ -69,7 +82,9 @@ def normal_path(path: str) -> str:
     """One spelling per partition: engines differ in which characters they encode."""
     if _PLAIN.fullmatch(path):
         return path
-    return "/".join("=".join(encode_part(unquote_plus(side)) for side in part.split("=", 1)) for part in path.split("/"))
+    return "/".join(
+        "=".join(encode_part(unquote_plus(side)) for side in part.split("=", 1)) for part in path.split("/")
+    )
 
 
 def _parse_entry(value: str) -> dict[str, str]:
@@ -77,7 +92,10 @@ def _parse_entry(value: str) -> dict[str, str]:
 
 
 def _changes_files(summary: Mapping[str, str]) -> bool:
-    return any(summary.get(key, "0") != "0" for key in ("added-data-files", "deleted-data-files", "added-delete-files", "removed-delete-files"))
+    return any(
+        summary.get(key, "0") != "0"
+        for key in ("added-data-files", "deleted-data-files", "added-delete-files", "removed-delete-files")
+    )
 
 
 def _counts(fields: Mapping[str, str]) -> Counts | None:
@@ -88,7 +106,10 @@ def _counts(fields: Mapping[str, str]) -> Counts | None:
         return value
 
     try:
-        added, removed = number("added-data-files") + number("added-delete-files"), number("deleted-data-files") + number("removed-delete-files")
+        added, removed = (
+            number("added-data-files") + number("added-delete-files"),
+            number("deleted-data-files") + number("removed-delete-files"),
+        )
         if (added and "added-files-size" not in fields) or (removed and "removed-files-size" not in fields):
             return None
         return Counts(
@@ -101,10 +122,16 @@ def _counts(fields: Mapping[str, str]) -> Counts | None:
         return None
 
 
-def record_movements(connection: Connection, database: Database, versions: Sequence[NextVersion], now_ms: int) -> None:
+def record_movements(
+    connection: Connection, database: Database, versions: Sequence[NextVersion], now_ms: int
+) -> None:
     """Brings the index to the new heads, and parks tables that moved back; in the transaction of the swap."""
     moved = [version for version in versions if version.movement is not None and version.change.kind == TABLE]
-    registered = [version for version in versions if version.change.register is not None and version.change.kind == TABLE]
+    registered = [
+        version
+        for version in versions
+        if version.change.register is not None and version.change.kind == TABLE
+    ]
     if not moved and not registered:
         return
     ids = _table_ids(connection, database, [*moved, *registered])
@@ -112,7 +139,11 @@ def record_movements(connection: Connection, database: Database, versions: Seque
     changes: dict[tuple[int, str], Counts] = {}
     for version in moved:
         table_id, movement = ids[version.change.identifier.key], version.movement
-        deltas = None if movement is None or movement.chain is None else deltas_of(movement.chain, unpartitioned=movement.unpartitioned)
+        deltas = (
+            None
+            if movement is None or movement.chain is None
+            else deltas_of(movement.chain, unpartitioned=movement.unpartitioned)
+        )
         if deltas is None:
             uncounted.add(table_id)
             continue
@@ -120,8 +151,14 @@ def record_movements(connection: Connection, database: Database, versions: Seque
             changes[table_id, path] = counts
     _apply(connection, changes, now_ms)
     if uncounted:
-        connection.execute(_NOTE_UNCOUNTED, [{"table_id": table_id, "now": now_ms} for table_id in sorted(uncounted)])
-    back = [(v.change.identifier.key, v.uuid, _seen(v.movement)) for v in moved if v.movement is not None and v.movement.moved_back]
+        connection.execute(
+            _NOTE_UNCOUNTED, [{"table_id": table_id, "now": now_ms} for table_id in sorted(uncounted)]
+        )
+    back = [
+        (v.change.identifier.key, v.uuid, _seen(v.movement))
+        for v in moved
+        if v.movement is not None and v.movement.moved_back
+    ]
     if back:
         park_rolled_back(connection, back, now_ms)
 
@@ -135,7 +172,12 @@ def _table_ids(connection: Connection, database: Database, versions: Sequence[Ne
     new = [version.change.identifier.key for version in versions if version.head is None]
     if new:
         statement = f"SELECT ident, id FROM tables WHERE {database.among('ident')}"  # noqa: S608
-        ids.update({str(row[0]): int(row[1]) for row in connection.execute(text(statement), {"keys": database.many(new)})})
+        ids.update(
+            {
+                str(row[0]): int(row[1])
+                for row in connection.execute(text(statement), {"keys": database.many(new)})
+            }
+        )
     return ids
 
 
@@ -161,11 +203,23 @@ def _apply(connection: Connection, changes: Mapping[tuple[int, str], Counts], no
     if not changes:
         return
     rows = [
-        {"table_id": table_id, "partition": path, "now": now_ms, "files": c.files, "delete_files": c.delete_files, "bytes": c.bytes, "records": c.records}
+        {
+            "table_id": table_id,
+            "partition": path,
+            "now": now_ms,
+            "files": c.files,
+            "delete_files": c.delete_files,
+            "bytes": c.bytes,
+            "records": c.records,
+        }
         for (table_id, path), c in sorted(changes.items())
     ]
     connection.execute(_ADD, rows)
-    shrunk = [{"id": table_id, "path": path} for (table_id, path), c in changes.items() if c.files < 0 or c.delete_files < 0]
+    shrunk = [
+        {"id": table_id, "path": path}
+        for (table_id, path), c in changes.items()
+        if c.files < 0 or c.delete_files < 0
+    ]
     if shrunk:
         connection.execute(_DROP_EMPTY, shrunk)
 
@@ -175,7 +229,10 @@ def replace_counts(connection: Connection, table_id: int, counts: Mapping[str, C
     before = {
         str(row[0]): (Counts(*row[1:5]), int(row[5]))
         for row in connection.execute(
-            text("SELECT partition, files, delete_files, bytes, records, changed_ms FROM partitions WHERE table_id = :id"), {"id": table_id}
+            text(
+                "SELECT partition, files, delete_files, bytes, records, changed_ms FROM partitions WHERE table_id = :id"
+            ),
+            {"id": table_id},
         )
     }
     connection.execute(partitions.delete().where(partitions.c.table_id == table_id))
@@ -183,13 +240,28 @@ def replace_counts(connection: Connection, table_id: int, counts: Mapping[str, C
     for path, c in counts.items():
         known, changed_ms = before.get(path, (None, now_ms))
         fields = {"files": c.files, "delete_files": c.delete_files, "bytes": c.bytes, "records": c.records}
-        rows.append({"table_id": table_id, "partition": path, **fields, "changed_ms": changed_ms if known == c else now_ms})
+        rows.append(
+            {
+                "table_id": table_id,
+                "partition": path,
+                **fields,
+                "changed_ms": changed_ms if known == c else now_ms,
+            }
+        )
     if rows:
         connection.execute(partitions.insert(), rows)
     connection.execute(text("DELETE FROM uncounted_tables WHERE table_id = :id"), {"id": table_id})
 
 
-def list_dirty(connection: Connection, *, since_ms: int, before_ms: int, files_min: int, after: tuple[int, int, str] | None, limit: int) -> list[Json]:
+def list_dirty(
+    connection: Connection,
+    *,
+    since_ms: int,
+    before_ms: int,
+    files_min: int,
+    after: tuple[int, int, str] | None,
+    limit: int,
+) -> list[Json]:
     """Partitions by the time of their last change, oldest first: those changed in [since, before) with at least so many files."""
     at = after or (since_ms, -1, "")
     statement = text(
@@ -198,7 +270,14 @@ def list_dirty(connection: Connection, *, since_ms: int, before_ms: int, files_m
         "WHERE (p.changed_ms, p.table_id, p.partition) > (:at_ms, :at_id, :at_path) AND p.changed_ms < :before "
         "AND p.files + p.delete_files >= :files_min ORDER BY p.changed_ms, p.table_id, p.partition LIMIT :limit"
     )
-    values = {"at_ms": at[0], "at_id": at[1], "at_path": at[2], "before": before_ms, "files_min": files_min, "limit": limit}
+    values = {
+        "at_ms": at[0],
+        "at_id": at[1],
+        "at_path": at[2],
+        "before": before_ms,
+        "files_min": files_min,
+        "limit": limit,
+    }
     return [
         {
             "identifier": {"namespace": levels(row[7]), "name": row[8]},
@@ -220,9 +299,16 @@ def uncounted(connection: Connection, *, limit: int, tries_max: int) -> list[tup
     statement = text(
         "SELECT t.id, t.metadata_location FROM uncounted_tables u JOIN tables t ON t.id = u.table_id WHERE u.tries < :tries ORDER BY u.since_ms LIMIT :limit"
     )
-    return [(int(row[0]), str(row[1])) for row in connection.execute(statement, {"limit": limit, "tries": tries_max})]
+    return [
+        (int(row[0]), str(row[1]))
+        for row in connection.execute(statement, {"limit": limit, "tries": tries_max})
+    ]
 
 
 def count_uncounted(connection: Connection) -> int:
     """How many tables wait for a count."""
-    return int(connection.execute(text("SELECT COUNT(*) FROM uncounted_tables u JOIN tables t ON t.id = u.table_id")).scalar_one())
+    return int(
+        connection.execute(
+            text("SELECT COUNT(*) FROM uncounted_tables u JOIN tables t ON t.id = u.table_id")
+        ).scalar_one()
+    )

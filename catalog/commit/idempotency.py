@@ -54,11 +54,15 @@ def fingerprint(*parts: bytes) -> bytes:
 def check_key(key: str) -> str:
     """A key as the header brings it. Raises CatalogError 400."""
     if not key or len(key.encode()) > KEY_BYTES_MAX or not key.isprintable():
-        raise bad_request(f"Idempotency-Key must be printable text of 1 to {KEY_BYTES_MAX} bytes; a UUID is usual")
+        raise bad_request(
+            f"Idempotency-Key must be printable text of 1 to {KEY_BYTES_MAX} bytes; a UUID is usual"
+        )
     return key
 
 
-def find_replies(connection: Connection, database: Database, keys: Iterable[RequestKey]) -> dict[tuple[str, int], Reply]:
+def find_replies(
+    connection: Connection, database: Database, keys: Iterable[RequestKey]
+) -> dict[tuple[str, int], Reply]:
     """The kept answers of these keys. Each is checked against the request's fingerprint: another request under the same key gets 422."""
     wanted = {(key.key, key.item): key for key in keys}
     if not wanted:
@@ -69,7 +73,11 @@ def find_replies(connection: Connection, database: Database, keys: Iterable[Requ
     for key, item, known, status, body in rows:
         request = wanted.get((key, item))
         if request is not None:
-            found[key, item] = Reply(status, zlib.decompress(body)) if bytes(known) == request.fingerprint else _other_request(key)
+            found[key, item] = (
+                Reply(status, zlib.decompress(body))
+                if bytes(known) == request.fingerprint
+                else _other_request(key)
+            )
     return found
 
 
@@ -81,7 +89,14 @@ def _other_request(key: str) -> Reply:
 def keep_replies(connection: Connection, replies: Sequence[tuple[RequestKey, Reply]], now_ms: int) -> None:
     """Keeps final answers, in the transaction of the change they speak of."""
     rows = [
-        {"key": key.key, "item": key.item, "fingerprint": key.fingerprint, "status": reply.status, "body": zlib.compress(reply.body, 1), "created_ms": now_ms}
+        {
+            "key": key.key,
+            "item": key.item,
+            "fingerprint": key.fingerprint,
+            "status": reply.status,
+            "body": zlib.compress(reply.body, 1),
+            "created_ms": now_ms,
+        }
         for key, reply in replies
         if reply.is_final
     ]
@@ -91,10 +106,14 @@ def keep_replies(connection: Connection, replies: Sequence[tuple[RequestKey, Rep
 
 def forget_old_replies(connection: Connection, now_ms: int) -> int:
     """Drops answers older than their lifetime; returns how many."""
-    return connection.execute(idempotency.delete().where(idempotency.c.created_ms < now_ms - LIFETIME_S * 1_000)).rowcount
+    return connection.execute(
+        idempotency.delete().where(idempotency.c.created_ms < now_ms - LIFETIME_S * 1_000)
+    ).rowcount
 
 
-def once(database: Database, key: RequestKey | None, now_ms: int, work: Callable[[Connection], Reply]) -> Reply:
+def once(
+    database: Database, key: RequestKey | None, now_ms: int, work: Callable[[Connection], Reply]
+) -> Reply:
     """Runs a change of the database in one transaction, or answers as the first time.
 
     Raises CatalogError: nothing was changed, except with status 500, when the database's answer to COMMIT is missing.
@@ -106,11 +125,19 @@ def once(database: Database, key: RequestKey | None, now_ms: int, work: Callable
     except DBAPIError as error:
         if reply is None or is_passing(error):
             raise
-        raise outcome_unknown(f"the database did not answer the end of a transaction ({error.orig}); look, or repeat it under its Idempotency-Key") from error
+        raise outcome_unknown(
+            f"the database did not answer the end of a transaction ({error.orig}); look, or repeat it under its Idempotency-Key"
+        ) from error
     return reply
 
 
-def _once(connection: Connection, database: Database, key: RequestKey | None, now_ms: int, work: Callable[[Connection], Reply]) -> Reply:
+def _once(
+    connection: Connection,
+    database: Database,
+    key: RequestKey | None,
+    now_ms: int,
+    work: Callable[[Connection], Reply],
+) -> Reply:
     if key is None:
         return work(connection)
     known = find_replies(connection, database, [key]).get((key.key, key.item))

@@ -42,10 +42,18 @@ def count_partitions(metadata: Json, read: Callable[[str], bytes]) -> dict[str, 
     try:
         return _counted(metadata, snapshot, specs, fields, read)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise ProtocolError(f"the manifests of {metadata['location']} are not as the Iceberg specification has them ({error!r}); roll it back") from error
+        raise ProtocolError(
+            f"the manifests of {metadata['location']} are not as the Iceberg specification has them ({error!r}); roll it back"
+        ) from error
 
 
-def _counted(metadata: Json, snapshot: Json, specs: dict[int, list[Json]], fields: dict[int, Field], read: Callable[[str], bytes]) -> dict[str, Counts]:
+def _counted(
+    metadata: Json,
+    snapshot: Json,
+    specs: dict[int, list[Json]],
+    fields: dict[int, Field],
+    read: Callable[[str], bytes],
+) -> dict[str, Counts]:
     counts: dict[str, Counts] = {}
     manifests: Iterable[Json] = [{"manifest_path": path} for path in snapshot.get("manifests", ())]
     if "manifest-list" in snapshot:
@@ -59,7 +67,12 @@ def _counted(metadata: Json, snapshot: Json, specs: dict[int, list[Json]], field
             file = entry["data_file"]
             path = partition_path(spec, file["partition"], fields)
             is_data = file.get("content", 0) == 0
-            one = Counts(int(is_data), int(not is_data), file["file_size_in_bytes"], file["record_count"] if is_data else 0)
+            one = Counts(
+                int(is_data),
+                int(not is_data),
+                file["file_size_in_bytes"],
+                file["record_count"] if is_data else 0,
+            )
             counts[path] = counts.get(path, Counts()) + one
     return counts
 
@@ -75,7 +88,9 @@ def partition_path(spec: list[Json], values: Mapping[str, Any], fields: Mapping[
         stored = list(values.values())
         value = values[item["name"]] if item["name"] in values else stored[at] if at < len(stored) else None
         source = fields.get(item["source-id"])
-        parts.append(f"{encode_part(item['name'])}={encode_part(_human(value, item['transform'], source.type if source else 'string'))}")
+        parts.append(
+            f"{encode_part(item['name'])}={encode_part(_human(value, item['transform'], source.type if source else 'string'))}"
+        )
     return "/".join(parts)
 
 
@@ -98,7 +113,9 @@ def _plain(value: Any, source: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        return _java_time(value.replace(tzinfo=None).isoformat(timespec="microseconds")) + ("+00:00" if source == "timestamptz" else "")
+        return _java_time(value.replace(tzinfo=None).isoformat(timespec="microseconds")) + (
+            "+00:00" if source == "timestamptz" else ""
+        )
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, time):
@@ -127,7 +144,9 @@ def recount(database: Database, store: MetadataStore, table_id: int, location: s
     place = TablePlace.of(metadata)
     counts = count_partitions(metadata, lambda uri: store.read_of_table(uri, place))
     with database.write() as connection:
-        found = connection.execute(text(f"SELECT metadata_location FROM tables WHERE id = :id{database.locking()}"), {"id": table_id}).scalar()  # noqa: S608
+        found = connection.execute(
+            text(f"SELECT metadata_location FROM tables WHERE id = :id{database.locking()}"), {"id": table_id}
+        ).scalar()  # noqa: S608
         if found != location:
             return False
         replace_counts(connection, table_id, counts, now_ms)
@@ -145,5 +164,8 @@ def count_what_is_uncounted(database: Database, store: MetadataStore, now_ms: in
         except FirnError as error:
             log.warning("catalog.table_not_counted", location=location, error=str(error))
             with database.write() as connection:
-                connection.execute(text("UPDATE uncounted_tables SET tries = tries + 1 WHERE table_id = :id"), {"id": table_id})
+                connection.execute(
+                    text("UPDATE uncounted_tables SET tries = tries + 1 WHERE table_id = :id"),
+                    {"id": table_id},
+                )
     return done

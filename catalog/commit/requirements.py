@@ -23,9 +23,13 @@ def check_requirements(requirements: Sequence[Json], metadata: Json | None, *, v
             continue
         check = (_VIEW_CHECKS if view else _TABLE_CHECKS).get(kind) if isinstance(kind, str) else None
         if check is None:
-            raise bad_request(f"requirement {kind!r} is unknown; the REST specification lists those of {'views' if view else 'tables'}")
+            raise bad_request(
+                f"requirement {kind!r} is unknown; the REST specification lists those of {'views' if view else 'tables'}"
+            )
         if metadata is None:
-            raise commit_failed(f"Requirement failed: {kind} needs a table that exists; create it with assert-create alone")
+            raise commit_failed(
+                f"Requirement failed: {kind} needs a table that exists; create it with assert-create alone"
+            )
         check(requirement, metadata)
 
 
@@ -33,20 +37,26 @@ def is_creation(requirements: Sequence[Json]) -> bool:
     """Whether the commit creates its table; then assert-create must be the only requirement. Raises CatalogError 400."""
     kinds = {str(requirement.get("type")) for requirement in requirements}
     if "assert-create" in kinds and len(kinds) > 1:
-        raise bad_request(f"Invalid create requirements: assert-create goes with no other requirement, but {sorted(kinds - {'assert-create'})} came with it")
+        raise bad_request(
+            f"Invalid create requirements: assert-create goes with no other requirement, but {sorted(kinds - {'assert-create'})} came with it"
+        )
     return "assert-create" in kinds
 
 
 def _uuid(requirement: Json, metadata: Json) -> None:
     expected = metadata.get("table-uuid")
     if string(requirement, "uuid").lower() != str(expected).lower():
-        raise commit_failed(f"Requirement failed: UUID does not match: expected {expected} != {requirement['uuid']}")
+        raise commit_failed(
+            f"Requirement failed: UUID does not match: expected {expected} != {requirement['uuid']}"
+        )
 
 
 def _view_uuid(requirement: Json, metadata: Json) -> None:
     expected = metadata.get("view-uuid")
     if string(requirement, "uuid").lower() != str(expected).lower():
-        raise commit_failed(f"Requirement failed: view UUID does not match: expected {expected} != {requirement['uuid']}")
+        raise commit_failed(
+            f"Requirement failed: view UUID does not match: expected {expected} != {requirement['uuid']}"
+        )
 
 
 def _ref(requirement: Json, metadata: Json) -> None:
@@ -61,7 +71,9 @@ def _ref(requirement: Json, metadata: Json) -> None:
     elif expected is None:
         raise commit_failed(f"Requirement failed: {ref['type']} {name} was created concurrently")
     elif expected != ref["snapshot-id"]:
-        raise commit_failed(f"Requirement failed: {ref['type']} {name} has changed: expected id {expected} != {ref['snapshot-id']}")
+        raise commit_failed(
+            f"Requirement failed: {ref['type']} {name} has changed: expected id {expected} != {ref['snapshot-id']}"
+        )
 
 
 def _number(field: str, what: str, key: str, default: int) -> Callable[[Json, Json], None]:
@@ -76,10 +88,19 @@ def _number(field: str, what: str, key: str, default: int) -> Callable[[Json, Js
 _TABLE_CHECKS: dict[str, Callable[[Json, Json], None]] = {
     "assert-table-uuid": _uuid,
     "assert-ref-snapshot-id": _ref,
-    "assert-last-assigned-field-id": _number("last-column-id", "last assigned field id", "last-assigned-field-id", 0),
+    "assert-last-assigned-field-id": _number(
+        "last-column-id", "last assigned field id", "last-assigned-field-id", 0
+    ),
     "assert-current-schema-id": _number("current-schema-id", "current schema", "current-schema-id", 0),
-    "assert-last-assigned-partition-id": _number("last-partition-id", "last assigned partition id", "last-assigned-partition-id", 999),
+    "assert-last-assigned-partition-id": _number(
+        "last-partition-id", "last assigned partition id", "last-assigned-partition-id", 999
+    ),
     "assert-default-spec-id": _number("default-spec-id", "default partition spec", "default-spec-id", 0),
-    "assert-default-sort-order-id": _number("default-sort-order-id", "default sort order", "default-sort-order-id", 0),
+    "assert-default-sort-order-id": _number(
+        "default-sort-order-id", "default sort order", "default-sort-order-id", 0
+    ),
 }
-_VIEW_CHECKS: dict[str, Callable[[Json, Json], None]] = {"assert-view-uuid": _view_uuid, "assert-table-uuid": _view_uuid}
+_VIEW_CHECKS: dict[str, Callable[[Json, Json], None]] = {
+    "assert-view-uuid": _view_uuid,
+    "assert-table-uuid": _view_uuid,
+}

@@ -16,7 +16,22 @@ COLUMNS_MAX = 20_000
 DEPTH_MAX = 64
 PARTITION_FIELD_START = 1_000
 
-_PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "string", "uuid", "binary"})
+_PRIMITIVES = frozenset(
+    {
+        "boolean",
+        "int",
+        "long",
+        "float",
+        "double",
+        "date",
+        "time",
+        "timestamp",
+        "timestamptz",
+        "string",
+        "uuid",
+        "binary",
+    }
+)
 _SIZED = re.compile(r"decimal\(\s*\d+\s*,\s*\d+\s*\)|fixed\[\s*\d+\s*\]")
 _SINCE_V3 = frozenset({"timestamp_ns", "timestamptz_ns", "unknown", "variant"})
 _SINCE_V3_SIZED = re.compile(r"(geometry|geography)(\(.*\))?")
@@ -38,24 +53,32 @@ def check_schema(raw: Json, format_version: int) -> dict[int, Field]:
 
     def add(field_id: int, name: str, kind: Any) -> None:
         if field_id in fields:
-            raise invalid(f"Multiple entries with same field id {field_id}: {fields[field_id].name} and {name}")
+            raise invalid(
+                f"Multiple entries with same field id {field_id}: {fields[field_id].name} and {name}"
+            )
         if name in names:
             raise invalid(f"Invalid schema: multiple fields for name {name}")
         fields[field_id] = Field(name, kind)
         names.add(name)
         if len(fields) > COLUMNS_MAX:
-            raise invalid(f"the schema has more than {COLUMNS_MAX} fields; put rarely used ones into a string column")
+            raise invalid(
+                f"the schema has more than {COLUMNS_MAX} fields; put rarely used ones into a string column"
+            )
 
     if raw.get("type", "struct") != "struct":
         raise bad_request("a schema's 'type' must be 'struct'")
     _walk_struct(raw, "", add, format_version, 0)
-    for identifier_id in integers(raw, "identifier-field-ids") if raw.get("identifier-field-ids") is not None else []:
+    for identifier_id in (
+        integers(raw, "identifier-field-ids") if raw.get("identifier-field-ids") is not None else []
+    ):
         if identifier_id not in fields:
             raise invalid(f"identifier field {identifier_id} is not in the schema")
     return fields
 
 
-def _walk_struct(struct: Json, prefix: str, add: Callable[[int, str, Any], None], format_version: int, depth: int) -> None:
+def _walk_struct(
+    struct: Json, prefix: str, add: Callable[[int, str, Any], None], format_version: int, depth: int
+) -> None:
     if depth > DEPTH_MAX:
         raise invalid(f"the schema nests deeper than {DEPTH_MAX} levels")
     for field in objects(struct, "fields"):
@@ -66,12 +89,16 @@ def _walk_struct(struct: Json, prefix: str, add: Callable[[int, str, Any], None]
         _walk_type(field.get("type"), name, add, format_version, depth)
 
 
-def _walk_type(kind: Any, name: str, add: Callable[[int, str, Any], None], format_version: int, depth: int) -> None:
+def _walk_type(
+    kind: Any, name: str, add: Callable[[int, str, Any], None], format_version: int, depth: int
+) -> None:
     if isinstance(kind, str):
         _check_primitive(kind, name, format_version)
         return
     if not isinstance(kind, dict) or depth > DEPTH_MAX:
-        raise bad_request(f"the type of field {name} must be a text or an object nested at most {DEPTH_MAX} levels")
+        raise bad_request(
+            f"the type of field {name} must be a text or an object nested at most {DEPTH_MAX} levels"
+        )
     match kind.get("type"):
         case "struct":
             _walk_struct(kind, f"{name}.", add, format_version, depth + 1)
@@ -92,7 +119,9 @@ def _check_primitive(kind: str, name: str, format_version: int) -> None:
         return
     if kind in _SINCE_V3 or _SINCE_V3_SIZED.fullmatch(kind):
         if format_version < 3:
-            raise invalid(f"Invalid schema for v{format_version}:\n- Invalid type for {name}: {kind} is not supported until v3")
+            raise invalid(
+                f"Invalid schema for v{format_version}:\n- Invalid type for {name}: {kind} is not supported until v3"
+            )
         return
     raise bad_request(f"field {name} has the unknown type {kind!r}")
 
@@ -102,7 +131,11 @@ def check_spec(fields: list[Json], schema: dict[int, Field], *, dropped_sources_
     by_name = {field.name: field_id for field_id, field in schema.items()}
     names: set[str] = set()
     for field in fields:
-        name, transform, source_id = string(field, "name"), string(field, "transform"), small_integer(field, "source-id")
+        name, transform, source_id = (
+            string(field, "name"),
+            string(field, "transform"),
+            small_integer(field, "source-id"),
+        )
         if not _TRANSFORM.fullmatch(transform):
             raise bad_request(f"partition field {name} has the unknown transform {transform!r}")
         if name in names:
@@ -132,8 +165,13 @@ def check_order(fields: list[Json], schema: dict[int, Field]) -> None:
             raise invalid(f"Cannot find source column for sort field with source id {source_id}")
         if not isinstance(source.type, str):
             raise invalid(f"Cannot sort by non-primitive source field: {source.name}")
-        if field.get("direction") not in ("asc", "desc") or field.get("null-order") not in ("nulls-first", "nulls-last"):
-            raise bad_request("a sort field needs 'direction' asc or desc and 'null-order' nulls-first or nulls-last")
+        if field.get("direction") not in ("asc", "desc") or field.get("null-order") not in (
+            "nulls-first",
+            "nulls-last",
+        ):
+            raise bad_request(
+                "a sort field needs 'direction' asc or desc and 'null-order' nulls-first or nulls-last"
+            )
 
 
 def assign_fresh_ids(schema: Json) -> tuple[Json, dict[int, int]]:
@@ -147,7 +185,9 @@ def assign_fresh_ids(schema: Json) -> tuple[Json, dict[int, int]]:
 
     def struct(fields: list[Json]) -> list[Json]:
         ids = [next_id(field["id"]) for field in fields]
-        return [{**field, "id": new, "type": of(field["type"])} for field, new in zip(fields, ids, strict=True)]
+        return [
+            {**field, "id": new, "type": of(field["type"])} for field, new in zip(fields, ids, strict=True)
+        ]
 
     def of(kind: Any) -> Any:
         if isinstance(kind, str):
@@ -176,7 +216,9 @@ def without_nulls(value: Any) -> Any:
 
 def same_schema(one: Json, other: Json) -> bool:
     """Whether two schemas differ in nothing but their schema id."""
-    return bool(one["fields"] == other["fields"]) and sorted(one.get("identifier-field-ids") or []) == sorted(other.get("identifier-field-ids") or [])
+    return bool(one["fields"] == other["fields"]) and sorted(one.get("identifier-field-ids") or []) == sorted(
+        other.get("identifier-field-ids") or []
+    )
 
 
 def by_id(items: list[Json], key: str, wanted: int) -> Json | None:

@@ -10,7 +10,15 @@ import orjson
 from catalog.access.access import EVERYBODY, Principal
 from catalog.access.places import check_own_place, check_registered, is_administrator, place_of
 from catalog.commit.requirements import check_requirements, is_creation
-from catalog.commit.table_metadata import empty_metadata, finish, metadata_file, new_metadata, normalised, requested_version, version_of
+from catalog.commit.table_metadata import (
+    empty_metadata,
+    finish,
+    metadata_file,
+    new_metadata,
+    normalised,
+    requested_version,
+    version_of,
+)
 from catalog.commit.updates import Draft, apply_updates, check_given_properties
 from catalog.model.error_response import CatalogError, bad_request, invalid
 from catalog.model.head_movement import Movement, movement_between
@@ -99,14 +107,22 @@ def next_version(change: TableChange, head: Head | None, store: MetadataStore, n
     check_requirements(change.requirements, metadata)
     if not change.updates:
         return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
-    before = None if any(update.get("action") not in _MAYBE_NOTHING for update in change.updates) else orjson.dumps(metadata)
+    before = (
+        None
+        if any(update.get("action") not in _MAYBE_NOTHING for update in change.updates)
+        else orjson.dumps(metadata)
+    )
     old_head, old_snapshots = metadata.get("current-snapshot-id"), metadata["snapshots"][:]
     had_marks = MARKS_PROPERTY in metadata["properties"]
     draft = Draft(metadata, now_ms, store.check_location, change.by, store.allowed)
     apply_updates(draft, change.updates)
     if before is not None and orjson.dumps(draft.metadata) == before:
         return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
-    unneeded = finish(draft, previous_location=head.metadata_location, previous_updated_ms=metadata.get("last-updated-ms", now_ms))
+    unneeded = finish(
+        draft,
+        previous_location=head.metadata_location,
+        previous_updated_ms=metadata.get("last-updated-ms", now_ms),
+    )
     next_one = written(change, head, draft.metadata, version_of(head.metadata_location) + 1, unneeded, store)
     return replace(next_one, movement=movement_between(old_head, old_snapshots, had_marks, draft.metadata))
 
@@ -133,21 +149,33 @@ def _created(change: TableChange, head: Head | None, store: MetadataStore, now_m
     _default_parts(metadata)
     alone = lies_apart(change.by, change.identifier, metadata["location"], metadata["table-uuid"], store)
     finish(draft, previous_location=None, previous_updated_ms=now_ms)
-    return replace(written(change, None, metadata, 0, [], store), movement=movement_between(None, [], False, metadata), alone=alone)
+    return replace(
+        written(change, None, metadata, 0, [], store),
+        movement=movement_between(None, [], False, metadata),
+        alone=alone,
+    )
 
 
-def lies_apart(by: Principal, identifier: Identifier, location: str, table_uuid: str, store: MetadataStore) -> bool:
+def lies_apart(
+    by: Principal, identifier: Identifier, location: str, table_uuid: str, store: MetadataStore
+) -> bool:
     """Whether a new table's location has to be compared with those of others. Raises CatalogError 403 where a bound key may not choose it."""
     if by.namespace is None:
         return False
     # A uuid of version 5 is made of a name: the one of a namespace's folder would be another's place.
     chosen = default_location(store, table_uuid) if uuid.UUID(table_uuid).version != 5 else ""
-    return check_own_place(location, chosen, by.namespace, namespace_location(store, identifier.namespace), store.warehouse)
+    return check_own_place(
+        location, chosen, by.namespace, namespace_location(store, identifier.namespace), store.warehouse
+    )
 
 
 def _other_kind(change: TableChange, head: Head) -> CatalogError:
     creates = change.create is not None or change.register is not None or is_creation(change.requirements)
-    return taken(change.identifier, head.kind, change.kind) if creates else missing(change.identifier, change.kind)
+    return (
+        taken(change.identifier, head.kind, change.kind)
+        if creates
+        else missing(change.identifier, change.kind)
+    )
 
 
 def _registered(change: TableChange, head: Head | None, store: MetadataStore) -> NextVersion:
@@ -168,15 +196,26 @@ def _registered(change: TableChange, head: Head | None, store: MetadataStore) ->
     check_uuid(own_uuid)
     place = store.check_location(metadata["location"])
     granted = (metadata.get("properties") or {}).get(GRANTS_PROPERTY)
-    check_registered(metadata, location, place_of(place, granted, store.allowed if is_administrator(change.by) else ()))
-    movement = None if head is None or head.uuid != own_uuid or change.kind != TABLE else _registered_movement(head, store, metadata)
+    check_registered(
+        metadata, location, place_of(place, granted, store.allowed if is_administrator(change.by) else ())
+    )
+    movement = (
+        None
+        if head is None or head.uuid != own_uuid or change.kind != TABLE
+        else _registered_movement(head, store, metadata)
+    )
     return NextVersion(change, head, None, data, location, own_uuid, place, movement=movement)
 
 
 def _registered_movement(head: Head, store: MetadataStore, metadata: Json) -> Movement | None:
     """How the head moves when other metadata of the same table is registered in its place."""
     before = normalised(parse_metadata(read_metadata(store, head.metadata_location)))
-    return movement_between(before.get("current-snapshot-id"), before["snapshots"], MARKS_PROPERTY in before["properties"], metadata)
+    return movement_between(
+        before.get("current-snapshot-id"),
+        before["snapshots"],
+        MARKS_PROPERTY in before["properties"],
+        metadata,
+    )
 
 
 def _default_parts(metadata: Json) -> None:
@@ -199,18 +238,36 @@ def chosen_place(create: Json, store: MetadataStore) -> tuple[str, str]:
         return table_uuid, default_location(store, table_uuid)
     place = store.check_location(location).rstrip("/")
     if given is not None and table_uuid not in place:
-        raise invalid(f"location {place} must contain the table-uuid {table_uuid}, so that no two tables ever share files")
+        raise invalid(
+            f"location {place} must contain the table-uuid {table_uuid}, so that no two tables ever share files"
+        )
     return table_uuid, place
 
 
-def written(change: TableChange, head: Head | None, metadata: Json, version: int, unneeded: list[str], store: MetadataStore) -> NextVersion:
+def written(
+    change: TableChange,
+    head: Head | None,
+    metadata: Json,
+    version: int,
+    unneeded: list[str],
+    store: MetadataStore,
+) -> NextVersion:
     """The next version of changed metadata, with its bytes and the file they go to. Raises CatalogError 400 or 403."""
     data = orjson.dumps(metadata)
     if len(data) > METADATA_BYTES_MAX:
-        raise invalid(f"the metadata would take {len(data):,} bytes, more than the {METADATA_BYTES_MAX:,} that are read again; expire snapshots first")
+        raise invalid(
+            f"the metadata would take {len(data):,} bytes, more than the {METADATA_BYTES_MAX:,} that are read again; expire snapshots first"
+        )
     location = store.check_location(metadata_file(metadata, version, str(uuid.uuid4())), "metadata file")
     return NextVersion(
-        change, head, MetadataFile(location, data), data, location, metadata.get("table-uuid") or metadata["view-uuid"], metadata["location"], unneeded
+        change,
+        head,
+        MetadataFile(location, data),
+        data,
+        location,
+        metadata.get("table-uuid") or metadata["view-uuid"],
+        metadata["location"],
+        unneeded,
     )
 
 

@@ -6,7 +6,16 @@ Iceberg table specification, "Table Metadata". The order of keys follows the spe
 from typing import Any
 
 from catalog.access.places import check_file, check_paths, is_administrator, place_of
-from catalog.commit.schemas import PARTITION_FIELD_START, assign_fresh_ids, by_id, check_order, check_schema, check_spec, spec_fields, without_nulls
+from catalog.commit.schemas import (
+    PARTITION_FIELD_START,
+    assign_fresh_ids,
+    by_id,
+    check_order,
+    check_schema,
+    check_spec,
+    spec_fields,
+    without_nulls,
+)
 from catalog.commit.updates import CLOCK_SKEW_MS, FORMAT_VERSION_MAX, Draft
 from catalog.model.error_response import bad_request, invalid
 from catalog.model.json_fields import boolean, mapping, optional_integer, properties
@@ -39,10 +48,17 @@ def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Jso
     check_spec(spec, fields)
     check_order(order, fields)
     bound = [
-        {"source-id": item["source-id"], "field-id": PARTITION_FIELD_START + at, "name": item["name"], "transform": item["transform"]}
+        {
+            "source-id": item["source-id"],
+            "field-id": PARTITION_FIELD_START + at,
+            "name": item["name"],
+            "transform": item["transform"],
+        }
         for at, item in enumerate(spec)
     ]
-    sorted_by = [{key: item[key] for key in ("transform", "source-id", "direction", "null-order")} for item in order]
+    sorted_by = [
+        {key: item[key] for key in ("transform", "source-id", "direction", "null-order")} for item in order
+    ]
     metadata = empty_metadata(version, now_ms)
     metadata.update(
         {
@@ -56,7 +72,8 @@ def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Jso
             "last-partition-id": PARTITION_FIELD_START - 1 + len(bound),
             "default-sort-order-id": 1 if sorted_by else 0,
             "sort-orders": [{"order-id": 1 if sorted_by else 0, "fields": sorted_by}],
-            "properties": CREATION_DEFAULTS | {key: value for key, value in given.items() if key not in RESERVED_PROPERTIES},
+            "properties": CREATION_DEFAULTS
+            | {key: value for key, value in given.items() if key not in RESERVED_PROPERTIES},
         }
     )
     return metadata
@@ -91,13 +108,20 @@ def empty_metadata(format_version: int, now_ms: int) -> Json:
 
 def normalised(metadata: Json) -> Json:
     """Fills what older writers leave out (format version 1 without lists of schemas and specs). Raises CatalogError 400 for what is no table metadata."""
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("format-version"), int) or "location" not in metadata:
+    if (
+        not isinstance(metadata, dict)
+        or not isinstance(metadata.get("format-version"), int)
+        or "location" not in metadata
+    ):
         raise bad_request("the metadata file holds no Iceberg table metadata")
     if "schemas" not in metadata:
         metadata["schemas"] = [{"schema-id": 0, **mapping(metadata, "schema")}]
         metadata["current-schema-id"] = metadata["schemas"][0]["schema-id"]
     if "partition-specs" not in metadata:
-        fields = [{"field-id": PARTITION_FIELD_START + at, **item} for at, item in enumerate(metadata.get("partition-spec", []))]
+        fields = [
+            {"field-id": PARTITION_FIELD_START + at, **item}
+            for at, item in enumerate(metadata.get("partition-spec", []))
+        ]
         metadata["partition-specs"] = [{"spec-id": 0, "fields": fields}]
         metadata["default-spec-id"] = 0
     if "last-partition-id" not in metadata:
@@ -106,7 +130,13 @@ def normalised(metadata: Json) -> Json:
     if "sort-orders" not in metadata:
         metadata["sort-orders"] = [{"order-id": 0, "fields": []}]
         metadata["default-sort-order-id"] = 0
-    for key, empty in (("properties", {}), ("snapshots", []), ("refs", {}), ("snapshot-log", []), ("metadata-log", [])):
+    for key, empty in (
+        ("properties", {}),
+        ("snapshots", []),
+        ("refs", {}),
+        ("snapshot-log", []),
+        ("metadata-log", []),
+    ):
         if metadata.get(key) is None:
             metadata[key] = empty
     metadata.setdefault("last-sequence-number", 0)
@@ -126,13 +156,17 @@ def finish(draft: Draft, *, previous_location: str | None, previous_updated_ms: 
     _trim_snapshot_log(draft)
     if metadata["format-version"] == 1:
         metadata["schema"] = by_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
-        metadata["partition-spec"] = (by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"]) or {})["fields"]
+        metadata["partition-spec"] = (
+            by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"]) or {}
+        )["fields"]
     log = metadata["metadata-log"]
     latest_ms = max((entry["timestamp-ms"] for entry in metadata["snapshot-log"][-1:]), default=0)
     metadata["last-updated-ms"] = max(draft.now_ms, previous_updated_ms, latest_ms - CLOCK_SKEW_MS)
     if previous_location is None:
         return []
-    kept = [*log, {"metadata-file": previous_location, "timestamp-ms": previous_updated_ms}][-_versions_max(metadata["properties"]) :]
+    kept = [*log, {"metadata-file": previous_location, "timestamp-ms": previous_updated_ms}][
+        -_versions_max(metadata["properties"]) :
+    ]
     metadata["metadata-log"] = kept
     if metadata["properties"].get("write.metadata.delete-after-commit.enabled") != "true":
         return []
@@ -144,7 +178,11 @@ def finish(draft: Draft, *, previous_location: str | None, previous_updated_ms: 
 
 def _versions_max(given: dict[str, str]) -> int:
     text = given.get("write.metadata.previous-versions-max", "")
-    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else PREVIOUS_VERSIONS_MAX_DEFAULT
+    return (
+        max(1, int(text))
+        if text.isascii() and text.isdigit() and len(text) < 10
+        else PREVIOUS_VERSIONS_MAX_DEFAULT
+    )
 
 
 def _check_bound(metadata: Json) -> None:
@@ -153,8 +191,12 @@ def _check_bound(metadata: Json) -> None:
     spec = by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"])
     order = by_id(metadata["sort-orders"], "order-id", metadata["default-sort-order-id"])
     if not metadata["location"] or schema is None or spec is None or order is None:
-        raise invalid("a table needs a location, a current schema, a default partition spec and a default sort order; send the updates that set them")
-    wanted = {item["source-id"] for item in spec["fields"] if item["transform"] != "void"} | {item["source-id"] for item in order["fields"]}
+        raise invalid(
+            "a table needs a location, a current schema, a default partition spec and a default sort order; send the updates that set them"
+        )
+    wanted = {item["source-id"] for item in spec["fields"] if item["transform"] != "void"} | {
+        item["source-id"] for item in order["fields"]
+    }
     if wanted and not wanted <= {item["id"] for item in schema["fields"]}:
         fields = check_schema(schema, metadata["format-version"])
         check_spec(spec["fields"], fields)
@@ -196,8 +238,14 @@ def _trim_snapshot_log(draft: Draft) -> None:
 
 def metadata_file(metadata: Json, version: int, file_id: str) -> str:
     """Where version N of a table's metadata goes: `<location>/metadata/0000N-<uuid>.metadata.json`, gzipped when the table asks for it."""
-    folder = metadata["properties"].get("write.metadata.path") or f"{metadata['location'].rstrip('/')}/metadata"
-    packed = ".gz" if metadata["properties"].get("write.metadata.compression-codec", "none").lower() == "gzip" else ""
+    folder = (
+        metadata["properties"].get("write.metadata.path") or f"{metadata['location'].rstrip('/')}/metadata"
+    )
+    packed = (
+        ".gz"
+        if metadata["properties"].get("write.metadata.compression-codec", "none").lower() == "gzip"
+        else ""
+    )
     return f"{folder.rstrip('/')}/{version:05d}-{file_id}{packed}.metadata.json"
 
 
@@ -215,7 +263,12 @@ def is_staged(request: Json) -> bool:
 def historical_snapshots_removed(metadata: Json) -> Json:
     """The metadata with only the snapshots that branches and tags point at (`snapshots=refs`)."""
     wanted = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
-    return {**metadata, "snapshots": [snapshot for snapshot in metadata.get("snapshots", []) if snapshot["snapshot-id"] in wanted]}
+    return {
+        **metadata,
+        "snapshots": [
+            snapshot for snapshot in metadata.get("snapshots", []) if snapshot["snapshot-id"] in wanted
+        ],
+    }
 
 
 def requested_version(updates: list[Json]) -> int:

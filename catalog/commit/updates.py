@@ -9,7 +9,16 @@ from typing import Any
 
 from catalog.access.access import EVERYBODY, Principal
 from catalog.access.places import check_grants, granting, is_administrator, named_by
-from catalog.commit.schemas import PARTITION_FIELD_START, by_id, check_order, check_schema, check_spec, field_ids, same_schema, without_nulls
+from catalog.commit.schemas import (
+    PARTITION_FIELD_START,
+    by_id,
+    check_order,
+    check_schema,
+    check_spec,
+    field_ids,
+    same_schema,
+    without_nulls,
+)
 from catalog.model.error_response import bad_request, commit_failed, forbidden, invalid
 from catalog.model.json_fields import (
     LONG_MAX,
@@ -67,7 +76,9 @@ def apply_updates(draft: Draft, updates: Sequence[Json]) -> None:
         action = update.get("action")
         apply = UPDATES.get(action) if isinstance(action, str) else None
         if apply is None:
-            raise bad_request(f"update {action!r} is unknown; the REST specification lists the updates of tables")
+            raise bad_request(
+                f"update {action!r} is unknown; the REST specification lists the updates of tables"
+            )
         apply(draft, update)
 
 
@@ -82,7 +93,9 @@ def _assign_uuid(draft: Draft, update: Json) -> None:
 def _upgrade_format_version(draft: Draft, update: Json) -> None:
     version, known = integer(update, "format-version"), draft.metadata["format-version"]
     if version > FORMAT_VERSION_MAX:
-        raise invalid(f"Cannot upgrade table to unsupported format version: v{version} (supported: v{FORMAT_VERSION_MAX})")
+        raise invalid(
+            f"Cannot upgrade table to unsupported format version: v{version} (supported: v{FORMAT_VERSION_MAX})"
+        )
     if version < known:
         raise invalid(f"Cannot downgrade v{known} table to v{version}")
     draft.metadata["format-version"] = version
@@ -141,12 +154,19 @@ def _add_spec(draft: Draft, update: Json) -> None:
         given = optional_small_integer(item, "field-id")
         last_id = max(last_id, given) if given is not None else last_id + 1
         bound.append(
-            {"source-id": item["source-id"], "field-id": given if given is not None else last_id, "name": item["name"], "transform": item["transform"]}
+            {
+                "source-id": item["source-id"],
+                "field-id": given if given is not None else last_id,
+                "name": item["name"],
+                "transform": item["transform"],
+            }
         )
     ids = [item["field-id"] for item in bound]
     if len(set(ids)) != len(ids):
         raise invalid(f"partition field ids must differ, but the spec has {ids}")
-    if metadata["format-version"] == 1 and ids != list(range(PARTITION_FIELD_START, PARTITION_FIELD_START + len(ids))):
+    if metadata["format-version"] == 1 and ids != list(
+        range(PARTITION_FIELD_START, PARTITION_FIELD_START + len(ids))
+    ):
         raise invalid(f"Spec does not use sequential IDs that are required in v1: {ids}")
     spec_id = max((known["spec-id"] for known in specs), default=-1) + 1
     specs.append({"spec-id": spec_id, "fields": bound})
@@ -166,7 +186,9 @@ def _add_sort_order(draft: Draft, update: Json) -> None:
     fields = objects(mapping(update, "sort-order"), "fields", optional=True)
     check_order(fields, check_schema(draft.current_schema(), metadata["format-version"]))
     orders = metadata["sort-orders"]
-    kept = [{key: item[key] for key in ("transform", "source-id", "direction", "null-order")} for item in fields]
+    kept = [
+        {key: item[key] for key in ("transform", "source-id", "direction", "null-order")} for item in fields
+    ]
     for known in orders:
         if known["fields"] == kept:
             draft.last_added["sort order"] = known["order-id"]
@@ -193,10 +215,14 @@ def _add_snapshot(draft: Draft, update: Json) -> None:
         raise bad_request("a snapshot needs 'manifest-list'")
     draft.named += named_by(snapshot)
     if not metadata["schemas"] or not metadata["partition-specs"] or not metadata["sort-orders"]:
-        raise invalid("Attempting to add a snapshot before a schema, a partition spec and a sort order are added")
+        raise invalid(
+            "Attempting to add a snapshot before a schema, a partition spec and a sort order are added"
+        )
     if any(known["snapshot-id"] == snapshot_id for known in metadata["snapshots"]):
         raise invalid(f"Snapshot already exists for id: {snapshot_id}")
-    if "summary" in snapshot and not all(isinstance(value, str) for value in mapping(snapshot, "summary").values()):
+    if "summary" in snapshot and not all(
+        isinstance(value, str) for value in mapping(snapshot, "summary").values()
+    ):
         raise bad_request("the values of a snapshot's 'summary' must be texts")
     _check_time(draft, timestamp_ms)
     if metadata["format-version"] > 1:
@@ -218,27 +244,43 @@ CLOCK_SKEW_MS = 60_000  # what Iceberg's own readers tolerate between entries of
 def _check_time(draft: Draft, timestamp_ms: int) -> None:
     log = draft.metadata.get("snapshot-log")
     if log and timestamp_ms < log[-1]["timestamp-ms"] - CLOCK_SKEW_MS:
-        raise invalid(f"Invalid snapshot timestamp {timestamp_ms}: before last snapshot log entry at {log[-1]['timestamp-ms']}; use max(now, that)")
+        raise invalid(
+            f"Invalid snapshot timestamp {timestamp_ms}: before last snapshot log entry at {log[-1]['timestamp-ms']}; use max(now, that)"
+        )
     if timestamp_ms > draft.now_ms + CLOCK_SKEW_MS:
-        raise invalid(f"Invalid snapshot timestamp {timestamp_ms}: more than a minute ahead of the catalog's clock ({draft.now_ms}); set the clock right")
+        raise invalid(
+            f"Invalid snapshot timestamp {timestamp_ms}: more than a minute ahead of the catalog's clock ({draft.now_ms}); set the clock right"
+        )
 
 
 def _add_rows(metadata: Json, snapshot: Json) -> None:
     first, next_row_id = integer(snapshot, "first-row-id"), metadata["next-row-id"]
     if first < next_row_id:
-        raise commit_failed(f"Validation failed, please retry: Cannot add a snapshot, first-row-id is behind table next-row-id: {first} < {next_row_id}")
+        raise commit_failed(
+            f"Validation failed, please retry: Cannot add a snapshot, first-row-id is behind table next-row-id: {first} < {next_row_id}"
+        )
     added = integer(snapshot, "added-rows")
     if added < 0 or next_row_id + added > LONG_MAX:
-        raise invalid(f"Cannot add a snapshot with {added} added rows to a table whose next row id is {next_row_id}")
+        raise invalid(
+            f"Cannot add a snapshot with {added} added rows to a table whose next row id is {next_row_id}"
+        )
     metadata["next-row-id"] = next_row_id + added
 
 
-_REF_AGES = {"min-snapshots-to-keep": optional_small_integer, "max-snapshot-age-ms": optional_integer, "max-ref-age-ms": optional_integer}
+_REF_AGES = {
+    "min-snapshots-to-keep": optional_small_integer,
+    "max-snapshot-age-ms": optional_integer,
+    "max-ref-age-ms": optional_integer,
+}
 
 
 def _set_snapshot_ref(draft: Draft, update: Json) -> None:
     metadata = draft.metadata
-    name, kind, snapshot_id = string(update, "ref-name"), string(update, "type"), integer(update, "snapshot-id")
+    name, kind, snapshot_id = (
+        string(update, "ref-name"),
+        string(update, "type"),
+        integer(update, "snapshot-id"),
+    )
     if kind not in ("branch", "tag"):
         raise bad_request(f"a ref's 'type' must be branch or tag, not {kind!r}")
     snapshot = by_id(metadata["snapshots"], "snapshot-id", snapshot_id)
@@ -281,7 +323,9 @@ def _remove_snapshots(draft: Draft, update: Json) -> None:
     known = {snapshot["snapshot-id"] for snapshot in metadata["snapshots"]}
     if not gone & known:
         return
-    metadata["snapshots"] = [snapshot for snapshot in metadata["snapshots"] if snapshot["snapshot-id"] not in gone]
+    metadata["snapshots"] = [
+        snapshot for snapshot in metadata["snapshots"] if snapshot["snapshot-id"] not in gone
+    ]
     for key in ("statistics", "partition-statistics"):
         if key in metadata:
             metadata[key] = [entry for entry in metadata[key] if entry["snapshot-id"] not in gone]
@@ -292,17 +336,24 @@ def _remove_snapshots(draft: Draft, update: Json) -> None:
 
 def _set_location(draft: Draft, update: Json) -> None:
     metadata = draft.metadata
-    location, before = draft.check_location(update.get("location"), "location").rstrip("/"), metadata["location"]
+    location, before = (
+        draft.check_location(update.get("location"), "location").rstrip("/"),
+        metadata["location"],
+    )
     if before is not None and canonical(before).rstrip("/") != canonical(location):
         _require_administrator(draft, "moves a table to another location")
         if metadata["snapshots"] or metadata["metadata-log"]:
-            metadata["properties"].update(granting(metadata["properties"], before))  # its files stay where they are
+            metadata["properties"].update(
+                granting(metadata["properties"], before)
+            )  # its files stay where they are
     metadata["location"], draft.paths_changed = location, True
 
 
 def _require_administrator(draft: Draft, what: str) -> None:
     if not is_administrator(draft.by):
-        raise forbidden(f"only a key of scope admin that is bound to no namespace {what}; ask an administrator")
+        raise forbidden(
+            f"only a key of scope admin that is bound to no namespace {what}; ask an administrator"
+        )
 
 
 def _set_properties(draft: Draft, update: Json) -> None:
@@ -313,7 +364,9 @@ def _set_properties(draft: Draft, update: Json) -> None:
 
 def check_given_properties(draft: Draft, given: dict[str, str]) -> None:
     """Properties that say where files lie: what they grant at once, where they point at the end, when the location is certain. Raises CatalogError."""
-    if GRANTS_PROPERTY in given and given[GRANTS_PROPERTY] != draft.metadata["properties"].get(GRANTS_PROPERTY):
+    if GRANTS_PROPERTY in given and given[GRANTS_PROPERTY] != draft.metadata["properties"].get(
+        GRANTS_PROPERTY
+    ):
         _require_administrator(draft, f"sets {GRANTS_PROPERTY}")
         for prefix in parse_grants(check_grants(given[GRANTS_PROPERTY])):
             draft.check_location(f"{prefix.rstrip('/')}/-", GRANTS_PROPERTY)
@@ -351,7 +404,9 @@ def _set_entry(key: str, payload: str, *numbers: str) -> Callable[[Draft, Json],
 def _remove_entry(key: str) -> Callable[[Draft, Json], None]:
     def apply(draft: Draft, update: Json) -> None:
         snapshot_id = integer(update, "snapshot-id")
-        draft.metadata[key] = [known for known in draft.metadata.get(key, []) if known["snapshot-id"] != snapshot_id]
+        draft.metadata[key] = [
+            known for known in draft.metadata.get(key, []) if known["snapshot-id"] != snapshot_id
+        ]
 
     return apply
 
@@ -360,14 +415,18 @@ def _remove_specs(draft: Draft, update: Json) -> None:
     gone = set(integers(update, "spec-ids"))
     if draft.metadata["default-spec-id"] in gone:
         raise invalid("Cannot remove the default partition spec")
-    draft.metadata["partition-specs"] = [spec for spec in draft.metadata["partition-specs"] if spec["spec-id"] not in gone]
+    draft.metadata["partition-specs"] = [
+        spec for spec in draft.metadata["partition-specs"] if spec["spec-id"] not in gone
+    ]
 
 
 def _remove_schemas(draft: Draft, update: Json) -> None:
     gone = set(integers(update, "schema-ids"))
     if draft.metadata["current-schema-id"] in gone:
         raise invalid("Cannot remove the current schema")
-    draft.metadata["schemas"] = [schema for schema in draft.metadata["schemas"] if schema["schema-id"] not in gone]
+    draft.metadata["schemas"] = [
+        schema for schema in draft.metadata["schemas"] if schema["schema-id"] not in gone
+    ]
 
 
 def _add_encryption_key(draft: Draft, update: Json) -> None:
@@ -379,7 +438,9 @@ def _add_encryption_key(draft: Draft, update: Json) -> None:
 
 def _remove_encryption_key(draft: Draft, update: Json) -> None:
     gone = string(update, "key-id")
-    draft.metadata["encryption-keys"] = [key for key in draft.metadata.get("encryption-keys", []) if key.get("key-id") != gone]
+    draft.metadata["encryption-keys"] = [
+        key for key in draft.metadata.get("encryption-keys", []) if key.get("key-id") != gone
+    ]
 
 
 UPDATES: dict[str, Callable[[Draft, Json], None]] = {

@@ -9,7 +9,14 @@ import orjson
 from catalog.access.places import check_paths, place_of
 from catalog.commit.requirements import check_requirements
 from catalog.commit.schemas import by_id, check_schema, same_schema, without_nulls
-from catalog.commit.table_changes import NextVersion, TableChange, chosen_place, next_version, read_metadata, written
+from catalog.commit.table_changes import (
+    NextVersion,
+    TableChange,
+    chosen_place,
+    next_version,
+    read_metadata,
+    written,
+)
 from catalog.commit.table_metadata import version_of
 from catalog.model.error_response import CatalogError, bad_request, invalid
 from catalog.model.json_fields import integer, mapping, objects, properties, string, strings
@@ -36,7 +43,9 @@ class ViewDraft:
     last_added: dict[str, int] = field(default_factory=dict)
 
 
-def next_view_version(change: TableChange, head: Head | None, store: MetadataStore, now_ms: int) -> NextVersion:
+def next_view_version(
+    change: TableChange, head: Head | None, store: MetadataStore, now_ms: int
+) -> NextVersion:
     """Checks and applies one view change. Raises CatalogError; nothing has happened then."""
     if change.register is not None or (head is not None and head.kind != change.kind):
         return next_version(change, head, store, now_ms)  # the same for both kinds
@@ -49,7 +58,10 @@ def next_view_version(change: TableChange, head: Head | None, store: MetadataSto
     base = read_metadata(store, head.metadata_location)
     metadata = parse_metadata(base)
     check_requirements(change.requirements, metadata, view=True)
-    before, previous = orjson.dumps(metadata), by_id(metadata["versions"], "version-id", metadata["current-version-id"])
+    before, previous = (
+        orjson.dumps(metadata),
+        by_id(metadata["versions"], "version-id", metadata["current-version-id"]),
+    )
     draft = ViewDraft(metadata, now_ms, store.check_location)
     _apply(draft, change)
     if orjson.dumps(metadata) == before:
@@ -80,7 +92,9 @@ def _apply(draft: ViewDraft, change: TableChange) -> None:
         action = update.get("action")
         apply = _UPDATES.get(action) if isinstance(action, str) else None
         if apply is None:
-            raise bad_request(f"update {action!r} is unknown; the REST specification lists the updates of views")
+            raise bad_request(
+                f"update {action!r} is unknown; the REST specification lists the updates of views"
+            )
         apply(draft, update)
 
 
@@ -91,7 +105,9 @@ def _assign_uuid(draft: ViewDraft, update: Json) -> None:
 
 def _upgrade_format_version(_: ViewDraft, update: Json) -> None:
     if integer(update, "format-version") != FORMAT_VERSION:
-        raise invalid(f"Unsupported format version: {update['format-version']}; views have format version {FORMAT_VERSION}")
+        raise invalid(
+            f"Unsupported format version: {update['format-version']}; views have format version {FORMAT_VERSION}"
+        )
 
 
 def _set_location(draft: ViewDraft, update: Json) -> None:
@@ -117,7 +133,11 @@ def _add_schema(draft: ViewDraft, update: Json) -> None:
     schemas = draft.metadata["schemas"]
     found = next((known for known in schemas if same_schema(known, schema)), None)
     if found is None:
-        found = {**schema, "type": "struct", "schema-id": max((known["schema-id"] for known in schemas), default=-1) + 1}
+        found = {
+            **schema,
+            "type": "struct",
+            "schema-id": max((known["schema-id"] for known in schemas), default=-1) + 1,
+        }
         schemas.append(found)
     draft.last_added["schema"] = found["schema-id"]
 
@@ -159,7 +179,11 @@ def _dialects(version: Json) -> set[str]:
         string(representation, "sql")
         dialect = string(representation, "dialect").lower()
         if dialect in found:
-            raise CatalogError(400, "IllegalArgumentException", f"Invalid view version: Cannot add multiple queries for dialect {dialect}")
+            raise CatalogError(
+                400,
+                "IllegalArgumentException",
+                f"Invalid view version: Cannot add multiple queries for dialect {dialect}",
+            )
         found.add(dialect)
     return found
 
@@ -201,7 +225,9 @@ def _finish(draft: ViewDraft, previous: Json | None) -> None:
     keep = max(len(draft.added_versions | {metadata["current-version-id"]}), int(text))
     if len(metadata["versions"]) <= keep:
         return
-    others = sorted((v for v in metadata["versions"] if v is not current), key=lambda v: -int(v["version-id"]))
+    others = sorted(
+        (v for v in metadata["versions"] if v is not current), key=lambda v: -int(v["version-id"])
+    )
     metadata["versions"] = [current, *others[: keep - 1]]
     kept = {version["version-id"] for version in metadata["versions"]}
     log: list[Json] = []

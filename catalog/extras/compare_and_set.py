@@ -7,7 +7,16 @@ from sqlalchemy import Connection, Table, select
 from catalog.model.error_response import CatalogError
 
 
-def change_row(connection: Connection, table: Table, key: str, *, version: int, values: dict[str, Any] | None, refusal: str, title: str) -> int:
+def change_row(
+    connection: Connection,
+    table: Table,
+    key: str,
+    *,
+    version: int,
+    values: dict[str, Any] | None,
+    refusal: str,
+    title: str,
+) -> int:
     """Writes a row over the version last read (0: there was none), or removes it where `values` is None; returns its new version (0: none).
 
     The table has a text as its primary key and a column `version`. Raises CatalogError 409 of the type `refusal`, about `title`.

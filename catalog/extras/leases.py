@@ -37,7 +37,9 @@ def parse_lease(header: str | None) -> LeaseToken | None:
     return LeaseToken(name, int(number))
 
 
-def acquire(connection: Connection, database: Database, name: str, holder: str, ttl_ms: int) -> dict[str, Any]:
+def acquire(
+    connection: Connection, database: Database, name: str, holder: str, ttl_ms: int
+) -> dict[str, Any]:
     """Takes a free or expired lease, or one's own again; the token is always a new one. Raises CatalogError 409 while another holds it.
 
     Tokens follow the clock, so that they go on rising when the database is lost or goes back to an old dump.
@@ -51,10 +53,17 @@ def acquire(connection: Connection, database: Database, name: str, holder: str, 
         {"name": name},
     ).one()
     if expires_ms > now_ms and current != holder:
-        raise CatalogError(409, "LeaseHeldException", f"lease {name} is held by {current} for {expires_ms - now_ms} ms more; try again then")
+        raise CatalogError(
+            409,
+            "LeaseHeldException",
+            f"lease {name} is held by {current} for {expires_ms - now_ms} ms more; try again then",
+        )
     token = max(token + 1, now_ms)
     values = {"name": name, "token": token, "holder": holder, "expires": now_ms + ttl_ms}
-    connection.execute(text("UPDATE leases SET token = :token, holder = :holder, expires_ms = :expires WHERE name = :name"), values)
+    connection.execute(
+        text("UPDATE leases SET token = :token, holder = :holder, expires_ms = :expires WHERE name = :name"),
+        values,
+    )
     return {"name": name, "token": token, "holder": holder, "expires-ms": now_ms + ttl_ms, "ttl-ms": ttl_ms}
 
 
@@ -63,7 +72,10 @@ def renew(connection: Connection, database: Database, lease: LeaseToken, ttl_ms:
     _check_ttl(ttl_ms)
     check_lease(connection, database, lease, lock=True)
     expires_ms = database_ms(connection) + ttl_ms
-    connection.execute(text("UPDATE leases SET expires_ms = :expires WHERE name = :name"), {"expires": expires_ms, "name": lease.name})
+    connection.execute(
+        text("UPDATE leases SET expires_ms = :expires WHERE name = :name"),
+        {"expires": expires_ms, "name": lease.name},
+    )
     return {"name": lease.name, "token": lease.token, "expires-ms": expires_ms, "ttl-ms": ttl_ms}
 
 
@@ -76,7 +88,10 @@ def release(connection: Connection, database: Database, lease: LeaseToken) -> No
 def check_lease(connection: Connection, database: Database, lease: LeaseToken, *, lock: bool = True) -> None:
     """Passes while the token is the newest and the lease runs; it stays so until the transaction ends. Raises CatalogError 403."""
     locking = database.locking() if lock else ""
-    row = connection.execute(text(f"SELECT token, holder, expires_ms FROM leases WHERE name = :name{locking}"), {"name": lease.name}).one_or_none()  # noqa: S608
+    row = connection.execute(
+        text(f"SELECT token, holder, expires_ms FROM leases WHERE name = :name{locking}"),
+        {"name": lease.name},
+    ).one_or_none()  # noqa: S608
     if row is None or row[0] != lease.token:
         newest = "no such lease" if row is None else f"the newest is {row[0]}, held by {row[1]}"
         raise stale(lease, newest)
@@ -86,14 +101,21 @@ def check_lease(connection: Connection, database: Database, lease: LeaseToken, *
 
 def stale(lease: LeaseToken, why: str) -> CatalogError:
     """403 for a token that is not in force."""
-    return CatalogError(403, "StaleLeaseException", f"lease {lease} is not in force: {why}; acquire it again and plan the work anew")
+    return CatalogError(
+        403,
+        "StaleLeaseException",
+        f"lease {lease} is not in force: {why}; acquire it again and plan the work anew",
+    )
 
 
 def list_leases(connection: Connection) -> list[dict[str, Any]]:
     """Every lease, running or not."""
     now_ms = database_ms(connection)
     rows = connection.execute(text("SELECT name, token, holder, expires_ms FROM leases ORDER BY name"))
-    return [{"name": r[0], "token": r[1], "holder": r[2], "expires-ms": r[3], "in-force": r[3] > now_ms} for r in rows]
+    return [
+        {"name": r[0], "token": r[1], "holder": r[2], "expires-ms": r[3], "in-force": r[3] > now_ms}
+        for r in rows
+    ]
 
 
 def _check_ttl(ttl_ms: int) -> None:

@@ -27,30 +27,73 @@ def list_parked(connection: Connection, *, after: str, limit: int) -> tuple[list
 
 def find_parked(connection: Connection, identifier: Identifier) -> dict[str, Any] | None:
     """One table's parked record."""
-    row = connection.execute(text(f"SELECT {_COLUMNS} FROM parked WHERE ident = :ident"), {"ident": identifier.key}).one_or_none()  # noqa: S608
+    row = connection.execute(
+        text(f"SELECT {_COLUMNS} FROM parked WHERE ident = :ident"), {"ident": identifier.key}
+    ).one_or_none()  # noqa: S608
     return None if row is None else _json(tuple(row))
 
 
 def _json(row: tuple[Any, ...]) -> dict[str, Any]:
     namespace, _, name = row[0].rpartition("\x1f")
     identifier = {"namespace": levels(namespace), "name": name}
-    return {"identifier": identifier, "table-uuid": row[1], "version": row[2], "reason": row[3], "record": orjson.loads(row[4]), "changed-ms": row[5]}
+    return {
+        "identifier": identifier,
+        "table-uuid": row[1],
+        "version": row[2],
+        "reason": row[3],
+        "record": orjson.loads(row[4]),
+        "changed-ms": row[5],
+    }
 
 
-def change_parked(connection: Connection, identifier: Identifier, *, version: int, reason: str, uuid: str | None, record: Any, now_ms: int) -> int:
+def change_parked(
+    connection: Connection,
+    identifier: Identifier,
+    *,
+    version: int,
+    reason: str,
+    uuid: str | None,
+    record: Any,
+    now_ms: int,
+) -> int:
     """Writes a record over the version last read, or removes it where `record` is None; returns its new version (0: none). Raises CatalogError 409."""
-    values = None if record is None else {"uuid": uuid, "reason": reason, "record": orjson.dumps(record).decode(), "changed_ms": now_ms}
+    values = (
+        None
+        if record is None
+        else {"uuid": uuid, "reason": reason, "record": orjson.dumps(record).decode(), "changed_ms": now_ms}
+    )
     title = f"the parked record of {identifier}"
-    return change_row(connection, parked, identifier.key, version=version, values=values, refusal="ParkedVersionException", title=title)
+    return change_row(
+        connection,
+        parked,
+        identifier.key,
+        version=version,
+        values=values,
+        refusal="ParkedVersionException",
+        title=title,
+    )
 
 
-def park_rolled_back(connection: Connection, tables: Sequence[tuple[str, str, dict[str, Any]]], now_ms: int) -> None:
+def park_rolled_back(
+    connection: Connection, tables: Sequence[tuple[str, str, dict[str, Any]]], now_ms: int
+) -> None:
     """Parks tables that moved back, in the transaction that moved them: (identifier key, uuid, what was seen)."""
     statement = text(
         "INSERT INTO parked (ident, uuid, version, reason, record, changed_ms) VALUES (:ident, :uuid, 1, :reason, :record, :now) "
         "ON CONFLICT (ident) DO UPDATE SET version = parked.version + 1, uuid = :uuid, reason = :reason, record = :record, changed_ms = :now"
     )
     for ident, uuid, seen in tables:
-        before = connection.execute(text("SELECT record FROM parked WHERE ident = :ident"), {"ident": ident}).scalar()
+        before = connection.execute(
+            text("SELECT record FROM parked WHERE ident = :ident"), {"ident": ident}
+        ).scalar()
         record = {**(orjson.loads(before) if before else {}), ROLLED_BACK: seen}
-        connection.execute(statement, {"ident": ident, "uuid": uuid, "reason": ROLLED_BACK, "record": orjson.dumps(record).decode(), "now": now_ms})
+        connection.execute(
+            statement,
+            {
+                "ident": ident,
+                "uuid": uuid,
+                "reason": ROLLED_BACK,
+                "record": orjson.dumps(record).decode(),
+                "now": now_ms,
+            },
+        )

@@ -16,14 +16,22 @@ from catalog.store.namespaces import namespace_exists
 from catalog.store.tables import find, lives_already, living_with_uuid, taken, uuids_in_use
 
 Json = dict[str, Any]
-_COLUMNS = "id, namespace, name, uuid, location, metadata_location, dropped_ms, purge_requested, purge_started_ms"
+_COLUMNS = (
+    "id, namespace, name, uuid, location, metadata_location, dropped_ms, purge_requested, purge_started_ms"
+)
 
 
-def list_dropped(connection: Connection, *, purgeable_before_ms: int | None, after_id: int, limit: int) -> list[Json]:
+def list_dropped(
+    connection: Connection, *, purgeable_before_ms: int | None, after_id: int, limit: int
+) -> list[Json]:
     """Dropped tables in the order of their ids; only those dropped before a time and to be purged, where one is given."""
     due = "" if purgeable_before_ms is None else " AND purge_requested = 1 AND dropped_ms <= :due"
     statement = text(f"SELECT {_COLUMNS} FROM dropped_tables WHERE id > :after{due} ORDER BY id LIMIT :limit")  # noqa: S608
-    rows = connection.execute(statement, {"after": after_id, "limit": limit} | ({} if purgeable_before_ms is None else {"due": purgeable_before_ms}))
+    rows = connection.execute(
+        statement,
+        {"after": after_id, "limit": limit}
+        | ({} if purgeable_before_ms is None else {"due": purgeable_before_ms}),
+    )
     return [_json(tuple(row)) for row in rows]
 
 
@@ -52,17 +60,34 @@ def mark_shared(connection: Connection, entries: list[Json]) -> None:
         entry["location-shared"] = found is not None
 
 
-def undo_drop(connection: Connection, database: Database, *, identifier: Identifier | None, dropped_id: int | None, new_name: Identifier | None) -> Identifier:
+def undo_drop(
+    connection: Connection,
+    database: Database,
+    *,
+    identifier: Identifier | None,
+    dropped_id: int | None,
+    new_name: Identifier | None,
+) -> Identifier:
     """Brings a dropped table back, under its old name or another; returns its name. Raises CatalogError 404, or 409 where the name is taken,
     its purge has begun, or it was registered again and lives."""
-    condition, value = ("id = :value", dropped_id) if dropped_id is not None else ("ident = :value", identifier.key if identifier else "")
+    condition, value = (
+        ("id = :value", dropped_id)
+        if dropped_id is not None
+        else ("ident = :value", identifier.key if identifier else "")
+    )
     statement = f"SELECT {_COLUMNS}, kind, created_ms FROM dropped_tables WHERE {condition} ORDER BY dropped_ms DESC, id DESC LIMIT 1{database.locking()}"  # noqa: S608
     row = connection.execute(text(statement), {"value": value}).one_or_none()
     if row is None:
-        raise CatalogError(404, "NoSuchTableException", f"no dropped table {identifier or dropped_id} is kept; list the dropped ones")
+        raise CatalogError(
+            404,
+            "NoSuchTableException",
+            f"no dropped table {identifier or dropped_id} is kept; list the dropped ones",
+        )
     target = new_name or Identifier(row[1], row[2])
     if row[8] is not None:
-        raise CatalogError(409, "PurgeStartedException", f"the purge of {target} has begun; the table cannot come back")
+        raise CatalogError(
+            409, "PurgeStartedException", f"the purge of {target} has begun; the table cannot come back"
+        )
     if not namespace_exists(connection, target.namespace, locking=database.locking()):
         raise no_such_namespace(dotted(target.namespace))
     other = find(connection, target)
@@ -80,18 +105,29 @@ def undo_drop(connection: Connection, database: Database, *, identifier: Identif
     return target
 
 
-def start_purge(connection: Connection, database: Database, dropped_id: int, *, purgeable_before_ms: int, now_ms: int) -> Json:
+def start_purge(
+    connection: Connection, database: Database, dropped_id: int, *, purgeable_before_ms: int, now_ms: int
+) -> Json:
     """Closes the way back, so that files may be deleted. Raises CatalogError 404, or 409 where it is too early or nobody asked for it."""
     statement = f"SELECT {_COLUMNS} FROM dropped_tables WHERE id = :id{database.locking()}"  # noqa: S608
     row = connection.execute(text(statement), {"id": dropped_id}).one_or_none()
     if row is None:
-        raise CatalogError(404, "NoSuchTableException", f"no dropped table has id {dropped_id}; it came back or is purged")
+        raise CatalogError(
+            404, "NoSuchTableException", f"no dropped table has id {dropped_id}; it came back or is purged"
+        )
     entry = _json(tuple(row))
     if not entry["purge-requested"] or entry["dropped-ms"] > purgeable_before_ms:
-        raise CatalogError(409, "NotPurgeableException", f"dropped table {dropped_id} may not be purged yet; see the list of purgeable ones")
+        raise CatalogError(
+            409,
+            "NotPurgeableException",
+            f"dropped table {dropped_id} may not be purged yet; see the list of purgeable ones",
+        )
     mark_shared(connection, [entry])
     connection.execute(
-        dropped_tables.update().where(dropped_tables.c.id == dropped_id).where(dropped_tables.c.purge_started_ms.is_(None)).values(purge_started_ms=now_ms)
+        dropped_tables.update()
+        .where(dropped_tables.c.id == dropped_id)
+        .where(dropped_tables.c.purge_started_ms.is_(None))
+        .values(purge_started_ms=now_ms)
     )
     _note(connection, dropped_id)
     return entry
@@ -99,18 +135,28 @@ def start_purge(connection: Connection, database: Database, dropped_id: int, *, 
 
 def _note(connection: Connection, dropped_id: int) -> None:
     """Tells the journal of names how a dropped table stands."""
-    statement = text("SELECT ident, uuid, purge_requested, dropped_ms, purge_started_ms FROM dropped_tables WHERE id = :id")
+    statement = text(
+        "SELECT ident, uuid, purge_requested, dropped_ms, purge_started_ms FROM dropped_tables WHERE id = :id"
+    )
     ident, uuid, purge, dropped_ms, purge_started_ms = connection.execute(statement, {"id": dropped_id}).one()
-    note_dropped(connection, ident, uuid, purge=bool(purge), dropped_ms=dropped_ms, purge_started_ms=purge_started_ms)
+    note_dropped(
+        connection, ident, uuid, purge=bool(purge), dropped_ms=dropped_ms, purge_started_ms=purge_started_ms
+    )
 
 
 def finish_purge(connection: Connection, database: Database, dropped_id: int) -> None:
     """Forgets a dropped table whose files are gone; its name is free. Raises CatalogError 409 where the purge was never begun."""
-    found = connection.execute(text("SELECT uuid, purge_started_ms FROM dropped_tables WHERE id = :id"), {"id": dropped_id}).one_or_none()
+    found = connection.execute(
+        text("SELECT uuid, purge_started_ms FROM dropped_tables WHERE id = :id"), {"id": dropped_id}
+    ).one_or_none()
     if found is None:
         return
     if found[1] is None:
-        raise CatalogError(409, "NotPurgeableException", f"the purge of dropped table {dropped_id} was not begun; begin it first")
+        raise CatalogError(
+            409,
+            "NotPurgeableException",
+            f"the purge of dropped table {dropped_id} was not begun; begin it first",
+        )
     connection.execute(dropped_tables.delete().where(dropped_tables.c.id == dropped_id))
     connection.execute(partitions.delete().where(partitions.c.table_id == dropped_id))
     connection.execute(text("DELETE FROM uncounted_tables WHERE table_id = :id"), {"id": dropped_id})
@@ -120,7 +166,11 @@ def finish_purge(connection: Connection, database: Database, dropped_id: int) ->
 
 def request_purge(connection: Connection, dropped_id: int) -> None:
     """Asks for the purge of a table that was dropped without. Raises CatalogError 404."""
-    done = connection.execute(dropped_tables.update().where(dropped_tables.c.id == dropped_id).values(purge_requested=1)).rowcount
+    done = connection.execute(
+        dropped_tables.update().where(dropped_tables.c.id == dropped_id).values(purge_requested=1)
+    ).rowcount
     if not done:
-        raise CatalogError(404, "NoSuchTableException", f"no dropped table has id {dropped_id}; it came back or is purged")
+        raise CatalogError(
+            404, "NoSuchTableException", f"no dropped table has id {dropped_id}; it came back or is purged"
+        )
     _note(connection, dropped_id)

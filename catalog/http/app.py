@@ -71,16 +71,28 @@ def create_app(settings: CatalogSettings) -> Starlette:
             await upkeep
         await services.close()
 
-    description = "Leases and parked records." if settings.control else "An Iceberg REST catalog for many tables."
+    description = (
+        "Leases and parked records." if settings.control else "An Iceberg REST catalog for many tables."
+    )
     documented = FastAPI(title="Firn catalog", version="1", description=description, redoc_url=None)
     routes: list[Route] = []
     for module in CONTROL if settings.control else EVERYTHING:
         documented.include_router(module.router)
         routes += [_served(route) for route in module.router.routes if isinstance(route, RawRoute)]
     documents = [_served(route) for route in documented.routes if isinstance(route, Route)]
-    rules = GuardRules(settings.host, settings.allowed_hosts, settings.allowed_origins, form_paths=frozenset({keys.TOKEN_PATH}))
+    rules = GuardRules(
+        settings.host,
+        settings.allowed_hosts,
+        settings.allowed_origins,
+        form_paths=frozenset({keys.TOKEN_PATH}),
+    )
     middleware = [Middleware(HttpGuard, rules), Middleware(RawPath)]
-    app = Starlette(routes=[*routes, *documents], lifespan=lifespan, exception_handlers={HTTPException: _http_error}, middleware=middleware)
+    app = Starlette(
+        routes=[*routes, *documents],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _http_error},
+        middleware=middleware,
+    )
     app.router.redirect_slashes = False
     return app
 
@@ -94,5 +106,9 @@ def _served(route: RawRoute | Route) -> Route:
 
 async def _http_error(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    sentence = {404: "no such route; see /docs", 405: "the route does not take this method; see /docs"}.get(status, str(error))
-    return error_response(CatalogError(status, "NoSuchRouteException" if status == 404 else "BadRequestException", sentence))
+    sentence = {404: "no such route; see /docs", 405: "the route does not take this method; see /docs"}.get(
+        status, str(error)
+    )
+    return error_response(
+        CatalogError(status, "NoSuchRouteException" if status == 404 else "BadRequestException", sentence)
+    )

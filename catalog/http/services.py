@@ -62,10 +62,19 @@ class Services:
         clock = clock or SystemClock()
         database = Database(settings.database_url.get_secret_value())
         store = MetadataStore(
-            open_storage(), settings.warehouse, allowed_locations=settings.allowed_locations, cache_bytes_max=settings.metadata_cache_bytes_max
+            open_storage(),
+            settings.warehouse,
+            allowed_locations=settings.allowed_locations,
+            cache_bytes_max=settings.metadata_cache_bytes_max,
         )
-        queue = CommitQueue(Committer(database, store, clock, undo_window_s=settings.undo_window_s), rounds_at_once=settings.commit_rounds_at_once)
-        pools = ThreadPoolExecutor(THREADS, thread_name_prefix="database"), ThreadPoolExecutor(THREADS, thread_name_prefix="storage")
+        queue = CommitQueue(
+            Committer(database, store, clock, undo_window_s=settings.undo_window_s),
+            rounds_at_once=settings.commit_rounds_at_once,
+        )
+        pools = (
+            ThreadPoolExecutor(THREADS, thread_name_prefix="database"),
+            ThreadPoolExecutor(THREADS, thread_name_prefix="storage"),
+        )
         return cls(settings, clock, database, store, queue, *pools, PrincipalCache(), Inspector(store))
 
     def now_ms(self) -> int:
@@ -121,7 +130,14 @@ class Services:
         """What has to be done now and then, for as long as the process runs; one duty that fails does not keep the others from their turn."""
         while True:
             await asyncio.sleep(UPKEEP_INTERVAL_S)
-            for duty in (self._flush_names, self._compact_names, self._count_partitions, self._forget, self._checkpoint, self._note_maintenance):
+            for duty in (
+                self._flush_names,
+                self._compact_names,
+                self._count_partitions,
+                self._forget,
+                self._checkpoint,
+                self._note_maintenance,
+            ):
                 try:
                     await self.run(duty)
                 except Exception:
@@ -144,12 +160,23 @@ class Services:
         left = self.database.checkpoint()
         metrics.database_log_bytes.set(left)
         if left > LOG_BYTES_MAX:
-            log.warning("catalog.log_not_emptied", left_bytes=left, why="somebody reads the database file for long: a backup, or a tool that was left open")
+            log.warning(
+                "catalog.log_not_emptied",
+                left_bytes=left,
+                why="somebody reads the database file for long: a backup, or a tool that was left open",
+            )
 
     def _note_maintenance(self) -> None:
         """Told here because a maintenance that does not run tells nothing."""
-        rows = self._read(lambda connection: list_tasks(connection, kind="optimize.duty", state=None, after="", limit=100))
-        metrics.maintenance_round.set(max((float(row["record"].get("at-ms", 0)) / 1000 for row in rows if row["id"] == ROUND_TASK), default=0.0))
+        rows = self._read(
+            lambda connection: list_tasks(connection, kind="optimize.duty", state=None, after="", limit=100)
+        )
+        metrics.maintenance_round.set(
+            max(
+                (float(row["record"].get("at-ms", 0)) / 1000 for row in rows if row["id"] == ROUND_TASK),
+                default=0.0,
+            )
+        )
 
     async def close(self) -> None:
         """Finishes what runs and closes everything."""

@@ -52,14 +52,22 @@ class RawRoute(APIRoute):
             except CatalogError as error:
                 response = error_response(error)
             except DataError as error:
-                response = error_response(bad_request(f"the database cannot keep such a value ({error.orig}); leave out control characters"))
+                response = error_response(
+                    bad_request(
+                        f"the database cannot keep such a value ({error.orig}); leave out control characters"
+                    )
+                )
             except (SQLAlchemyError, FirnError) as error:
                 cause = error.orig if isinstance(error, DBAPIError) else error
                 log.warning("catalog.request_failed", operation=operation, error=str(cause))
                 response = error_response(unavailable(f"{cause}; try again"))
             except Exception as error:  # a defect of ours: the caller must not take it for a refusal
                 log.exception("catalog.defect", operation=operation)
-                response = error_response(outcome_unknown(f"the catalog failed ({error!r}); load what you changed to see whether it happened"))
+                response = error_response(
+                    outcome_unknown(
+                        f"the catalog failed ({error!r}); load what you changed to see whether it happened"
+                    )
+                )
             metrics.requests.labels(operation, response.status_code).inc()
             metrics.request_seconds.labels(operation).observe(time.perf_counter() - started)
             return response
@@ -75,14 +83,18 @@ async def admit(request: Request, need: Need) -> None:
     principal = EVERYBODY if services.settings.anonymous else await _principal(request, services)
     request.state.principal = principal
     namespace = request.path_params.get("namespace")
-    principal.require(need, None if namespace is None or principal.namespace is None else namespace_from_path(namespace))
+    principal.require(
+        need, None if namespace is None or principal.namespace is None else namespace_from_path(namespace)
+    )
 
 
 async def _principal(request: Request, services: Services) -> Principal:
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not bearer:
         raise CatalogError(
-            401, "NotAuthorizedException", "send a key as `Authorization: Bearer firn_...`; an administrator makes one with `python -m catalog key create`"
+            401,
+            "NotAuthorizedException",
+            "send a key as `Authorization: Bearer firn_...`; an administrator makes one with `python -m catalog key create`",
         )
     known, principal = services.principals.get(bearer)
     if not known:
@@ -90,9 +102,13 @@ async def _principal(request: Request, services: Services) -> Principal:
         principal = await services.read(lambda connection: find_by_bearer(connection, bearer, now_ms))
         services.principals.put(bearer, principal)
     if principal is None:
-        raise CatalogError(401, "NotAuthorizedException", "the key or token is unknown, revoked or expired; get a new one")
+        raise CatalogError(
+            401, "NotAuthorizedException", "the key or token is unknown, revoked or expired; get a new one"
+        )
     if principal.expires_ms is not None and principal.has_expired(services.now_ms()):
-        raise CatalogError(401, "NotAuthorizedException", key_lifetime.expired(principal.key_id, principal.expires_ms))
+        raise CatalogError(
+            401, "NotAuthorizedException", key_lifetime.expired(principal.key_id, principal.expires_ms)
+        )
     return principal
 
 
@@ -138,13 +154,21 @@ async def read_body(request: Request) -> bytes:
 
 
 def _too_large(limit: int) -> CatalogError:
-    return CatalogError(413, "BadRequestException", f"the request is larger than {limit:,} bytes; send fewer tables at once or raise request_bytes_max")
+    return CatalogError(
+        413,
+        "BadRequestException",
+        f"the request is larger than {limit:,} bytes; send fewer tables at once or raise request_bytes_max",
+    )
 
 
 def parse_object(body: bytes) -> Json:
     """The body as a JSON object. Raises CatalogError 400 or 413."""
     if body.count(b",") > VALUES_MAX:
-        raise CatalogError(413, "BadRequestException", f"the request holds more than {VALUES_MAX:,} values; send fewer tables at once")
+        raise CatalogError(
+            413,
+            "BadRequestException",
+            f"the request holds more than {VALUES_MAX:,} values; send fewer tables at once",
+        )
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -152,7 +176,9 @@ def parse_object(body: bytes) -> Json:
     try:
         orjson.dumps(value)  # what cannot be written again could not be kept
     except TypeError as error:
-        raise bad_request("the body is nested deeper than 254 levels; put deep structures into a text") from error
+        raise bad_request(
+            "the body is nested deeper than 254 levels; put deep structures into a text"
+        ) from error
     if not isinstance(value, dict):
         raise bad_request("the body must be a JSON object")
     return value
@@ -168,7 +194,11 @@ def request_key(request: Request, body: bytes, item: int = 0) -> RequestKey | No
     key = request.headers.get("idempotency-key")
     if key is None:
         return None
-    return RequestKey(check_key(key), item, fingerprint(request.method.encode(), request.url.path.encode(), request.url.query.encode(), body))
+    return RequestKey(
+        check_key(key),
+        item,
+        fingerprint(request.method.encode(), request.url.path.encode(), request.url.query.encode(), body),
+    )
 
 
 def json_response(value: object, status: int = 200) -> Response:
@@ -203,23 +233,46 @@ def page_of(request: Request) -> tuple[str, int | None]:
     try:
         after = base64.urlsafe_b64decode(token.encode("ascii")).decode() if token else ""
     except ValueError as error:
-        raise bad_request("pageToken is not one that this catalog gave; start the listing again without it") from error
+        raise bad_request(
+            "pageToken is not one that this catalog gave; start the listing again without it"
+        ) from error
     return after, min(int(size) if size is not None else PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
 
 
 def next_page(names: list[str], limit: int | None) -> str | None:
     """The token for the page after this one, None after the last."""
-    return base64.urlsafe_b64encode(names[-1].encode()).decode() if limit is not None and len(names) == limit else None
+    return (
+        base64.urlsafe_b64encode(names[-1].encode()).decode()
+        if limit is not None and len(names) == limit
+        else None
+    )
 
 
 def describe(
-    summary: str, *, body: Json | None = None, query: tuple[str, ...] = (), path: tuple[str, ...] = (), needs: Need = Need.READ, status: int = 200
+    summary: str,
+    *,
+    body: Json | None = None,
+    query: tuple[str, ...] = (),
+    path: tuple[str, ...] = (),
+    needs: Need = Need.READ,
+    status: int = 200,
 ) -> Json:
     """A raw handler's entry in the OpenAPI document, as keyword arguments of a route."""
-    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for name in path]
-    parameters += [{"name": name, "in": "query", "required": False, "schema": {"type": "string"}} for name in query]
-    refusals = {str(code): {"description": text, "content": _ERROR_CONTENT} for code, text in _REFUSALS.items()}
-    extra: Json = {"x-firn-needs": needs.value, "parameters": parameters, "responses": {str(status): {"description": "Done"}, **refusals}}
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in path
+    ]
+    parameters += [
+        {"name": name, "in": "query", "required": False, "schema": {"type": "string"}} for name in query
+    ]
+    refusals = {
+        str(code): {"description": text, "content": _ERROR_CONTENT} for code, text in _REFUSALS.items()
+    }
+    extra: Json = {
+        "x-firn-needs": needs.value,
+        "parameters": parameters,
+        "responses": {str(status): {"description": "Done"}, **refusals},
+    }
     if body is not None:
         extra["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": body}}}
     return {"summary": summary, "openapi_extra": extra, "status_code": status}
@@ -234,7 +287,11 @@ _ERROR_CONTENT: Json = {
                 "error": {
                     "type": "object",
                     "required": ["message", "type", "code"],
-                    "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "code": {"type": "integer"}},
+                    "properties": {
+                        "message": {"type": "string"},
+                        "type": {"type": "string"},
+                        "code": {"type": "integer"},
+                    },
                 }
             },
         }

@@ -26,13 +26,17 @@ class Movement:
         return self.chain is None and self.has_marks
 
 
-def movement_between(before: int | None, old_snapshots: list[Json], has_marks: bool, metadata: Json) -> Movement | None:
+def movement_between(
+    before: int | None, old_snapshots: list[Json], has_marks: bool, metadata: Json
+) -> Movement | None:
     """The movement from a head to that of changed metadata; None where it stayed."""
     after = metadata.get("current-snapshot-id")
     if after == before:
         return None
     chain = None if after is None else chain_to(before, after, [*old_snapshots, *metadata["snapshots"]])
-    return Movement(before, after, chain, has_marks, not any(spec["fields"] for spec in metadata["partition-specs"]))
+    return Movement(
+        before, after, chain, has_marks, not any(spec["fields"] for spec in metadata["partition-specs"])
+    )
 
 
 def chain_to(before: int | None, after: int, snapshots: list[Json]) -> tuple[Json, ...] | None:

@@ -88,7 +88,9 @@ def objects(source: dict[str, Any], key: str, *, optional: bool = False) -> list
 def integers(source: dict[str, Any], key: str) -> list[int]:
     """A list of whole numbers that fit 64 bits. Raises CatalogError 400."""
     value = source.get(key)
-    if not isinstance(value, list) or not all(type(item) is int and -LONG_MAX - 1 <= item <= LONG_MAX for item in value):
+    if not isinstance(value, list) or not all(
+        type(item) is int and -LONG_MAX - 1 <= item <= LONG_MAX for item in value
+    ):
         raise bad_request(f"{key!r} must be a list of whole numbers of 64 bits")
     return value
 

@@ -9,16 +9,44 @@ from prometheus_client.multiprocess import MultiProcessCollector
 SHARED_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 requests = Counter("firn_catalog_requests_total", "Requests answered", ["operation", "status"])
-request_seconds = Histogram("firn_catalog_request_seconds", "Time from the first byte of a request to its answer", ["operation"])
-commits = Counter("firn_catalog_commits_total", "Commits by their result: committed, repeated, or the type of the refusal", ["result"])
-upkeep_failures = Counter("firn_catalog_upkeep_failures_total", "Turns of a duty of upkeep that failed, each in the log with its trace", ["duty"])
-round_tables = Histogram("firn_catalog_round_tables", "Tables that shared one SQL transaction", buckets=(1, 2, 5, 10, 50, 100, 500, 1_000, 5_000))
-database_log_bytes = Gauge("firn_catalog_database_log_bytes", "Bytes of the file of SQLite's log after its last checkpoint", multiprocess_mode="livemax")
-maintenance_round = Gauge(
-    "firn_catalog_maintenance_last_round_timestamp_seconds", "When the last round of maintenance ended (epoch); 0: none yet", multiprocess_mode="livemax"
+request_seconds = Histogram(
+    "firn_catalog_request_seconds", "Time from the first byte of a request to its answer", ["operation"]
 )
-foreign_files = Counter("firn_catalog_foreign_files_total", "Files that a request named and that are not the table's, by what names them", ["what"])
-metadata_cache_bytes = Gauge("firn_catalog_metadata_cache_bytes", "Compressed bytes of metadata files held in memory", multiprocess_mode="livesum")
+commits = Counter(
+    "firn_catalog_commits_total",
+    "Commits by their result: committed, repeated, or the type of the refusal",
+    ["result"],
+)
+upkeep_failures = Counter(
+    "firn_catalog_upkeep_failures_total",
+    "Turns of a duty of upkeep that failed, each in the log with its trace",
+    ["duty"],
+)
+round_tables = Histogram(
+    "firn_catalog_round_tables",
+    "Tables that shared one SQL transaction",
+    buckets=(1, 2, 5, 10, 50, 100, 500, 1_000, 5_000),
+)
+database_log_bytes = Gauge(
+    "firn_catalog_database_log_bytes",
+    "Bytes of the file of SQLite's log after its last checkpoint",
+    multiprocess_mode="livemax",
+)
+maintenance_round = Gauge(
+    "firn_catalog_maintenance_last_round_timestamp_seconds",
+    "When the last round of maintenance ended (epoch); 0: none yet",
+    multiprocess_mode="livemax",
+)
+foreign_files = Counter(
+    "firn_catalog_foreign_files_total",
+    "Files that a request named and that are not the table's, by what names them",
+    ["what"],
+)
+metadata_cache_bytes = Gauge(
+    "firn_catalog_metadata_cache_bytes",
+    "Compressed bytes of metadata files held in memory",
+    multiprocess_mode="livesum",
+)
 
 
 def exposition() -> bytes:

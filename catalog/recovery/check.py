@@ -13,7 +13,9 @@ from catalog.store.metadata_store import MetadataStore
 def check(database: Database, store: MetadataStore) -> Iterator[str]:
     """Sentences about rows whose metadata file is missing or whose location lies outside what is allowed."""
     with database.read() as connection:
-        rows = connection.execute(text("SELECT namespace, name, location, metadata_location FROM tables ORDER BY ident")).all()
+        rows = connection.execute(
+            text("SELECT namespace, name, location, metadata_location FROM tables ORDER BY ident")
+        ).all()
     for namespace, name, location, metadata_location in rows:
         title = f"{dotted(namespace)}.{name}"
         for what, uri in (("location", location), ("metadata file", metadata_location)):

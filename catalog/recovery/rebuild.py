@@ -61,8 +61,14 @@ def rebuild(database: Database, store: MetadataStore, now_ms: int) -> Rebuilt:
     """Every table at its newest metadata file, with its name, its namespace and what was dropped. One transaction; run it while no catalog
     serves. Raises FirnError."""
     flush(database, store, now_ms)
-    names = read_names((item.uri, store.read_raw(item.uri)) for item in store.list(f"{store.warehouse}/{FOLDER}"))
-    homes = {uuid: canonical(str(event["location"])).rstrip("/") for uuid, event in names.living.items() if event.get("location")}
+    names = read_names(
+        (item.uri, store.read_raw(item.uri)) for item in store.list(f"{store.warehouse}/{FOLDER}")
+    )
+    homes = {
+        uuid: canonical(str(event["location"])).rstrip("/")
+        for uuid, event in names.living.items()
+        if event.get("location")
+    }
     found, unreadable = scan(store, homes)
     with database.write() as connection:
         work = _Work(connection, store, names, found, now_ms, Rebuilt(unreadable=unreadable))
@@ -112,21 +118,31 @@ def _rename(work: _Work) -> None:
 
 def _set_ident(connection: Connection, row_id: int, ident: str) -> None:
     namespace, _, name = ident.rpartition(SEPARATOR)
-    connection.execute(tables.update().where(tables.c.id == row_id).values(ident=ident, namespace=namespace, name=name))
+    connection.execute(
+        tables.update().where(tables.c.id == row_id).values(ident=ident, namespace=namespace, name=name)
+    )
 
 
 def _advance(work: _Work) -> None:
     """Step 4, tables that are known."""
-    for row_id, uuid, ident, location in work.connection.execute(text("SELECT id, uuid, ident, metadata_location FROM tables")).all():
+    for row_id, uuid, ident, location in work.connection.execute(
+        text("SELECT id, uuid, ident, metadata_location FROM tables")
+    ).all():
         one = work.found.get(uuid)
         if one is None:
             if uuid in work.names.living:
                 work.result.missing.append(dotted(ident))
             continue
-        if canonical(location) == canonical(one.metadata_location) or version_of(location) > version_of(one.metadata_location):
+        if canonical(location) == canonical(one.metadata_location) or version_of(location) > version_of(
+            one.metadata_location
+        ):
             work.result.unchanged += 1
             continue
-        values = {"metadata_location": one.metadata_location, "location": one.location, "changed_ms": work.now_ms}
+        values = {
+            "metadata_location": one.metadata_location,
+            "location": one.location,
+            "changed_ms": work.now_ms,
+        }
         work.connection.execute(tables.update().where(tables.c.id == row_id).values(values))
         _note_uncounted(work, row_id)
         work.result.advanced += 1
@@ -135,7 +151,12 @@ def _advance(work: _Work) -> None:
 
 def _insert_unknown(work: _Work, database: Database) -> None:
     """Step 4, tables that no row knows."""
-    known = {str(row[0]) for row in work.connection.execute(text("SELECT uuid FROM tables UNION ALL SELECT uuid FROM dropped_tables"))}
+    known = {
+        str(row[0])
+        for row in work.connection.execute(
+            text("SELECT uuid FROM tables UNION ALL SELECT uuid FROM dropped_tables")
+        )
+    }
     for one in sorted(work.found.values(), key=lambda one: one.uuid):
         if one.uuid in known:
             continue
@@ -155,12 +176,24 @@ def _insert_unknown(work: _Work, database: Database) -> None:
 
 
 def _insert(work: _Work, one: Found, ident: str, created_ms: int | None = None) -> int:
-    holder = work.connection.execute(text("SELECT uuid FROM tables WHERE ident = :ident"), {"ident": ident}).scalar()
+    holder = work.connection.execute(
+        text("SELECT uuid FROM tables WHERE ident = :ident"), {"ident": ident}
+    ).scalar()
     if holder is not None:
-        raise CatalogError(409, "AlreadyExistsException", f"both {holder} and {one.uuid} are called {ident.replace(SEPARATOR, '.')}; drop or rename one")
+        raise CatalogError(
+            409,
+            "AlreadyExistsException",
+            f"both {holder} and {one.uuid} are called {ident.replace(SEPARATOR, '.')}; drop or rename one",
+        )
     created_ms = created_ms or work.now_ms
-    work.connection.execute(tables.insert(), {**_row(one, ident), "created_ms": created_ms, "changed_ms": created_ms})
-    row_id = int(work.connection.execute(text("SELECT id FROM tables WHERE ident = :ident"), {"ident": ident}).scalar_one())
+    work.connection.execute(
+        tables.insert(), {**_row(one, ident), "created_ms": created_ms, "changed_ms": created_ms}
+    )
+    row_id = int(
+        work.connection.execute(
+            text("SELECT id FROM tables WHERE ident = :ident"), {"ident": ident}
+        ).scalar_one()
+    )
     _note_uncounted(work, row_id)
     return row_id
 
@@ -177,15 +210,26 @@ def _insert_dropped(work: _Work, one: Found, event: Json) -> None:
     # By way of the living ones, because they share their ids: an undo must find its id free.
     row_id = _insert(work, one, f"{RECOVERED_NAMESPACE}{SEPARATOR}{one.uuid}", event["dropped-ms"])
     work.connection.execute(tables.delete().where(tables.c.id == row_id))
-    times = {"created_ms": event["dropped-ms"], "dropped_ms": event["dropped-ms"], "purge_started_ms": event.get("purge-started-ms")}
-    work.connection.execute(dropped_tables.insert(), {"id": row_id, **_row(one, event["ident"]), **times, "purge_requested": int(event["purge"])})
+    times = {
+        "created_ms": event["dropped-ms"],
+        "dropped_ms": event["dropped-ms"],
+        "purge_started_ms": event.get("purge-started-ms"),
+    }
+    work.connection.execute(
+        dropped_tables.insert(),
+        {"id": row_id, **_row(one, event["ident"]), **times, "purge_requested": int(event["purge"])},
+    )
     work.result.dropped += 1
 
 
 def _park_where_marks_lie(work: _Work, one: Found, before: Found | None, ident: str) -> None:
     """Also where nobody can tell which of two files was the table's: a person decides."""
     if one.kind == TABLE and (one.marks_lie(before) or (one.ambiguous and one.has_marks)):
-        seen = {"head-before": before.head if before is not None else None, "head-after": one.head, "by": "rebuild"}
+        seen = {
+            "head-before": before.head if before is not None else None,
+            "head-after": one.head,
+            "by": "rebuild",
+        }
         park_rolled_back(work.connection, [(ident, one.uuid, seen)], work.now_ms)
         work.result.parked.append(dotted(ident))
 
@@ -198,5 +242,7 @@ def _forget_partitions(connection: Connection) -> None:
 
 
 def _note_uncounted(work: _Work, row_id: int) -> None:
-    statement = text("INSERT INTO uncounted_tables (table_id, since_ms, tries) VALUES (:id, :now, 0) ON CONFLICT (table_id) DO UPDATE SET tries = 0")
+    statement = text(
+        "INSERT INTO uncounted_tables (table_id, since_ms, tries) VALUES (:id, :now, 0) ON CONFLICT (table_id) DO UPDATE SET tries = 0"
+    )
     work.connection.execute(statement, {"id": row_id, "now": work.now_ms})

@@ -58,7 +58,9 @@ class Found:
             return not _same_marks(told, marks)
         if before is None or before.head == self.head:
             return False
-        return self.head is None or chain_to(before.head, self.head, self.metadata.get("snapshots", [])) is None
+        return (
+            self.head is None or chain_to(before.head, self.head, self.metadata.get("snapshots", [])) is None
+        )
 
 
 def _told_marks(head: int | None, snapshots: list[Json]) -> str | None:
@@ -126,7 +128,14 @@ def read_found(store: MetadataStore, uri: str, *, ambiguous: bool = False) -> Fo
         location = canonical(str(metadata["location"])).rstrip("/")
         if kind == TABLE:
             TablePlace.of(metadata).check(uri)
-        return Found(str(metadata["table-uuid" if kind == TABLE else "view-uuid"]), kind, location, uri, metadata, ambiguous)
+        return Found(
+            str(metadata["table-uuid" if kind == TABLE else "view-uuid"]),
+            kind,
+            location,
+            uri,
+            metadata,
+            ambiguous,
+        )
     except (FirnError, ValueError, KeyError, TypeError) as error:
         log.warning("catalog.metadata_unreadable", location=uri, error=str(error))
         return None

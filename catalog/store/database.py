@@ -12,7 +12,22 @@ from pathlib import Path
 from typing import Any, cast
 
 import orjson
-from sqlalchemy import BigInteger, Column, Connection, Index, Integer, LargeBinary, MetaData, Table, Text, TextClause, create_engine, event, inspect, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    TextClause,
+    create_engine,
+    event,
+    inspect,
+    text,
+)
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
@@ -202,7 +217,9 @@ name_events = Table(
 
 
 def _first_version(connection: Connection) -> None:
-    schema.create_all(connection, tables=[table for table in schema.sorted_tables if table is not schema_version])
+    schema.create_all(
+        connection, tables=[table for table in schema.sorted_tables if table is not schema_version]
+    )
 
 
 def _keys_expire(connection: Connection) -> None:
@@ -223,9 +240,13 @@ class Database:
             parsed = make_url(url)
         except (ArgumentError, ValueError):
             # Neither the URL nor SQLAlchemy's words about it, which repeat it: it may hold a password.
-            raise SettingsError("the database URL is not understood; use sqlite:///path or postgresql+psycopg://user@host/name") from None
+            raise SettingsError(
+                "the database URL is not understood; use sqlite:///path or postgresql+psycopg://user@host/name"
+            ) from None
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):
-            raise SettingsError(f"database {parsed.get_backend_name()!r} is not supported; use sqlite:///path or postgresql+psycopg://user@host/name")
+            raise SettingsError(
+                f"database {parsed.get_backend_name()!r} is not supported; use sqlite:///path or postgresql+psycopg://user@host/name"
+            )
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self._write_lock = threading.Lock()
         self._local = threading.local()
@@ -239,7 +260,9 @@ class Database:
             event.listen(self.engine, "begin", _begin_immediate)
         else:
             driver = parsed.set(drivername="postgresql+psycopg")
-            self.engine = create_engine(driver, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, pool_timeout=10)
+            self.engine = create_engine(
+                driver, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, pool_timeout=10
+            )
         self.reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
@@ -271,7 +294,11 @@ class Database:
 
     def among(self, column: str, parameter: str = "keys") -> str:
         """An SQL condition that a text column is one of many; bind the values through `many`."""
-        return f"{column} IN (SELECT value FROM json_each(:{parameter}))" if self.is_sqlite else f"{column} = ANY(:{parameter})"  # noqa: S608
+        return (
+            f"{column} IN (SELECT value FROM json_each(:{parameter}))"
+            if self.is_sqlite
+            else f"{column} = ANY(:{parameter})"
+        )  # noqa: S608
 
     def many(self, values: Sequence[Any]) -> Any:
         """The bound value for `among`: one parameter whatever the count."""
@@ -292,10 +319,18 @@ class Database:
             return 0
         wal = Path(f"{self.engine.url.database}-wal")
         with self.reader.connect() as connection:
-            _, pages, _ = connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()  # beside the writers
-            written, self._log_pages = 0 if pages == self._log_pages else int(pages) * SQLITE_PAGE_BYTES, int(pages)
+            _, pages, _ = connection.exec_driver_sql(
+                "PRAGMA wal_checkpoint(PASSIVE)"
+            ).one()  # beside the writers
+            written, self._log_pages = (
+                0 if pages == self._log_pages else int(pages) * SQLITE_PAGE_BYTES,
+                int(pages),
+            )
             size = wal.stat().st_size if wal.exists() else 0
-            quiet, outgrown = written <= SQLITE_WAL_KEPT_BYTES < size, size > 2 * SQLITE_WAL_PAGES * SQLITE_PAGE_BYTES
+            quiet, outgrown = (
+                written <= SQLITE_WAL_KEPT_BYTES < size,
+                size > 2 * SQLITE_WAL_PAGES * SQLITE_PAGE_BYTES,
+            )
             if not quiet and not outgrown:
                 return size
             connection.exec_driver_sql(f"PRAGMA busy_timeout={CHECKPOINT_WAIT_MS}")
@@ -325,11 +360,15 @@ def _close_to_others(path: Path) -> None:
             if beside.exists():
                 private_file(beside)
     except OSError as error:
-        raise PrerequisiteError(f"the database {path} cannot be opened ({error.strerror}); choose a folder that belongs to you") from error
+        raise PrerequisiteError(
+            f"the database {path} cannot be opened ({error.strerror}); choose a folder that belongs to you"
+        ) from error
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # the driver would begin transactions too late; `_begin_immediate` does it
+    connection.isolation_level = (
+        None  # the driver would begin transactions too late; `_begin_immediate` does it
+    )
     for pragma in (
         "journal_mode=WAL",
         "synchronous=FULL",
@@ -353,16 +392,22 @@ def migrate(database: Database) -> tuple[int, int]:
     try:
         with database.write() as connection:
             if not database.is_sqlite:
-                connection.execute(text("SELECT pg_advisory_xact_lock(4207315)"))  # several workers start at once
+                connection.execute(
+                    text("SELECT pg_advisory_xact_lock(4207315)")
+                )  # several workers start at once
             before = _version(connection)
             if before > len(MIGRATIONS):
-                raise PrerequisiteError(f"the database has schema version {before}, this program knows {len(MIGRATIONS)}; start the newer program")
+                raise PrerequisiteError(
+                    f"the database has schema version {before}, this program knows {len(MIGRATIONS)}; start the newer program"
+                )
             for number, step in enumerate(MIGRATIONS[before:], before + 1):
                 step(connection)
                 connection.execute(schema_version.insert(), {"version": number})
             return before, len(MIGRATIONS)
     except OperationalError as error:
-        raise PrerequisiteError(f"the database cannot be reached: {error.orig}; check --database-url and that the server runs") from error
+        raise PrerequisiteError(
+            f"the database cannot be reached: {error.orig}; check --database-url and that the server runs"
+        ) from error
 
 
 def _version(connection: Connection) -> int:
@@ -398,4 +443,8 @@ def is_passing(error: DBAPIError) -> bool:
     """Whether the same transaction may well succeed when it is run again: a deadlock, a serialization failure, a busy file, a unique key
     that another transaction took meanwhile."""
     state = getattr(error.orig, "sqlstate", None)
-    return state in ("40001", "40P01", "55P03", "23505") or "locked" in str(error.orig) or "UNIQUE constraint" in str(error.orig)
+    return (
+        state in ("40001", "40P01", "55P03", "23505")
+        or "locked" in str(error.orig)
+        or "UNIQUE constraint" in str(error.orig)
+    )

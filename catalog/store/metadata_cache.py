@@ -38,7 +38,9 @@ class MetadataCache:
     def put(self, location: str, data: bytes) -> None:
         """Holds a file; one that would push out an eighth of the others is left alone."""
         with self._lock:
-            packed = bytes(memoryview(self._compressor.compress(data)))  # exact: the compressor's own bytes keep the room of the worst case
+            packed = bytes(
+                memoryview(self._compressor.compress(data))
+            )  # exact: the compressor's own bytes keep the room of the worst case
             if len(packed) > self._bytes_max // 8:
                 return
             old = self._files.pop(location, b"")

@@ -39,11 +39,20 @@ class WriteTimedOut(FirnError):
 class MetadataStore:
     """Reads and writes metadata files below the allowed locations."""
 
-    def __init__(self, storage: AnyStorage, warehouse: str, *, allowed_locations: Sequence[str] = (), cache_bytes_max: int) -> None:
+    def __init__(
+        self,
+        storage: AnyStorage,
+        warehouse: str,
+        *,
+        allowed_locations: Sequence[str] = (),
+        cache_bytes_max: int,
+    ) -> None:
         # Without a warehouse (beside another catalog) there are no tables, and no location is allowed.
         self.warehouse = canonical(warehouse).rstrip("/") if warehouse else ""
         self._storage = storage
-        self._allowed = tuple(canonical(prefix).rstrip("/") + "/" for prefix in (warehouse, *allowed_locations) if prefix)
+        self._allowed = tuple(
+            canonical(prefix).rstrip("/") + "/" for prefix in (warehouse, *allowed_locations) if prefix
+        )
         self.allowed = tuple(prefix for prefix in self._allowed if prefix != f"{self.warehouse}/")
         self._cache = MetadataCache(cache_bytes_max)
         self._pool = ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="metadata")
@@ -67,7 +76,9 @@ class MetadataStore:
 
     def cached(self, location: str) -> bytes | None:
         """The file's JSON when it is in memory. A local file that was taken away counts as gone at once: asking costs two microseconds."""
-        if location.startswith(("file:", "/")) and not os.path.exists(canonical(location).removeprefix("file://")):
+        if location.startswith(("file:", "/")) and not os.path.exists(
+            canonical(location).removeprefix("file://")
+        ):
             self.forget([location])
             return None
         return self._cache.get(location)
@@ -76,7 +87,9 @@ class MetadataStore:
         """The file's JSON. Raises NotFoundError, UnavailableError, and TooLargeError or ForeignFileError where it is none of metadata."""
         data = self.cached(location)
         if data is None:
-            data = self._storage.read(location, bytes_max=METADATA_BYTES_MAX, root=location.rpartition("/")[0])
+            data = self._storage.read(
+                location, bytes_max=METADATA_BYTES_MAX, root=location.rpartition("/")[0]
+            )
             if data[:2] == b"\x1f\x8b":
                 data = _unzipped(data, location)
             self.remember(location, data)
@@ -115,7 +128,12 @@ class MetadataStore:
         self._await_remote(files, remote, outcomes)
         return outcomes
 
-    def _write_local(self, files: Sequence[tuple[MetadataFile, float | None]], local: list[int], outcomes: list[Exception | None]) -> None:
+    def _write_local(
+        self,
+        files: Sequence[tuple[MetadataFile, float | None]],
+        local: list[int],
+        outcomes: list[Exception | None],
+    ) -> None:
         written: list[int] = []
         for at in local:
             try:
@@ -132,7 +150,12 @@ class MetadataStore:
                 except (FirnError, OSError) as error:
                     outcomes[at] = error
 
-    def _await_remote(self, files: Sequence[tuple[MetadataFile, float | None]], remote: dict[Future[None], int], outcomes: list[Exception | None]) -> None:
+    def _await_remote(
+        self,
+        files: Sequence[tuple[MetadataFile, float | None]],
+        remote: dict[Future[None], int],
+        outcomes: list[Exception | None],
+    ) -> None:
         longest = time.monotonic() + WRITE_DEADLINE_S
         for future, at in sorted(remote.items(), key=lambda pair: files[pair[1]][1] or longest):
             wait([future], max(0.0, min(files[at][1] or longest, longest) - time.monotonic()))
@@ -143,7 +166,9 @@ class MetadataStore:
                 outcomes[at] = cast("Exception", error)
 
     def _write(self, file: MetadataFile) -> None:
-        self._storage.write(file.location, gzip.compress(file.data, 6) if ".gz.metadata.json" in file.location else file.data)
+        self._storage.write(
+            file.location, gzip.compress(file.data, 6) if ".gz.metadata.json" in file.location else file.data
+        )
 
     def delete(self, locations: Sequence[str]) -> None:
         """Deletes metadata files; one that cannot be deleted is left to the orphan remover and logged."""
@@ -183,9 +208,13 @@ def _unzipped(data: bytes, location: str) -> bytes:
     try:
         found = unzip.decompress(data, METADATA_BYTES_MAX + 1)
     except zlib.error as error:
-        raise ProtocolError(f"{location} is damaged ({error}); restore it, or register the version before it") from error
+        raise ProtocolError(
+            f"{location} is damaged ({error}); restore it, or register the version before it"
+        ) from error
     if len(found) > METADATA_BYTES_MAX:
-        raise TooLargeError(f"{location} unpacks to more than {METADATA_BYTES_MAX:,} bytes; restore it, or register the version before it")
+        raise TooLargeError(
+            f"{location} unpacks to more than {METADATA_BYTES_MAX:,} bytes; restore it, or register the version before it"
+        )
     return found
 
 

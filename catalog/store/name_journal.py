@@ -47,7 +47,10 @@ def note(connection: Connection, events: Iterable[Json]) -> None:
     found = list(events)
     if found:
         at_ms = database_ms(connection)
-        connection.execute(name_events.insert(), [{"event": orjson.dumps({"at-ms": at_ms, **event}).decode()} for event in found])
+        connection.execute(
+            name_events.insert(),
+            [{"event": orjson.dumps({"at-ms": at_ms, **event}).decode()} for event in found],
+        )
 
 
 def table_event(ident: str, kind: str, table_uuid: str, location: str) -> Json:
@@ -57,13 +60,30 @@ def table_event(ident: str, kind: str, table_uuid: str, location: str) -> Json:
 
 def note_living(connection: Connection, identifier: Identifier) -> None:
     """A table or view that is in its place now: created, renamed or brought back."""
-    row = connection.execute(text("SELECT kind, uuid, location FROM tables WHERE ident = :ident"), {"ident": identifier.key}).one()
+    row = connection.execute(
+        text("SELECT kind, uuid, location FROM tables WHERE ident = :ident"), {"ident": identifier.key}
+    ).one()
     note(connection, [table_event(identifier.key, row[0], row[1], row[2])])
 
 
-def note_dropped(connection: Connection, ident: str, table_uuid: str, *, purge: bool, dropped_ms: int, purge_started_ms: int | None = None) -> None:
+def note_dropped(
+    connection: Connection,
+    ident: str,
+    table_uuid: str,
+    *,
+    purge: bool,
+    dropped_ms: int,
+    purge_started_ms: int | None = None,
+) -> None:
     """A table or view lost its name, or its purge was asked for or begun."""
-    event = {"event": "dropped", "ident": ident, "uuid": table_uuid, "purge": purge, "dropped-ms": dropped_ms, "purge-started-ms": purge_started_ms}
+    event = {
+        "event": "dropped",
+        "ident": ident,
+        "uuid": table_uuid,
+        "purge": purge,
+        "dropped-ms": dropped_ms,
+        "purge-started-ms": purge_started_ms,
+    }
     note(connection, [event])
 
 
@@ -88,19 +108,27 @@ def flush(database: Database, store: MetadataStore, now_ms: int) -> int:
         moved = 0
         while True:
             with database.read() as connection:
-                rows = connection.execute(text("SELECT id, event FROM name_events ORDER BY id LIMIT :limit"), {"limit": EVENTS_PER_FILE_MAX}).all()
+                rows = connection.execute(
+                    text("SELECT id, event FROM name_events ORDER BY id LIMIT :limit"),
+                    {"limit": EVENTS_PER_FILE_MAX},
+                ).all()
             if not rows:
                 return moved
             lines = [orjson.dumps({"id": row[0], **orjson.loads(row[1])}) for row in rows]
             if not _write(store, lines, now_ms, rows[0][0]):
                 return moved
             with database.write() as connection:
-                connection.execute(text(f"DELETE FROM name_events WHERE {database.among('id')}"), {"keys": database.many([row[0] for row in rows])})  # noqa: S608
+                connection.execute(
+                    text(f"DELETE FROM name_events WHERE {database.among('id')}"),
+                    {"keys": database.many([row[0] for row in rows])},
+                )  # noqa: S608
             moved += len(rows)
 
 
 def _write(store: MetadataStore, lines: Sequence[bytes], now_ms: int, number: int) -> bool:
-    file = MetadataFile(f"{store.warehouse}/{FOLDER}/{now_ms:013d}-{number:012d}-{uuid.uuid4()}.jsonl", b"\n".join(lines))
+    file = MetadataFile(
+        f"{store.warehouse}/{FOLDER}/{now_ms:013d}-{number:012d}-{uuid.uuid4()}.jsonl", b"\n".join(lines)
+    )
     problem = store.write_many([(file, None)])[0]
     if problem is not None:
         log.warning("catalog.names_not_written", events=len(lines), error=str(problem))
@@ -146,7 +174,9 @@ def _events(files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[Json, bytes]]:
             try:
                 yield orjson.loads(line), line
             except orjson.JSONDecodeError as error:
-                raise FirnError(f"{uri} is not a journal of names ({error}); move it away to go on without it") from error
+                raise FirnError(
+                    f"{uri} is not a journal of names ({error}); move it away to go on without it"
+                ) from error
 
 
 def read_names(files: Iterable[tuple[str, bytes]]) -> Names:

@@ -7,7 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection, TextClause, text
 
-from catalog.model.error_response import CatalogError, already_exists, no_such_namespace, no_such_table, no_such_view
+from catalog.model.error_response import (
+    CatalogError,
+    already_exists,
+    no_such_namespace,
+    no_such_table,
+    no_such_view,
+)
 from catalog.model.identifier import Identifier, dotted
 from catalog.store import name_journal
 from catalog.store.database import Database, dropped_tables, look_up, tables
@@ -56,7 +62,9 @@ def require(connection: Connection, identifier: Identifier, kind: str) -> Head:
     return head
 
 
-def find_many(connection: Connection, database: Database, keys: Iterable[str], *, lock: bool = False) -> dict[str, Head]:
+def find_many(
+    connection: Connection, database: Database, keys: Iterable[str], *, lock: bool = False
+) -> dict[str, Head]:
     """The rows of many identifiers by their key, locked until the transaction ends where asked."""
     statement = _find_many(database.among("ident"), f" ORDER BY ident{database.locking()}" if lock else "")
     rows = connection.execute(statement, {"keys": database.many(sorted(set(keys)))})
@@ -72,21 +80,29 @@ def _find_many(condition: str, locking: str) -> TextClause:
 def uuids_in_use(connection: Connection, database: Database, uuids: Sequence[str]) -> set[str]:
     """Which of these table uuids belong to a table, living or dropped."""
     condition = database.among("uuid")
-    statement = f"SELECT uuid FROM tables WHERE {condition} UNION SELECT uuid FROM dropped_tables WHERE {condition}"  # noqa: S608
+    statement = (
+        f"SELECT uuid FROM tables WHERE {condition} UNION SELECT uuid FROM dropped_tables WHERE {condition}"  # noqa: S608
+    )
     return {str(row[0]) for row in connection.execute(text(statement), {"keys": database.many(uuids)})}
 
 
 def living_with_uuid(connection: Connection, table_uuid: str) -> str | None:
     """The key of the living table that has a uuid, None where there is none."""
-    return connection.execute(text("SELECT ident FROM tables WHERE uuid = :uuid"), {"uuid": table_uuid}).scalar()
+    return connection.execute(
+        text("SELECT ident FROM tables WHERE uuid = :uuid"), {"uuid": table_uuid}
+    ).scalar()
 
 
 def lives_already(key: str) -> CatalogError:
     """The 409 for a second name of the same table: what one of them no longer needs would be deleted under the other."""
-    return already_exists("Table with the same uuid", f"{dotted(key)}; rename it, or drop it without purge first")
+    return already_exists(
+        "Table with the same uuid", f"{dotted(key)}; rename it, or drop it without purge first"
+    )
 
 
-def reserved_names(connection: Connection, database: Database, keys: Iterable[str], *, kept_since_ms: int) -> set[str]:
+def reserved_names(
+    connection: Connection, database: Database, keys: Iterable[str], *, kept_since_ms: int
+) -> set[str]:
     """Which of these identifiers belong to a table that was dropped and may still come back: until its purge is done, or, where nobody asked
     for one, until the time for undo is over."""
     condition = database.among("ident")
@@ -101,13 +117,22 @@ def is_shared(connection: Connection, database: Database, location: str) -> bool
     above = ["/".join(parts[:end]) for end in range(4, len(parts) + 1)]  # below `scheme://host/first`
     condition = database.among("location")
     for name in ("tables", "dropped_tables"):
-        statement = text(f"SELECT 1 FROM {name} WHERE {condition} OR (location >= :below AND location < :end) LIMIT 1")  # noqa: S608
-        if connection.execute(statement, {"keys": database.many(above), "below": f"{location}/", "end": f"{location}0"}).scalar() is not None:
+        statement = text(
+            f"SELECT 1 FROM {name} WHERE {condition} OR (location >= :below AND location < :end) LIMIT 1"
+        )  # noqa: S608
+        if (
+            connection.execute(
+                statement, {"keys": database.many(above), "below": f"{location}/", "end": f"{location}0"}
+            ).scalar()
+            is not None
+        ):
             return True
     return False
 
 
-def list_names(connection: Connection, namespace: str, kind: str, *, after: str, limit: int | None) -> list[str]:
+def list_names(
+    connection: Connection, namespace: str, kind: str, *, after: str, limit: int | None
+) -> list[str]:
     """Names in a namespace in their order, from the one after `after` on. Raises CatalogError 404."""
     if not namespace_exists(connection, namespace):
         raise no_such_namespace(dotted(namespace))
@@ -118,7 +143,9 @@ def list_names(connection: Connection, namespace: str, kind: str, *, after: str,
     return [str(row[0]) for row in connection.execute(text(statement), values)]
 
 
-def drop(connection: Connection, database: Database, identifier: Identifier, kind: str, *, purge: bool, now_ms: int) -> Head:
+def drop(
+    connection: Connection, database: Database, identifier: Identifier, kind: str, *, purge: bool, now_ms: int
+) -> Head:
     """Takes a table or view out of sight; a table's row moves to the dropped ones, from where undo takes it back. Raises CatalogError 404."""
     head = find_many(connection, database, [identifier.key], lock=True).get(identifier.key)
     if head is None or head.kind != kind:
@@ -132,7 +159,9 @@ def drop(connection: Connection, database: Database, identifier: Identifier, kin
     return head
 
 
-def rename(connection: Connection, database: Database, source: Identifier, destination: Identifier, kind: str) -> None:
+def rename(
+    connection: Connection, database: Database, source: Identifier, destination: Identifier, kind: str
+) -> None:
     """Gives a table or view another name, in another namespace too; its location stays. Raises CatalogError 404 or 409."""
     heads = find_many(connection, database, [source.key, destination.key], lock=True)
     head = heads.get(source.key)
@@ -143,7 +172,9 @@ def rename(connection: Connection, database: Database, source: Identifier, desti
     other = heads.get(destination.key)
     if other is not None:
         what = "View" if other.kind == VIEW else "Table"
-        raise CatalogError(409, "AlreadyExistsException", f"Cannot rename {source} to {destination}. {what} already exists")
+        raise CatalogError(
+            409, "AlreadyExistsException", f"Cannot rename {source} to {destination}. {what} already exists"
+        )
     values = {"ident": destination.key, "namespace": destination.namespace, "name": destination.name}
     connection.execute(tables.update().where(tables.c.id == head.id).values(values))
     name_journal.note_living(connection, destination)

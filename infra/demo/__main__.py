@@ -25,7 +25,9 @@ def main() -> None:
 
 @app.command()
 def run(
-    check: Annotated[bool, typer.Option("--check", help="end after the sums; exit code 1 where one does not hold")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="end after the sums; exit code 1 where one does not hold")
+    ] = False,
     records: Annotated[int, typer.Option(help="records of the first load", min=1)] = RECORDS_DEFAULT,
     seed: Annotated[int, typer.Option(help="the same seed gives the same kinds of records")] = 1,
     state: Annotated[Path | None, typer.Option(help="folder of the services' data and logs")] = None,

@@ -11,7 +11,15 @@ import orjson
 
 from infra.demo.draws import Draws
 from infra.demo.moments import rfc3339_millis
-from infra.demo.record import JSON_TOPIC, STREAM_HEADER, TENANT_FIELD, TENANT_HEADER, DemoRecord, Expected, Headers
+from infra.demo.record import (
+    JSON_TOPIC,
+    STREAM_HEADER,
+    TENANT_FIELD,
+    TENANT_HEADER,
+    DemoRecord,
+    Expected,
+    Headers,
+)
 
 # Above what Firn takes (`record_bytes_max`, 4 MiB unless set otherwise), below what the demo's topics take.
 OVERSIZED_BYTES = 5 * 1024 * 1024
@@ -21,7 +29,15 @@ TIME_FIELDS = ("timestamp", "@timestamp", "time")
 
 _DAY_MS = 86_400_000
 _NOT_A_TIME = ("yesterday", "not a time", "2026-13-41T25:61:00Z", "")
-_UNUSABLE_TENANTS = (b"acme\x00shop", b"acme\nshop", b"glo\x1b[31mbex", b"\xff\xfe", b"", "ü".encode() * 51, b"t" * 101)
+_UNUSABLE_TENANTS = (
+    b"acme\x00shop",
+    b"acme\nshop",
+    b"glo\x1b[31mbex",
+    b"\xff\xfe",
+    b"",
+    "ü".encode() * 51,
+    b"t" * 101,
+)
 
 Spoil = Callable[[DemoRecord, Draws], DemoRecord]
 
@@ -41,7 +57,9 @@ class Badness:
 def spoil(record: DemoRecord, badness: Badness, draws: Draws) -> DemoRecord:
     """The record gone wrong in that way, with kind and verdict set."""
     spoilt = badness.spoil(record, draws)
-    return replace(spoilt, kind=badness.kind, expected=badness.expected, errors_expected=badness.errors_expected)
+    return replace(
+        spoilt, kind=badness.kind, expected=badness.expected, errors_expected=badness.errors_expected
+    )
 
 
 def _truncated(record: DemoRecord, draws: Draws) -> DemoRecord:
@@ -70,12 +88,19 @@ def _tenant_invalid(record: DemoRecord, draws: Draws) -> DemoRecord:
     unusable = draws.pick(_UNUSABLE_TENANTS)
     record = _without_tenant(record, draws)
     if record.topic == JSON_TOPIC and draws.uniform() < 0.5:
-        return _edited(record, lambda event: event.update({TENANT_FIELD: unusable.decode("latin-1") if unusable != b"\xff\xfe" else "tab\there"}))
+        return _edited(
+            record,
+            lambda event: event.update(
+                {TENANT_FIELD: unusable.decode("latin-1") if unusable != b"\xff\xfe" else "tab\there"}
+            ),
+        )
     return replace(record, headers=(*record.headers, (TENANT_HEADER, unusable)))
 
 
 def _stream_invalid(record: DemoRecord, _draws: Draws) -> DemoRecord:
-    return replace(record, headers=(*_without(record.headers, STREAM_HEADER), (STREAM_HEADER, b"access\x07log")))
+    return replace(
+        record, headers=(*_without(record.headers, STREAM_HEADER), (STREAM_HEADER, b"access\x07log"))
+    )
 
 
 def _too_late(record: DemoRecord, draws: Draws) -> DemoRecord:
@@ -111,7 +136,9 @@ def _timestamp_missing(record: DemoRecord, _draws: Draws) -> DemoRecord:
 
 def _name_collision(record: DemoRecord, draws: Draws) -> DemoRecord:
     """Two spellings that fold to one column, in one record."""
-    return _edited(record, lambda event: event.update({"sessionId": draws.hex(8), "sessionid": draws.below(1_000)}))
+    return _edited(
+        record, lambda event: event.update({"sessionId": draws.hex(8), "sessionid": draws.below(1_000)})
+    )
 
 
 def _reserved_name(record: DemoRecord, draws: Draws) -> DemoRecord:

@@ -61,11 +61,16 @@ class Collector:
     `positions_file` keeps where reading goes on after a restart; without it each start reads the files from their beginning.
     """
 
-    def __init__(self, log_files: Mapping[str, Path], clock: Clock, positions_file: Path | None = None) -> None:
+    def __init__(
+        self, log_files: Mapping[str, Path], clock: Clock, positions_file: Path | None = None
+    ) -> None:
         self._clock = clock
         self._positions_file = positions_file
         saved = _load_positions(positions_file)
-        self._sources = [_Source(service, path, FileTail(path, saved.get(f"{service}:{path}"))) for service, path in log_files.items()]
+        self._sources = [
+            _Source(service, path, FileTail(path, saved.get(f"{service}:{path}")))
+            for service, path in log_files.items()
+        ]
 
     def poll(self, *, at_end: bool = False) -> list[DemoRecord]:
         """The records that became complete since the last call; with `at_end` also those that might still grow."""
@@ -107,7 +112,9 @@ class Collector:
         _finish(source)
         if line.content.strip():
             head = _HEAD.match(line.content) is not None
-            source.open = _Open(line.start, [line.content], len(line.content), head, self._clock.monotonic_s())
+            source.open = _Open(
+                line.start, [line.content], len(line.content), head, self._clock.monotonic_s()
+            )
 
     def _records(self, source: _Source) -> Iterable[DemoRecord]:
         headers = ((TENANT_HEADER, OWN_TENANT.encode()), (STREAM_HEADER, source.service.encode()))
@@ -147,7 +154,11 @@ def _continues(record: _Open, line: bytes) -> bool:
         return _HEAD.match(line) is None
     # Before the first head of a file (what a JVM prints at its start) only indentation tells that a record goes on. A Python
     # traceback has indented lines too, and ends with one that is not.
-    return line.startswith(_INDENTED) or not line or record.lines[0].startswith(b"Traceback (most recent call last)")
+    return (
+        line.startswith(_INDENTED)
+        or not line
+        or record.lines[0].startswith(b"Traceback (most recent call last)")
+    )
 
 
 def _finish(source: _Source) -> None:
@@ -170,4 +181,6 @@ def _load_positions(positions_file: Path | None) -> dict[str, Position]:
     try:
         return {name: Position(**saved) for name, saved in orjson.loads(positions_file.read_bytes()).items()}
     except (orjson.JSONDecodeError, TypeError, AttributeError) as error:
-        raise ProtocolError(f"{positions_file} holds no positions of log files ({error}); delete it to read the logs from their beginning") from error
+        raise ProtocolError(
+            f"{positions_file} holds no positions of log files ({error}); delete it to read the logs from their beginning"
+        ) from error

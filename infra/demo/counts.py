@@ -42,11 +42,25 @@ def tables(catalog: CatalogClient) -> list[TableCount]:
     for namespace in catalog.namespaces():
         for name in catalog.tables(namespace):
             metadata = catalog.load_table(name)["metadata"]
-            head = next((s for s in metadata.get("snapshots", ()) if s["snapshot-id"] == metadata.get("current-snapshot-id")), None)
+            head = next(
+                (
+                    s
+                    for s in metadata.get("snapshots", ())
+                    if s["snapshot-id"] == metadata.get("current-snapshot-id")
+                ),
+                None,
+            )
             summary = head["summary"] if head else {}
             tenant = metadata["properties"].get(TENANT_PROPERTY)
             if tenant is not None:
-                found.append(TableCount(name, tenant, int(summary.get("total-records", 0)), int(summary.get("total-data-files", 0))))
+                found.append(
+                    TableCount(
+                        name,
+                        tenant,
+                        int(summary.get("total-records", 0)),
+                        int(summary.get("total-data-files", 0)),
+                    )
+                )
     return found
 
 
@@ -62,18 +76,29 @@ def count_rows(trino_uri: str, found: list[TableCount]) -> dict[str, RowCount]:
     counts: dict[str, RowCount] = {}
     for at, rows, with_errors, distinct in select(trino_uri, query):
         before = counts.get(found[at].tenant, RowCount())
-        counts[found[at].tenant] = RowCount(before.rows + rows, before.with_errors + with_errors, before.distinct + distinct)
+        counts[found[at].tenant] = RowCount(
+            before.rows + rows, before.with_errors + with_errors, before.distinct + distinct
+        )
     return counts
 
 
 def count_dead_letters(bootstrap_servers: str) -> Mapping[str, int]:
     """Dead letters by tenant, each identity once: a crash may repeat a letter, and a repeated one is no second record."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "firn-demo-counts", "enable.auto.commit": False, "log_level": 2})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "firn-demo-counts",
+            "enable.auto.commit": False,
+            "log_level": 2,
+        }
+    )
     seen: dict[tuple[str, ...], str] = {}
     try:
         partitions = consumer.list_topics(DEAD_LETTER_TOPIC, timeout=15).topics[DEAD_LETTER_TOPIC].partitions
         for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(DEAD_LETTER_TOPIC, partition), timeout=15)
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(DEAD_LETTER_TOPIC, partition), timeout=15
+            )
             consumer.assign([TopicPartition(DEAD_LETTER_TOPIC, partition, OFFSET_BEGINNING)])
             at = low
             while at < high:
@@ -83,7 +108,9 @@ def count_dead_letters(bootstrap_servers: str) -> Mapping[str, int]:
                         seen[tuple(headers[name].decode() for name in _IDENTITY)] = _tenant(headers)
                         at = message.offset() + 1
     except KafkaException as error:
-        raise UnavailableError(f"Kafka at {bootstrap_servers} does not give the dead letters: {error}") from error
+        raise UnavailableError(
+            f"Kafka at {bootstrap_servers} does not give the dead letters: {error}"
+        ) from error
     finally:
         consumer.close()
     return Counter(seen.values())

@@ -42,7 +42,10 @@ class Draws:
     def weighted_pool(self, items: Sequence[tuple[T, float]]) -> list[T]:
         """A pool of `(item, weight)` pairs by their weights; every item is there at least once."""
         names = [item for item, _ in items]
-        return [*names, *self._random.choices(names, [weight for _, weight in items], k=POOL_SIZE - len(names))]
+        return [
+            *names,
+            *self._random.choices(names, [weight for _, weight in items], k=POOL_SIZE - len(names)),
+        ]
 
     def log_normal_pool(self, median: float, sigma: float) -> list[float]:
         """Values around `median` with a long tail to the right, as latencies and sizes have."""

@@ -71,7 +71,11 @@ class FileTail:
             return False
         found = os.fstat(self._file.fileno())
         resume, self._resume_at = self._resume_at, None
-        same = resume is not None and (resume.device, resume.inode) == (found.st_dev, found.st_ino) and resume.offset <= found.st_size
+        same = (
+            resume is not None
+            and (resume.device, resume.inode) == (found.st_dev, found.st_ino)
+            and resume.offset <= found.st_size
+        )
         self._device, self._inode = found.st_dev, found.st_ino
         self._offset = resume.offset if resume is not None and same else 0
         return True

@@ -14,7 +14,15 @@ from infra.demo.arrivals import arrival_times_ms
 from infra.demo.bad_records import BADNESSES, Badness, spoil
 from infra.demo.draws import Draws, zipf_weights
 from infra.demo.profiles import EVENT_SHAPES, LINE_SHAPES, PROFILES, TENANT_ZIPF_EXPONENT, Profile, Source
-from infra.demo.record import JSON_TOPIC, STREAM_DEFAULT, STREAM_HEADER, TENANT_FIELD, TENANT_HEADER, TEXT_TOPIC, DemoRecord
+from infra.demo.record import (
+    JSON_TOPIC,
+    STREAM_DEFAULT,
+    STREAM_HEADER,
+    TENANT_FIELD,
+    TENANT_HEADER,
+    TEXT_TOPIC,
+    DemoRecord,
+)
 from lake.clock import epoch_ms
 
 # On average one record in so many is bad; a whole deck of kinds is dealt before any kind comes again out of turn.
@@ -49,7 +57,16 @@ class EventFeed:
             event[TENANT_FIELD] = self._tenant
         key = None if self._key_field is None else str(event[self._key_field]).encode()
         headers = self._headers_of_bad if header_needed else self._headers
-        return DemoRecord(JSON_TOPIC, key, orjson.dumps(event, option=self._option), headers, shipped_ms, self._tenant, "row", errors_expected=False)
+        return DemoRecord(
+            JSON_TOPIC,
+            key,
+            orjson.dumps(event, option=self._option),
+            headers,
+            shipped_ms,
+            self._tenant,
+            "row",
+            errors_expected=False,
+        )
 
 
 class LineFeed:
@@ -63,7 +80,9 @@ class LineFeed:
     def record(self, shipped_ms: int, happened_ms: int, *, header_needed: bool = False) -> DemoRecord:  # noqa: ARG002 (text always has the header)
         """The next record."""
         value = self._shape.line(happened_ms).encode()
-        return DemoRecord(TEXT_TOPIC, None, value, self._headers, shipped_ms, self._tenant, "row", errors_expected=False)
+        return DemoRecord(
+            TEXT_TOPIC, None, value, self._headers, shipped_ms, self._tenant, "row", errors_expected=False
+        )
 
 
 Feed = EventFeed | LineFeed
@@ -76,7 +95,9 @@ class Mixture:
         self._draws = Draws(f"{seed}/mixture")
         weighted = [
             (_feed(profile, source, seed), tenant_weight * source.weight)
-            for profile, tenant_weight in zip(PROFILES, zipf_weights(len(PROFILES), TENANT_ZIPF_EXPONENT), strict=True)
+            for profile, tenant_weight in zip(
+                PROFILES, zipf_weights(len(PROFILES), TENANT_ZIPF_EXPONENT), strict=True
+            )
             for source in profile.sources
         ]
         self._feeds = [feed for feed, _ in weighted]
@@ -99,10 +120,14 @@ class Mixture:
     def _bad(self, shipped_ms: int) -> DemoRecord:
         self._until_bad = self._gap()
         if not self._deck:
-            self._deck = self._draws.shuffled([badness for badness in BADNESSES for _ in range(badness.cards)])
+            self._deck = self._draws.shuffled(
+                [badness for badness in BADNESSES for _ in range(badness.cards)]
+            )
         badness = self._deck.pop()
         feed = self._draws.pick(self._event_feeds if badness.json_only else self._feeds)
-        good = feed.record(shipped_ms, shipped_ms - self._delay_ms(), header_needed=badness.expected == "dead_letter")
+        good = feed.record(
+            shipped_ms, shipped_ms - self._delay_ms(), header_needed=badness.expected == "dead_letter"
+        )
         return spoil(good, badness, self._draws)
 
     def _gap(self) -> int:
@@ -125,7 +150,9 @@ def first_load(seed: int, records: int, end: datetime, hours: float) -> Iterator
     return records_of(Mixture(seed), seed, records, end, hours)
 
 
-def records_of(mixture: Mixture, seed: int, records: int, end: datetime, hours: float) -> Iterator[DemoRecord]:
+def records_of(
+    mixture: Mixture, seed: int, records: int, end: datetime, hours: float
+) -> Iterator[DemoRecord]:
     """As `first_load`, from a mixture that the caller keeps and goes on with."""
     end_ms = epoch_ms(end)
     for shipped_ms in arrival_times_ms(records, end_ms - int(hours * 3_600_000), end_ms, f"{seed}/arrivals"):
@@ -134,7 +161,11 @@ def records_of(mixture: Mixture, seed: int, records: int, end: datetime, hours: 
 
 def _feed(profile: Profile, source: Source, seed: int) -> Feed:
     draws = Draws(f"{seed}/{profile.tenant}/{source.shape}/{source.stream}")
-    return EventFeed(profile, source, draws) if source.shape in EVENT_SHAPES else LineFeed(profile, source, draws)
+    return (
+        EventFeed(profile, source, draws)
+        if source.shape in EVENT_SHAPES
+        else LineFeed(profile, source, draws)
+    )
 
 
 def _all_headers(profile: Profile, source: Source) -> tuple[tuple[str, bytes], ...]:

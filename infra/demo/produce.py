@@ -41,7 +41,9 @@ class Job:
     tally_file: Path | None
 
 
-def produce(job: Job, producer: DemoProducer, collector: Collector, clock: Clock, stop: threading.Event) -> Tally:
+def produce(
+    job: Job, producer: DemoProducer, collector: Collector, clock: Clock, stop: threading.Event
+) -> Tally:
     """Runs the job to its end or until `stop` is set; every queued record is delivered before it returns, or `UnavailableError` is raised."""
     report = _report_to(job.tally_file, producer.tally)
     mixture = Mixture(job.seed)
@@ -64,19 +66,29 @@ def produce(job: Job, producer: DemoProducer, collector: Collector, clock: Clock
     return producer.tally
 
 
-def _load(job: Job, mixture: Mixture, producer: DemoProducer, stop: threading.Event, report: Callable[[State], None]) -> None:
+def _load(
+    job: Job, mixture: Mixture, producer: DemoProducer, stop: threading.Event, report: Callable[[State], None]
+) -> None:
     for number, record in enumerate(records_of(mixture, job.seed, job.records, job.end, job.hours), start=1):
         producer.send(record)
         if number % _PROGRESS_RECORDS == 0:
             producer.poll()
             report("loading")
-            log.info("load goes on", queued=number, delivered=producer.tally.total.produced, records=job.records)
+            log.info(
+                "load goes on", queued=number, delivered=producer.tally.total.produced, records=job.records
+            )
         if stop.is_set():
             break
 
 
 def _trickle(
-    rate_per_s: float, mixture: Mixture, producer: DemoProducer, collector: Collector, clock: Clock, stop: threading.Event, report: Callable[[State], None]
+    rate_per_s: float,
+    mixture: Mixture,
+    producer: DemoProducer,
+    collector: Collector,
+    clock: Clock,
+    stop: threading.Event,
+    report: Callable[[State], None],
 ) -> None:
     """Sends what is due at each tick; where the machine slept or Kafka made it wait, the missed records are not caught up."""
     due, last_s = 0.0, clock.monotonic_s()
@@ -121,7 +133,9 @@ def parse_log_files(options: list[str]) -> dict[str, Path]:
     for option in options:
         service, equals, path = option.partition("=")
         if not (service and equals and path):
-            raise typer.BadParameter(f"'{option}' is not SERVICE=FILE, for instance kafka=state/logs/kafka.log")
+            raise typer.BadParameter(
+                f"'{option}' is not SERVICE=FILE, for instance kafka=state/logs/kafka.log"
+            )
         if service in files:
             raise typer.BadParameter(f"'{service}' is given twice; one log file a service")
         files[service] = Path(path)
@@ -132,13 +146,26 @@ def main(
     bootstrap: Annotated[str, typer.Option(help="Kafka brokers, host:port separated by commas")],
     records: Annotated[int, typer.Option(help="records of the first load", min=0)] = RECORDS_DEFAULT,
     seed: Annotated[int, typer.Option(help="the same seed and end give the same load")] = 1,
-    hours: Annotated[float, typer.Option(help="hours before the end over which the load is spread", min=0.01)] = HOURS_DEFAULT,
+    hours: Annotated[
+        float, typer.Option(help="hours before the end over which the load is spread", min=0.01)
+    ] = HOURS_DEFAULT,
     end: Annotated[datetime | None, typer.Option(help="end of the load, UTC; without it the present")] = None,
-    trickle: Annotated[float, typer.Option(help="records per second to go on with after the load, until SIGTERM or Ctrl-C", min=0)] = 0.0,
-    tally: Annotated[Path | None, typer.Option(help="JSON file for what was delivered, kept up to date")] = None,
-    partitions: Annotated[int, typer.Option(help="partitions of topics that do not exist yet", min=1)] = PARTITIONS_DEFAULT,
-    collect: Annotated[list[str] | None, typer.Option(help="SERVICE=FILE, repeatable: a live log to ship as tenant firn")] = None,
-    positions: Annotated[Path | None, typer.Option(help="file that keeps how far the live logs were read")] = None,
+    trickle: Annotated[
+        float,
+        typer.Option(help="records per second to go on with after the load, until SIGTERM or Ctrl-C", min=0),
+    ] = 0.0,
+    tally: Annotated[
+        Path | None, typer.Option(help="JSON file for what was delivered, kept up to date")
+    ] = None,
+    partitions: Annotated[
+        int, typer.Option(help="partitions of topics that do not exist yet", min=1)
+    ] = PARTITIONS_DEFAULT,
+    collect: Annotated[
+        list[str] | None, typer.Option(help="SERVICE=FILE, repeatable: a live log to ship as tenant firn")
+    ] = None,
+    positions: Annotated[
+        Path | None, typer.Option(help="file that keeps how far the live logs were read")
+    ] = None,
 ) -> None:
     """Produces the demo's logs to the topics demo.json and demo.text."""
     configure_logs("infra")
@@ -154,7 +181,13 @@ def main(
     except FirnError as error:
         typer.echo(f"the demo's load failed: {error}", err=True)
         raise typer.Exit(1) from error
-    log.info("load ended", **{name: getattr(done.total, name) for name in ("produced", "expected_rows", "expected_dead", "expected_errors")})
+    log.info(
+        "load ended",
+        **{
+            name: getattr(done.total, name)
+            for name in ("produced", "expected_rows", "expected_dead", "expected_errors")
+        },
+    )
 
 
 if __name__ == "__main__":

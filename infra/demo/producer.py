@@ -28,16 +28,26 @@ DeliveryReport = Callable[[KafkaError | None, Message], None]
 
 def create_topics(bootstrap_servers: str, partitions: int = PARTITIONS_DEFAULT) -> None:
     """Creates the demo's topics where they are missing; existing ones stay as they are. `UnavailableError` where Kafka does not answer."""
-    admin = AdminClient({**_CONNECTION, "bootstrap.servers": bootstrap_servers, "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000)})
+    admin = AdminClient(
+        {
+            **_CONNECTION,
+            "bootstrap.servers": bootstrap_servers,
+            "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
+        }
+    )
     config = {"max.message.bytes": str(MESSAGE_BYTES_MAX), "message.timestamp.type": "CreateTime"}
-    topics = [NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config) for topic in TOPICS]
+    topics = [
+        NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config) for topic in TOPICS
+    ]
     created: dict[str, Future[None]] = admin.create_topics(topics, request_timeout=REQUEST_TIMEOUT_S)
     for topic, answer in created.items():
         try:
             answer.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UnavailableError(f"topic {topic} was not created at {bootstrap_servers}: {error.args[0].str()}; check that the broker runs") from error
+                raise UnavailableError(
+                    f"topic {topic} was not created at {bootstrap_servers}: {error.args[0].str()}; check that the broker runs"
+                ) from error
 
 
 class DemoProducer:
@@ -105,7 +115,9 @@ class DemoProducer:
         except KafkaException as error:
             self.tally.not_delivered(error.args[0].str())
             self._give_up()
-            raise UnavailableError(f"Kafka at {self._bootstrap_servers} refuses a record for {record.topic}: {error.args[0].str()}") from error
+            raise UnavailableError(
+                f"Kafka at {self._bootstrap_servers} refuses a record for {record.topic}: {error.args[0].str()}"
+            ) from error
         return True
 
     def _raise_failures(self) -> None:

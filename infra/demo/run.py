@@ -37,7 +37,12 @@ TRICKLE_PER_S = 20.0
 POLL_S = 1.0
 STOP_TIMEOUT_S = 60.0
 TOPICS = [
-    {"name": JSON_TOPIC, "format": "json", "tenant": ["header:tenant", "field:tenant"], "stream": ["header:stream"]},
+    {
+        "name": JSON_TOPIC,
+        "format": "json",
+        "tenant": ["header:tenant", "field:tenant"],
+        "stream": ["header:stream"],
+    },
     {"name": TEXT_TOPIC, "format": "text", "tenant": ["header:tenant"], "stream": ["header:stream"]},
 ]
 
@@ -58,16 +63,26 @@ class Outcome:
         for tenant, tally in self.produced.items():
             rows, dead = self.counted.get(tenant, RowCount()), self.dead.get(tenant, 0)
             if rows.rows + dead != tally.produced:
-                wrong.append(f"{tenant}: {tally.produced} produced, but {rows.rows} rows and {dead} dead letters")
+                wrong.append(
+                    f"{tenant}: {tally.produced} produced, but {rows.rows} rows and {dead} dead letters"
+                )
             if rows.distinct != rows.rows:
                 wrong.append(f"{tenant}: {rows.rows - rows.distinct} rows are doubled")
             if dead != tally.expected_dead:
                 wrong.append(f"{tenant}: {dead} dead letters, {tally.expected_dead} expected")
             if rows.with_errors != tally.expected_errors:
-                wrong.append(f"{tenant}: {rows.with_errors} rows with errors, {tally.expected_errors} expected")
+                wrong.append(
+                    f"{tenant}: {rows.with_errors} rows with errors, {tally.expected_errors} expected"
+                )
             if self.written.get(tenant, 0) != rows.rows:
-                wrong.append(f"{tenant}: the catalog says {self.written.get(tenant, 0)} rows, Trino counts {rows.rows}")
-        wrong += [f"{tenant}: {rows.rows} rows nobody produced" for tenant, rows in self.counted.items() if tenant not in self.produced]
+                wrong.append(
+                    f"{tenant}: the catalog says {self.written.get(tenant, 0)} rows, Trino counts {rows.rows}"
+                )
+        wrong += [
+            f"{tenant}: {rows.rows} rows nobody produced"
+            for tenant, rows in self.counted.items()
+            if tenant not in self.produced
+        ]
         return wrong
 
 
@@ -75,7 +90,9 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Term
     """Runs the demo. With `check` it ends after the sums and raises UnavailableError where one does not hold; else it stays until Ctrl-C."""
     started_s = time.monotonic()
     _empty(state)
-    with Stack(state, tied=True, say=lambda line: console.print(line, style="dim", markup=False, highlight=False)) as stack:
+    with Stack(
+        state, tied=True, say=lambda line: console.print(line, style="dim", markup=False, highlight=False)
+    ) as stack:
         stack.start("kafka")
         create_topics(stack.address("kafka"))
         stack.start(*SERVICES, environment=_environment())
@@ -89,21 +106,32 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Term
         if wrong:
             raise UnavailableError(f"the numbers do not add up; the logs are in {state / 'logs'}")
         _second_half(stack, console)
-        console.print(f"every record is accounted for, {time.monotonic() - started_s:.0f} s after the start", highlight=False)
+        console.print(
+            f"every record is accounted for, {time.monotonic() - started_s:.0f} s after the start",
+            highlight=False,
+        )
         if not check:
             _stay(stack, state, seed, console)
 
 
 def _second_half(stack: Stack, console: TerminalConsole) -> None:
     """Compaction and search. Raises UnavailableError where a count changes or a search does not find what is there."""
-    with contextlib.closing(CatalogClient(stack.address("catalog"))) as catalog, console.status("merging small files on Spark"):
+    with (
+        contextlib.closing(CatalogClient(stack.address("catalog"))) as catalog,
+        console.status("merging small files on Spark"),
+    ):
         before = tables(catalog)
         optimize(stack)
         after = tables(catalog)
         stack.start("query", "ui")
         searched = search(stack, after)
-    console.print(f"compaction: {sum(t.files for t in before)} files -> {sum(t.files for t in after)}, the same {sum(t.rows for t in after):,} rows")
-    console.print(f"search: {sum(s.rows for s in searched):,} rows found in {len(searched)} tables through the API", highlight=False)
+    console.print(
+        f"compaction: {sum(t.files for t in before)} files -> {sum(t.files for t in after)}, the same {sum(t.rows for t in after):,} rows"
+    )
+    console.print(
+        f"search: {sum(s.rows for s in searched):,} rows found in {len(searched)} tables through the API",
+        highlight=False,
+    )
     if wrong := disagreements(before, after, searched):
         raise UnavailableError("; ".join(wrong))
 
@@ -125,15 +153,30 @@ def _empty(state: Path) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise PrerequisiteError(f"the demo's folder {state} cannot be emptied ({error}); remove it by hand") from error
+        raise PrerequisiteError(
+            f"the demo's folder {state} cannot be emptied ({error}); remove it by hand"
+        ) from error
 
 
 @contextlib.contextmanager
 def _producer(stack: Stack, state: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     collect = [part for name in SERVICES for part in ("--collect", f"{name}={stack.log(name)}")]
-    command = [sys.executable, "-m", "infra.demo.produce", "--bootstrap", stack.address("kafka"), "--positions", str(state / "positions.json")]
+    command = [
+        sys.executable,
+        "-m",
+        "infra.demo.produce",
+        "--bootstrap",
+        stack.address("kafka"),
+        "--positions",
+        str(state / "positions.json"),
+    ]
     with (state / "logs" / "produce.log").open("ab") as log:
-        process = subprocess.Popen([*command, *collect, *options], stdout=log, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        process = subprocess.Popen(
+            [*command, *collect, *options],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
     try:
         yield process
     finally:
@@ -142,21 +185,32 @@ def _producer(stack: Stack, state: Path, *options: str) -> Iterator[subprocess.P
             process.wait(STOP_TIMEOUT_S)
 
 
-def _load(stack: Stack, state: Path, records: int, seed: int, console: TerminalConsole) -> tuple[Tally, float]:
+def _load(
+    stack: Stack, state: Path, records: int, seed: int, console: TerminalConsole
+) -> tuple[Tally, float]:
     """Produces the first load; returns the tally and the monotonic time at its end."""
     file = state / "tally.json"
     deadline_s = time.monotonic() + LOAD_TIMEOUT_S
-    with _producer(stack, state, "--records", str(records), "--seed", str(seed), "--tally", str(file)) as process, console.status("") as status:
+    with (
+        _producer(
+            stack, state, "--records", str(records), "--seed", str(seed), "--tally", str(file)
+        ) as process,
+        console.status("") as status,
+    ):
         while process.poll() is None:
             if time.monotonic() > deadline_s:
-                raise UnavailableError(f"the load took longer than {LOAD_TIMEOUT_S:.0f} s; see {state / 'logs' / 'produce.log'}")
+                raise UnavailableError(
+                    f"the load took longer than {LOAD_TIMEOUT_S:.0f} s; see {state / 'logs' / 'produce.log'}"
+                )
             produced = read_tally(file)[1].total.produced if file.exists() else 0
             status.update(f"producing logs: {produced:,} of {records:,}")
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(POLL_S)
     phase, tally = read_tally(file)
     if process.returncode or phase != "finished" or tally.failed:
-        raise UnavailableError(f"producing the load failed ({tally.first_failure or phase}); see {state / 'logs' / 'produce.log'}")
+        raise UnavailableError(
+            f"producing the load failed ({tally.first_failure or phase}); see {state / 'logs' / 'produce.log'}"
+        )
     return tally, time.monotonic()
 
 
@@ -169,13 +223,18 @@ def _wait_until_visible(stack: Stack, tally: Tally, loaded_s: float, console: Te
             written: dict[str, int] = {}
             for table in found:
                 written[table.tenant] = written.get(table.tenant, 0) + table.rows
-            counted, dead = count_rows(stack.address("trino"), found), dict(count_dead_letters(stack.address("kafka")))
+            counted, dead = (
+                count_rows(stack.address("trino"), found),
+                dict(count_dead_letters(stack.address("kafka"))),
+            )
             now_s = time.monotonic()
             for tenant, produced in tally.tenants.items():
                 if counted.get(tenant, RowCount()).rows + dead.get(tenant, 0) >= produced.produced:
                     visible_s.setdefault(tenant, now_s - loaded_s)
             rows = sum(count.rows for count in counted.values())
-            status.update(f"waiting until all is visible: {rows:,} rows in {len(found)} tables, {sum(dead.values()):,} dead letters")
+            status.update(
+                f"waiting until all is visible: {rows:,} rows in {len(found)} tables, {sum(dead.values()):,} dead letters"
+            )
             if not stack.running("ingest"):
                 raise UnavailableError(f"ingest ended by itself; see {stack.log('ingest')}")
             if len(visible_s) == len(tally.tenants) or now_s - loaded_s > VISIBLE_TIMEOUT_S:
@@ -186,13 +245,28 @@ def _wait_until_visible(stack: Stack, tally: Tally, loaded_s: float, console: Te
 def _report(outcome: Outcome) -> Table:
     table = Table(title="every tenant's records: where they are")
     table.add_column("tenant")
-    for name in ("produced", "written", "rows with errors", "dead-lettered", "rows counted by Trino", "seconds until visible"):
+    for name in (
+        "produced",
+        "written",
+        "rows with errors",
+        "dead-lettered",
+        "rows counted by Trino",
+        "seconds until visible",
+    ):
         table.add_column(name, justify="right")
     for tenant, tally in sorted(outcome.produced.items(), key=lambda item: -item[1].produced):
         rows = outcome.counted.get(tenant, RowCount())
-        numbers = (tally.produced, outcome.written.get(tenant, 0), rows.with_errors, outcome.dead.get(tenant, 0), rows.rows)
+        numbers = (
+            tally.produced,
+            outcome.written.get(tenant, 0),
+            rows.with_errors,
+            outcome.dead.get(tenant, 0),
+            rows.rows,
+        )
         seconds = outcome.visible_s.get(tenant)
-        table.add_row(tenant, *(f"{number:,}" for number in numbers), "not yet" if seconds is None else f"{seconds:.0f}")
+        table.add_row(
+            tenant, *(f"{number:,}" for number in numbers), "not yet" if seconds is None else f"{seconds:.0f}"
+        )
     return table
 
 
@@ -200,9 +274,20 @@ def _stay(stack: Stack, state: Path, seed: int, console: TerminalConsole) -> Non
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    options = ("--records", "0", "--seed", str(seed + 1), "--trickle", str(TRICKLE_PER_S), "--tally", str(state / "trickle.json"))
+    options = (
+        "--records",
+        "0",
+        "--seed",
+        str(seed + 1),
+        "--trickle",
+        str(TRICKLE_PER_S),
+        "--tally",
+        str(state / "trickle.json"),
+    )
     with _producer(stack, state, *options) as process:
-        console.print(f"a trickle of {TRICKLE_PER_S:.0f} records a second goes on; go on with", highlight=False)
+        console.print(
+            f"a trickle of {TRICKLE_PER_S:.0f} records a second goes on; go on with", highlight=False
+        )
         for what, address in (
             ("search in the browser", stack.address("ui")),
             ("search API", stack.address("query")),
@@ -216,7 +301,9 @@ def _stay(stack: Stack, state: Path, seed: int, console: TerminalConsole) -> Non
             console.print(f"  {what:28} {address}", highlight=False)
         console.print("Ctrl-C stops everything", highlight=False)
         while not stop.wait(POLL_S):
-            dead = [name for name in (*SERVICES, *SECOND) if not stack.running(name)] + (["produce"] if process.poll() is not None else [])
+            dead = [name for name in (*SERVICES, *SECOND) if not stack.running(name)] + (
+                ["produce"] if process.poll() is not None else []
+            )
             if dead:
                 raise UnavailableError(f"{', '.join(dead)} ended by itself; its log is in {state / 'logs'}")
         console.print("stopping")

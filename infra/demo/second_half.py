@@ -49,10 +49,14 @@ def optimize(stack: Stack) -> None:
         if not stack.running("optimize"):
             raise UnavailableError(f"the optimizer ended by itself; see {stack.log('optimize')}")
         if time.monotonic() > deadline_s:
-            raise UnavailableError(f"the optimizer's first round took longer than {OPTIMIZER_TIMEOUT_S:.0f} s; see {stack.log('optimize')}")
+            raise UnavailableError(
+                f"the optimizer's first round took longer than {OPTIMIZER_TIMEOUT_S:.0f} s; see {stack.log('optimize')}"
+            )
         time.sleep(POLL_S)
     if said.failures:
-        raise UnavailableError(f"the optimizer failed for {said.failures:.0f} tables; see {stack.log('optimize')}")
+        raise UnavailableError(
+            f"the optimizer failed for {said.failures:.0f} tables; see {stack.log('optimize')}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,9 @@ class _Said:
 
 def _said(stack: Stack) -> _Said:
     try:
-        text = httpx.get(f"{stack.address('optimize')}/metrics", timeout=SEARCH_TIMEOUT_S, trust_env=False).text
+        text = httpx.get(
+            f"{stack.address('optimize')}/metrics", timeout=SEARCH_TIMEOUT_S, trust_env=False
+        ).text
     except httpx.HTTPError:
         return _Said()
     ended, failures = _ROUND_ENDED.search(text), _FAILURES.search(text)
@@ -95,13 +101,27 @@ def _ask(http: httpx.Client, path: str, question: dict[str, str]) -> dict[str, A
     return dict(response.json())
 
 
-def disagreements(before: list[TableCount], after: list[TableCount], searched: list[SearchCount]) -> list[str]:
+def disagreements(
+    before: list[TableCount], after: list[TableCount], searched: list[SearchCount]
+) -> list[str]:
     """A sentence for everything that compaction or search got wrong; none: rows are the same, files fewer, searches complete."""
     rows = {table.name: table.rows for table in before}
-    wrong = [f"{t.name}: {rows.get(t.name, 0)} rows before compaction, {t.rows} after" for t in after if t.rows != rows.get(t.name, 0)]
+    wrong = [
+        f"{t.name}: {rows.get(t.name, 0)} rows before compaction, {t.rows} after"
+        for t in after
+        if t.rows != rows.get(t.name, 0)
+    ]
     files = sum(table.files for table in before), sum(table.files for table in after)
     if files[1] >= files[0]:
         wrong.append(f"compaction left {files[1]} of {files[0]} files")
-    wrong += [f"{s.table.name}: search counts {s.rows} rows, the table has {s.table.rows}" for s in searched if s.rows != s.table.rows]
-    wrong += [f"{s.table.name}: search shows no row of {s.table.rows}" for s in searched if s.table.rows and not s.first_page]
+    wrong += [
+        f"{s.table.name}: search counts {s.rows} rows, the table has {s.table.rows}"
+        for s in searched
+        if s.rows != s.table.rows
+    ]
+    wrong += [
+        f"{s.table.name}: search shows no row of {s.table.rows}"
+        for s in searched
+        if s.table.rows and not s.first_page
+    ]
     return wrong

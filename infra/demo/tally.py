@@ -42,7 +42,9 @@ class Tally:
 
     def delivered(self, record: DemoRecord) -> None:
         """The broker has acknowledged the record."""
-        self.tenants.setdefault(NO_TENANT if record.tenant is None else record.tenant, TenantTally()).add(record)
+        self.tenants.setdefault(NO_TENANT if record.tenant is None else record.tenant, TenantTally()).add(
+            record
+        )
 
     def not_delivered(self, reason: str) -> None:
         """The broker has not acknowledged a record, and no further attempt is made."""

@@ -16,7 +16,9 @@ def quoted(identifier: str) -> str:
 def select(trino_uri: str, sql: str) -> list[list[Any]]:
     """All rows of a query. Raises RefusedError with Trino's message, UnavailableError where it does not answer."""
     rows: list[list[Any]] = []
-    with httpx.Client(headers={"X-Trino-User": "demo", "X-Trino-Source": "firn-demo"}, timeout=60.0, trust_env=False) as http:
+    with httpx.Client(
+        headers={"X-Trino-User": "demo", "X-Trino-Source": "firn-demo"}, timeout=60.0, trust_env=False
+    ) as http:
         answer = _send(http, "POST", f"{trino_uri}/v1/statement", sql)
         while True:
             if error := answer.get("error"):

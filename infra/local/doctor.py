@@ -35,7 +35,11 @@ def examine(state_folder: Path) -> list[Finding]:
         _java(java.MODERN),
         _maven(),
         *(_parts(service) for service in jvm_parts.SERVICES),
-        Finding("PostgreSQL (tests, `--database postgres`)", str(postgres.program_folder() or "not found"), tuple(SERVICES["postgres"].missing())),
+        Finding(
+            "PostgreSQL (tests, `--database postgres`)",
+            str(postgres.program_folder() or "not found"),
+            tuple(SERVICES["postgres"].missing()),
+        ),
         _disk("state folder", state_folder),
         _disk("cache of JVM parts", jvm_parts.cache_folder()),
         _memory(),
@@ -60,22 +64,44 @@ def _java(need: java.JavaNeed) -> Finding:
 
 def _maven() -> Finding:
     program = shutil.which("mvn")
-    return Finding("Maven", program or "not found", tuple(m for service in jvm_parts.SERVICES for m in jvm_parts.missing(service)))
+    return Finding(
+        "Maven",
+        program or "not found",
+        tuple(m for service in jvm_parts.SERVICES for m in jvm_parts.missing(service)),
+    )
 
 
 def _parts(service: str) -> Finding:
     folder = jvm_parts.folder(service)
-    return Finding(f"JVM parts of {service}", str(folder) if folder.is_dir() else "not downloaded yet (python -m infra fetch)")
+    return Finding(
+        f"JVM parts of {service}",
+        str(folder) if folder.is_dir() else "not downloaded yet (python -m infra fetch)",
+    )
 
 
 def _disk(what: str, folder: Path) -> Finding:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
-    few = (Missing(f"space on the disk of {existing}: 5 GiB", advice="free some space, or choose another folder (--state, FIRN_CACHE)"),)
-    return Finding(f"free disk, {what}", f"{free / 2**30:.1f} GiB at {existing}", few if free < DISK_BYTES_MIN else ())
+    few = (
+        Missing(
+            f"space on the disk of {existing}: 5 GiB",
+            advice="free some space, or choose another folder (--state, FIRN_CACHE)",
+        ),
+    )
+    return Finding(
+        f"free disk, {what}", f"{free / 2**30:.1f} GiB at {existing}", few if free < DISK_BYTES_MIN else ()
+    )
 
 
 def _memory() -> Finding:
     memory = psutil.virtual_memory()
-    few = (Missing("free memory: 4 GiB for the whole stack", advice="stop other programs, or start fewer services"),)
-    return Finding("memory", f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available", few if memory.available < MEMORY_BYTES_MIN else ())
+    few = (
+        Missing(
+            "free memory: 4 GiB for the whole stack", advice="stop other programs, or start fewer services"
+        ),
+    )
+    return Finding(
+        "memory",
+        f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available",
+        few if memory.available < MEMORY_BYTES_MIN else (),
+    )

@@ -95,7 +95,9 @@ def _candidates() -> Iterable[tuple[Path, str]]:
 
 def _major_of(java: Path) -> int | None:
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False)
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None  # a runtime that cannot even tell its version is as good as absent
     return parse_major(answer.stderr + answer.stdout)

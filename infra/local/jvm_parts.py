@@ -94,7 +94,9 @@ def write_hashes(service: str, say: Say) -> Path:
 def _scratch(service: str, cache: Path) -> Iterator[Path]:
     """A temporary folder in the cache; gone at the end, also what it still holds."""
     prefix = f"tmp-{service}-"
-    for leftover in cache.glob(f"{prefix}*"):  # of a download that was killed; the lock is ours, so nobody works in it
+    for leftover in cache.glob(
+        f"{prefix}*"
+    ):  # of a download that was killed; the lock is ours, so nobody works in it
         shutil.rmtree(leftover, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=cache))
     try:
@@ -116,13 +118,30 @@ def _install(service: str, scratch: Path, target: Path) -> None:
 
 def _run_maven(service: str, output: Path) -> None:
     quiet = ("-q", "--batch-mode", "--no-transfer-progress", "-Dstyle.color=never")
-    command: Sequence[str] = ("mvn", *quiet, "-f", str(POMS / f"{service}.xml"), f"-DoutputDirectory={output}", "generate-resources")
+    command: Sequence[str] = (
+        "mvn",
+        *quiet,
+        "-f",
+        str(POMS / f"{service}.xml"),
+        f"-DoutputDirectory={output}",
+        "generate-resources",
+    )
     try:
-        answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=MAVEN_TIMEOUT_S, check=False)
+        answer = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=MAVEN_TIMEOUT_S,
+            check=False,
+        )
         text, failed = answer.stdout, answer.returncode != 0
     except subprocess.TimeoutExpired as error:
         printed = error.stdout or b""
-        text, failed = f"{printed.decode(errors='replace') if isinstance(printed, bytes) else printed}\ngave up after {MAVEN_TIMEOUT_S:.0f} s", True
+        text, failed = (
+            f"{printed.decode(errors='replace') if isinstance(printed, bytes) else printed}\ngave up after {MAVEN_TIMEOUT_S:.0f} s",
+            True,
+        )
     if failed:
         lines = "\n".join(f"  | {line}" for line in text.strip().splitlines()[-OUTPUT_LINES:])
         raise UnavailableError(
@@ -147,7 +166,9 @@ def _unpack_trino(scratch: Path) -> None:
 
 def _unpack_plugin(scratch: Path, archive_name: str, target: Path) -> None:
     (plugin_archive,) = scratch.glob(archive_name)
-    with zipfile.ZipFile(plugin_archive) as archive:  # shutil.unpack_archive leaves out jars with dots in a row in their name, silently
+    with zipfile.ZipFile(
+        plugin_archive
+    ) as archive:  # shutil.unpack_archive leaves out jars with dots in a row in their name, silently
         archive.extractall(scratch / "plugin.d")
     (plugin,) = (scratch / "plugin.d").iterdir()
     plugin.rename(target)
@@ -163,7 +184,9 @@ def _replace_jars(newer: Path, unpacked: Path) -> None:
         older = re.compile(rf"((?:.*_)?{re.escape(named[1])}-)\d[^/]*\.jar")
         found = [(path, match) for path in unpacked.rglob("*.jar") if (match := older.fullmatch(path.name))]
         if not found:
-            raise PrerequisiteError(f"{jar.name} replaces nothing in {unpacked.name}: take it out of the pom in infra/poms")
+            raise PrerequisiteError(
+                f"{jar.name} replaces nothing in {unpacked.name}: take it out of the pom in infra/poms"
+            )
         for path, match in found:
             path.unlink()
             shutil.copyfile(jar, path.with_name(f"{match[1]}{named[2]}.jar"))

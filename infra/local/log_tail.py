@@ -14,11 +14,26 @@ DISK_LOW_BYTES = 512 * 1024 * 1024
 
 # What a log says when the machine, not the service, is at fault; and what to do about it.
 HINTS = (
-    ("No space left on device", "The disk is full: free space, or put the state folder on another disk with --state."),
-    ("Address already in use", "Another process took the port: run the command again, it takes another free one."),
-    ("OutOfMemoryError", "The Java heap is too small: raise FIRN_INFRA_KAFKA_HEAP_MB or FIRN_INFRA_TRINO_HEAP_MB."),
-    ("Cannot allocate memory", "The machine has too little free memory: stop other programs, or start fewer services."),
-    ("Permission denied", "A file cannot be opened: the state folder must be writable for the user who starts the stack."),
+    (
+        "No space left on device",
+        "The disk is full: free space, or put the state folder on another disk with --state.",
+    ),
+    (
+        "Address already in use",
+        "Another process took the port: run the command again, it takes another free one.",
+    ),
+    (
+        "OutOfMemoryError",
+        "The Java heap is too small: raise FIRN_INFRA_KAFKA_HEAP_MB or FIRN_INFRA_TRINO_HEAP_MB.",
+    ),
+    (
+        "Cannot allocate memory",
+        "The machine has too little free memory: stop other programs, or start fewer services.",
+    ),
+    (
+        "Permission denied",
+        "A file cannot be opened: the state folder must be writable for the user who starts the stack.",
+    ),
     ("Too many open files", "The limit of open files is too low: raise it with `ulimit -n 65536`."),
     ("No module named", "A Python package is missing: run `make setup`."),
 )
@@ -61,6 +76,12 @@ def failure(service: str, what: str, log: Path, *, start: int = 0) -> str:
     if free < DISK_LOW_BYTES and HINTS[0][1] not in advice:
         advice.append(f"The disk of {log.parent} has only {free // 2**20} MB left: free some space.")
     if not advice:
-        advice = ["Correct what the log names and start again; `python -m infra doctor` shows what the machine offers."]
-    shown = [f"Last lines of {log}:", *(f"  | {line}" for line in lines)] if lines else [f"Its log {log} is empty."]
+        advice = [
+            "Correct what the log names and start again; `python -m infra doctor` shows what the machine offers."
+        ]
+    shown = (
+        [f"Last lines of {log}:", *(f"  | {line}" for line in lines)]
+        if lines
+        else [f"Its log {log} is empty."]
+    )
     return "\n".join([f"{service} {what}.", *shown, *advice])

@@ -25,9 +25,15 @@ def check(poms: Path, service: str, folder: Path) -> None:
     path = list_file(poms, service)
     listed, found = _listed(path), hashes(folder)
     if not listed:
-        raise PrerequisiteError(f"{path} lists no file, so nothing that Maven brings for {service} is trusted; {_on_purpose(service)}")
+        raise PrerequisiteError(
+            f"{path} lists no file, so nothing that Maven brings for {service} is trusted; {_on_purpose(service)}"
+        )
     wrong = [f"{name} is not listed" for name in found if name not in listed]
-    wrong += [f"{name} has SHA-256 {found[name]}, not {listed[name]}" for name in found if found[name] != listed.get(name, found[name])]
+    wrong += [
+        f"{name} has SHA-256 {found[name]}, not {listed[name]}"
+        for name in found
+        if found[name] != listed.get(name, found[name])
+    ]
     wrong += [f"{name} is missing" for name in listed if name not in found]
     if wrong:
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
@@ -54,7 +60,9 @@ def _listed(path: Path) -> dict[str, str]:
         return {}
     lines = [_LINE.fullmatch(line) for line in path.read_text().splitlines()]
     if None in lines:
-        raise PrerequisiteError(f"{path}: line {lines.index(None) + 1} is not `<SHA-256>  <file>`; restore the file from the repository")
+        raise PrerequisiteError(
+            f"{path}: line {lines.index(None) + 1} is not `<SHA-256>  <file>`; restore the file from the repository"
+        )
     return {line[2]: line[1] for line in lines if line is not None}
 
 

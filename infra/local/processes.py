@@ -22,7 +22,13 @@ POLL_S = 0.05
 
 
 def spawn(
-    command: Sequence[str], *, launch: str, environment: Mapping[str, str], folder: Path, log: Path, steps: Sequence[str] = ()
+    command: Sequence[str],
+    *,
+    launch: str,
+    environment: Mapping[str, str],
+    folder: Path,
+    log: Path,
+    steps: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Starts a command in its own session, its output appended to a log. `steps` are shell lines that run before it, in the same process."""
     argv = list(command)
@@ -127,7 +133,9 @@ def wait_ended(processes: Sequence[psutil.Process], *, timeout_s: float) -> list
 def _lives(process: psutil.Process) -> bool:
     """False for a zombie: it is dead and waits for its parent. But while other threads of it still die, its ports and files are open."""
     try:
-        return process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
+        return process.is_running() and (
+            process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
+        )
     except psutil.NoSuchProcess:
         return False
 

@@ -96,9 +96,17 @@ def java_command(need: java.JavaNeed, heap_mb: int) -> tuple[str, ...]:
     """A suitable `java` with the options every service gets. Raises PrerequisiteError."""
     jdk = java.find(need)
     if jdk is None:
-        raise PrerequisiteError(f"no {need.says} for {need.purpose}; `python -m infra doctor` says what to install")
+        raise PrerequisiteError(
+            f"no {need.says} for {need.purpose}; `python -m infra doctor` says what to install"
+        )
     quick = ("-XX:TieredStopAtLevel=1",) if InfraSettings.load().quick_java else ()
-    return (os.fspath(jdk.java), f"-Xmx{heap_mb}m", "-XX:+ExitOnOutOfMemoryError", "-Dfile.encoding=UTF-8", *quick)
+    return (
+        os.fspath(jdk.java),
+        f"-Xmx{heap_mb}m",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Dfile.encoding=UTF-8",
+        *quick,
+    )
 
 
 def http_status(url: str) -> int | str:

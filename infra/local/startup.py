@@ -54,7 +54,9 @@ def bring_up(folder: Path, request: Request, say: Say, environment: Callable[[],
             if _is_ready(folder, one, request.timeout_factor):
                 starting.remove(one)
                 ready.add(one.service.name)
-                say(f"{one.service.name} is ready after {time.monotonic() - one.began_s:.1f} s at {state_file.load(folder).record(one.service.name).address}")
+                say(
+                    f"{one.service.name} is ready after {time.monotonic() - one.began_s:.1f} s at {state_file.load(folder).record(one.service.name).address}"
+                )
         time.sleep(POLL_S)
 
 
@@ -63,13 +65,19 @@ def log_path(folder: Path, name: str) -> Path:
     return folder / "logs" / f"{name}.log"
 
 
-def _start(folder: Path, service: Service, request: Request, stack_environment: Mapping[str, str]) -> _Starting:
+def _start(
+    folder: Path, service: Service, request: Request, stack_environment: Mapping[str, str]
+) -> _Starting:
     """Starts one process. The state file is written before (with the launch to find it by) and after (with its pid and address)."""
     state = state_file.load(folder)
     before = state.record(service.name)
     processes.kill(before)  # what a killed leader may have left behind
     chosen = {
-        name: ports.choose(service.name, wanted=request.ports.get(service.name) if name == "port" else None, remembered=before.ports.get(name))
+        name: ports.choose(
+            service.name,
+            wanted=request.ports.get(service.name) if name == "port" else None,
+            remembered=before.ports.get(name),
+        )
         for name in service.ports
     }
     own = folder / service.name
@@ -104,12 +112,16 @@ def _is_ready(folder: Path, one: _Starting, timeout_factor: float) -> bool:
     code = one.process.poll()
     if code is not None:
         how = f"was ended by signal {-code}" if code < 0 else f"stopped with exit code {code}"
-        raise UnavailableError(log_tail.failure(one.service.name, f"{how} while starting", log, start=record.log_start))
+        raise UnavailableError(
+            log_tail.failure(one.service.name, f"{how} while starting", log, start=record.log_start)
+        )
     why = one.service.probe(record.address)
     if why is None:
         return True
     timeout_s = one.service.ready_timeout_s * timeout_factor
     if time.monotonic() - one.began_s > timeout_s:
-        what = f"was not ready after {timeout_s:.0f} s ({why}; FIRN_INFRA_READY_TIMEOUT_FACTOR gives it longer)"
+        what = (
+            f"was not ready after {timeout_s:.0f} s ({why}; FIRN_INFRA_READY_TIMEOUT_FACTOR gives it longer)"
+        )
         raise UnavailableError(log_tail.failure(one.service.name, what, log, start=record.log_start))
     return False

@@ -14,7 +14,9 @@ from lake.errors import PrerequisiteError, SettingsError
 
 FILE = "stack.json"
 VERSION = 1
-BY_HAND = "End the processes of this stack by hand (their environment holds FIRN_LAUNCH), then delete the file"
+BY_HAND = (
+    "End the processes of this stack by hand (their environment holds FIRN_LAUNCH), then delete the file"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,9 @@ class ServiceRecord:
     def planned(self, *, ports: Mapping[str, int], environment: Mapping[str, str], log_start: int) -> Self:
         """The record to write before the process is started."""
         launch = f"{self.name}-{int(time.time())}-{secrets.token_hex(8)}"
-        return replace(self, launch=launch, pid=0, created=0.0, ports=ports, environment=environment, log_start=log_start)
+        return replace(
+            self, launch=launch, pid=0, created=0.0, ports=ports, environment=environment, log_start=log_start
+        )
 
     def stopped(self) -> Self:
         """The record after a stop: the ports, the address and the options stay, for the next start."""
@@ -74,7 +78,9 @@ def load(folder: Path) -> StackState:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SettingsError(f"{path} cannot be understood ({error}). {BY_HAND}") from error
     if version != VERSION:
-        raise SettingsError(f"{path} was written by another version of Firn ({version}, not {VERSION}). {BY_HAND}")
+        raise SettingsError(
+            f"{path} was written by another version of Firn ({version}, not {VERSION}). {BY_HAND}"
+        )
     return state
 
 
@@ -91,4 +97,6 @@ def save(folder: Path, state: StackState) -> None:
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise PrerequisiteError(f"cannot write {path}: {error.strerror}. Free space or make the folder writable, or choose another one with --state") from error
+        raise PrerequisiteError(
+            f"cannot write {path}: {error.strerror}. Free space or make the folder writable, or choose another one with --state"
+        ) from error

@@ -44,7 +44,14 @@ class Stack:
     the catalog first starts. `tied`: a watchdog process stops everything when this process dies, however it dies; for tests.
     """
 
-    def __init__(self, state: Path, *, warehouse: str | None = None, tied: bool = False, say: jvm_parts.Say = _say_on_stderr) -> None:
+    def __init__(
+        self,
+        state: Path,
+        *,
+        warehouse: str | None = None,
+        tied: bool = False,
+        say: jvm_parts.Say = _say_on_stderr,
+    ) -> None:
         self.folder = Path(state).absolute()
         self._warehouse = _checked_warehouse(warehouse)
         self._tied = tied
@@ -70,11 +77,20 @@ class Stack:
             self._configure(database, catalog_uri)
             missing_from = [service for service in self._with_needs(named) if not self.running(service.name)]
             self._refuse_moved_ports(ports or {})
-            require(thing for service in missing_from for thing in (*service.missing(), *(jvm_parts.missing(service.parts) if service.parts else ())))
+            require(
+                thing
+                for service in missing_from
+                for thing in (
+                    *service.missing(),
+                    *(jvm_parts.missing(service.parts) if service.parts else ()),
+                )
+            )
             for service in missing_from:
                 if service.parts:
                     jvm_parts.fetch(service.parts, self._say)
-            request = Request(missing_from, ports or {}, environment or {}, InfraSettings.load().ready_timeout_factor)
+            request = Request(
+                missing_from, ports or {}, environment or {}, InfraSettings.load().ready_timeout_factor
+            )
             try:
                 self._tie()
                 bring_up(self.folder, request, self._say, self.environment)
@@ -135,7 +151,9 @@ class Stack:
     def check(self) -> None:
         """Raises UnavailableError with the end of its log where a service died."""
         for name in self.died():
-            raise UnavailableError(log_tail.failure(name, "died", self.log(name), start=self._record(name).log_start))
+            raise UnavailableError(
+                log_tail.failure(name, "died", self.log(name), start=self._record(name).log_start)
+            )
 
     def read(self) -> StackState:
         """The state file as it is now."""
@@ -144,7 +162,9 @@ class Stack:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.stop()
 
     # -- inside ------------------------------------------------------------------------------------------------------------------------
@@ -159,9 +179,14 @@ class Stack:
         """Notes where the tables and the catalog's rows live. Once the catalog has run that is fixed, because they would stay behind."""
         state = self.read()
         fixed = bool(state.record("catalog").address)
-        for what, known, wanted in (("warehouse", state.warehouse, self._warehouse), ("database", state.database, database)):
+        for what, known, wanted in (
+            ("warehouse", state.warehouse, self._warehouse),
+            ("database", state.database, database),
+        ):
             if fixed and wanted and known != wanted:
-                raise SettingsError(f"the stack in {self.folder} has the {what} {known!r}, not {wanted!r}: use another state folder, or delete this one")
+                raise SettingsError(
+                    f"the stack in {self.folder} has the {what} {known!r}, not {wanted!r}: use another state folder, or delete this one"
+                )
         state_file.save(
             self.folder,
             replace(
@@ -188,7 +213,9 @@ class Stack:
         for name, port in wanted.items():
             has = self._record(_service(name).name).ports.get("port")
             if self.running(name) and port and port != has:
-                raise SettingsError(f"{name} already runs on port {has}: stop it first with `python -m infra down {name}`, or leave the port out")
+                raise SettingsError(
+                    f"{name} already runs on port {has}: stop it first with `python -m infra down {name}`, or leave the port out"
+                )
 
     def _end(self, services: Sequence[Service]) -> None:
         """Ends services level by level: nothing is stopped before what depends on it."""
@@ -214,7 +241,9 @@ class Stack:
         if processes.end(record, grace_s=service.grace_s, polite=service.polite):
             self._say(f"{service.name} did not stop by itself within {service.grace_s:.0f} s and was killed")
         if left := processes.members(record):
-            raise UnavailableError(f"{service.name} cannot be ended: process {', '.join(str(p.pid) for p in left)} survives SIGKILL; look at it with `ps`")
+            raise UnavailableError(
+                f"{service.name} cannot be ended: process {', '.join(str(p.pid) for p in left)} survives SIGKILL; look at it with `ps`"
+            )
 
     def _tie(self) -> None:
         """Starts the watchdog of a tied stack, before any service."""
@@ -225,8 +254,17 @@ class Stack:
         record = ServiceRecord(WATCHDOG).planned(ports={}, environment={}, log_start=0)
         self._note(record)
         me = os.getpid()
-        command = (sys.executable, "-m", "infra.local.watchdog", str(self.folder), str(me), repr(processes.created_at(me)))
-        process = processes.spawn(command, launch=record.launch, environment={}, folder=jvm_parts.REPOSITORY, log=log)
+        command = (
+            sys.executable,
+            "-m",
+            "infra.local.watchdog",
+            str(self.folder),
+            str(me),
+            repr(processes.created_at(me)),
+        )
+        process = processes.spawn(
+            command, launch=record.launch, environment={}, folder=jvm_parts.REPOSITORY, log=log
+        )
         self._note(replace(record, pid=process.pid, created=processes.created_at(process.pid)))
 
     @contextmanager
@@ -234,11 +272,15 @@ class Stack:
         """One process (or thread) at a time changes a stack. The lock goes with the process that holds it."""
         try:
             private_folder(self.folder)
-            if (self.folder / state_file.FILE).exists():  # ours from the beginning, and made when folders were not closed yet
+            if (
+                self.folder / state_file.FILE
+            ).exists():  # ours from the beginning, and made when folders were not closed yet
                 close(self.folder)
             file = private_file(self.folder / "lock").open("w")
         except OSError as error:
-            raise PrerequisiteError(f"cannot use the state folder {self.folder}: {error.strerror}. Choose another one with --state") from error
+            raise PrerequisiteError(
+                f"cannot use the state folder {self.folder}: {error.strerror}. Choose another one with --state"
+            ) from error
         with file:
             deadline = time.monotonic() + LOCK_TIMEOUT_S
             while True:
@@ -269,5 +311,7 @@ def _checked_warehouse(warehouse: str | None) -> str | None:
         return None
     uri = canonical(warehouse).rstrip("/")
     if uri.startswith("s3://") and uri.split("/")[2] != BUCKET:
-        raise SettingsError(f"the local stack has the one bucket {BUCKET}: use s3://{BUCKET}/<prefix>, not {warehouse}")
+        raise SettingsError(
+            f"the local stack has the one bucket {BUCKET}: use s3://{BUCKET}/<prefix>, not {warehouse}"
+        )
     return uri

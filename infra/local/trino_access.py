@@ -20,15 +20,24 @@ def server_properties(site: Site, folder: Path) -> list[str]:
     """What is added to Trino's config.properties. Raises PrerequisiteError where a file or program is missing."""
     for name in (RULES, PASSWORDS):
         if not (folder / name).is_file():
-            raise PrerequisiteError(f"{folder / name} is missing: write it with `python -m query trino-access {folder}`")
+            raise PrerequisiteError(
+                f"{folder / name} is missing: write it with `python -m query trino-access {folder}`"
+            )
     folder = folder.absolute()
     secret = secrets.token_urlsafe(24)
     keystore = _certificate(site, secret)
     passwords = site.write(
         "etc/password-authenticator.properties",
-        ["password-authenticator.name=file", f"file.password-file={folder / PASSWORDS}", "file.refresh-period=5s"],
+        [
+            "password-authenticator.name=file",
+            f"file.password-file={folder / PASSWORDS}",
+            "file.refresh-period=5s",
+        ],
     )
-    control = site.write("etc/access-control.properties", ["access-control.name=file", f"security.config-file={folder / RULES}", "security.refresh-period=5s"])
+    control = site.write(
+        "etc/access-control.properties",
+        ["access-control.name=file", f"security.config-file={folder / RULES}", "security.refresh-period=5s"],
+    )
     return [
         "http-server.https.enabled=true",
         f"http-server.https.port={site.ports['https']}",
@@ -63,15 +72,39 @@ def _certificate(site: Site, secret: str) -> Path:
     jdk = java.find(java.MODERN)
     keytool = jdk.java.with_name("keytool") if jdk is not None else None
     if keytool is None or not keytool.is_file():
-        raise PrerequisiteError("Trino with users needs `keytool`, which comes with a JDK: install one, or leave FIRN_INFRA_TRINO_ACCESS out")
+        raise PrerequisiteError(
+            "Trino with users needs `keytool`, which comes with a JDK: install one, or leave FIRN_INFRA_TRINO_ACCESS out"
+        )
     keystore, certificate = site.folder / "keystore.p12", certificate_file(site)
     for old in (keystore, certificate):
         old.unlink(missing_ok=True)
-    store = ("-keystore", str(keystore), "-storetype", "PKCS12", "-storepass:env", "FIRN_KEYSTORE", "-alias", "trino")
+    store = (
+        "-keystore",
+        str(keystore),
+        "-storetype",
+        "PKCS12",
+        "-storepass:env",
+        "FIRN_KEYSTORE",
+        "-alias",
+        "trino",
+    )
     name = ("-dname", "CN=firn", "-ext", f"SAN=ip:{LOOPBACK},dns:localhost", "-validity", VALID_DAYS)
-    for command in (("-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", *name, *store), ("-exportcert", "-rfc", "-file", str(certificate), *store)):
+    for command in (
+        ("-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", *name, *store),
+        ("-exportcert", "-rfc", "-file", str(certificate), *store),
+    ):
         environment = {"FIRN_KEYSTORE": secret, "PATH": str(keytool.parent)}
-        done = subprocess.run([str(keytool), *command], capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment, umask=UMASK)
+        done = subprocess.run(
+            [str(keytool), *command],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            env=environment,
+            umask=UMASK,
+        )
         if done.returncode:
-            raise PrerequisiteError(f"keytool could not make a certificate for Trino: {(done.stdout + done.stderr).strip()[:300]}")
+            raise PrerequisiteError(
+                f"keytool could not make a certificate for Trino: {(done.stdout + done.stderr).strip()[:300]}"
+            )
     return keystore

@@ -20,7 +20,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from ingest.audit.audit_compare import Example, Expected, Verdict, compare
-from ingest.audit.audit_sources import TableScan, records_in, spool_dead_letters, spool_dropped, spool_parked, spool_replays, spool_tables
+from ingest.audit.audit_sources import (
+    TableScan,
+    records_in,
+    spool_dead_letters,
+    spool_dropped,
+    spool_parked,
+    spool_replays,
+    spool_tables,
+)
 from ingest.audit.audit_spool import BUCKET_BITS, BUCKET_OFFSETS, WHOLE, IdentitySpool, Place
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored
 from ingest.route.router import Envelope, Router
@@ -84,7 +92,9 @@ class _Stretch:
 class Auditor:
     """Audits the input topics of the settings."""
 
-    def __init__(self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, storage: AnyStorage) -> None:
+    def __init__(
+        self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, storage: AnyStorage
+    ) -> None:
         self._settings = settings
         self._reader = reader
         self._catalog = catalog
@@ -106,13 +116,21 @@ class Auditor:
             spool_replays(self._settings, self._reader, spool, consumed)
             audits = [self._audit_partition(spool, stretch, tables) for stretch in stretches]  # 4
             looked_at = {stretch.place for stretch in stretches}
-            audits += [self._audit_gone(spool, place, tables) for place in spool.partitions() if place not in looked_at]
+            audits += [
+                self._audit_gone(spool, place, tables)
+                for place in spool.partitions()
+                if place not in looked_at
+            ]
         return Audit(audits, tables, dead_letters, parked)
 
     def _stretches(self, since_ms: int | None, *, whole: bool) -> list[_Stretch]:
         partitions = self._reader.partitions(self._topics)
         ends, stored = self._reader.ends(partitions), self._reader.stored(partitions)
-        first = {p: end.start for p, end in ends.items()} if since_ms is None else self._reader.from_time(partitions, since_ms)
+        first = (
+            {p: end.start for p, end in ends.items()}
+            if since_ms is None
+            else self._reader.from_time(partitions, since_ms)
+        )
         stretches = []
         for partition in partitions:
             known, start = stored.get(partition), first[partition]
@@ -132,14 +150,21 @@ class Auditor:
                 verdict.add(compare(spool, stretch.place, bucket, None))
         topic, topic_id, partition = stretch.partition
         examples = [self._explain(spool, stretch, example, tables) for example in verdict.examples]
-        return PartitionAudit(topic, topic_id, partition, stretch.start, stretch.end, False, verdict, examples)
+        return PartitionAudit(
+            topic, topic_id, partition, stretch.start, stretch.end, False, verdict, examples
+        )
 
     def _audit_gone(self, spool: IdentitySpool, place: TopicPartition, tables: TableScan) -> PartitionAudit:
         verdict = Verdict()
         for bucket in spool.buckets(place):
             verdict.add(compare(spool, place, bucket, None))
-        examples = [FoundExample(example, _holders(spool, place, example, tables), None) for example in verdict.examples]
-        return PartitionAudit(spool.topics[place], place.topic_id, place.partition, 0, 0, True, verdict, examples)
+        examples = [
+            FoundExample(example, _holders(spool, place, example, tables), None)
+            for example in verdict.examples
+        ]
+        return PartitionAudit(
+            spool.topics[place], place.topic_id, place.partition, 0, 0, True, verdict, examples
+        )
 
     def _expected(self, stretch: _Stretch) -> Iterator[tuple[int, Expected]]:
         """The messages of a stretch, bucket by bucket; also buckets in which there are none."""
@@ -168,10 +193,14 @@ class Auditor:
         for unreadable in self._reader.take_unreadable():
             yield from ((offset, 1) for offset in range(unreadable.start, unreadable.end))
 
-    def _explain(self, spool: IdentitySpool, stretch: _Stretch, example: Example, tables: TableScan) -> FoundExample:
+    def _explain(
+        self, spool: IdentitySpool, stretch: _Stretch, example: Example, tables: TableScan
+    ) -> FoundExample:
         belongs_to = None
         if stretch.start <= example.offset < stretch.end:
-            message = next(iter(self._reader.read({stretch.partition: (example.offset, example.offset + 1)})), None)
+            message = next(
+                iter(self._reader.read({stretch.partition: (example.offset, example.offset + 1)})), None
+            )
             if message is not None:
                 belongs_to = _routed(self._topics[stretch.partition.topic], message)
         return FoundExample(example, _holders(spool, stretch.place, example, tables), belongs_to)
@@ -179,7 +208,10 @@ class Auditor:
 
 def _bucket(stretch: _Stretch, bucket: int, offsets: "array[int]", records: "array[int]") -> Expected:
     base = bucket * BUCKET_OFFSETS
-    found, many = (pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)]) for values in (offsets, records))
+    found, many = (
+        pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+        for values in (offsets, records)
+    )
     return Expected(found, many, max(0, stretch.start - base), min(BUCKET_OFFSETS, stretch.end - base))
 
 
@@ -188,7 +220,11 @@ def _holders(spool: IdentitySpool, place: TopicPartition, example: Example, tabl
     relative = example.offset % BUCKET_OFFSETS
     keys, notes = spool.load(Place.ROWS, place, example.offset >> BUCKET_BITS, relative, relative + 1)
     index = example.index
-    return [tables.names[note] for key, note in zip(keys.to_pylist(), notes.to_pylist(), strict=True) if index is None or key & WHOLE == index]
+    return [
+        tables.names[note]
+        for key, note in zip(keys.to_pylist(), notes.to_pylist(), strict=True)
+        if index is None or key & WHOLE == index
+    ]
 
 
 def _routed(topic: TopicSettings, message: object) -> str | None:

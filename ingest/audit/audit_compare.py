@@ -13,7 +13,17 @@ from lake.marks import TopicPartition
 # More identities than this are compared in several steps.
 KEYS_MAX = 8_000_000
 EXAMPLES_MAX = 5
-COUNTS = ("consumed", "written", "dead_lettered", "parked", "dropped", "missing", "doubled", "in_two_places", "astray")
+COUNTS = (
+    "consumed",
+    "written",
+    "dead_lettered",
+    "parked",
+    "dropped",
+    "missing",
+    "doubled",
+    "in_two_places",
+    "astray",
+)
 _EMPTY = pa.nulls(0, pa.int64())
 
 
@@ -68,7 +78,9 @@ class Expected:
     end: int
 
 
-def compare(spool: IdentitySpool, partition: TopicPartition, bucket: int, expected: Expected | None) -> Verdict:
+def compare(
+    spool: IdentitySpool, partition: TopicPartition, bucket: int, expected: Expected | None
+) -> Verdict:
     """Compares one bucket, in as many steps as its size asks for. `expected` None: the input is not there any more, only doubles are looked for."""
     verdict = Verdict()
     records = 0 if expected is None else (pc.sum(expected.records).as_py() or 0)
@@ -84,7 +96,12 @@ def _part(expected: Expected | None, first: int, end: int) -> Expected | None:
     if expected is None or (first, end) == (0, BUCKET_OFFSETS):
         return expected
     inside = pc.and_(pc.greater_equal(expected.offsets, first), pc.less(expected.offsets, end))
-    return Expected(expected.offsets.filter(inside), expected.records.filter(inside), max(first, expected.start), min(end, expected.end))
+    return Expected(
+        expected.offsets.filter(inside),
+        expected.records.filter(inside),
+        max(first, expected.start),
+        min(end, expected.end),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +136,9 @@ def _compare(found: _Found, expected: Expected | None, base: int) -> Verdict:
     return verdict
 
 
-def _compare_input(verdict: Verdict, rows: Any, elsewhere: tuple[Any, Any, Any], expected: Expected, base: int) -> None:
+def _compare_input(
+    verdict: Verdict, rows: Any, elsewhere: tuple[Any, Any, Any], expected: Expected, base: int
+) -> None:
     """`elsewhere`: keys of dead letters, parked records, rows of dropped tables. Each record counts where it is found first."""
     keys = _expand(expected)
     verdict.consumed = len(keys)
@@ -143,8 +162,15 @@ def _expand(expected: Expected) -> Any:
     """The keys of all records of the messages."""
     first = pc.shift_left(expected.offsets, INDEX_BITS)
     several = pc.greater(expected.records, 1)
-    offsets, records = expected.offsets.filter(several).to_pylist(), expected.records.filter(several).to_pylist()
-    others = [offset << INDEX_BITS | index for offset, many in zip(offsets, records, strict=True) for index in range(1, many)]
+    offsets, records = (
+        expected.offsets.filter(several).to_pylist(),
+        expected.records.filter(several).to_pylist(),
+    )
+    others = [
+        offset << INDEX_BITS | index
+        for offset, many in zip(offsets, records, strict=True)
+        for index in range(1, many)
+    ]
     return pa.concat_arrays([first, pa.array(others, pa.int64())])
 
 
@@ -153,7 +179,9 @@ def _is_covered(keys: Any, by: Any) -> Any:
     if not len(by):
         return pa.repeat(pa.scalar(False), len(keys))
     whole = _is_whole(by)
-    covered = pc.or_(pc.is_in(keys, value_set=by), pc.is_in(offsets_in(keys), value_set=offsets_in(by.filter(whole))))
+    covered = pc.or_(
+        pc.is_in(keys, value_set=by), pc.is_in(offsets_in(keys), value_set=offsets_in(by.filter(whole)))
+    )
     return pc.or_(covered, pc.and_(_is_whole(keys), pc.is_in(offsets_in(keys), value_set=offsets_in(by))))
 
 
@@ -177,7 +205,9 @@ def _still_dead(found: _Found) -> Any:
     keys, attempts = found.dead
     if not len(keys) or not len(found.replayed[0]):
         return keys
-    joined = _newest(keys, attempts).join(_attempts(found.replayed).rename_columns(["key", "replayed"]), "key", join_type="left outer")
+    joined = _newest(keys, attempts).join(
+        _attempts(found.replayed).rename_columns(["key", "replayed"]), "key", join_type="left outer"
+    )
     stands = pc.greater_equal(joined["note_max"], pc.fill_null(joined["replayed"], 0))
     return joined.filter(stands)["key"].combine_chunks()
 
@@ -187,11 +217,18 @@ def _lost_replays(rows: Any, dead: Any, replayed: tuple[Any, Any]) -> Any:
     if not len(replayed[0]):
         return _EMPTY
     keys = _attempts(replayed)["key"].combine_chunks()
-    return keys.filter(pc.invert(pc.or_(_is_covered(keys, rows), pc.is_in(keys, value_set=dead)))) if len(keys) else _EMPTY
+    return (
+        keys.filter(pc.invert(pc.or_(_is_covered(keys, rows), pc.is_in(keys, value_set=dead))))
+        if len(keys)
+        else _EMPTY
+    )
 
 
 def _show(verdict: Verdict, what: str, keys: Any, base: int) -> None:
-    verdict.examples += [Example(what, base + (key >> INDEX_BITS), None if key & WHOLE == WHOLE else key & WHOLE) for key in _few(keys)]
+    verdict.examples += [
+        Example(what, base + (key >> INDEX_BITS), None if key & WHOLE == WHOLE else key & WHOLE)
+        for key in _few(keys)
+    ]
 
 
 def _few(keys: Any) -> Iterator[int]:

@@ -44,13 +44,26 @@ def _partition(each: PartitionAudit) -> dict[str, Any]:
 
 def _example(found: FoundExample) -> dict[str, Any]:
     one = found.example
-    return {"what": one.what, "offset": one.offset, "index": one.index, "tables": list(found.tables), "belongs_to": found.belongs_to}
+    return {
+        "what": one.what,
+        "offset": one.offset,
+        "index": one.index,
+        "tables": list(found.tables),
+        "belongs_to": found.belongs_to,
+    }
 
 
 def to_renderable(audit: Audit) -> RenderableType:
     """Tables: the sums per partition, then what is wrong."""
-    table = Table(title="consumed = written + dead-lettered + parked (+ dropped since), by identity", title_justify="left")
-    shown = [name for name in COUNTS if name in ALWAYS_SHOWN or any(getattr(each.verdict, name) for each in audit.partitions)]
+    table = Table(
+        title="consumed = written + dead-lettered + parked (+ dropped since), by identity",
+        title_justify="left",
+    )
+    shown = [
+        name
+        for name in COUNTS
+        if name in ALWAYS_SHOWN or any(getattr(each.verdict, name) for each in audit.partitions)
+    ]
     table.add_column("topic / partition", overflow="fold")
     for heading in ("offsets", *(name.replace("_", " ") for name in shown)):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -63,7 +76,11 @@ def to_renderable(audit: Audit) -> RenderableType:
     notes = [Text(f"read: {read}, {audit.parked_records:,} parked records")]
     if audit.tables.with_deletes:
         names = ", ".join(audit.tables.with_deletes[:5])
-        notes.append(Text(f"{len(audit.tables.with_deletes):,} tables have delete files ({names} ...): rows they delete are counted as written"))
+        notes.append(
+            Text(
+                f"{len(audit.tables.with_deletes):,} tables have delete files ({names} ...): rows they delete are counted as written"
+            )
+        )
     notes += [Text(f"cannot be read: {sentence}", style="red") for sentence in audit.tables.unreadable]
     return Group(table, *notes, *_wrong(audit), _sentence(audit))
 
@@ -71,13 +88,31 @@ def to_renderable(audit: Audit) -> RenderableType:
 def _wrong(audit: Audit) -> list[RenderableType]:
     if audit.is_clean:
         return []
-    table = Table("what", "topic", "partition", "offset", "index", "in tables", "belongs to", title="first examples", title_justify="left")
+    table = Table(
+        "what",
+        "topic",
+        "partition",
+        "offset",
+        "index",
+        "in tables",
+        "belongs to",
+        title="first examples",
+        title_justify="left",
+    )
     for each in audit.partitions:
         for found in each.examples:
             one = found.example
             index = "all" if one.index is None else str(one.index)
             holders = Text(", ".join(found.tables) or "-")
-            table.add_row(one.what, Text(each.topic), str(each.partition), str(one.offset), index, holders, Text(found.belongs_to or "-"))
+            table.add_row(
+                one.what,
+                Text(each.topic),
+                str(each.partition),
+                str(one.offset),
+                index,
+                holders,
+                Text(found.belongs_to or "-"),
+            )
     return [table]
 
 

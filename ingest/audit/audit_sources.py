@@ -91,7 +91,9 @@ def spool_dropped(control: CatalogClient, storage: AnyStorage, spool: IdentitySp
         token = page.get("next-page-token")
 
 
-def _spool_dropped(name: TableName, entry: Mapping[str, Any], storage: AnyStorage, spool: IdentitySpool) -> None:
+def _spool_dropped(
+    name: TableName, entry: Mapping[str, Any], storage: AnyStorage, spool: IdentitySpool
+) -> None:
     data = storage.read(entry["metadata-location"], bytes_max=METADATA_BYTES_MAX)
     metadata = orjson.loads(gzip.decompress(data) if data[:2] == GZIP else data)
     if TENANT_PROPERTY in metadata.get("properties", {}):
@@ -104,7 +106,9 @@ def _tenants_tables(catalog: CatalogClient) -> Iterator[TableName]:
             yield from catalog.tables(namespace)
 
 
-def _spool_table(state: TableState, storage: AnyStorage, spool: IdentitySpool, scan: TableScan, place: Place = Place.ROWS) -> None:
+def _spool_table(
+    state: TableState, storage: AnyStorage, spool: IdentitySpool, scan: TableScan, place: Place = Place.ROWS
+) -> None:
     scan.marks[str(state.name)] = state.marks
     for file in _live_files(state, storage):
         if file.content != DATA:
@@ -120,7 +124,11 @@ def _spool_table(state: TableState, storage: AnyStorage, spool: IdentitySpool, s
 def _live_files(state: TableState, storage: AnyStorage) -> Iterator[DataFile]:
     for manifest in state.manifests:
         if manifest.live_files:
-            yield from (entry.file for entry in load_manifest(storage, manifest, state.place) if entry.status is not Status.DELETED)
+            yield from (
+                entry.file
+                for entry in load_manifest(storage, manifest, state.place)
+                if entry.status is not Status.DELETED
+            )
 
 
 def _identities(state: TableState, file: DataFile, storage: AnyStorage) -> Iterator[pa.Table]:
@@ -132,9 +140,13 @@ def _identities(state: TableState, file: DataFile, storage: AnyStorage) -> Itera
     )
     parquet = pq.ParquetFile(source)
     by_id = {int((one.metadata or {}).get(_FIELD_ID, b"-1")): one.name for one in parquet.schema_arrow}
-    wanted = {name: state.schema.by_name[name].id for name in (TOPIC, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)}
+    wanted = {
+        name: state.schema.by_name[name].id for name in (TOPIC, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
+    }
     if absent := [name for name, field_id in wanted.items() if field_id not in by_id]:
-        raise ProtocolError(f"{file.uri} of table {state.name} has no column {absent[0]}: whoever wrote it left the identity of its rows out")
+        raise ProtocolError(
+            f"{file.uri} of table {state.name} has no column {absent[0]}: whoever wrote it left the identity of its rows out"
+        )
     names = {name: by_id[field_id] for name, field_id in wanted.items()}
     for group in range(parquet.num_row_groups):
         read = parquet.read_row_group(group, columns=list(names.values()))
@@ -177,7 +189,12 @@ def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, place: Place) 
             continue
         part = rows
         if len(sources) > 1:
-            part = rows.filter(pc.and_(pc.equal(rows[TOPIC_ID], source[TOPIC_ID]), pc.equal(rows[TOPIC_PARTITION], source[TOPIC_PARTITION])))
+            part = rows.filter(
+                pc.and_(
+                    pc.equal(rows[TOPIC_ID], source[TOPIC_ID]),
+                    pc.equal(rows[TOPIC_PARTITION], source[TOPIC_PARTITION]),
+                )
+            )
         offsets, indexes = (part.column(name).combine_chunks() for name in (OFFSET, INDEX))
         spool.add(place, partition, offsets, indexes, table)
 
@@ -190,7 +207,11 @@ def spool_dead_letters(settings: IngestSettings, reader: KafkaReader, spool: Ide
     read, mac = 0, TopicMac(settings)
     for message in reader.read(_all(reader, settings.dead_letter_topic)):
         letter = read_letter(message, mac)
-        partition = None if letter is None else spool.partition(letter.was_topic, letter.was_topic_id, letter.was_partition)
+        partition = (
+            None
+            if letter is None
+            else spool.partition(letter.was_topic, letter.was_topic_id, letter.was_partition)
+        )
         if letter is not None and partition is not None:
             read += 1
             for offset in range(letter.was_offset, letter.until or letter.was_offset + 1):
@@ -198,7 +219,12 @@ def spool_dead_letters(settings: IngestSettings, reader: KafkaReader, spool: Ide
     return read
 
 
-def spool_replays(settings: IngestSettings, reader: KafkaReader, spool: IdentitySpool, consumed: Mapping[KafkaPartition, int]) -> None:
+def spool_replays(
+    settings: IngestSettings,
+    reader: KafkaReader,
+    spool: IdentitySpool,
+    consumed: Mapping[KafkaPartition, int],
+) -> None:
     """Reads the identities of all replayed letters; `consumed`: the group's offsets, which tell the read ones. Parked ones count as not read yet."""
     ranges = _all(reader, settings.replay_topic)
     by_key = {partition.key: partition for partition in ranges}
@@ -207,7 +233,9 @@ def spool_replays(settings: IngestSettings, reader: KafkaReader, spool: Identity
     for message in reader.read(ranges):
         found = origin_of(message.headers() or ()) if mac.is_own(message) else None
         origin = None if found is None else found[0]
-        partition = None if origin is None else spool.partition(origin.topic, origin.topic_id, origin.partition)
+        partition = (
+            None if origin is None else spool.partition(origin.topic, origin.topic_id, origin.partition)
+        )
         if origin is not None and partition is not None:
             key = (message.topic(), message.partition())
             read = message.offset() < consumed.get(by_key[key], 0) and message.offset() not in parked[key]
@@ -216,10 +244,16 @@ def spool_replays(settings: IngestSettings, reader: KafkaReader, spool: Identity
 
 def _parked_offsets(spool: IdentitySpool, partition: KafkaPartition) -> set[int]:
     place = TopicPartition(partition.topic_id, partition.partition)
-    return {(bucket << BUCKET_BITS) + (key >> INDEX_BITS) for bucket in spool.buckets(place) for key in spool.load(Place.PARKED, place, bucket)[0].to_pylist()}
+    return {
+        (bucket << BUCKET_BITS) + (key >> INDEX_BITS)
+        for bucket in spool.buckets(place)
+        for key in spool.load(Place.PARKED, place, bucket)[0].to_pylist()
+    }
 
 
-def spool_parked(settings: IngestSettings, reader: KafkaReader, spool: IdentitySpool, tables: TableScan) -> int:
+def spool_parked(
+    settings: IngestSettings, reader: KafkaReader, spool: IdentitySpool, tables: TableScan
+) -> int:
     """Reads the identities of the parked records that wait. Returns how many were read.
 
     What lies below its table's mark has been drained since: it is a row or a dead letter by now, or it is missing.
@@ -231,7 +265,10 @@ def spool_parked(settings: IngestSettings, reader: KafkaReader, spool: IdentityS
             continue
         facts = found[0]
         place = spool.partition(facts["firn.topic"], facts["firn.topic_id"], int(facts["firn.partition"]))
-        table, offset = TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]), int(facts["firn.offset"])
+        table, offset = (
+            TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]),
+            int(facts["firn.offset"]),
+        )
         if place is not None and tables.marks.get(str(table), NO_MARKS).of(place) <= offset:
             read += 1
             spool.add_one(Place.PARKED, place, offset, None)
@@ -247,9 +284,18 @@ def _all(reader: KafkaReader, topic: str) -> dict[KafkaPartition, Ends]:
 
 def records_in(value: bytes | None, form: Form, depth_max: int) -> int:
     """How many records a message carries: one, unless it is taken apart."""
-    if not value or form in ("text", "replay") or (form == "auto" and value[:1] != b"{" and not may_be_batch(value)):
+    if (
+        not value
+        or form in ("text", "replay")
+        or (form == "auto" and value[:1] != b"{" and not may_be_batch(value))
+    ):
         return 1
-    if form != "otlp_proto" and value[:1] == b"{" and b"\n" not in value and not any(root in value[:256] for root in _ROOTS):
+    if (
+        form != "otlp_proto"
+        and value[:1] == b"{"
+        and b"\n" not in value
+        and not any(root in value[:256] for root in _ROOTS)
+    ):
         return 1
     found = take_apart(value, form, depth_max)
     return len(found) if isinstance(found, Batch) else 1

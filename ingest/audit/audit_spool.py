@@ -63,13 +63,19 @@ class IdentitySpool:
     def add(self, place: Place, partition: TopicPartition, offsets: Any, indexes: Any, note: int) -> None:
         """Adds identities: int64 array of offsets, int array of indexes, one note for all."""
         buckets = pc.shift_right(offsets, BUCKET_BITS)
-        keys = pc.bit_wise_or(pc.shift_left(pc.bit_wise_and(offsets, BUCKET_OFFSETS - 1), INDEX_BITS), indexes.cast(pa.int64()))
+        keys = pc.bit_wise_or(
+            pc.shift_left(pc.bit_wise_and(offsets, BUCKET_OFFSETS - 1), INDEX_BITS), indexes.cast(pa.int64())
+        )
         distinct = pc.unique(buckets).to_pylist()
         for bucket in distinct:
             chosen = keys if len(distinct) == 1 else keys.filter(pc.equal(buckets, bucket))
-            self._append(place, partition, bucket, chosen, pa.repeat(pa.scalar(note, pa.int64()), len(chosen)))
+            self._append(
+                place, partition, bucket, chosen, pa.repeat(pa.scalar(note, pa.int64()), len(chosen))
+            )
 
-    def add_one(self, place: Place, partition: TopicPartition, offset: int, index: int | None, note: int = 0) -> None:
+    def add_one(
+        self, place: Place, partition: TopicPartition, offset: int, index: int | None, note: int = 0
+    ) -> None:
         """Adds one identity; `index` None: the whole message. Written with its neighbours, at the latest by `load`."""
         bucket = offset >> BUCKET_BITS
         waiting = self._few.setdefault((place, partition, bucket), [])
@@ -87,7 +93,9 @@ class IdentitySpool:
         for file, values in ((path, keys), (path.with_suffix(".note"), notes)):
             with file.open("ab") as out:
                 for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
-                    out.write(memoryview(chunk.buffers()[1])[chunk.offset * 8 : (chunk.offset + len(chunk)) * 8])
+                    out.write(
+                        memoryview(chunk.buffers()[1])[chunk.offset * 8 : (chunk.offset + len(chunk)) * 8]
+                    )
         self._buckets.setdefault(partition, set()).add(bucket)
 
     def _path(self, place: Place, partition: TopicPartition, bucket: int) -> Path:
@@ -100,7 +108,12 @@ class IdentitySpool:
 
     def buckets(self, partition: TopicPartition) -> list[int]:
         """The buckets of a partition that hold identities, in order."""
-        return sorted({*self._buckets.get(partition, ()), *(bucket for _, known, bucket in self._few if known == partition)})
+        return sorted(
+            {
+                *self._buckets.get(partition, ()),
+                *(bucket for _, known, bucket in self._few if known == partition),
+            }
+        )
 
     def size(self, place: Place, partition: TopicPartition, bucket: int) -> int:
         """How many identities a bucket holds."""
@@ -108,7 +121,9 @@ class IdentitySpool:
         path = self._path(place, partition, bucket)
         return path.stat().st_size // 8 if path.exists() else 0
 
-    def load(self, place: Place, partition: TopicPartition, bucket: int, first: int = 0, end: int = BUCKET_OFFSETS) -> tuple[Any, Any]:
+    def load(
+        self, place: Place, partition: TopicPartition, bucket: int, first: int = 0, end: int = BUCKET_OFFSETS
+    ) -> tuple[Any, Any]:
         """Keys and notes (int64 arrays) of the offsets `[first, end)` of a bucket, relative to its first. Reads by blocks, keeps what is asked for."""
         self._write_few(place, partition, bucket)
         path = self._path(place, partition, bucket)
@@ -122,7 +137,9 @@ class IdentitySpool:
                     inside = pc.and_(pc.greater_equal(keys, low), pc.less(keys, high))
                     found.append((keys.filter(inside), notes.filter(inside)))
         empty = pa.array([], pa.int64())
-        return pa.concat_arrays([empty, *(keys for keys, _ in found)]), pa.concat_arrays([empty, *(notes for _, notes in found)])
+        return pa.concat_arrays([empty, *(keys for keys, _ in found)]), pa.concat_arrays(
+            [empty, *(notes for _, notes in found)]
+        )
 
 
 def _blocks(path: Path) -> Iterator[Any]:

@@ -46,7 +46,10 @@ def find_files(patterns: Sequence[str], storage: AnyStorage) -> list[ArchiveFile
         if not files:
             raise _nothing(pattern, uri)
         found |= {file.uri: file for file in files}
-    return [ArchiveFile(uri, file.size, file.etag, int(file.modified.timestamp() * 1000)) for uri, file in sorted(found.items())]
+    return [
+        ArchiveFile(uri, file.size, file.etag, int(file.modified.timestamp() * 1000))
+        for uri, file in sorted(found.items())
+    ]
 
 
 def current(file: ArchiveFile, storage: AnyStorage) -> bool:
@@ -82,13 +85,23 @@ def _expression(pattern: str) -> str:
             expression, at = expression + ".*", at + 2
         elif pattern[at] == "[" and (end := pattern.find("]", at + 2)) > 0:
             inside = pattern[at + 1 : end].replace("\\", "\\\\")
-            expression, at = expression + "[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]", end + 1
+            expression, at = (
+                expression + "[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]",
+                end + 1,
+            )
         else:
-            expression, at = expression + {"*": "[^/]*", "?": "[^/]"}.get(pattern[at], re.escape(pattern[at])), at + 1
+            expression, at = (
+                expression + {"*": "[^/]*", "?": "[^/]"}.get(pattern[at], re.escape(pattern[at])),
+                at + 1,
+            )
     return expression
 
 
 def _nothing(pattern: str, uri: str) -> NotFoundError | SettingsError:
     if uri.startswith("file:") and Path(uri.removeprefix("file://")).is_dir():
-        return SettingsError(f"{pattern} is a folder; write {pattern.rstrip('/')}/** for all files below it, or */*.gz for some")
-    return NotFoundError(f"no file matches {pattern} (looked for {uri}); check the path, and quote patterns so that the shell leaves them alone")
+        return SettingsError(
+            f"{pattern} is a folder; write {pattern.rstrip('/')}/** for all files below it, or */*.gz for some"
+        )
+    return NotFoundError(
+        f"no file matches {pattern} (looked for {uri}); check the path, and quote patterns so that the shell leaves them alone"
+    )

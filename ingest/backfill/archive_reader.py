@@ -62,7 +62,9 @@ def _opened(file: ArchiveFile, storage: AnyStorage) -> IO[bytes]:
     try:
         return storage.open(file.uri)
     except NotFoundError as error:
-        raise UnusableFileError(f"{file.uri} is gone since it was found; put it back and run it again") from error
+        raise UnusableFileError(
+            f"{file.uri} is gone since it was found; put it back and run it again"
+        ) from error
 
 
 def _values(stored: IO[bytes]) -> Iterator[bytes | None]:
@@ -74,7 +76,9 @@ def _values(stored: IO[bytes]) -> Iterator[bytes | None]:
         return _lines(gzip.GzipFile(fileobj=stored))
     if first == _ZSTD:
         # Arrow's reader, unlike others, tells a file that is cut off from one that is whole, and reads several frames one behind the other.
-        return _lines(io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd"), BUFFER_BYTES))
+        return _lines(
+            io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd"), BUFFER_BYTES)
+        )
     return _lines(stored)
 
 
@@ -104,7 +108,9 @@ def _rows(stored: IO[bytes]) -> Iterator[bytes]:
     for batch in parquet.iter_batches(batch_size=PARQUET_ROWS):
         table = pa.table({name: _readable(batch.column(at)) for at, name in enumerate(batch.schema.names)})
         for row in table.to_pylist():
-            yield orjson.dumps({name: _json(value) for name, value in row.items() if value is not None}, default=_other)
+            yield orjson.dumps(
+                {name: _json(value) for name, value in row.items() if value is not None}, default=_other
+            )
 
 
 def _readable(column: pa.Array) -> pa.Array:
@@ -120,11 +126,17 @@ def _readable(column: pa.Array) -> pa.Array:
 def _json(value: Any) -> Any:
     """A value as JSON has it; numbers keep their digits, also those that JSON does not know."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else orjson.Fragment("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
+        return (
+            value
+            if math.isfinite(value)
+            else orjson.Fragment("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
+        )
     if isinstance(value, Mapping):
         return {name: _json(one) for name, one in value.items()}
     if isinstance(value, list):
-        is_map = bool(value) and all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value)
+        is_map = bool(value) and all(
+            isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value
+        )
         return {name: _json(one) for name, one in value} if is_map else [_json(one) for one in value]
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return orjson.Fragment(str(value))

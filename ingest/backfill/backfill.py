@@ -107,7 +107,9 @@ class Backfill:
             return False
         table = reading.router.route(Envelope(reading.file.uri, None, (), b"{}"))
         if isinstance(table, Rejected):
-            raise UnusableFileError(f"{reading.file.uri} goes nowhere: {table.detail}; correct the regular expression, or read this file with --tenant")
+            raise UnusableFileError(
+                f"{reading.file.uri} goes nowhere: {table.detail}; correct the regular expression, or read this file with --tenant"
+            )
         self._meet(reading, [table])
         state = self.commits.states.last_known(table)
         mark = None if state is None else self.ledger.mark(state, reading.file.source)
@@ -120,7 +122,9 @@ class Backfill:
     def _take(self, reading: _Reading, batch: Sequence[ArchiveRecord]) -> None:
         """Routes records into their tables' buffers or to the dead letters."""
         routed = [(record, self._route(reading, record)) for record in batch]
-        self._meet(reading, {table for _, table in routed if isinstance(table, TableId)} - reading.resume.keys())
+        self._meet(
+            reading, {table for _, table in routed if isinstance(table, TableId)} - reading.resume.keys()
+        )
         for (number, value), table in routed:
             self.report.records += 1
             if value is None:
@@ -129,7 +133,9 @@ class Backfill:
                 self._bury(reading, number, value, table)
             elif number < reading.resume[table]:
                 self.report.skipped += 1
-            elif self.commits.add(table, RawRecord(reading.number, number, reading.file.modified_ms, None, (), value)):
+            elif self.commits.add(
+                table, RawRecord(reading.number, number, reading.file.modified_ms, None, (), value)
+            ):
                 self._routed[reading.number] = number + 1
                 self._flush([table])
             self._routed[reading.number] = number + 1
@@ -138,12 +144,20 @@ class Backfill:
         if record.value is None:
             return None
         if len(record.value) > self.settings.record_bytes_max:
-            return Rejected(Reason.TOO_LARGE, f"{len(record.value)} bytes, record_bytes_max is {self.settings.record_bytes_max}")
+            return Rejected(
+                Reason.TOO_LARGE,
+                f"{len(record.value)} bytes, record_bytes_max is {self.settings.record_bytes_max}",
+            )
         return reading.router.route(Envelope(reading.file.uri, None, (), record.value))
 
     def _bury(self, reading: _Reading, number: int, value: bytes, rejected: Rejected | None) -> None:
         assert rejected is not None
-        self.commits.writer.bury(RawRecord(reading.number, number, reading.file.modified_ms, None, (), value), reading.source, rejected, None)
+        self.commits.writer.bury(
+            RawRecord(reading.number, number, reading.file.modified_ms, None, (), value),
+            reading.source,
+            rejected,
+            None,
+        )
 
     def _meet(self, reading: _Reading, tables: Iterable[TableId]) -> None:
         """Learns how far tables are with the file. Raises UnusableFileError where one absorbed another content of it."""

@@ -114,7 +114,10 @@ class BackfillCommits:
 
     def _cut(self, origin: Origin, table: TableId) -> Flush:
         buffer = self._buffers.take(table)
-        places = {n: TopicPartition(self.sources[n].topic_id, self.sources[n].partition) for n in buffer.first_offsets}
+        places = {
+            n: TopicPartition(self.sources[n].topic_id, self.sources[n].partition)
+            for n in buffer.first_offsets
+        }
         return Flush(table, buffer, {place: origin.end(table, n) for n, place in places.items()})
 
     def _commit(self, origin: Origin, flushes: Sequence[Flush]) -> None:
@@ -125,7 +128,9 @@ class BackfillCommits:
             if to_write:
                 for flush in to_write:
                     origin.check_state(self._state(flush.table), flush)
-                written = self.writer.write(to_write, self.sources, {flush.table: self.states.view(flush.table) for flush in to_write})  # 1, 2
+                written = self.writer.write(
+                    to_write, self.sources, {flush.table: self.states.view(flush.table) for flush in to_write}
+                )  # 1, 2
                 reach("dead_letters_acknowledged")
                 for flush in written.empty:
                     del left[flush.table]
@@ -144,7 +149,9 @@ class BackfillCommits:
         assert state is not None
         return state
 
-    def _settled(self, left: dict[TableId, Flush], sent: Mapping[TableId, WrittenFlush], patience: "_Patience") -> list[Flush]:
+    def _settled(
+        self, left: dict[TableId, Flush], sent: Mapping[TableId, WrittenFlush], patience: "_Patience"
+    ) -> list[Flush]:
         """Takes note of what became of flushes; returns those to be written again."""
         self.keep_alive()
         arrivals, step = self.states.poll(), self.committer.step()
@@ -179,8 +186,14 @@ class _Patience:
 
     def failed(self, table: TableId, trouble: Trouble) -> None:
         """Raises FatalError for what does not pass by itself, UnavailableError when it has lasted too long."""
-        log.warning("backfill.table_fails", table=str(table), cause=trouble.cause.value, reason=trouble.sentence)
+        log.warning(
+            "backfill.table_fails", table=str(table), cause=trouble.cause.value, reason=trouble.sentence
+        )
         if trouble.cause in VERDICTS:
-            raise FatalError(f"table {table} takes no rows ({trouble.cause.value}): {trouble.sentence}. Mend that, then run it again")
+            raise FatalError(
+                f"table {table} takes no rows ({trouble.cause.value}): {trouble.sentence}. Mend that, then run it again"
+            )
         if time.monotonic() > self.until_s:
-            raise UnavailableError(f"table {table} takes no rows for now: {trouble.sentence}. Run it again: it goes on where it stands")
+            raise UnavailableError(
+                f"table {table} takes no rows for now: {trouble.sentence}. Run it again: it goes on where it stands"
+            )

@@ -42,10 +42,18 @@ class BackfillLedger:
 
     def marks(self, state: TableState) -> Marks:
         marks = {source: parse_backfill_mark(state.properties, source) for source in self.files}
-        return Marks({TopicPartition(source, 0): mark.next for source, mark in marks.items() if mark is not None})
+        return Marks(
+            {TopicPartition(source, 0): mark.next for source, mark in marks.items() if mark is not None}
+        )
 
     def advance(self, state: TableState, ranges: Mapping[TopicPartition, Range], _: str) -> Advance:
-        return beside_live(state, {backfill_property(place.topic_id): self._mark(place.topic_id, end).to_property() for place, (_, end) in ranges.items()})
+        return beside_live(
+            state,
+            {
+                backfill_property(place.topic_id): self._mark(place.topic_id, end).to_property()
+                for place, (_, end) in ranges.items()
+            },
+        )
 
     def moved_by(self, _: TableState) -> str:
         return ""

@@ -33,14 +33,22 @@ class TopicRange:
     begun: int
 
 
-def plan_ranges(settings: IngestSettings, topic: str, reader: KafkaReader, wanted: Wanted) -> list[TopicRange]:
+def plan_ranges(
+    settings: IngestSettings, topic: str, reader: KafkaReader, wanted: Wanted
+) -> list[TopicRange]:
     """The ranges to read, none of them empty. Raises NotFoundError, RefusedError where nobody knows what is left out, SettingsError, UnavailableError."""
     partitions = reader.partitions([topic])
     if not partitions:
         raise NotFoundError(f"Kafka at {settings.bootstrap_servers} has no topic {topic}; create it first")
-    unknown = {*wanted.partitions, *wanted.from_offsets, *wanted.to_offsets} - {ALL} - {each.partition for each in partitions}
+    unknown = (
+        {*wanted.partitions, *wanted.from_offsets, *wanted.to_offsets}
+        - {ALL}
+        - {each.partition for each in partitions}
+    )
     if unknown:
-        raise SettingsError(f"topic {topic} has no partition {min(unknown)}; it has {len(partitions)}, from 0")
+        raise SettingsError(
+            f"topic {topic} has no partition {min(unknown)}; it has {len(partitions)}, from 0"
+        )
     stored, ends = _stored(settings, topic, reader, partitions), reader.ends(partitions)
     starts = _offsets(reader, partitions, wanted.from_offsets, wanted.from_ms)
     stops = _offsets(reader, partitions, wanted.to_offsets, wanted.to_ms)
@@ -54,7 +62,9 @@ def plan_ranges(settings: IngestSettings, topic: str, reader: KafkaReader, wante
     return ranges
 
 
-def _stored(settings: IngestSettings, topic: str, reader: KafkaReader, partitions: Sequence[KafkaPartition]) -> Mapping[KafkaPartition, Stored]:
+def _stored(
+    settings: IngestSettings, topic: str, reader: KafkaReader, partitions: Sequence[KafkaPartition]
+) -> Mapping[KafkaPartition, Stored]:
     stored = reader.stored(partitions)
     if not stored:
         raise RefusedError(
@@ -62,11 +72,15 @@ def _stored(settings: IngestSettings, topic: str, reader: KafkaReader, partition
             f'with start = "latest" in the settings of the topic it begins at the end, and this verb brings in what came before'
         )
     if any(each.topic_id not in ("", partition.topic_id) for partition, each in stored.items()):
-        raise RefusedError(f"topic {topic} was re-created since group {settings.group} has read it; run `python -m ingest reset-topic {topic}` first")
+        raise RefusedError(
+            f"topic {topic} was re-created since group {settings.group} has read it; run `python -m ingest reset-topic {topic}` first"
+        )
     return stored
 
 
-def _offsets(reader: KafkaReader, partitions: Sequence[KafkaPartition], offsets: Bound, time_ms: int | None) -> Mapping[KafkaPartition, int]:
+def _offsets(
+    reader: KafkaReader, partitions: Sequence[KafkaPartition], offsets: Bound, time_ms: int | None
+) -> Mapping[KafkaPartition, int]:
     """Where a bound lies, for partitions that it says something of."""
     if time_ms is not None:
         return reader.from_time(partitions, time_ms)

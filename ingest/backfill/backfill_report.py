@@ -42,7 +42,9 @@ class BackfillReport(ABC):
             return
         self._shown_s = now_s
         rate = self.records / max(self.seconds, 0.001)
-        self.say(f"{self._progress()}, {self.records:,} records ({rate:,.0f} a second), {self.rows:,} rows; now {at}")
+        self.say(
+            f"{self._progress()}, {self.records:,} records ({rate:,.0f} a second), {self.rows:,} rows; now {at}"
+        )
 
     @abstractmethod
     def _progress(self) -> str:
@@ -116,5 +118,7 @@ class TopicReport(BackfillReport):
         return {"offsets": self.offsets, "live": self.live}
 
     def to_json(self) -> dict[str, Any]:
-        partitions = [{"partition": partition, "from": start, "to": end} for partition, start, end in self.ranges]
+        partitions = [
+            {"partition": partition, "from": start, "to": end} for partition, start, end in self.ranges
+        ]
         return {"topic": self.topic, "partitions": partitions, **super().to_json()}

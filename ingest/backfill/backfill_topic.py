@@ -64,17 +64,31 @@ class TopicBackfill:
             partition = each.partition
             self._numbers[partition.partition] = number
             self._next.append(each.start)
-            self.commits.sources.append(Source(partition.topic, partition.topic_id, partition.partition, self.topic.format, self.topic.time_zone))
-        with closing(self.reader.read({each.partition: (each.start, each.end) for each in self.ranges})) as messages:
+            self.commits.sources.append(
+                Source(
+                    partition.topic,
+                    partition.topic_id,
+                    partition.partition,
+                    self.topic.format,
+                    self.topic.time_zone,
+                )
+            )
+        with closing(
+            self.reader.read({each.partition: (each.start, each.end) for each in self.ranges})
+        ) as messages:
             while batch := list(islice(messages, BATCH_RECORDS)):
                 self.commits.keep_alive()
                 self._bury_unreadable()
                 self._take(batch)
-                self.report.show(f"{self.topic.name}, partition {batch[-1].partition()}, offset {batch[-1].offset():,}")
+                self.report.show(
+                    f"{self.topic.name}, partition {batch[-1].partition()}, offset {batch[-1].offset():,}"
+                )
                 if self.commits.is_full:
                     self.commits.flush(self)
             self._bury_unreadable()
-        self._next = [each.end for each in self.ranges]  # below an end there may be nothing but control records
+        self._next = [
+            each.end for each in self.ranges
+        ]  # below an end there may be nothing but control records
         self.commits.flush(self)
         self.commits.writer.acknowledged()
         self._count()
@@ -102,7 +116,14 @@ class TopicBackfill:
 
     def _routed(self, message: Message) -> tuple[RawRecord, TableId | Rejected]:
         number = self._numbers[message.partition()]
-        record = RawRecord(number, message.offset(), message.timestamp()[1], message.key(), message.headers() or (), message.value())
+        record = RawRecord(
+            number,
+            message.offset(),
+            message.timestamp()[1],
+            message.key(),
+            message.headers() or (),
+            message.value(),
+        )
         return record, self.routes.target(self.topic.name, record.key, record.headers, record.value)
 
     def _reject(self, record: RawRecord, rejected: Rejected) -> None:
@@ -119,7 +140,9 @@ class TopicBackfill:
             self.report.records += unreadable.offsets
             self.report.live += unreadable.offsets - max(0, own.offsets)
             if own.offsets > 0:
-                self.commits.writer.bury_range(number, self.commits.sources[number], own, epoch_ms(SystemClock().now()))
+                self.commits.writer.bury_range(
+                    number, self.commits.sources[number], own, epoch_ms(SystemClock().now())
+                )
 
     def _meet(self, tables: Iterable[TableId]) -> None:
         """Learns what tables have."""
@@ -130,7 +153,9 @@ class TopicBackfill:
             assert state is not None
             self.ledger.marks(state)  # from here on nobody else may fill anything
             fill = self.ledger.fill(state)
-            self._shares[table] = [_Share(self._limit(state, each), fill.of(each.partition.partition)) for each in self.ranges]
+            self._shares[table] = [
+                _Share(self._limit(state, each), fill.of(each.partition.partition)) for each in self.ranges
+            ]
 
     def _limit(self, state: TableState, each: TopicRange) -> int:
         covered = state.marks.covered(TopicPartition(each.partition.topic_id, each.partition.partition))
@@ -144,7 +169,9 @@ class TopicBackfill:
     def check(self) -> None:
         """The consumer would go on reading in a topic that was created anew under the same name."""
         if any(each.topic_id != self.ledger.topic_id for each in self.reader.partitions([self.topic.name])):
-            raise ChangedMeanwhileError(f"topic {self.topic.name} was re-created while it was read; nothing of that was committed")
+            raise ChangedMeanwhileError(
+                f"topic {self.topic.name} was re-created while it was read; nothing of that was committed"
+            )
 
     def check_state(self, state: TableState, flush: Flush) -> None:
         for place, end in flush.ends.items():

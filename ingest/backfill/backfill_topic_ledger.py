@@ -33,10 +33,19 @@ class TopicLedger:
         """Raises ChangedMeanwhileError where another run has filled a stretch that this one has not come to yet."""
         fill = self.fill(state)
         nexts = {partition: fill.next(partition, start) for partition, start in self.starts.items()}
-        beyond = frozenset((partition, each) for partition, at in nexts.items() for each in fill.of(partition) if each.start > at)
+        beyond = frozenset(
+            (partition, each)
+            for partition, at in nexts.items()
+            for each in fill.of(partition)
+            if each.start > at
+        )
         if beyond - self._beyond.setdefault(state.uuid, beyond):
-            raise ChangedMeanwhileError(f"another backfill of topic {self.topic} has written to table {state.name} meanwhile; run this one again")
-        return Marks({TopicPartition(self.topic_id, partition): offset for partition, offset in nexts.items()})
+            raise ChangedMeanwhileError(
+                f"another backfill of topic {self.topic} has written to table {state.name} meanwhile; run this one again"
+            )
+        return Marks(
+            {TopicPartition(self.topic_id, partition): offset for partition, offset in nexts.items()}
+        )
 
     def advance(self, state: TableState, ranges: Mapping[TopicPartition, Range], _: str) -> Advance:
         fill = self.fill(state)

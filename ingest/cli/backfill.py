@@ -62,35 +62,76 @@ def main() -> None:
 
 @app.command()
 def files(
-    patterns: Annotated[list[str], typer.Argument(help="files: paths, file:/// or s3:// URIs, with *, ?, [...] and ** (any folders), quoted")],
+    patterns: Annotated[
+        list[str],
+        typer.Argument(
+            help="files: paths, file:/// or s3:// URIs, with *, ?, [...] and ** (any folders), quoted"
+        ),
+    ],
     tenant: Annotated[str | None, typer.Option(help="tenant that the records go to")] = None,
-    tenant_field: Annotated[str | None, typer.Option(help="field of the records that names the tenant")] = None,
-    tenant_path: Annotated[str | None, typer.Option(help="regular expression over whole URIs, whose first group is the tenant")] = None,
-    stream: Annotated[str | None, typer.Option(help="stream that the records go to; without any, logs")] = None,
-    stream_field: Annotated[str | None, typer.Option(help="field of the records that names the stream")] = None,
-    stream_path: Annotated[str | None, typer.Option(help="regular expression over whole URIs, whose first group is the stream")] = None,
-    record_format: Annotated[Form, typer.Option("--format", help="how a record is read, as the setting of a topic; Parquet rows are JSON")] = "auto",
+    tenant_field: Annotated[
+        str | None, typer.Option(help="field of the records that names the tenant")
+    ] = None,
+    tenant_path: Annotated[
+        str | None, typer.Option(help="regular expression over whole URIs, whose first group is the tenant")
+    ] = None,
+    stream: Annotated[
+        str | None, typer.Option(help="stream that the records go to; without any, logs")
+    ] = None,
+    stream_field: Annotated[
+        str | None, typer.Option(help="field of the records that names the stream")
+    ] = None,
+    stream_path: Annotated[
+        str | None, typer.Option(help="regular expression over whole URIs, whose first group is the stream")
+    ] = None,
+    record_format: Annotated[
+        Form,
+        typer.Option(
+            "--format", help="how a record is read, as the setting of a topic; Parquet rows are JSON"
+        ),
+    ] = "auto",
     time_zone: Annotated[str, typer.Option(help="zone of times that name none: an IANA name")] = "UTC",
-    rejects: Annotated[Path | None, typer.Option(help="file for records that cannot be stored; without it they go to the dead-letter topic")] = None,
+    rejects: Annotated[
+        Path | None,
+        typer.Option(
+            help="file for records that cannot be stored; without it they go to the dead-letter topic"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report as one JSON object")] = False,
 ) -> None:
     """Reads files of NDJSON, text lines or Parquet, plain or compressed (gzip, zstd), into tables. Every file only once, as long as it stays as it is."""
-    settings = IngestSettings.load().model_copy(update={"late_limit": "accept"})  # records of an archive are old
-    tenants = _rules("tenant", None if tenant is None else known_tenant(tenant).name, tenant_field, tenant_path)
+    settings = IngestSettings.load().model_copy(
+        update={"late_limit": "accept"}
+    )  # records of an archive are old
+    tenants = _rules(
+        "tenant", None if tenant is None else known_tenant(tenant).name, tenant_field, tenant_path
+    )
     streams = _rules("stream", None if stream is None else known_stream(stream), stream_field, stream_path)
     if not tenants:
-        raise SettingsError("say whose records these are: --tenant NAME, --tenant-field FIELD or --tenant-path REGEX")
+        raise SettingsError(
+            "say whose records these are: --tenant NAME, --tenant-field FIELD or --tenant-path REGEX"
+        )
     topic = _topic(record_format, time_zone, tenants, streams)
     _check_place_of_rejects(settings, rejects)
     storage = open_storage()
     found = find_files(patterns, storage)
     sources = [file.source for file in found]
     console = TerminalConsole(stderr=True)
-    report, ledger = FilesReport(lambda text: console.print(Text(text)), files_total=len(found)), BackfillLedger()
+    report, ledger = (
+        FilesReport(lambda text: console.print(Text(text)), files_total=len(found)),
+        BackfillLedger(),
+    )
     catalog, control = _catalog(settings)
-    letters = _dead_letters(settings, _warehouse(settings, catalog), sources) if rejects is None else _rejects(rejects, sources)
+    letters = (
+        _dead_letters(settings, _warehouse(settings, catalog), sources)
+        if rejects is None
+        else _rejects(rejects, sources)
+    )
     what = "\n".join([*topic.tenant, *topic.stream, *(file.uri for file in found)])
-    with _lease(settings, control, what) as lease, _commits(settings, catalog, control, lease, ledger, letters, report) as commits:
+    with (
+        _lease(settings, control, what) as lease,
+        _commits(settings, catalog, control, lease, ledger, letters, report) as commits,
+    ):
         Backfill(settings, topic, storage, commits, ledger, report).run(found)
     _print(report, as_json)
     if report.failed:
@@ -99,7 +140,11 @@ def files(
 
 def _rules(what: str, name: str | None, field: str | None, path: str | None) -> tuple[str, ...]:
     """One of the three as a rule of a topic; none where none is given. A name is given as it is, so it is no regular expression."""
-    given = [f"{kind}:{text}" for kind, text in (("const", name), ("field", field), ("topic", path)) if text is not None]
+    given = [
+        f"{kind}:{text}"
+        for kind, text in (("const", name), ("field", field), ("topic", path))
+        if text is not None
+    ]
     if len(given) > 1:
         raise SettingsError(f"the {what} comes from one place: --{what}, --{what}-field or --{what}-path")
     if path is not None:
@@ -108,15 +153,23 @@ def _rules(what: str, name: str | None, field: str | None, path: str | None) -> 
         except re.error as error:
             raise SettingsError(f"--{what}-path {path!r} is no regular expression ({error})") from error
         if not groups:
-            raise SettingsError(f"--{what}-path {path!r} has no group; put the part of the path that is the {what} into parentheses")
+            raise SettingsError(
+                f"--{what}-path {path!r} has no group; put the part of the path that is the {what} into parentheses"
+            )
     return tuple(given)
 
 
-def _topic(record_format: Form, time_zone: str, tenants: tuple[str, ...], streams: tuple[str, ...]) -> TopicSettings:
+def _topic(
+    record_format: Form, time_zone: str, tenants: tuple[str, ...], streams: tuple[str, ...]
+) -> TopicSettings:
     try:
-        return TopicSettings(name="backfill", format=record_format, time_zone=time_zone, tenant=tenants, stream=streams)
+        return TopicSettings(
+            name="backfill", format=record_format, time_zone=time_zone, tenant=tenants, stream=streams
+        )
     except ValueError as error:
-        raise SettingsError(f"--time-zone {time_zone!r} is no time zone; use a name like UTC or Europe/Berlin") from error
+        raise SettingsError(
+            f"--time-zone {time_zone!r} is no time zone; use a name like UTC or Europe/Berlin"
+        ) from error
 
 
 def _check_place_of_rejects(settings: IngestSettings, rejects: Path | None) -> None:
@@ -131,27 +184,45 @@ def _check_place_of_rejects(settings: IngestSettings, rejects: Path | None) -> N
 def kafka(
     topic: Annotated[str, typer.Argument(help="one of the input topics of the settings")],
     partition: Annotated[list[int] | None, typer.Option(help="only this partition; repeatable")] = None,
-    from_offset: Annotated[list[str] | None, typer.Option(help="first offset: N for all partitions, P:N for one; repeatable")] = None,
+    from_offset: Annotated[
+        list[str] | None, typer.Option(help="first offset: N for all partitions, P:N for one; repeatable")
+    ] = None,
     to_offset: Annotated[list[str] | None, typer.Option(help="offset before which to end, likewise")] = None,
-    from_time: Annotated[datetime | None, typer.Option(help="from the first record that reached Kafka at or after this time, UTC")] = None,
-    to_time: Annotated[datetime | None, typer.Option(help="before the first record that reached Kafka at or after this time, UTC")] = None,
+    from_time: Annotated[
+        datetime | None,
+        typer.Option(help="from the first record that reached Kafka at or after this time, UTC"),
+    ] = None,
+    to_time: Annotated[
+        datetime | None,
+        typer.Option(help="before the first record that reached Kafka at or after this time, UTC"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report as one JSON object")] = False,
 ) -> None:
     """Reads what came into a topic before live ingestion of it began; without bounds all of it. By the topic's own settings, old times accepted."""
     settings = IngestSettings.load().model_copy(update={"late_limit": "accept"})
     topic_settings = _input_topic(settings, topic)
-    bounds = [_bound(name, texts, time) for name, texts, time in (("from", from_offset, from_time), ("to", to_offset, to_time))]
+    bounds = [
+        _bound(name, texts, time)
+        for name, texts, time in (("from", from_offset, from_time), ("to", to_offset, to_time))
+    ]
     (from_offsets, from_ms), (to_offsets, to_ms) = bounds
     reader, console = KafkaReader(settings), TerminalConsole(stderr=True)
     with ExitStack() as ends:
         # The lease comes first: what another run has filled is to be seen.
         catalog, control = _catalog(settings)
         lease = ends.enter_context(_lease(settings, control, f"kafka {topic}"))
-        ranges = plan_ranges(settings, topic, reader, Wanted(from_offsets, to_offsets, from_ms, to_ms, frozenset(partition or ())))
+        ranges = plan_ranges(
+            settings,
+            topic,
+            reader,
+            Wanted(from_offsets, to_offsets, from_ms, to_ms, frozenset(partition or ())),
+        )
         told = [(each.partition.partition, each.start, each.end) for each in ranges]
         report = TopicReport(lambda text: console.print(Text(text)), topic=topic, ranges=told)
         if ranges:
-            ledger = TopicLedger(topic, ranges[0].partition.topic_id, {each.partition.partition: each.start for each in ranges})
+            ledger = TopicLedger(
+                topic, ranges[0].partition.topic_id, {each.partition.partition: each.start for each in ranges}
+            )
             letters = _dead_letters(settings, _warehouse(settings, catalog), [ledger.topic_id])
             commits = ends.enter_context(_commits(settings, catalog, control, lease, ledger, letters, report))
             TopicBackfill(topic_settings, ranges, reader, Routes(settings), commits, ledger, report).run()
@@ -162,7 +233,9 @@ def _input_topic(settings: IngestSettings, name: str) -> TopicSettings:
     found = next((each for each in settings.topics if each.name == name), None)
     if found is None or found.format == REPLAY:
         names = ", ".join(each.name for each in settings.topics if each.format != REPLAY)
-        raise SettingsError(f"{name} is no input topic that has a past of its own; the settings name {names or 'none'}")
+        raise SettingsError(
+            f"{name} is no input topic that has a past of its own; the settings name {names or 'none'}"
+        )
     return found
 
 
@@ -174,7 +247,9 @@ def _bound(name: str, texts: list[str] | None, time: datetime | None) -> tuple[B
     for text in texts or ():
         partition, colon, offset = text.rpartition(":")
         if not offset.isdecimal() or (colon and not partition.isdecimal()):
-            raise SettingsError(f"--{name}-offset {text!r} is no offset; write 1000 for all partitions, or 3:1000 for partition 3")
+            raise SettingsError(
+                f"--{name}-offset {text!r} is no offset; write 1000 for all partitions, or 3:1000 for partition 3"
+            )
         offsets[int(partition) if colon else ALL] = int(offset)
     return offsets, None if time is None else epoch_ms(time.replace(tzinfo=UTC))
 
@@ -199,7 +274,9 @@ def _catalog(settings: IngestSettings) -> tuple[CatalogClient, CatalogClient | N
 def _warehouse(settings: IngestSettings, catalog: CatalogClient) -> str:
     warehouse = settings.warehouse or catalog.warehouse
     if not warehouse:
-        raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
+        raise SettingsError(
+            "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix"
+        )
     return warehouse
 
 
@@ -218,9 +295,28 @@ def _commits(
     records = None if control is None else ParkedRecords(control, timeout_s=settings.commit_timeout_s)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="backfill") as pool:
         new_tables = NewTables(settings.new_tables_per_minute, clock)
-        states = TableStates(catalog, storage, warehouse, records, pool, clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token, ledger)
+        states = TableStates(
+            catalog,
+            storage,
+            warehouse,
+            records,
+            pool,
+            clock,
+            LOAD_TIMEOUT_S,
+            new_tables,
+            lease.name_and_token,
+            ledger,
+        )
         bounds = Bounds(settings.table_snapshots_max, settings.table_manifests_max)
-        committer = Committer(states, pool, clock, settings.commit_timeout_s, settings.on_deleted, f"backfill-{uuid4().hex}", bounds)
+        committer = Committer(
+            states,
+            pool,
+            clock,
+            settings.commit_timeout_s,
+            settings.on_deleted,
+            f"backfill-{uuid4().hex}",
+            bounds,
+        )
         writer = FlushWriter(settings, Columns(states), letters, storage, write_many_hours)
         try:
             yield BackfillCommits(states, committer, writer, report, lease.check, settings.buffer_bytes_max)
@@ -246,7 +342,13 @@ def _lease(settings: IngestSettings, control: CatalogClient | None, what: str) -
     That of a run that was killed is waited for, some seconds. Raises RefusedError where it is held on.
     """
     about = sha256(what.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    lease = NodeLease(control, settings, SystemClock(), f"{socket.gethostname()}:{os.getpid()}", f"{lease_name(settings)}.backfill.{about}")
+    lease = NodeLease(
+        control,
+        settings,
+        SystemClock(),
+        f"{socket.gethostname()}:{os.getpid()}",
+        f"{lease_name(settings)}.backfill.{about}",
+    )
     late = threading.Event()
     timer = threading.Timer(LEASE_WAIT_S, late.set)
     timer.start()

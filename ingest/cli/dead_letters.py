@@ -21,7 +21,9 @@ from lake.errors import SettingsError
 from lake.settings import IngestSettings
 from lake.terminal import TerminalConsole
 
-app = typer.Typer(help="Messages that could not be stored: look at them, send them again, erase them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Messages that could not be stored: look at them, send them again, erase them.", no_args_is_help=True
+)
 app.command("erase")(letter_erasure.erase)
 
 Reason = Annotated[str | None, typer.Option(help="only letters of this reason, like undecodable or too_late")]
@@ -32,8 +34,15 @@ Until = Annotated[datetime | None, typer.Option(help="only letters that died bef
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
-def _filter(reason: str | None, topic: str | None, tenant: str | None, since: datetime | None, until: datetime | None) -> LetterFilter:
-    return LetterFilter(reason, topic, tenant, *(None if moment is None else moment.replace(tzinfo=UTC) for moment in (since, until)))
+def _filter(
+    reason: str | None, topic: str | None, tenant: str | None, since: datetime | None, until: datetime | None
+) -> LetterFilter:
+    return LetterFilter(
+        reason,
+        topic,
+        tenant,
+        *(None if moment is None else moment.replace(tzinfo=UTC) for moment in (since, until)),
+    )
 
 
 @app.command("list")
@@ -53,7 +62,9 @@ def list_letters(
         for letter in letters:
             sys.stdout.write(json.dumps(letter.to_json()) + "\n")
     else:
-        TerminalConsole().print(_table(letters), Text("there are more; raise --limit, or narrow down" if left is not None else ""))
+        TerminalConsole().print(
+            _table(letters), Text("there are more; raise --limit, or narrow down" if left is not None else "")
+        )
 
 
 def _table(letters: Iterable[DeadLetter]) -> Table:
@@ -63,7 +74,14 @@ def _table(letters: Iterable[DeadLetter]) -> Table:
         index = "" if letter.index is None else f"[{letter.index}]"
         where = f"{letter.was_topic}/{letter.was_partition}@{letter.was_offset}{index}"
         begins = told["begins"] if letter.body is None else f"(in {letter.body})"
-        table.add_row(letter.id, told["died"], Text(letter.reason), Text(where), Text(letter.table or "-"), Text((begins or "-")[:60]))
+        table.add_row(
+            letter.id,
+            told["died"],
+            Text(letter.reason),
+            Text(where),
+            Text(letter.table or "-"),
+            Text((begins or "-")[:60]),
+        )
     return table
 
 
@@ -71,7 +89,10 @@ def _table(letters: Iterable[DeadLetter]) -> Table:
 def show(
     letter_id: Annotated[str, typer.Argument(help="id of the letter, as list shows it: 0:42")],
     as_json: AsJson = False,
-    raw: Annotated[bool, typer.Option("--raw", help="write the bytes of the message to standard output, and nothing else")] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="write the bytes of the message to standard output, and nothing else"),
+    ] = False,
 ) -> None:
     """Shows one dead letter with everything it had."""
     tools = Tools.open(IngestSettings.load())
@@ -118,14 +139,18 @@ def _shown(value: bytes | None) -> Text:
 
 @app.command()
 def replay(
-    ids: Annotated[list[str] | None, typer.Argument(help="ids of letters; none: those of the options")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="ids of letters; none: those of the options")
+    ] = None,
     reason: Reason = None,
     topic: Topic = None,
     tenant: Tenant = None,
     since: Since = None,
     until: Until = None,
     everything: Annotated[bool, typer.Option("--all", help="every letter there is")] = False,
-    to_tenant: Annotated[str | None, typer.Option(help="the tenant they go to, where the rules name none or a wrong one")] = None,
+    to_tenant: Annotated[
+        str | None, typer.Option(help="the tenant they go to, where the rules name none or a wrong one")
+    ] = None,
     to_stream: Annotated[str | None, typer.Option(help="the stream they go to")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would happen, send nothing")] = False,
     as_json: AsJson = False,
@@ -133,10 +158,15 @@ def replay(
     """Sends dead letters to the replay topic, which the ingesters read; each letter once for each of its deaths, however often you ask."""
     wanted = _filter(reason, topic, tenant, since, until)
     if not ids and wanted.is_all and not everything:
-        raise SettingsError("say which letters: their ids, --reason, --topic, --tenant, --since, --until, or --all")
+        raise SettingsError(
+            "say which letters: their ids, --reason, --topic, --tenant, --since, --until, or --all"
+        )
     tools = Tools.open(IngestSettings.load())
     box = tools.dead_letters()
-    destination = Destination(None if to_tenant is None else known_tenant(to_tenant), None if to_stream is None else known_stream(to_stream))
+    destination = Destination(
+        None if to_tenant is None else known_tenant(to_tenant),
+        None if to_stream is None else known_stream(to_stream),
+    )
     letters = map(box.one, ids) if ids else box.all(wanted)
     result = tools.replayer().replay(letters, destination, dry_run=dry_run)
     if as_json:
@@ -146,7 +176,12 @@ def replay(
 
 
 def _summary(result: ReplayResult, *, dry_run: bool) -> RenderableType:
-    sent = Table("table", "letters", title=f"{'would be ' if dry_run else ''}replayed: {result.sent.total():,}", title_justify="left")
+    sent = Table(
+        "table",
+        "letters",
+        title=f"{'would be ' if dry_run else ''}replayed: {result.sent.total():,}",
+        title_justify="left",
+    )
     for table, count in islice(result.sent.most_common(), 50):
         sent.add_row(Text(table), f"{count:,}")
     left = [Text(f"left alone, {why}: {count:,}") for why, count in result.left.most_common()]

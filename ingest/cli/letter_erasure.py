@@ -20,15 +20,33 @@ IDENTITY_PARTS = 3
 
 
 def erase(
-    ids: Annotated[list[str] | None, typer.Argument(help="ids of letters, as list and the report of an erasure show them; none: those of the options")] = None,
-    contains: Annotated[str, typer.Option(help="only letters that hold this text, in any case, in value, key, headers or detail")] = "",
-    identity: Annotated[list[str] | None, typer.Option(help="only the message TOPIC_ID:PARTITION:OFFSET; may be repeated")] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="ids of letters, as list and the report of an erasure show them; none: those of the options"
+        ),
+    ] = None,
+    contains: Annotated[
+        str,
+        typer.Option(help="only letters that hold this text, in any case, in value, key, headers or detail"),
+    ] = "",
+    identity: Annotated[
+        list[str] | None, typer.Option(help="only the message TOPIC_ID:PARTITION:OFFSET; may be repeated")
+    ] = None,
     reason: Annotated[str | None, typer.Option(help="only letters of this reason")] = None,
     topic: Annotated[str | None, typer.Option(help="only letters from this topic")] = None,
-    tenant: Annotated[str | None, typer.Option(help="only letters of this tenant, as far as that can be told")] = None,
-    since: Annotated[datetime | None, typer.Option(help="only letters that died at or after this time, UTC")] = None,
-    until: Annotated[datetime | None, typer.Option(help="only letters that died before this time, UTC")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="every letter there is, or every one of the tenant")] = False,
+    tenant: Annotated[
+        str | None, typer.Option(help="only letters of this tenant, as far as that can be told")
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="only letters that died at or after this time, UTC")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(help="only letters that died before this time, UTC")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="every letter there is, or every one of the tenant")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, change nothing")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -36,9 +54,17 @@ def erase(
     bounds = (None if moment is None else moment.replace(tzinfo=UTC) for moment in (since, until))
     wanted = LetterFilter(reason, topic, None, *bounds)
     if not (ids or contains or identity or everything or not wanted.is_all):
-        raise SettingsError("say which letters: their ids, --contains, --identity, --reason, --topic, --since, --until, or --all (with --tenant: all of his)")
+        raise SettingsError(
+            "say which letters: their ids, --contains, --identity, --reason, --topic, --since, --until, or --all (with --tenant: all of his)"
+        )
     tools = Tools.open(IngestSettings.load())
-    takes = chooser(frozenset(map(parse_id, ids or ())), frozenset(map(parse_identity, identity or ())), contains, wanted, tools.letters_aside)
+    takes = chooser(
+        frozenset(map(parse_id, ids or ())),
+        frozenset(map(parse_identity, identity or ())),
+        contains,
+        wanted,
+        tools.letters_aside,
+    )
     result = tools.letter_erasure().erase(takes, tenant=tenant, dry_run=dry_run)
     if as_json:
         sys.stdout.write(json.dumps({"dry_run": dry_run, **result.to_json()}) + "\n")
@@ -46,7 +72,13 @@ def erase(
         TerminalConsole().print(Text(_sentence(result, dry_run=dry_run)))
 
 
-def chooser(ids: frozenset[tuple[int, int]], identities: frozenset[tuple[str, int, int]], contains: str, wanted: LetterFilter, aside: Aside) -> Wanted:
+def chooser(
+    ids: frozenset[tuple[int, int]],
+    identities: frozenset[tuple[str, int, int]],
+    contains: str,
+    wanted: LetterFilter,
+    aside: Aside,
+) -> Wanted:
     """Takes the letters that fulfil all that is asked for; what is empty asks for nothing."""
 
     def takes(letter: DeadLetter) -> bool:
@@ -63,8 +95,14 @@ def chooser(ids: frozenset[tuple[int, int]], identities: frozenset[tuple[str, in
 def parse_identity(text: str) -> tuple[str, int, int]:
     """Topic id, partition and offset of `TOPIC_ID:PARTITION:OFFSET`. Raises SettingsError."""
     topic_id, *numbers = text.split(":")
-    if not topic_id or len(numbers) != IDENTITY_PARTS - 1 or not all(number.isdecimal() for number in numbers):
-        raise SettingsError(f"{text!r} is no identity of a message; it looks like TOPIC_ID:0:42, as `dead-letters show` tells it")
+    if (
+        not topic_id
+        or len(numbers) != IDENTITY_PARTS - 1
+        or not all(number.isdecimal() for number in numbers)
+    ):
+        raise SettingsError(
+            f"{text!r} is no identity of a message; it looks like TOPIC_ID:0:42, as `dead-letters show` tells it"
+        )
     return topic_id, int(numbers[0]), int(numbers[1])
 
 

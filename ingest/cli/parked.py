@@ -58,7 +58,9 @@ def list_parked(as_json: Annotated[bool, typer.Option("--json", help="print JSON
     table = Table("table", "since", "reason", "what is known", "what to do")
     for record in records:
         advice = Text(ADVICE[record.cause].format(table=record.table))
-        table.add_row(str(record.table), record.since or "-", record.cause.value, Text(record.sentence), advice)
+        table.add_row(
+            str(record.table), record.since or "-", record.cause.value, Text(record.sentence), advice
+        )
     TerminalConsole().print(table if records else "no table is parked")
 
 
@@ -66,41 +68,66 @@ def list_parked(as_json: Annotated[bool, typer.Option("--json", help="print JSON
 def replay(table: Parked) -> None:
     """Tries a parked table again at once; its records go into it if it takes them."""
     _resolver().replay(_table(table))
-    TerminalConsole().print(Text(f"the node tries {table} within seconds; `python -m ingest parked list` shows what became of it"))
+    TerminalConsole().print(
+        Text(f"the node tries {table} within seconds; `python -m ingest parked list` shows what became of it")
+    )
 
 
 @app.command()
-def erase(dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, change nothing")] = False) -> None:
+def erase(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, change nothing")] = False,
+) -> None:
     """Deletes from the parking topic, for good, what no table waits for any more and is older than an hour."""
     resolver, settings = _resolver(), IngestSettings.load()
     if (warehouse := resolver.catalog.warehouse) is None:
-        raise SettingsError("the catalog names no warehouse, so what parked messages keep there cannot be told from other files; set it at the catalog")
+        raise SettingsError(
+            "the catalog names no warehouse, so what parked messages keep there cannot be told from other files; set it at the catalog"
+        )
     check_keys(settings)
     aside, now = Aside.of(open_storage(), warehouse, PARKED_FOLDER), SystemClock().now()
     done = erase_parked(settings, KafkaReader(settings), aside, resolver.parked(), now, dry_run=dry_run)
-    TerminalConsole().print(Text(f"{'would be ' if dry_run else ''}erased: {done.messages:,} messages that no table waits for, {done.bodies:,} objects"))
+    TerminalConsole().print(
+        Text(
+            f"{'would be ' if dry_run else ''}erased: {done.messages:,} messages that no table waits for, {done.bodies:,} objects"
+        )
+    )
 
 
 def resolve(
-    table: Annotated[str | None, typer.Argument(help="the table as the list shows it: namespace.name")] = None,
-    reread: Annotated[bool, typer.Option("--reread", help="read again from the input topics what was taken away")] = False,
+    table: Annotated[
+        str | None, typer.Argument(help="the table as the list shows it: namespace.name")
+    ] = None,
+    reread: Annotated[
+        bool, typer.Option("--reread", help="read again from the input topics what was taken away")
+    ] = False,
     accept: Annotated[bool, typer.Option("--accept", help="what was taken away stays away")] = False,
-    all_tables: Annotated[bool, typer.Option("--all", help="after the catalog's database was restored: all tables at once, while no node runs")] = False,
+    all_tables: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="after the catalog's database was restored: all tables at once, while no node runs"
+        ),
+    ] = False,
 ) -> None:
     """Says how a table that was moved back goes on: with the rows that were taken away read again, or without them."""
     if reread == accept:
-        raise SettingsError("say how: --reread to read again what was taken away, or --accept to go on without it")
+        raise SettingsError(
+            "say how: --reread to read again what was taken away, or --accept to go on without it"
+        )
     if (table is None) != all_tables:
         raise SettingsError("say which: a table as `python -m ingest parked list` shows it, or --all")
     how, resolver = REREAD if reread else ACCEPT, _resolver()
     if table is None:
         partitions = resolve_all(resolver.settings, resolver.control, how)
         TerminalConsole().print(
-            Text(f"done: {partitions} partitions are read {'from their starts' if reread else 'from where the group stands'} when a node starts")
+            Text(
+                f"done: {partitions} partitions are read {'from their starts' if reread else 'from where the group stands'} when a node starts"
+            )
         )
     else:
         marks = resolver.resolve(_table(table), how)
-        TerminalConsole().print(Text(f"done: {table} goes on from {marks.to_property()}; its parked records follow"))
+        TerminalConsole().print(
+            Text(f"done: {table} goes on from {marks.to_property()}; its parked records follow")
+        )
 
 
 def _resolver() -> Resolver:
@@ -109,7 +136,9 @@ def _resolver() -> Resolver:
     catalog = CatalogClient(settings.catalog_uri, token=token.get_secret_value() if token else None)
     control = control_of(settings, catalog)
     if control is None:
-        raise SettingsError("this catalog keeps no parked records, and control_uri names no control service; without one nothing is ever parked")
+        raise SettingsError(
+            "this catalog keeps no parked records, and control_uri names no control service; without one nothing is ever parked"
+        )
     return Resolver(settings, catalog, control, open_storage(), SystemClock())
 
 
@@ -117,7 +146,9 @@ def _table(text: str) -> TableId:
     namespace, _, name = text.rpartition(".")
     found = table_id(TableName(namespace, name)) if namespace else None
     if found is None:
-        raise NotFoundError(f"{text!r} is no table of a tenant; write namespace.name as `python -m ingest parked list` shows it")
+        raise NotFoundError(
+            f"{text!r} is no table of a tenant; write namespace.name as `python -m ingest parked list` shows it"
+        )
     return found
 
 

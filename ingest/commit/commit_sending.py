@@ -22,8 +22,21 @@ PARTS = 16
 APART_S = 60.0
 PATIENCE_FIRST_S, PATIENCE_MIN_S, PATIENCE_MAX_S = 5.0, 1.0, 30.0
 PING_TIMEOUT_S = 2.0
-_CAUSES = {CommitStatus.INVALID: Cause.REFUSED, CommitStatus.DELETED: Cause.DELETED, CommitStatus.TIMEOUT: Cause.SLOW, CommitStatus.UNKNOWN: Cause.SLOW}
-_IN_TIME = frozenset({CommitStatus.COMMITTED, CommitStatus.CONFLICT, CommitStatus.INVALID, CommitStatus.DELETED, CommitStatus.NOT_FOUND})
+_CAUSES = {
+    CommitStatus.INVALID: Cause.REFUSED,
+    CommitStatus.DELETED: Cause.DELETED,
+    CommitStatus.TIMEOUT: Cause.SLOW,
+    CommitStatus.UNKNOWN: Cause.SLOW,
+}
+_IN_TIME = frozenset(
+    {
+        CommitStatus.COMMITTED,
+        CommitStatus.CONFLICT,
+        CommitStatus.INVALID,
+        CommitStatus.DELETED,
+        CommitStatus.NOT_FOUND,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,9 @@ class Sending:
         return sum(answer.result.status in _IN_TIME for answer in self.answers)
 
 
-def send(catalog: CatalogClient, storage: AnyStorage, prepared: Sequence[Prepared], deadline_s: float) -> Sending:
+def send(
+    catalog: CatalogClient, storage: AnyStorage, prepared: Sequence[Prepared], deadline_s: float
+) -> Sending:
     """Sends commits together; never raises for one of them. What cannot be written is not sent: certainly not applied."""
     began_s = time.monotonic()
     problems = _write_files(storage, prepared)
@@ -56,8 +71,13 @@ def send(catalog: CatalogClient, storage: AnyStorage, prepared: Sequence[Prepare
     reach("metadata_written")
     results = iter(catalog.commit_all(requests, deadline_s=deadline_s) if requests else ())
     reach("commit_answered")
-    sending = Sending([_unsent(problem) if problem is not None else _answered(next(results)) for problem in problems], time.monotonic() - began_s)
-    return sending if sending.in_time or not requests else replace(sending, catalog_answers=_is_there(catalog))
+    sending = Sending(
+        [_unsent(problem) if problem is not None else _answered(next(results)) for problem in problems],
+        time.monotonic() - began_s,
+    )
+    return (
+        sending if sending.in_time or not requests else replace(sending, catalog_answers=_is_there(catalog))
+    )
 
 
 def _write_files(storage: AnyStorage, prepared: Sequence[Prepared]) -> list[Trouble | None]:
@@ -65,7 +85,11 @@ def _write_files(storage: AnyStorage, prepared: Sequence[Prepared]) -> list[Trou
     try:
         storage.write_all([file for commit in prepared for file in commit.files])
     except FirnError as error:
-        return [trouble_of(error, Cause.STORAGE)] if len(prepared) == 1 else [_write_files(storage, [commit])[0] for commit in prepared]
+        return (
+            [trouble_of(error, Cause.STORAGE)]
+            if len(prepared) == 1
+            else [_write_files(storage, [commit])[0] for commit in prepared]
+        )
     return [None] * len(prepared)
 
 
@@ -107,7 +131,9 @@ class Patience:
 class Apart:
     """Tables that go in smaller batches, or alone, because they failed lately and others did not. Times are monotonic seconds."""
 
-    _sizes: dict[TableId, tuple[int, float]] = field(default_factory=dict)  # how many together, and until when
+    _sizes: dict[TableId, tuple[int, float]] = field(
+        default_factory=dict
+    )  # how many together, and until when
 
     def size(self, table: TableId, now_s: float) -> int:
         """With how many tables it may be sent together, itself included."""

@@ -109,7 +109,9 @@ class Committer:
     _air: dict[Future[Sending], InAir] = field(default_factory=dict)
     _patience: Patience = field(default_factory=Patience)
     _apart: Apart = field(default_factory=Apart)
-    _dropped: dict[TableId, Future[str]] = field(default_factory=dict)  # what becomes of records for tables that were dropped
+    _dropped: dict[TableId, Future[str]] = field(
+        default_factory=dict
+    )  # what becomes of records for tables that were dropped
     second_writers: SecondWriters = field(default_factory=SecondWriters)
 
     def __post_init__(self) -> None:
@@ -146,7 +148,11 @@ class Committer:
     def _due(self) -> list[Job]:
         """Jobs that could be sent now: not those that wait for the batch in the air to come back."""
         now_s = self.clock.monotonic_s()
-        due = [job for job in self._jobs.values() if not job.in_air and job.not_before_s <= now_s and not self.reliefs.holds(job.table)]
+        due = [
+            job
+            for job in self._jobs.values()
+            if not job.in_air and job.not_before_s <= now_s and not self.reliefs.holds(job.table)
+        ]
         self.states.want(job.table for job in due if self.states.get(job.table) is None)
         if self._batch_in_air:
             due = [job for job in due if self._apart.size(job.table, now_s) < BATCH_TABLES]
@@ -161,10 +167,16 @@ class Committer:
         state = self.states.get(job.table)
         assert state is not None
         if job.sent is not None:
-            if job.sent.after.uuid == state.uuid and self.states.ledger.marks(state).compare(job.ranges) is Verdict.ABSORBED:
+            if (
+                job.sent.after.uuid == state.uuid
+                and self.states.ledger.marks(state).compare(job.ranges) is Verdict.ABSORBED
+            ):
                 self._done(job, step)
                 return False
-            if job.sent_on is not None and (job.sent_on.head, job.sent_on.exists) == (state.head, state.exists):
+            if job.sent_on is not None and (job.sent_on.head, job.sent_on.exists) == (
+                state.head,
+                state.exists,
+            ):
                 return True  # the identical request again
             job.sent = None
         for flushed in list(job.flushes):
@@ -186,9 +198,15 @@ class Committer:
             return Outcome.DONE
         if verdict is Verdict.BEHIND:
             lost = Marks({partition: start for partition, (start, _) in flush.ranges.items()})
-            return Trouble(Cause.ROLLED_BACK, f"{moved_back(state).sentence}; this node had written up to {lost.to_property()}", lost)
+            return Trouble(
+                Cause.ROLLED_BACK,
+                f"{moved_back(state).sentence}; this node had written up to {lost.to_property()}",
+                lost,
+            )
         if verdict is Verdict.AHEAD:
-            self.second_writers.note(flush.table, self.states.ledger.moved_by(state), self.writer, self.clock.monotonic_s())
+            self.second_writers.note(
+                flush.table, self.states.ledger.moved_by(state), self.writer, self.clock.monotonic_s()
+            )
             return Outcome.REDO
         return None if self.states.ids_stand(flush.table, flush.new) else Outcome.REDO
 
@@ -201,28 +219,54 @@ class Committer:
         for job in ready:
             by_size[self._apart.size(job.table, now_s)].append(job)
         batch = by_size.pop(BATCH_TABLES, [])
-        apart = [jobs[at : at + size] for size, jobs in sorted(by_size.items()) for at in range(0, len(jobs), size)]
+        apart = [
+            jobs[at : at + size] for size, jobs in sorted(by_size.items()) for at in range(0, len(jobs), size)
+        ]
         if batch and not self._batch_in_air:
             self._send_out(InAir(batch[:BATCH_TABLES], batch=True, since_s=now_s), self._patience.s)
         for jobs in apart[: APART_AT_ONCE - sum(not sent.batch for sent in self._air.values())]:
-            self._send_out(InAir(jobs, batch=False, since_s=now_s), self._patience.s * 2 ** min(10, max(job.tries for job in jobs)))
+            self._send_out(
+                InAir(jobs, batch=False, since_s=now_s),
+                self._patience.s * 2 ** min(10, max(job.tries for job in jobs)),
+            )
 
     def _send_out(self, sent: InAir, deadline_s: float) -> None:
         prepared = [self._prepare(job) for job in sent.jobs]
         for job in sent.jobs:
             job.in_air = True
-        self._air[self.pool.submit(send, self.states.catalog, self.states.storage, prepared, min(deadline_s, self.timeout_s))] = sent
+        self._air[
+            self.pool.submit(
+                send, self.states.catalog, self.states.storage, prepared, min(deadline_s, self.timeout_s)
+            )
+        ] = sent
 
     def _prepare(self, job: Job) -> Prepared:
         if job.sent is None:
             state = self.states.get(job.table)
             assert state is not None
             files = [file for flushed in job.flushes for file in flushed.flush.files]
-            new = {name for flushed in job.flushes for name in flushed.flush.new if name not in state.schema.by_name}
+            new = {
+                name
+                for flushed in job.flushes
+                for name in flushed.flush.new
+                if name not in state.schema.by_name
+            }
             schema = self.states.promised_schema(job.table) if new else state.schema
-            advance, now_ms = self.states.ledger.advance(state, job.ranges, self.writer), epoch_ms(self.clock.now())
+            advance, now_ms = (
+                self.states.ledger.advance(state, job.ranges, self.writer),
+                epoch_ms(self.clock.now()),
+            )
             recreate = job.table in self._dropped and self._policy(job.table) == RECREATE
-            job.sent = prepare_append(state, files, schema, advance.marks, now_ms, writer=advance.writer, recreate=recreate, properties=advance.properties)
+            job.sent = prepare_append(
+                state,
+                files,
+                schema,
+                advance.marks,
+                now_ms,
+                writer=advance.writer,
+                recreate=recreate,
+                properties=advance.properties,
+            )
             job.sent_on = state
         return job.sent
 
@@ -245,7 +289,13 @@ class Committer:
         if status is CommitStatus.COMMITTED:
             self._note_committed(job, step)
             return
-        log.warning("commit.not_applied", table=str(job.table), status=status.value, message=answer.result.message, tries=job.tries)
+        log.warning(
+            "commit.not_applied",
+            table=str(job.table),
+            status=status.value,
+            message=answer.result.message,
+            tries=job.tries,
+        )
         policy = self._policy(job.table) if status is CommitStatus.DELETED else PARK
         if policy == DEAD_LETTER:
             self._settle(job, job.flushes, Outcome.BURY, step)
@@ -277,7 +327,9 @@ class Committer:
     def _policy(self, table: TableId) -> str | None:
         """Where records go whose table was dropped; None while that is being looked up."""
         if table not in self._dropped:
-            self._dropped[table] = self.pool.submit(on_deleted, self.states.catalog, self.states.storage, table_name(table), self.on_deleted)
+            self._dropped[table] = self.pool.submit(
+                on_deleted, self.states.catalog, self.states.storage, table_name(table), self.on_deleted
+            )
         found = self._dropped[table]
         if not found.done():
             return None
@@ -297,4 +349,6 @@ class Committer:
 
     def _later(self, job: Job) -> None:
         job.tries += 1
-        job.not_before_s = self.clock.monotonic_s() + min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(job.tries, 10))
+        job.not_before_s = self.clock.monotonic_s() + min(
+            RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(job.tries, 10)
+        )

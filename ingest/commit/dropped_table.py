@@ -28,7 +28,9 @@ def on_deleted(catalog: CatalogClient, storage: AnyStorage, name: TableName, oth
     if dropped is None:
         return otherwise
     try:
-        properties: Mapping[str, str] = orjson.loads(storage.read(dropped["metadata-location"], bytes_max=METADATA_BYTES_MAX)).get("properties", {})
+        properties: Mapping[str, str] = orjson.loads(
+            storage.read(dropped["metadata-location"], bytes_max=METADATA_BYTES_MAX)
+        ).get("properties", {})
     except (NotFoundError, orjson.JSONDecodeError):  # purged already, or compressed by somebody else
         return otherwise
     policy = properties.get(ON_DELETED_PROPERTY, otherwise)

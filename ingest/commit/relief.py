@@ -46,9 +46,15 @@ class Reliefs:
 
     def note(self, table: TableId, state: TableState) -> None:
         """The state after a commit: where it is too much, relief begins. For others it begins after one of their next commits."""
-        if table in self._running or len(self._running) >= AT_ONCE or not is_crowded(state, self.bounds, self._floors.get(table, (0, 0))):
+        if (
+            table in self._running
+            or len(self._running) >= AT_ONCE
+            or not is_crowded(state, self.bounds, self._floors.get(table, (0, 0)))
+        ):
             return
-        self._running[table] = self.pool.submit(relieve, self.catalog, self.storage, state, self.bounds, epoch_ms(self.clock.now()))
+        self._running[table] = self.pool.submit(
+            relieve, self.catalog, self.storage, state, self.bounds, epoch_ms(self.clock.now())
+        )
 
     def holds(self, table: TableId) -> bool:
         """Whether a commit now would only be in its way."""
@@ -62,14 +68,30 @@ class Reliefs:
             metrics.TABLE_RELIEFS.labels(relieved.outcome).inc()
             metrics.RELIEF_SNAPSHOTS.inc(relieved.expired)
             settled = relieved.outcome in (CommitStatus.COMMITTED.value, "nothing")
-            more = (0, 0) if settled else (COMMITS_UNTIL_NEXT - self.bounds.snapshots // 2, COMMITS_UNTIL_NEXT - self.bounds.manifests // 2)
+            more = (
+                (0, 0)
+                if settled
+                else (
+                    COMMITS_UNTIL_NEXT - self.bounds.snapshots // 2,
+                    COMMITS_UNTIL_NEXT - self.bounds.manifests // 2,
+                )
+            )
             self._floors[table] = relieved.snapshots + more[0], relieved.manifests + more[1]
             what = log.info if settled else log.warning
-            what("table.relieved", table=str(table), outcome=relieved.outcome, expired=relieved.expired, left=relieved.snapshots, problem=relieved.problem)
+            what(
+                "table.relieved",
+                table=str(table),
+                outcome=relieved.outcome,
+                expired=relieved.expired,
+                left=relieved.snapshots,
+                problem=relieved.problem,
+            )
         return done
 
 
-def relieve(catalog: CatalogClient, storage: AnyStorage, known: TableState, bounds: Bounds, now_ms: int) -> Relieved:
+def relieve(
+    catalog: CatalogClient, storage: AnyStorage, known: TableState, bounds: Bounds, now_ms: int
+) -> Relieved:
     """In a thread: loads the table, prepares, commits. Never raises; what does not succeed is tried again some commits later.
 
     Nothing is done to a table that was moved back or created anew: that is for others to find out.
@@ -77,7 +99,11 @@ def relieve(catalog: CatalogClient, storage: AnyStorage, known: TableState, boun
     try:
         metadata = catalog.load_table(known.name, timeout_s=DEADLINE_S)["metadata"]
         state = state_of(metadata, known.name, storage)
-        prepared = None if state.moved_back or state.uuid != known.uuid else prepare_relief(metadata, state, storage, bounds, now_ms)
+        prepared = (
+            None
+            if state.moved_back or state.uuid != known.uuid
+            else prepare_relief(metadata, state, storage, bounds, now_ms)
+        )
         if prepared is None:
             return Relieved("nothing", state.snapshots, len(state.manifests))
         storage.write_all(prepared.files)
@@ -85,12 +111,20 @@ def relieve(catalog: CatalogClient, storage: AnyStorage, known: TableState, boun
     except NotFoundError:
         return Relieved("nothing", known.snapshots, len(known.manifests))
     except FirnError as error:
-        return Relieved("failed", known.snapshots, len(known.manifests), problem=f"{type(error).__name__}: {error}")
-    except Exception as error:  # whatever somebody has written into a table's metadata, it must not stop the others
+        return Relieved(
+            "failed", known.snapshots, len(known.manifests), problem=f"{type(error).__name__}: {error}"
+        )
+    except (
+        Exception
+    ) as error:  # whatever somebody has written into a table's metadata, it must not stop the others
         log.exception("table.not_relieved", table=str(known.name))
         metrics.UNFORESEEN.labels("relief").inc()
         return Relieved("failed", known.snapshots, len(known.manifests), problem=repr(error))
     if result.status is not CommitStatus.COMMITTED:
         return Relieved(result.status.value, state.snapshots, len(state.manifests), problem=result.message)
-    expired = sum(len(update["snapshot-ids"]) for update in prepared.request["updates"] if update["action"] == "remove-snapshots")
+    expired = sum(
+        len(update["snapshot-ids"])
+        for update in prepared.request["updates"]
+        if update["action"] == "remove-snapshots"
+    )
     return Relieved(result.status.value, prepared.after.snapshots, len(prepared.after.manifests), expired)

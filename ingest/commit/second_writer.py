@@ -18,7 +18,9 @@ log = structlog.get_logger()
 class SecondWriters:
     """Names whoever moves marks on under this node. Times are monotonic seconds."""
 
-    _seen: dict[tuple[TableId, str], deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=REPEATS)))
+    _seen: dict[tuple[TableId, str], deque[float]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=REPEATS))
+    )
     named: dict[str, TableId] = field(default_factory=dict)  # writer -> a table where it was seen
 
     def note(self, table: TableId, writer: str, own: str, now_s: float) -> None:
@@ -31,5 +33,9 @@ class SecondWriters:
             self.named[writer] = table
             metrics.SECOND_WRITERS.set(len(self.named))
             log.error(
-                "writer.second", table=str(table), writer=writer, own=own, advice="two ingesters read the same topic into the same tables; stop one of them"
+                "writer.second",
+                table=str(table),
+                writer=writer,
+                own=own,
+                advice="two ingesters read the same topic into the same tables; stop one of them",
             )

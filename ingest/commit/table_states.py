@@ -77,7 +77,9 @@ class NewTables:
     def take(self) -> bool:
         """Takes one from the bucket, if there is one."""
         now_s = self.clock.monotonic_s()
-        filled = self.per_minute if self._left < 0 else self._left + (now_s - self._at_s) * self.per_minute / 60.0
+        filled = (
+            self.per_minute if self._left < 0 else self._left + (now_s - self._at_s) * self.per_minute / 60.0
+        )
         self._left, self._at_s = min(float(self.per_minute), filled), now_s
         if self._left < 1:
             return False
@@ -130,7 +132,11 @@ class TableStates:
         self.newest.made(state, epoch_ms(self.clock.now()))
         self._states[table] = state
         self._stale.discard(table)
-        self._promised[table] = {name: promise for name, promise in self._promised[table].items() if name not in state.schema.by_name}
+        self._promised[table] = {
+            name: promise
+            for name, promise in self._promised[table].items()
+            if name not in state.schema.by_name
+        }
 
     def outdate(self, table: TableId) -> None:
         """Somebody may have changed the table: it is to be loaded before it is used again."""
@@ -140,7 +146,9 @@ class TableStates:
     def view(self, table: TableId) -> TableView:
         """What a worker has to know of a table that is known."""
         state = self._states[table]
-        return TableView(state.uuid, state.location, orjson.dumps(state.schema.json), self.ledger.marks(state))
+        return TableView(
+            state.uuid, state.location, orjson.dumps(state.schema.json), self.ledger.marks(state)
+        )
 
     # ---- columns
 
@@ -157,7 +165,11 @@ class TableStates:
     def promised_schema(self, table: TableId) -> LogSchema:
         """The table's schema with all columns that were promised."""
         state = self._states[table]
-        new = {name: promise for name, promise in self._promised[table].items() if name not in state.schema.by_name}
+        new = {
+            name: promise
+            for name, promise in self._promised[table].items()
+            if name not in state.schema.by_name
+        }
         return state.schema.with_strings(new, state.schema_id_max + 1) if new else state.schema
 
     def ids_stand(self, table: TableId, new: Mapping[str, int]) -> bool:
@@ -212,16 +224,24 @@ class TableStates:
             except FirnError as error:
                 self._fail(table, _trouble(error), arrivals)
                 continue
-            except Exception as error:  # whatever somebody has written into a table's metadata, it must not stop the others
+            except (
+                Exception
+            ) as error:  # whatever somebody has written into a table's metadata, it must not stop the others
                 log.exception("table.not_loaded", table=str(table))
-                self._fail(table, Trouble(Cause.METADATA, f"table {table}: its metadata cannot be read ({error!r})"), arrivals)
+                self._fail(
+                    table,
+                    Trouble(Cause.METADATA, f"table {table}: its metadata cannot be read ({error!r})"),
+                    arrivals,
+                )
                 continue
             if state is not None and state.moved_back:
                 self._fail(table, moved_back(state), arrivals)
             else:
                 self._unchecked[table] = state
 
-    def _check_loaded(self, arrivals: Arrivals, parked_version: Callable[[TableId], int | None] | None) -> None:
+    def _check_loaded(
+        self, arrivals: Arrivals, parked_version: Callable[[TableId], int | None] | None
+    ) -> None:
         """Asks the two questions about what was loaded before they were asked, one set after the other."""
         if self._check is not None and self._check[1].done():
             (loaded, future), self._check = self._check, None
@@ -234,8 +254,16 @@ class TableStates:
                 for table, state in loaded.items():
                     record = parked.get(table)
                     if record is not None and record.awaits_person:
-                        self._fail(table, Trouble(Cause.ROLLED_BACK, f"table {table} was moved back to an earlier state"), arrivals)
-                    elif record is not None and parked_version is not None and _is_news(record, parked_version(table)):
+                        self._fail(
+                            table,
+                            Trouble(Cause.ROLLED_BACK, f"table {table} was moved back to an earlier state"),
+                            arrivals,
+                        )
+                    elif (
+                        record is not None
+                        and parked_version is not None
+                        and _is_news(record, parked_version(table))
+                    ):
                         self._again_later(table)
                     elif parked_version is not None and (lost := self._lost(table, state)) is not None:
                         self._fail(table, lost, arrivals)
@@ -243,14 +271,28 @@ class TableStates:
                         self._take(table, state, arrivals)
         if self._check is None and self._unchecked:
             loaded, self._unchecked = self._unchecked, {}
-            self._check = loaded, self.pool.submit(self._ask, any(state is not None and state.exists for state in loaded.values()))
+            self._check = (
+                loaded,
+                self.pool.submit(
+                    self._ask, any(state is not None and state.exists for state in loaded.values())
+                ),
+            )
 
     def _lost(self, table: TableId, state: TableState | None) -> Trouble | None:
         """What is wrong where a table's marks are not as far any more as this node knows that they were."""
         before = self._states.get(table)
-        if state is None or before is None or before.uuid != state.uuid or not before.marks.exceeds(state.marks):
+        if (
+            state is None
+            or before is None
+            or before.uuid != state.uuid
+            or not before.marks.exceeds(state.marks)
+        ):
             return None
-        return Trouble(Cause.ROLLED_BACK, f"{moved_back(state).sentence}; this node knew of rows up to {before.marks.to_property()}", before.marks)
+        return Trouble(
+            Cause.ROLLED_BACK,
+            f"{moved_back(state).sentence}; this node knew of rows up to {before.marks.to_property()}",
+            before.marks,
+        )
 
     def _ask(self, some_exist: bool) -> Mapping[TableId, ParkedRecord]:
         """In a thread: what is parked, as far as it matters. Raises RefusedError where the lease is not in force."""
@@ -280,7 +322,12 @@ class TableStates:
         for table, wanted in self._wanted.items():
             if len(self._loading) >= LOADS_AT_ONCE:
                 return
-            busy = table in self._loading or table in self.postponed or table in self._unchecked or (self._check is not None and table in self._check[0])
+            busy = (
+                table in self._loading
+                or table in self.postponed
+                or table in self._unchecked
+                or (self._check is not None and table in self._check[0])
+            )
             if not busy and wanted.not_before_s <= now_s:
                 self._loading[table] = self.pool.submit(self._load, table, self._states.get(table))
 
@@ -290,7 +337,10 @@ class TableStates:
         self._stale.discard(table)
         self._wanted.pop(table, None)
         promised = self._promised.get(table, {})
-        if any(column_id <= state.last_column_id and name not in state.schema.by_name for name, (column_id, _) in promised.items()):
+        if any(
+            column_id <= state.last_column_id and name not in state.schema.by_name
+            for name, (column_id, _) in promised.items()
+        ):
             promised.clear()  # somebody else took an id that was handed out
         arrivals.known.append(table)
 
@@ -304,17 +354,28 @@ class TableStates:
         if wanted is None:
             return False
         wanted.tries += 1
-        wanted.not_before_s = self.clock.monotonic_s() + min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(wanted.tries, 10))
+        wanted.not_before_s = self.clock.monotonic_s() + min(
+            RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(wanted.tries, 10)
+        )
         return True
 
     # ---- in threads
 
     def _load(self, table: TableId, before: TableState | None) -> TableState | None:
         state = load_state(self.catalog, self.storage, table_name(table), timeout_s=self.timeout_s)
-        if state is None and before is not None and before.exists and not was_dropped(self.catalog, before.name, before.uuid):
-            raise VanishedError(f"table {table} is gone without having been dropped: the catalog's database went back, or somebody renamed the table")
+        if (
+            state is None
+            and before is not None
+            and before.exists
+            and not was_dropped(self.catalog, before.name, before.uuid)
+        ):
+            raise VanishedError(
+                f"table {table} is gone without having been dropped: the catalog's database went back, or somebody renamed the table"
+            )
         if state is not None and (why := misfit(state.schema)):
-            raise UnfitError(f"table {table} takes no rows of ours: {why}; put it right, or drop the table so that it is created anew")
+            raise UnfitError(
+                f"table {table} takes no rows of ours: {why}; put it right, or drop the table so that it is created anew"
+            )
         return state
 
     def _create(self, table: TableId) -> TableState:
@@ -348,7 +409,10 @@ def _is_news(record: ParkedRecord, known: int | None) -> bool:
 def moved_back(state: TableState) -> Trouble:
     """What is said of a table whose head is older than its marks."""
     head = state.head_marks.to_property() if state.head_marks is not None else "none"
-    return Trouble(Cause.ROLLED_BACK, f"table {state.name} was moved back: its marks are {state.marks.to_property()}, those of its snapshot {head}")
+    return Trouble(
+        Cause.ROLLED_BACK,
+        f"table {state.name} was moved back: its marks are {state.marks.to_property()}, those of its snapshot {head}",
+    )
 
 
 def misfit(schema: LogSchema) -> str | None:
@@ -357,14 +421,20 @@ def misfit(schema: LogSchema) -> str | None:
         column = schema.by_name.get(system["name"])
         if column is None:
             return f"column {system['name']} is gone"
-        ours = {str(arrow_type(system["type"])), "int64"} if system["type"] == "int" else {str(arrow_type(system["type"]))}
+        ours = (
+            {str(arrow_type(system["type"])), "int64"}
+            if system["type"] == "int"
+            else {str(arrow_type(system["type"]))}
+        )
         try:
             theirs = str(arrow_type(column.kind))
         except ValueError:
             theirs = str(column.kind)
         if theirs not in ours:
             return f"column {column.name} is {theirs}, not {arrow_type(system['type'])}"
-    needed = [column.name for column in schema.columns if column.required and column.name not in SYSTEM_COLUMNS]
+    needed = [
+        column.name for column in schema.columns if column.required and column.name not in SYSTEM_COLUMNS
+    ]
     if needed:
         return f"column {needed[0]} may not be NULL, and records may lack it"
     try:

@@ -119,5 +119,11 @@ def resolve_all(settings: IngestSettings, control: CatalogClient, how: str) -> i
     wanted = {each: start if how == REREAD else stored[each].offset for each, start in first.items()}
     refusal = f"an ingester of group {settings.group} runs; stop it (all nodes, standbys too) before its offsets are changed"
     with held_lease(control, lease_name(settings), refusal):
-        store_offsets(settings, {each: Stored(offset, each.topic_id, first=stored[each].first) for each, offset in wanted.items()})
+        store_offsets(
+            settings,
+            {
+                each: Stored(offset, each.topic_id, first=stored[each].first)
+                for each, offset in wanted.items()
+            },
+        )
     return len(wanted)

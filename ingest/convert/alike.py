@@ -12,7 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.convert.columnar import Decoded
-from ingest.convert.converter import CHUNK_ROWS, ConverterLimits, Part, Pieces, Work, keep, the_reading, work_on
+from ingest.convert.converter import (
+    CHUNK_ROWS,
+    ConverterLimits,
+    Part,
+    Pieces,
+    Work,
+    keep,
+    the_reading,
+    work_on,
+)
 from ingest.convert.shape import Shapes
 from ingest.convert.skeleton import ROWS_MIN, decode_alike
 from ingest.model.source import Source
@@ -28,7 +37,9 @@ class Waiting(NamedTuple):
     schema: LogSchema
 
 
-def convert_alike(waiting: Iterable[Waiting], sources: Sequence[Source], limits: ConverterLimits, shapes: Shapes) -> dict[TableId, list[Part]]:
+def convert_alike(
+    waiting: Iterable[Waiting], sources: Sequence[Source], limits: ConverterLimits, shapes: Shapes
+) -> dict[TableId, list[Part]]:
     """What can be converted together, by table."""
     parts = defaultdict[TableId, list[Part]](list)
     for schema, buffers in _groups(waiting, sources):
@@ -37,13 +48,20 @@ def convert_alike(waiting: Iterable[Waiting], sources: Sequence[Source], limits:
     return parts
 
 
-def _groups(waiting: Iterable[Waiting], sources: Sequence[Source]) -> Iterator[tuple[LogSchema, list[TableBuffer]]]:
+def _groups(
+    waiting: Iterable[Waiting], sources: Sequence[Source]
+) -> Iterator[tuple[LogSchema, list[TableBuffer]]]:
     """Buffers by schema and by how their messages are read, some thousand records at a time."""
     gathered = dict[Any, tuple[LogSchema, list[TableBuffer]]]()
     rows = Counter[Any]()
     for buffer, schema in waiting:
         reading = the_reading(sources[number] for number in buffer.first_offsets)
-        if reading is None or reading.form not in ("auto", "json") or len(buffer) >= CHUNK_ROWS or buffer.undated:
+        if (
+            reading is None
+            or reading.form not in ("auto", "json")
+            or len(buffer) >= CHUNK_ROWS
+            or buffer.undated
+        ):
             continue
         key = id(schema), reading
         gathered.setdefault(key, (schema, []))[1].append(buffer)
@@ -77,7 +95,14 @@ def _convert_group(buffers: Sequence[TableBuffer], work: Work, parts: dict[Table
         new.clear()  # the next skeleton may spell a new column otherwise
 
 
-def _share(buffers: Sequence[TableBuffer], starts: Any, decoded: Decoded, rows: pa.Table, new: dict[str, str], parts: dict[TableId, list[Part]]) -> None:
+def _share(
+    buffers: Sequence[TableBuffer],
+    starts: Any,
+    decoded: Decoded,
+    rows: pa.Table,
+    new: dict[str, str],
+    parts: dict[TableId, list[Part]],
+) -> None:
     """Gives each table its slice of the rows, without the columns that are empty in it."""
     bounds = np.searchsorted(decoded.places, starts).tolist()
     gaps = [name for name in rows.column_names if rows.column(name).null_count]
@@ -87,5 +112,11 @@ def _share(buffers: Sequence[TableBuffer], starts: Any, decoded: Decoded, rows: 
         own = rows.slice(first, end - first)
         if empty := [name for name in gaps if own.column(name).null_count == end - first]:
             own = own.drop_columns(empty)
-        places = range(len(buffer)) if end - first == len(buffer) else [at - start for at in decoded.places[first:end]]
-        parts[buffer.table].append(Part(own, places, {name: path for name, path in new.items() if name not in empty}))
+        places = (
+            range(len(buffer))
+            if end - first == len(buffer)
+            else [at - start for at in decoded.places[first:end]]
+        )
+        parts[buffer.table].append(
+            Part(own, places, {name: path for name, path in new.items() if name not in empty})
+        )

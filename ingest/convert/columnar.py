@@ -94,7 +94,9 @@ def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, te
     return lay_out_columns(found, kafka_us, terms, fit, odd, grid.odd)
 
 
-def lay_out_columns(found: Found, kafka_us: pa.Array, terms: Terms, fit: list[int], unfit: list[int], odd: set[int]) -> Decoded:
+def lay_out_columns(
+    found: Found, kafka_us: pa.Array, terms: Terms, fit: list[int], unfit: list[int], odd: set[int]
+) -> Decoded:
     """The columns of records whose fields are given as texts. `fit` are the places of the rows, `unfit` those already left over, `odd` rows to leave over."""
     arrays = _times(found, kafka_us, terms, odd)
     _severity(found, odd)
@@ -107,7 +109,9 @@ def lay_out_columns(found: Found, kafka_us: pa.Array, terms: Terms, fit: list[in
     return _without_odd(decoded.columns, decoded.places, decoded.odd, late)
 
 
-def _structs(decode: Callable[[bytes], Any], values: Sequence[bytes]) -> tuple[list[Any], list[int], list[int]]:
+def _structs(
+    decode: Callable[[bytes], Any], values: Sequence[bytes]
+) -> tuple[list[Any], list[int], list[int]]:
     try:
         return list(map(decode, values)), list(range(len(values))), []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -124,7 +128,9 @@ def _structs(decode: Callable[[bytes], Any], values: Sequence[bytes]) -> tuple[l
 
 def _grid(shape: Shape, rows: Sequence[Any], raw: Sequence[bytes], depth_max: int) -> tuple[_Grid, int]:
     """Values by leaf as text, and how many keys the structs account for."""
-    lists: dict[tuple[int, ...], Sequence[Any]] = {(at,): column for at, column in enumerate(zip(*map(astuple, rows), strict=True))}
+    lists: dict[tuple[int, ...], Sequence[Any]] = {
+        (at,): column for at, column in enumerate(zip(*map(astuple, rows), strict=True))
+    }
     odd: set[int] = set()
     present = 0
     for route, width in shape.branches:
@@ -132,7 +138,9 @@ def _grid(shape: Shape, rows: Sequence[Any], raw: Sequence[bytes], depth_max: in
         present += len(objects) - objects.count(None)
         members = [absent if one is None else astuple(one) for one in objects]
         # An object without members, or with nothing but nulls, is a value of its own on the exact path.
-        odd.update(at for at, one in enumerate(members) if objects[at] is not None and one.count(None) == width)
+        odd.update(
+            at for at, one in enumerate(members) if objects[at] is not None and one.count(None) == width
+        )
         lists |= {(*route, at): column for at, column in enumerate(zip(*members, strict=True))}
     grid = _Grid(raw, [], odd)
     for leaf in shape.leaves:
@@ -160,13 +168,18 @@ def _text(leaf: Leaf, values: Sequence[Any], grid: _Grid, depth_max: int) -> tup
         return numbers.cast(pa.string()), 0
     if 0 in values:
         _mark_minus_zero(values, grid)
-    spelled = [v if v is None or type(v) is str else "true" if v is True else "false" if v is False else str(v) for v in values]
+    spelled = [
+        v if v is None or type(v) is str else "true" if v is True else "false" if v is False else str(v)
+        for v in values
+    ]
     return pa.array(spelled, pa.string()), 0
 
 
 def _mark_minus_zero(values: Sequence[Any], grid: _Grid) -> None:
     """`-0` decodes to 0, but is spelled otherwise."""
-    grid.odd.update(at for at, v in enumerate(values) if v == 0 and type(v) is int and _minus_zero(grid.raw[at]))
+    grid.odd.update(
+        at for at, v in enumerate(values) if v == 0 and type(v) is int and _minus_zero(grid.raw[at])
+    )
 
 
 def _raw_text(values: Sequence[Any], grid: _Grid, depth_max: int) -> tuple[pa.Array, int]:
@@ -230,7 +243,10 @@ def _times(found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> dic
     """The `timestamp` column, and where no record has a time, `_errors`, which says so; rows with a time that is not plain are odd."""
     name = next((name for name in TIMESTAMP_NAMES if name in found), None)
     if name is None:
-        return {TIMESTAMP: kafka_us.cast(_UTC), ERRORS: pa.repeat(pa.scalar(entries([MISSING_TIME]), ERRORS_TYPE), len(kafka_us))}
+        return {
+            TIMESTAMP: kafka_us.cast(_UTC),
+            ERRORS: pa.repeat(pa.scalar(entries([MISSING_TIME]), ERRORS_TYPE), len(kafka_us)),
+        }
     return {TIMESTAMP: _timestamps(name, found, kafka_us, terms, odd)}
 
 
@@ -249,19 +265,31 @@ def _timestamps(name: str, found: Found, kafka_us: pa.Array, terms: Terms, odd: 
     ahead_us = _NO_LIMIT if terms.time.ahead_us is None else terms.time.ahead_us
     distances = pc.subtract(instants, kafka_us)
     if pc.any(pc.or_(pc.less(distances, -late_us), pc.greater(distances, ahead_us))).as_py():
-        odd.update(at for at, us in enumerate(distances.to_pylist()) if us is not None and not -late_us <= us <= ahead_us)
+        odd.update(
+            at
+            for at, us in enumerate(distances.to_pylist())
+            if us is not None and not -late_us <= us <= ahead_us
+        )
     return instants.cast(_UTC)
 
 
-def _instants(leaf: Leaf, texts: pa.Array, kafka_us: pa.Array, local: tzinfo) -> tuple[pa.Array, pa.Array | None]:
+def _instants(
+    leaf: Leaf, texts: pa.Array, kafka_us: pa.Array, local: tzinfo
+) -> tuple[pa.Array, pa.Array | None]:
     """Microseconds since the epoch, NULL where the exact path has to look; and the texts of those that say more than microseconds."""
     if leaf.kinds == {TEXT} and (instants := _rfc_3339(texts)) is not None:
         return instants, None
     if leaf.kinds == {INTEGER} and (numbers := _as_integers(texts)) is not None and _all_ms(numbers):
         return pc.multiply(numbers, 1000), None
     spelled = texts.to_pylist()
-    parsed = [None if text is None else parse_instant(text, near, local) for text, near in zip(spelled, kafka_us.to_pylist(), strict=True)]
-    finer = [text if instant is not None and not instant.exact else None for text, instant in zip(spelled, parsed, strict=True)]
+    parsed = [
+        None if text is None else parse_instant(text, near, local)
+        for text, near in zip(spelled, kafka_us.to_pylist(), strict=True)
+    ]
+    finer = [
+        text if instant is not None and not instant.exact else None
+        for text, instant in zip(spelled, parsed, strict=True)
+    ]
     instants = pa.array([None if instant is None else instant.us for instant in parsed], pa.int64())
     return instants, pa.array(finer, pa.string()) if any(finer) else None
 
@@ -342,12 +370,18 @@ def _typed(name: str, path: str, columns: Columns, arrays: dict[str, pa.Array], 
     elif (kind := columns.kind(name)) != "string":
         stored = [None if value is None else to_column(kind, value) for value in text.to_pylist()]
         odd.update(at for at, value in enumerate(stored) if isinstance(value, ValueReason))
-        arrays[name] = pa.array([None if isinstance(value, ValueReason) else value for value in stored], arrow_type(kind))
+        arrays[name] = pa.array(
+            [None if isinstance(value, ValueReason) else value for value in stored], arrow_type(kind)
+        )
 
 
-def _without_odd(arrays: dict[str, pa.Array], places: list[int], odd_places: list[int], odd: set[int]) -> Decoded:
+def _without_odd(
+    arrays: dict[str, pa.Array], places: list[int], odd_places: list[int], odd: set[int]
+) -> Decoded:
     if not odd:
         return Decoded(arrays, places, odd_places)
     keep = pa.array([at for at in range(len(places)) if at not in odd], pa.int32())
     kept = {name: array.take(keep) for name, array in arrays.items()}
-    return Decoded(kept, [places[at] for at in keep.to_pylist()], sorted([*odd_places, *(places[at] for at in odd)]))
+    return Decoded(
+        kept, [places[at] for at in keep.to_pylist()], sorted([*odd_places, *(places[at] for at in odd)])
+    )

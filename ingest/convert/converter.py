@@ -29,7 +29,19 @@ from ingest.decode.replay import FORM, Origin, origin_of
 from ingest.model.source import Form, Source
 from ingest.route.buffer import TableBuffer
 from lake.errors import FirnError, Reason, Rejected
-from lake.log_schema import ERRORS, INDEX, OBSERVED_TIMESTAMP, OFFSET, OVERFLOW, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, LogSchema, arrow_type
+from lake.log_schema import (
+    ERRORS,
+    INDEX,
+    OBSERVED_TIMESTAMP,
+    OFFSET,
+    OVERFLOW,
+    TIMESTAMP,
+    TOPIC,
+    TOPIC_ID,
+    TOPIC_PARTITION,
+    LogSchema,
+    arrow_type,
+)
 
 CHUNK_ROWS = 4_096
 # So many records teach a shape at first, and so many odd ones are worth another lesson.
@@ -46,7 +58,9 @@ class Converted:
 
     rows: pa.Table
     new: Mapping[str, str]
-    rejected: Sequence[tuple[int, Rejected]]  # position in the buffer and reason; a `RejectedRecord` is one of several in that message
+    rejected: Sequence[
+        tuple[int, Rejected]
+    ]  # position in the buffer and reason; a `RejectedRecord` is one of several in that message
     absorbed: int  # messages below the table's marks
     rows_with_errors: int
 
@@ -105,9 +119,17 @@ class Work:
         return [self.sources[number] for number in self.buffer.first_offsets]
 
 
-def work_on(buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, limits: ConverterLimits, shapes: Shapes) -> Work:
+def work_on(
+    buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, limits: ConverterLimits, shapes: Shapes
+) -> Work:
     """The beginning of a conversion for a table with this schema."""
-    return Work(buffer, sources, Terms(Columns(schema, limits.columns_max), limits.time, limits.depth_max), shapes, _int64(buffer.timestamps_ms))
+    return Work(
+        buffer,
+        sources,
+        Terms(Columns(schema, limits.columns_max), limits.time, limits.depth_max),
+        shapes,
+        _int64(buffer.timestamps_ms),
+    )
 
 
 def convert(
@@ -141,7 +163,13 @@ def convert(
             places = [at for at in places if at not in undated]
         if places:
             _convert_chunk(work, places)
-    rows = work.chunks[0] if len(work.chunks) == 1 else pa.concat_tables(work.chunks, promote_options="default") if work.chunks else pa.table({})
+    rows = (
+        work.chunks[0]
+        if len(work.chunks) == 1
+        else pa.concat_tables(work.chunks, promote_options="default")
+        if work.chunks
+        else pa.table({})
+    )
     return Converted(rows, work.terms.columns.new, work.rejected, absorbed, work.rows_with_errors)
 
 
@@ -174,8 +202,18 @@ def _convert_chunk(work: Work, places: Sequence[int]) -> None:
         raise
     except Exception as error:
         for place, each in find_culprits(places, partial(_convert_or_nothing, work), error).items():
-            log.exception("record.not_converted", table=str(work.buffer.table), offset=work.buffer.offsets[place], exc_info=each)
-            work.rejected.append((place, Rejected(Reason.UNSTORABLE, f"an error that nobody foresaw, please report it: {each!r}")))
+            log.exception(
+                "record.not_converted",
+                table=str(work.buffer.table),
+                offset=work.buffer.offsets[place],
+                exc_info=each,
+            )
+            work.rejected.append(
+                (
+                    place,
+                    Rejected(Reason.UNSTORABLE, f"an error that nobody foresaw, please report it: {each!r}"),
+                )
+            )
 
 
 def _convert_or_nothing(work: Work, places: Sequence[int]) -> None:
@@ -208,13 +246,23 @@ def _convert_together(work: Work, places: Sequence[int]) -> None:
 
 def _at(values: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
     """The values at these places, which ascend."""
-    return values[places[0] : places[-1] + 1] if places and len(places) == places[-1] - places[0] + 1 else [values[at] for at in places]
+    return (
+        values[places[0] : places[-1] + 1]
+        if places and len(places) == places[-1] - places[0] + 1
+        else [values[at] for at in places]
+    )
 
 
-def _sorted(work: Work, places: Sequence[int]) -> Iterator[tuple[Reading, Sequence[int], list[int], list[int]]]:
+def _sorted(
+    work: Work, places: Sequence[int]
+) -> Iterator[tuple[Reading, Sequence[int], list[int], list[int]]]:
     """Messages by how they are read: those that look like one object, those that look like a line, all others."""
     alike = the_reading(work.present)
-    if alike is not None and alike.form in ("auto", "json") and {value[:1] for value in _at(work.buffer.values, places)} == {b"{"}:
+    if (
+        alike is not None
+        and alike.form in ("auto", "json")
+        and {value[:1] for value in _at(work.buffer.values, places)} == {b"{"}
+    ):
         return iter([(alike, places, [], [])])
     readings = [Reading(source.form, zone(source.time_zone)) for source in work.sources]
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
@@ -258,8 +306,12 @@ def _convert_replayed(work: Work, places: Sequence[int]) -> list[int]:
     for reading, listed in whole.items():
         _convert_others(work, listed, reading, replace(work.terms, local=reading.local))
     for reading, listed in single.items():
-        pieces = Pieces([work.buffer.values[at] for at in listed], listed, [work.origins[at].index or 0 for at in listed])
-        _convert_exactly(work, pieces, range(len(listed)), reading.form, replace(work.terms, local=reading.local))
+        pieces = Pieces(
+            [work.buffer.values[at] for at in listed], listed, [work.origins[at].index or 0 for at in listed]
+        )
+        _convert_exactly(
+            work, pieces, range(len(listed)), reading.form, replace(work.terms, local=reading.local)
+        )
     return rest
 
 
@@ -292,7 +344,10 @@ def _convert_objects(work: Work, pieces: Pieces, terms: Terms) -> list[int]:
         odd = [odd[at] for at in decoded.odd]
         if not odd:
             break
-        before, shape = shape, work.shapes.learn(table, _parsed(pieces, odd[:: max(1, len(odd) // LESSON_ROWS)], terms))
+        before, shape = (
+            shape,
+            work.shapes.learn(table, _parsed(pieces, odd[:: max(1, len(odd) // LESSON_ROWS)], terms)),
+        )
         if shape is before or len(odd) <= LESSON_ROWS:
             break
     return list(odd)
@@ -302,7 +357,11 @@ def _parsed(pieces: Pieces, places: Sequence[int], terms: Terms) -> list[Pairs]:
     """Objects to learn from; a message that carries several is none."""
     whole = pieces.indexes is None
     samples = [pieces.values[at] for at in places]
-    fields = [decode(value, "json", terms.depth_max) for value in samples if not (whole and take_apart(value, "json", terms.depth_max) is not None)]
+    fields = [
+        decode(value, "json", terms.depth_max)
+        for value in samples
+        if not (whole and take_apart(value, "json", terms.depth_max) is not None)
+    ]
     return [pairs for pairs in fields if isinstance(pairs, Pairs)]
 
 
@@ -325,7 +384,13 @@ def _convert_others(work: Work, places: Sequence[int], reading: Reading, terms: 
                 _convert_several(work, several, terms)
                 several = _Several()
     _convert_several(work, several, terms)
-    _convert_exactly(work, Pieces([work.buffer.values[at] for at in single], single), range(len(single)), reading.form, terms)
+    _convert_exactly(
+        work,
+        Pieces([work.buffer.values[at] for at in single], single),
+        range(len(single)),
+        reading.form,
+        terms,
+    )
 
 
 @dataclass(slots=True)
@@ -359,7 +424,12 @@ def _convert_exactly(work: Work, pieces: Pieces, positions: Sequence[int], form:
         elif pieces.indexes is None:
             work.rejected.append((pieces.places[at], row))
         else:
-            work.rejected.append((pieces.places[at], RejectedRecord(row.reason, row.detail, pieces.indexes[at], pieces.values[at])))
+            work.rejected.append(
+                (
+                    pieces.places[at],
+                    RejectedRecord(row.reason, row.detail, pieces.indexes[at], pieces.values[at]),
+                )
+            )
     if not rows:
         return
     arrays: dict[str, Any] = {
@@ -386,7 +456,9 @@ def keep(work: Work, arrays: Mapping[str, pa.Array], pieces: Pieces, positions: 
     """Adds the rows at these positions, with the columns that say where they came from."""
     if not positions:
         return
-    places = pieces.places if len(positions) == len(pieces.places) else [pieces.places[at] for at in positions]
+    places = (
+        pieces.places if len(positions) == len(pieces.places) else [pieces.places[at] for at in positions]
+    )
     distinct = pieces.indexes is None
     origins = _taken(_int32(work.buffer.sources), places, distinct=distinct)
     per_source = [
@@ -395,9 +467,15 @@ def keep(work: Work, arrays: Mapping[str, pa.Array], pieces: Pieces, positions: 
         (TOPIC_PARTITION, pa.int32(), [source.partition for source in work.sources]),
     ]
     system = {name: pa.array(values, kind).take(origins) for name, kind, values in per_source}
-    system[OBSERVED_TIMESTAMP] = pa.compute.multiply(_taken(work.timestamps_ms, places, distinct=distinct), 1000).cast(_UTC)
+    system[OBSERVED_TIMESTAMP] = pa.compute.multiply(
+        _taken(work.timestamps_ms, places, distinct=distinct), 1000
+    ).cast(_UTC)
     system[OFFSET] = _taken(_int64(work.buffer.offsets), places, distinct=distinct)
-    indexes = np.zeros(len(positions), np.int32) if pieces.indexes is None else [pieces.indexes[at] for at in positions]
+    indexes = (
+        np.zeros(len(positions), np.int32)
+        if pieces.indexes is None
+        else [pieces.indexes[at] for at in positions]
+    )
     system[INDEX] = pa.array(indexes, pa.int32())
     if work.origins:
         _restore(system, [work.origins.get(at) for at in places])
@@ -414,9 +492,17 @@ def _restore(system: dict[str, Any], origins: Sequence[Origin | None]) -> None:
     """Gives replayed rows the coordinates under which their messages were first read."""
     if not any(origins):
         return
-    for name, attribute in ((TOPIC, "topic"), (TOPIC_ID, "topic_id"), (TOPIC_PARTITION, "partition"), (OFFSET, "offset")):
+    for name, attribute in (
+        (TOPIC, "topic"),
+        (TOPIC_ID, "topic_id"),
+        (TOPIC_PARTITION, "partition"),
+        (OFFSET, "offset"),
+    ):
         own = system[name]
-        first = [value if origin is None else getattr(origin, attribute) for origin, value in zip(origins, own.to_pylist(), strict=True)]
+        first = [
+            value if origin is None else getattr(origin, attribute)
+            for origin, value in zip(origins, own.to_pylist(), strict=True)
+        ]
         system[name] = pa.array(first, own.type)
 
 

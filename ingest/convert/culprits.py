@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 CULPRITS_MAX = 64
 
 
-def find_culprits(places: Sequence[int], attempt: Callable[[Sequence[int]], None], first: Exception) -> dict[int, Exception]:
+def find_culprits(
+    places: Sequence[int], attempt: Callable[[Sequence[int]], None], first: Exception
+) -> dict[int, Exception]:
     """Attempts messages by halves until each that fails has failed alone; its place and its error. What does not fail is done.
 
     `attempt` does all of the messages at some places, or raises and has done nothing. Raises `first`, the error of all of them together, where

@@ -44,17 +44,25 @@ def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> I
             plain[0].append(line)
             plain[1].append(at)
     lines, places = plain
-    arrays = {TIMESTAMP: _kafka_us(kafka_ms, places).cast(_UTC), MESSAGE: pa.array(lines, pa.string())} if lines else {}
+    arrays = (
+        {TIMESTAMP: _kafka_us(kafka_ms, places).cast(_UTC), MESSAGE: pa.array(lines, pa.string())}
+        if lines
+        else {}
+    )
     yield Decoded(arrays, places, odd)
     for line_format, rows, places in known.values():
         yield _of_format(line_format, rows, places, _kafka_us(kafka_ms, places), terms)
 
 
 def _kafka_us(kafka_ms: pa.Array, places: list[int]) -> pa.Array:
-    return pc.multiply(kafka_ms if len(places) == len(kafka_ms) else kafka_ms.take(pa.array(places, pa.int64())), 1000)
+    return pc.multiply(
+        kafka_ms if len(places) == len(kafka_ms) else kafka_ms.take(pa.array(places, pa.int64())), 1000
+    )
 
 
-def _of_format(line_format: LineFormat, rows: Sequence[Values], places: list[int], kafka_us: pa.Array, terms: Terms) -> Decoded:
+def _of_format(
+    line_format: LineFormat, rows: Sequence[Values], places: list[int], kafka_us: pa.Array, terms: Terms
+) -> Decoded:
     lists = list(zip(*rows, strict=True))
     found: Found = {}
     for name, texts in zip(line_format.names, lists, strict=False):
@@ -78,7 +86,10 @@ def _extra_columns(line_format: LineFormat, texts: Sequence[str | None], odd: se
             if name not in columns:
                 columns[name] = (path, [None] * len(texts))
             columns[name][1][at] = value
-    return {name: (Leaf(name, path, _KINDS, ()), pa.array(values, pa.string())) for name, (path, values) in columns.items()}
+    return {
+        name: (Leaf(name, path, _KINDS, ()), pa.array(values, pa.string()))
+        for name, (path, values) in columns.items()
+    }
 
 
 @lru_cache(maxsize=8_192)

@@ -14,17 +14,42 @@ from ingest.decode.formats.recognition import recognise
 from ingest.decode.formats.syslog import SEVERITIES
 from ingest.decode.formats.text_line import to_pairs
 from lake.errors import Reason, Rejected
-from lake.log_schema import MESSAGE, NAME_BYTES_MAX, RESERVED_NAMES, SEVERITY, TIMESTAMP, LogSchema, ValueReason, fold
+from lake.log_schema import (
+    MESSAGE,
+    NAME_BYTES_MAX,
+    RESERVED_NAMES,
+    SEVERITY,
+    TIMESTAMP,
+    LogSchema,
+    ValueReason,
+    fold,
+)
 from lake.settings import IngestSettings
 
 # Where shippers put the three things every log line has, the surest name first.
 TIMESTAMP_NAMES = (TIMESTAMP, "@timestamp", "time", "ts", "eventtime", "event_time", "datetime", "date")
-SEVERITY_NAMES = (SEVERITY, "level", "log_level", "loglevel", "severity_text", "severitytext", "levelname", "priority")
+SEVERITY_NAMES = (
+    SEVERITY,
+    "level",
+    "log_level",
+    "loglevel",
+    "severity_text",
+    "severitytext",
+    "levelname",
+    "priority",
+)
 MESSAGE_NAMES = (MESSAGE, "msg", "log", "event", "body", "text")
 # A name that says "this is the time" and holds none is worth an entry in _errors; `time: "12ms"` is not.
 _SURE_TIMESTAMPS = (TIMESTAMP, "@timestamp")
 # The levels of pino and bunyan; the number stays in its own column.
-NUMERIC_LEVELS: Mapping[str, str] = {"10": "TRACE", "20": "DEBUG", "30": "INFO", "40": "WARN", "50": "ERROR", "60": "FATAL"}
+NUMERIC_LEVELS: Mapping[str, str] = {
+    "10": "TRACE",
+    "20": "DEBUG",
+    "30": "INFO",
+    "40": "WARN",
+    "50": "ERROR",
+    "60": "FATAL",
+}
 # A priority is a severity only in the words of syslog (syslog-ng writes it so); tickets and queues have priorities too.
 PRIORITY = "priority"
 SYSLOG_WORDS = frozenset((*SEVERITIES, "emergency", "critical", "error", "warn", "informational", "panic"))
@@ -98,7 +123,9 @@ class TimeLimits:
         return cls(int(settings.late_limit * 1_000_000), int(settings.ahead_limit_s * 1_000_000))
 
 
-def lay_out(fields: Fields, timestamp_ms: int, columns: Columns, limits: TimeLimits, local: tzinfo = UTC) -> Row | Rejected:
+def lay_out(
+    fields: Fields, timestamp_ms: int, columns: Columns, limits: TimeLimits, local: tzinfo = UTC
+) -> Row | Rejected:
     """Lays out one decoded record. `timestamp_ms`: its Kafka timestamp, by which lateness is judged and which stands in for a missing time.
 
     `local`: the zone of times that name none.
@@ -143,16 +170,31 @@ def column_name(prefix: str, key: str) -> str:
 @lru_cache(maxsize=65_536)
 def pointer(path: str, key: str) -> str:
     """The JSON Pointer (RFC 6901) of a key below a path."""
-    return f"{path}/{key.replace('~', '~0').replace('/', '~1')}" if "/" in key or "~" in key else f"{path}/{key}"
+    return (
+        f"{path}/{key.replace('~', '~0').replace('/', '~1')}" if "/" in key or "~" in key else f"{path}/{key}"
+    )
 
 
 @lru_cache(maxsize=65_536)
 def is_usable(name: str) -> bool:
     """Whether a field of that name may become a column."""
-    return bool(name) and name not in RESERVED_NAMES and not _UNUSABLE.search(name) and is_text(name) and len(name.encode()) <= NAME_BYTES_MAX
+    return (
+        bool(name)
+        and name not in RESERVED_NAMES
+        and not _UNUSABLE.search(name)
+        and is_text(name)
+        and len(name.encode()) <= NAME_BYTES_MAX
+    )
 
 
-def _flatten(pairs: Pairs, prefix: str, path: str, found: dict[str, tuple[str, Any]], errors: list[BadValue], columns: Columns) -> None:
+def _flatten(
+    pairs: Pairs,
+    prefix: str,
+    path: str,
+    found: dict[str, tuple[str, Any]],
+    errors: list[BadValue],
+    columns: Columns,
+) -> None:
     for key, value in pairs:
         name, where = column_name(prefix, key), pointer(path, key)
         if isinstance(value, Pairs):
@@ -161,9 +203,22 @@ def _flatten(pairs: Pairs, prefix: str, path: str, found: dict[str, tuple[str, A
             _place(name, where, value, found, errors, columns)
 
 
-def _place(name: str, path: str, value: Any, found: dict[str, tuple[str, Any]], errors: list[BadValue], columns: Columns) -> None:
+def _place(
+    name: str,
+    path: str,
+    value: Any,
+    found: dict[str, tuple[str, Any]],
+    errors: list[BadValue],
+    columns: Columns,
+) -> None:
     if not is_usable(name):
-        errors.append(_error(path, value, ValueReason.RESERVED_NAME if name in RESERVED_NAMES else ValueReason.UNUSABLE_NAME))
+        errors.append(
+            _error(
+                path,
+                value,
+                ValueReason.RESERVED_NAME if name in RESERVED_NAMES else ValueReason.UNUSABLE_NAME,
+            )
+        )
     elif name not in found:
         found[name] = (path, value)
     elif found[name][0] == path:
@@ -176,7 +231,14 @@ def _place(name: str, path: str, value: Any, found: dict[str, tuple[str, Any]], 
 
 
 def _severity(found: dict[str, tuple[str, Any]], origins: dict[str, str]) -> None:
-    name = next((name for name in SEVERITY_NAMES if name in found and (name != PRIORITY or is_syslog_word(as_text(found[name][1])))), None)
+    name = next(
+        (
+            name
+            for name in SEVERITY_NAMES
+            if name in found and (name != PRIORITY or is_syslog_word(as_text(found[name][1])))
+        ),
+        None,
+    )
     if name is None:
         return
     path, value = found[name]
@@ -195,10 +257,19 @@ def _message(found: dict[str, tuple[str, Any]], origins: dict[str, str]) -> None
         return
     path, value = found.pop(name)
     origins[MESSAGE] = path
-    found[MESSAGE] = (path, without_line_end(value) if name == LINE_FIELD and isinstance(value, str) else value)
+    found[MESSAGE] = (
+        path,
+        without_line_end(value) if name == LINE_FIELD and isinstance(value, str) else value,
+    )
 
 
-def _timestamp(found: dict[str, tuple[str, Any]], errors: list[BadValue], origins: dict[str, str], kafka_us: int, local: tzinfo) -> int | None:
+def _timestamp(
+    found: dict[str, tuple[str, Any]],
+    errors: list[BadValue],
+    origins: dict[str, str],
+    kafka_us: int,
+    local: tzinfo,
+) -> int | None:
     bad = False
     for name in TIMESTAMP_NAMES:
         if name not in found:
@@ -208,7 +279,9 @@ def _timestamp(found: dict[str, tuple[str, Any]], errors: list[BadValue], origin
         if instant is not None:
             origins[TIMESTAMP] = path
             del found[name]
-            if not instant.exact:  # the column holds microseconds; what the record said beyond that is kept beside it
+            if (
+                not instant.exact
+            ):  # the column holds microseconds; what the record said beyond that is kept beside it
                 beside = f"{TIMESTAMP}__string" if name == TIMESTAMP else name
                 if beside in found:
                     errors.append(_error(path, value, ValueReason.NAME_COLLISION))
@@ -226,15 +299,21 @@ def _timestamp(found: dict[str, tuple[str, Any]], errors: list[BadValue], origin
 
 def _out_of_limits(timestamp_us: int, kafka_us: int, limits: TimeLimits) -> Rejected | None:
     if limits.late_us is not None and timestamp_us < kafka_us - limits.late_us:
-        return Rejected(Reason.TOO_LATE, f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: later than late_limit allows")
+        return Rejected(
+            Reason.TOO_LATE,
+            f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: later than late_limit allows",
+        )
     if limits.ahead_us is not None and timestamp_us > kafka_us + limits.ahead_us:
         return Rejected(
-            Reason.TOO_FAR_AHEAD, f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: further ahead than ahead_limit_s"
+            Reason.TOO_FAR_AHEAD,
+            f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: further ahead than ahead_limit_s",
         )
     return None
 
 
-def _typed(found: Mapping[str, tuple[str, Any]], errors: list[BadValue], columns: Columns) -> tuple[dict[str, Any], str | None]:
+def _typed(
+    found: Mapping[str, tuple[str, Any]], errors: list[BadValue], columns: Columns
+) -> tuple[dict[str, Any], str | None]:
     values: dict[str, Any] = {}
     beyond: list[tuple[str, Any]] = []
     for name, (path, value) in found.items():
@@ -251,7 +330,9 @@ def _typed(found: Mapping[str, tuple[str, Any]], errors: list[BadValue], columns
 
 def _error(path: str, value: Any, reason: ValueReason) -> BadValue:
     text, where = as_text(value), path
-    return BadValue(where if is_text(where) else json_text(where), text if is_text(text) else json_text(text), reason)
+    return BadValue(
+        where if is_text(where) else json_text(where), text if is_text(text) else json_text(text), reason
+    )
 
 
 def entries(errors: Iterable[BadValue]) -> list[dict[str, str | None]] | None:

@@ -41,7 +41,9 @@ class Shape:
 
     signature: tuple[Any, ...]
     leaves: Sequence[Leaf]
-    branches: Sequence[tuple[tuple[int, ...], int]]  # routes of nested objects, parents first, each with its number of members
+    branches: Sequence[
+        tuple[tuple[int, ...], int]
+    ]  # routes of nested objects, parents first, each with its number of members
     decode: Any = field(compare=False)
     decode_strictly: Any = field(compare=False)
 
@@ -51,7 +53,13 @@ def build(tree: Tree) -> Shape:
     pruned = _pruned(tree, "", "", set())
     leaves, branches = _places(pruned)
     loose, strict = _struct(pruned, None), _struct(pruned, msgspec.UNSET)
-    return Shape(_signature(pruned), leaves, branches, msgspec.json.Decoder(loose).decode, msgspec.json.Decoder(strict).decode)
+    return Shape(
+        _signature(pruned),
+        leaves,
+        branches,
+        msgspec.json.Decoder(loose).decode,
+        msgspec.json.Decoder(strict).decode,
+    )
 
 
 def leaves_of(tree: Tree) -> Sequence[Leaf]:
@@ -92,7 +100,9 @@ def _pruned(tree: Tree, prefix: str, path: str, taken: set[str]) -> Tree:
     """The tree without what a struct cannot stand for: keys that need escapes, unusable names, columns that another path has, the root of OTLP."""
     kept: Tree = {}
     for key, node in tree.items():
-        if not path and key in ROOTS:  # what fits a shape is one record; a message with this key may carry many
+        if (
+            not path and key in ROOTS
+        ):  # what fits a shape is one record; a message with this key may carry many
             continue
         if not is_text(key) or any(c in '"\\' or c < " " for c in key) or len(taken) >= LEAVES_MAX:
             continue
@@ -112,7 +122,14 @@ def _places(pruned: Tree) -> tuple[Sequence[Leaf], Sequence[tuple[tuple[int, ...
     return tuple(leaves), tuple(branches)
 
 
-def _place(tree: Tree, prefix: str, path: str, route: tuple[int, ...], leaves: list[Leaf], branches: list[tuple[tuple[int, ...], int]]) -> None:
+def _place(
+    tree: Tree,
+    prefix: str,
+    path: str,
+    route: tuple[int, ...],
+    leaves: list[Leaf],
+    branches: list[tuple[tuple[int, ...], int]],
+) -> None:
     for at, (key, node) in enumerate(tree.items()):
         name, where, here = column_name(prefix, key), pointer(path, key), (*route, at)
         if isinstance(node, dict):
@@ -145,7 +162,13 @@ def _annotation(node: Kinds | Tree, absent: Any) -> Any:
             if kind in node:
                 base = python if base is None else base | python
     annotation = base if base is None or base is msgspec.Raw else base | None
-    return annotation if absent is None else annotation | msgspec.UnsetType if annotation is not None else msgspec.UnsetType | None
+    return (
+        annotation
+        if absent is None
+        else annotation | msgspec.UnsetType
+        if annotation is not None
+        else msgspec.UnsetType | None
+    )
 
 
 class Shapes:

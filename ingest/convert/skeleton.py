@@ -79,7 +79,9 @@ def decode_alike(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> I
                 break
             rows = np.setdiff1d(rows, alike, assume_unique=True)
             kafka_us = pc.multiply(kafka_ms.take(pa.array(alike)), 1000)
-            decoded = lay_out_columns(found, kafka_us, terms, alike.tolist(), [], _odd(found, skeleton, chunk))
+            decoded = lay_out_columns(
+                found, kafka_us, terms, alike.tolist(), [], _odd(found, skeleton, chunk)
+            )
             left[decoded.places] = False
             yield Decoded(decoded.columns, decoded.places, [])
     yield Decoded({}, [], np.flatnonzero(left).tolist())
@@ -151,7 +153,11 @@ class _Walk:
                 return 0
             number += 2
             if isinstance(value, Pairs):
-                number = self.object(value, number) if self.pieces[number].rstrip(_JSON_BLANKS).endswith("{") else 0
+                number = (
+                    self.object(value, number)
+                    if self.pieces[number].rstrip(_JSON_BLANKS).endswith("{")
+                    else 0
+                )
             elif isinstance(value, Json) or value is None:
                 literals.append(len(self.places))
                 number = self._literal("null" if value is None else value, number)
@@ -171,7 +177,11 @@ class _Walk:
         return number
 
     def _text(self, value: str, number: int) -> int:
-        if number + 2 >= len(self.pieces) or self.pieces[number].strip(_JSON_BLANKS) != ":" or self.pieces[number + 1] != value:
+        if (
+            number + 2 >= len(self.pieces)
+            or self.pieces[number].strip(_JSON_BLANKS) != ":"
+            or self.pieces[number + 1] != value
+        ):
             return 0
         self.places.append((number, 0, 1, True))
         return number + 2
@@ -209,7 +219,9 @@ def _cells(chunk: Chunk, begins: Any, stops: Any) -> list[pa.Array]:
         return []
     offsets = np.stack((begins, stops), axis=2).ravel()
     # Between two values lies what is fixed: every other cell of one array over the joined bytes is a value.
-    every = pa.Array.from_buffers(pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(chunk.joined)])
+    every = pa.Array.from_buffers(
+        pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(chunk.joined)]
+    )
     return [every.take(pa.array(np.arange(2 * slot, len(offsets), 2 * slots))) for slot in range(slots)]
 
 
@@ -221,7 +233,10 @@ def _literals(skeleton: Skeleton, rows: Any, cells: Sequence[pa.Array]) -> tuple
     fits = [_mask(pc.match_substring_regex(cells[number], rf"\A(?:{_LITERAL})\z")) for number in literal]
     if literal and not (keep := np.logical_and.reduce(fits)).all():
         rows, cells = rows[keep], [cell.filter(pa.array(keep)) for cell in cells]
-    found = {slot.leaf.column: (slot.leaf, cell if slot.is_text else _without_null(cell)) for slot, cell in zip(skeleton.slots, cells, strict=True)}
+    found = {
+        slot.leaf.column: (slot.leaf, cell if slot.is_text else _without_null(cell))
+        for slot, cell in zip(skeleton.slots, cells, strict=True)
+    }
     return rows, found
 
 
@@ -235,9 +250,15 @@ def _odd(found: Found, skeleton: Skeleton, chunk: Chunk) -> set[int]:
     odd = set[int]()
     for slot in skeleton.slots if chunk.has_controls else ():
         if slot.is_text:
-            odd.update(np.flatnonzero(_mask(pc.match_substring_regex(found[slot.leaf.column][1], _CONTROL))).tolist())
+            odd.update(
+                np.flatnonzero(_mask(pc.match_substring_regex(found[slot.leaf.column][1], _CONTROL))).tolist()
+            )
     for columns in skeleton.hollow:
-        odd.update(np.flatnonzero(np.logical_and.reduce([_mask(found[column][1].is_null()) for column in columns])).tolist())
+        odd.update(
+            np.flatnonzero(
+                np.logical_and.reduce([_mask(found[column][1].is_null()) for column in columns])
+            ).tolist()
+        )
     return odd
 
 

@@ -46,7 +46,11 @@ def _double(value: Any) -> float | ValueReason:
 
 
 def _boolean(value: Any) -> bool | ValueReason:
-    return {"true": True, "false": False}.get(value, ValueReason.WRONG_TYPE) if isinstance(value, str) else ValueReason.WRONG_TYPE
+    return (
+        {"true": True, "false": False}.get(value, ValueReason.WRONG_TYPE)
+        if isinstance(value, str)
+        else ValueReason.WRONG_TYPE
+    )
 
 
 def _timestamptz(value: Any) -> int | ValueReason:

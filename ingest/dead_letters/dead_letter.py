@@ -62,16 +62,31 @@ class DeadLetters:
 
         A message that came from the replay topic dies again under the coordinates it was first read at.
         """
-        facts = {REASON: rejected.reason.value, "firn.detail": rejected.detail[:DETAIL_CHARACTERS_MAX], "firn.timestamp_ms": str(record.timestamp_ms)}
+        facts = {
+            REASON: rejected.reason.value,
+            "firn.detail": rejected.detail[:DETAIL_CHARACTERS_MAX],
+            "firn.timestamp_ms": str(record.timestamp_ms),
+        }
         value, index = dead_part(record, rejected)
         offset, headers = record.offset, record.headers
-        replayed = origin_of(headers) if source.form == FORM and rejected.reason is not Reason.FOREIGN else None
+        replayed = (
+            origin_of(headers) if source.form == FORM and rejected.reason is not Reason.FOREIGN else None
+        )
         if replayed is not None:
             origin, headers = replayed
             index = index if origin.index is None else origin.index
             facts[ATTEMPT] = str(origin.attempt)
-        topic, topic_id, partition, offset = (source.topic, source.topic_id, source.partition, offset) if replayed is None else replayed[0].coordinates
-        facts |= {"firn.topic": topic, "firn.topic_id": topic_id, "firn.partition": str(partition), "firn.offset": str(offset)}
+        topic, topic_id, partition, offset = (
+            (source.topic, source.topic_id, source.partition, offset)
+            if replayed is None
+            else replayed[0].coordinates
+        )
+        facts |= {
+            "firn.topic": topic,
+            "firn.topic_id": topic_id,
+            "firn.partition": str(partition),
+            "firn.offset": str(offset),
+        }
         if table is not None:
             facts["firn.table"] = table
         if index is not None:
@@ -80,12 +95,21 @@ class DeadLetters:
             facts[UNTIL] = str(rejected.until)
         kept = enclose(self._storage, self._bodies, value, record.key, headers)
         facts |= kept.places
-        self._producer.send(kept.value, kept.key, [*kept.headers, *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items())])
+        self._producer.send(
+            kept.value,
+            kept.key,
+            [
+                *kept.headers,
+                *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items()),
+            ],
+        )
 
     def flush(self) -> None:
         """Waits until every letter is acknowledged. Raises UnavailableError where the broker does not answer for now; nothing may be committed then."""
         left = self._producer.flush(FLUSH_TIMEOUT_S)
         if refusals := self._producer.refusals:
-            raise FatalError(f"topic {self._topic} refuses a dead letter: {refusals[0]}; mend the topic and start again, nothing is lost")
+            raise FatalError(
+                f"topic {self._topic} refuses a dead letter: {refusals[0]}; mend the topic and start again, nothing is lost"
+            )
         if left:
             raise UnavailableError(f"{left} dead letters are not acknowledged by topic {self._topic} yet")

@@ -50,7 +50,9 @@ class ReplayResult:
 class Replayer:
     """Sends dead letters again."""
 
-    def __init__(self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, aside: Aside) -> None:
+    def __init__(
+        self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, aside: Aside
+    ) -> None:
         self._settings = settings
         self._reader = reader
         self._catalog = catalog
@@ -59,7 +61,9 @@ class Replayer:
         self._topics: Mapping[str, TopicSettings] = {topic.name: topic for topic in settings.topics}
         self._tenants = LetterTenants(settings)
 
-    def replay(self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False) -> ReplayResult:
+    def replay(
+        self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False
+    ) -> ReplayResult:
         """Sends letters; returns when every one is acknowledged. Raises RefusedError while another replay runs, UnavailableError, FatalError.
 
         An identity is sent once for each of its deaths, whoever asks how often: the replay topic itself remembers.
@@ -67,7 +71,9 @@ class Replayer:
         if not dry_run:
             ensure_topic(self._settings, self._settings.replay_topic)
         lease = f"ingest.{self._settings.group}.replay"
-        with held_lease(self._catalog, lease, "another replay of this group's dead letters runs; wait for its end") as held:
+        with held_lease(
+            self._catalog, lease, "another replay of this group's dead letters runs; wait for its end"
+        ) as held:
             attempts = self._attempts()
             sender = None if dry_run else _Sender(self._settings)
             result = ReplayResult()
@@ -82,14 +88,23 @@ class Replayer:
         """The newest attempt of every identity that the replay topic holds."""
         partitions = self._reader.partitions([self._settings.replay_topic])
         attempts: dict[Identity, int] = {}
-        for message in self._reader.read({p: (end.start, end.end) for p, end in self._reader.ends(partitions).items()}):
+        for message in self._reader.read(
+            {p: (end.start, end.end) for p, end in self._reader.ends(partitions).items()}
+        ):
             if self._mac.is_own(message) and (found := origin_of(message.headers() or ())) is not None:
                 origin = found[0]
                 identity = (origin.topic_id, origin.partition, origin.offset, origin.index)
                 attempts[identity] = max(origin.attempt, attempts.get(identity, 0))
         return attempts
 
-    def _replay_one(self, letter: DeadLetter, to: Destination, attempts: dict[Identity, int], sender: "_Sender | None", result: ReplayResult) -> None:
+    def _replay_one(
+        self,
+        letter: DeadLetter,
+        to: Destination,
+        attempts: dict[Identity, int],
+        sender: "_Sender | None",
+        result: ReplayResult,
+    ) -> None:
         if letter.foreign or letter.reason == Reason.FOREIGN.value:
             result.left["somebody else than Firn wrote it; send it to an input topic if it is wanted"] += 1
             return
@@ -97,7 +112,9 @@ class Replayer:
             result.left["replayed already"] += 1
             return
         if letter.until is not None:
-            result.left["its batch cannot be read and no bytes were kept; send the records to their topic again"] += 1
+            result.left[
+                "its batch cannot be read and no bytes were kept; send the records to their topic again"
+            ] += 1
             return
         value = letter.read_value(self._aside)
         if (refusal := self._refusal(value)) is not None or value is None:
@@ -116,7 +133,11 @@ class Replayer:
         limit = min(self._settings.record_bytes_max, MESSAGE_BYTES_MAX - ENVELOPE_BYTES)
         if not value:
             return "the message has no value"
-        return f"larger than {limit} bytes: raise record_bytes_max (at most {MESSAGE_BYTES_MAX - ENVELOPE_BYTES}) first" if len(value) > limit else None
+        return (
+            f"larger than {limit} bytes: raise record_bytes_max (at most {MESSAGE_BYTES_MAX - ENVELOPE_BYTES}) first"
+            if len(value) > limit
+            else None
+        )
 
     def _destination(self, letter: DeadLetter, value: bytes, to: Destination) -> TableId | None:
         routed = self._tenants.table(letter, value) or _died_at(letter)
@@ -135,7 +156,11 @@ def _died_at(letter: DeadLetter) -> TableId | None:
     """The table in front of which a letter died."""
     namespace, _, name = (letter.table or "").partition(".")
     tenant, stream = from_identifier(namespace), from_identifier(name)
-    return None if tenant is None or stream is None or not isinstance(parse_stream(stream), str) else TableId(TenantId(tenant), stream)
+    return (
+        None
+        if tenant is None or stream is None or not isinstance(parse_stream(stream), str)
+        else TableId(TenantId(tenant), stream)
+    )
 
 
 class _Sender:
@@ -143,7 +168,9 @@ class _Sender:
 
     def __init__(self, settings: IngestSettings) -> None:
         self._topic = settings.replay_topic
-        self._producer = AcknowledgedProducer(settings, self._topic, queue_kbytes=QUEUE_KBYTES, timeout_ms=GIVEN_UP_MS)
+        self._producer = AcknowledgedProducer(
+            settings, self._topic, queue_kbytes=QUEUE_KBYTES, timeout_ms=GIVEN_UP_MS
+        )
 
     def send(self, letter: DeadLetter, value: bytes, facts: list[tuple[str, bytes]]) -> None:
         """The timestamp is the message's first one: lateness is judged by it as it was before."""
@@ -152,6 +179,10 @@ class _Sender:
     def flush(self) -> None:
         left = self._producer.flush(FLUSH_TIMEOUT_S)
         if refusals := self._producer.refusals:
-            raise FatalError(f"topic {self._topic} refuses {len(refusals)} letters: {refusals[0]}; mend the topic and replay again, none is sent twice")
+            raise FatalError(
+                f"topic {self._topic} refuses {len(refusals)} letters: {refusals[0]}; mend the topic and replay again, none is sent twice"
+            )
         if left:
-            raise UnavailableError(f"{left} letters are not acknowledged by topic {self._topic}; replay again when the broker is well, none is sent twice")
+            raise UnavailableError(
+                f"{left} letters are not acknowledged by topic {self._topic}; replay again when the broker is well, none is sent twice"
+            )

@@ -95,7 +95,9 @@ class DeadLetter:
             "bytes": self.value_bytes,
             "body": self.body,
             "envelope": self.envelope,
-            "begins": None if self.value is None else self.value[:SHOWN_BYTES].decode("utf-8", "backslashreplace"),
+            "begins": None
+            if self.value is None
+            else self.value[:SHOWN_BYTES].decode("utf-8", "backslashreplace"),
         }
 
     def to_json_whole(self, aside: Aside) -> dict[str, Any]:
@@ -103,7 +105,13 @@ class DeadLetter:
         value = self.read_value(aside)
         key, own = (self.key, self.headers) if self.envelope is None else aside.read_envelope(self.envelope)
         headers = [{"name": name, **_bytes("value", content)} for name, content in own]
-        return {**self.to_json(), "bytes": None if value is None else len(value), "headers": headers, **_bytes("key", key), **_bytes("value", value)}
+        return {
+            **self.to_json(),
+            "bytes": None if value is None else len(value),
+            "headers": headers,
+            **_bytes("key", key),
+            **_bytes("value", value),
+        }
 
 
 def _bytes(name: str, content: bytes | None) -> dict[str, str | None]:
@@ -216,7 +224,11 @@ class LetterTenants:
     def table(self, letter: DeadLetter, value: bytes | None) -> TableId | None:
         """The table that its topic's rules name now; None where they name none, or the topic is not in the settings any more."""
         router = self._routers.get(letter.was_topic)
-        target = router.route(Envelope(letter.was_topic, letter.key, letter.headers, value)) if router is not None else None
+        target = (
+            router.route(Envelope(letter.was_topic, letter.key, letter.headers, value))
+            if router is not None
+            else None
+        )
         return target if isinstance(target, TableId) else None
 
     def tenant(self, letter: DeadLetter) -> str | None:
@@ -238,14 +250,19 @@ class DeadLetterBox:
         self._mac = TopicMac(settings)
         self._tenants = LetterTenants(settings)
 
-    def newest(self, wanted: LetterFilter, limit: int, before: Mapping[int, int] | None = None) -> tuple[list[DeadLetter], dict[int, int] | None]:
+    def newest(
+        self, wanted: LetterFilter, limit: int, before: Mapping[int, int] | None = None
+    ) -> tuple[list[DeadLetter], dict[int, int] | None]:
         """At most `limit` letters, newest first, shortened; and where to go on (as `before`: partition -> offset), None at the end."""
         ends = self._ends(wanted)
         left = {p: min(end.end, (before or {}).get(p.partition, end.end)) for p, end in ends.items()}
         found: list[DeadLetter] = []
         while len(found) < limit and any(left[p] > ends[p].start for p in left):
             steps = {p: (max(ends[p].start, at - STEP_RECORDS), at) for p, at in left.items()}
-            step, room = _newest_first(letter.shortened() for letter in self._read(steps, wanted)), limit - len(found)
+            step, room = (
+                _newest_first(letter.shortened() for letter in self._read(steps, wanted)),
+                limit - len(found),
+            )
             found += step[:room]
             unshown = {letter.partition: letter.offset + 1 for letter in reversed(step[room:])}
             left = {p: unshown.get(p.partition, start) for p, (start, _) in steps.items()}
@@ -261,10 +278,15 @@ class DeadLetterBox:
         partition, offset = parse_id(letter_id)
         place = next((p for p in self._reader.partitions([self._topic]) if p.partition == partition), None)
         message = None
-        if place is not None and self._reader.ends([place])[place].start <= offset < self._reader.ends([place])[place].end:
+        if (
+            place is not None
+            and self._reader.ends([place])[place].start <= offset < self._reader.ends([place])[place].end
+        ):
             message = next(iter(self._reader.read({place: (offset, offset + 1)})), None)
         if message is None:
-            raise NotFoundError(f"topic {self._topic} has no dead letter {letter_id}; `python -m ingest dead-letters list` shows which there are")
+            raise NotFoundError(
+                f"topic {self._topic} has no dead letter {letter_id}; `python -m ingest dead-letters list` shows which there are"
+            )
         letter = any_letter(message, self._mac)
         return replace(letter, tenant=self._tenants.tenant(letter))
 
@@ -277,7 +299,9 @@ class DeadLetterBox:
             ends = {p: Ends(max(end.start, first[p]), end.end) for p, end in ends.items()}
         return ends
 
-    def _read(self, ranges: Mapping[KafkaPartition, tuple[int, int]], wanted: LetterFilter) -> Iterator[DeadLetter]:
+    def _read(
+        self, ranges: Mapping[KafkaPartition, tuple[int, int]], wanted: LetterFilter
+    ) -> Iterator[DeadLetter]:
         for message in self._reader.read(ranges):
             letter = any_letter(message, self._mac)
             if not wanted.takes(letter):
@@ -292,14 +316,18 @@ def _newest_first(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
     by_partition: dict[int, list[DeadLetter]] = {}
     for letter in letters:
         by_partition.setdefault(letter.partition, []).append(letter)
-    return list(heapq.merge(*map(reversed, by_partition.values()), key=lambda letter: letter.died, reverse=True))
+    return list(
+        heapq.merge(*map(reversed, by_partition.values()), key=lambda letter: letter.died, reverse=True)
+    )
 
 
 def parse_id(letter_id: str) -> tuple[int, int]:
     """Partition and offset of `partition:offset`. Raises SettingsError."""
     partition, _, offset = letter_id.partition(":")
     if not (partition.isdecimal() and offset.isdecimal() and len(letter_id) < 40):
-        raise SettingsError(f"{letter_id!r} is no id of a dead letter; it looks like 0:42, as `dead-letters list` shows it")
+        raise SettingsError(
+            f"{letter_id!r} is no id of a dead letter; it looks like 0:42, as `dead-letters list` shows it"
+        )
     return int(partition), int(offset)
 
 

@@ -52,13 +52,21 @@ class ErasedLetters:
         return self.by_reason.total()
 
     def to_json(self) -> dict[str, Any]:
-        return {"erased": self.erased, "by_reason": dict(self.by_reason), "kept": self.kept, "repeated": self.repeated, "bodies": self.bodies}
+        return {
+            "erased": self.erased,
+            "by_reason": dict(self.by_reason),
+            "kept": self.kept,
+            "repeated": self.repeated,
+            "bodies": self.bodies,
+        }
 
 
 class LetterErasure:
     """Erases dead letters. One thread at a time. `aside`: where their bodies lie, which go with them."""
 
-    def __init__(self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, aside: Aside) -> None:
+    def __init__(
+        self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, aside: Aside
+    ) -> None:
         self._settings = settings
         self._reader = reader
         self._catalog = catalog
@@ -70,7 +78,11 @@ class LetterErasure:
         """Erases the letters that are wanted (of a tenant, None: whosever). Raises RefusedError while letters are replayed or erased elsewhere,
         UnavailableError, FatalError; nothing is deleted then, and it may be run again."""
         lease = f"ingest.{self._settings.group}.replay"
-        with held_lease(self._catalog, lease, "a replay or another erasure of this group's dead letters runs; wait for its end") as held:
+        with held_lease(
+            self._catalog,
+            lease,
+            "a replay or another erasure of this group's dead letters runs; wait for its end",
+        ) as held:
             partitions = self._reader.partitions([self._settings.dead_letter_topic])
             ends = self._reader.ends(partitions)  # 1
             takes = self._takes(wanted, tenant)
@@ -80,13 +92,21 @@ class LetterErasure:
             named = self._copy(ends, takes, held, result)  # 2
             result.bodies = self._aside.delete(gone - named)  # 3
             self._reader.delete_below({partition: each.end for partition, each in ends.items()})  # 4
-            log.info("letters.erased", topic=self._settings.dead_letter_topic, erased=result.erased, kept=result.kept, bodies=result.bodies)
+            log.info(
+                "letters.erased",
+                topic=self._settings.dead_letter_topic,
+                erased=result.erased,
+                kept=result.kept,
+                bodies=result.bodies,
+            )
             return result
 
     def _takes(self, wanted: Wanted, tenant: str | None) -> Wanted:
         return lambda letter: (tenant is None or self._tenants.tenant(letter) == tenant) and wanted(letter)
 
-    def _look(self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: HeldLease) -> tuple[ErasedLetters, set[str]]:
+    def _look(
+        self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: HeldLease
+    ) -> tuple[ErasedLetters, set[str]]:
         """Counts, and gives the objects that the erased letters name."""
         result, gone = ErasedLetters(), set[str]()
         for _, letter in self._messages(ends):
@@ -98,37 +118,65 @@ class LetterErasure:
                 result.kept += 1
         return result, gone
 
-    def _copy(self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: HeldLease, result: ErasedLetters) -> set[str]:
+    def _copy(
+        self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: HeldLease, result: ErasedLetters
+    ) -> set[str]:
         """Produces what stays, each but once, and returns when all is acknowledged; gives the objects that it names."""
-        producer = AcknowledgedProducer(self._settings, self._settings.dead_letter_topic, queue_kbytes=QUEUE_KBYTES, timeout_ms=GIVEN_UP_MS)
+        producer = AcknowledgedProducer(
+            self._settings,
+            self._settings.dead_letter_topic,
+            queue_kbytes=QUEUE_KBYTES,
+            timeout_ms=GIVEN_UP_MS,
+        )
         seen, named = set[bytes](), set[str]()
         for message, letter in self._messages(ends):
             held.renew()
             if letter is not None:
                 if takes(letter):
                     continue
-                if (print_ := _fingerprint(message)) in seen:  # copied by an erasure that did not come to its end
+                if (
+                    print_ := _fingerprint(message)
+                ) in seen:  # copied by an erasure that did not come to its end
                     result.repeated += 1
                     continue
                 seen.add(print_)
                 named |= _places(letter)
             headers = cast("Any", message.headers()) or ()
-            if headers == UNREADABLE:  # none of Firn's: nobody can read its headers, and so nobody can copy them
-                log.warning("letters.unreadable_headers", partition=message.partition(), offset=message.offset())
+            if (
+                headers == UNREADABLE
+            ):  # none of Firn's: nobody can read its headers, and so nobody can copy them
+                log.warning(
+                    "letters.unreadable_headers", partition=message.partition(), offset=message.offset()
+                )
             elif letter is not None:
-                headers = without_mac(headers)  # it is signed again: what was written before there were keys would be foreign at its new offset
+                headers = without_mac(
+                    headers
+                )  # it is signed again: what was written before there were keys would be foreign at its new offset
             where, is_own = cast("int", message.partition()), letter is not None
-            producer.send(message.value(), message.key(), headers, partition=where, timestamp_ms=message.timestamp()[1], sign=is_own)
+            producer.send(
+                message.value(),
+                message.key(),
+                headers,
+                partition=where,
+                timestamp_ms=message.timestamp()[1],
+                sign=is_own,
+            )
         left = producer.flush(FLUSH_TIMEOUT_S)
         topic = self._settings.dead_letter_topic
         if refusals := producer.refusals:
-            raise FatalError(f"topic {topic} refuses {len(refusals)} copies: {refusals[0]}; nothing was deleted, run it again when the topic is mended")
+            raise FatalError(
+                f"topic {topic} refuses {len(refusals)} copies: {refusals[0]}; nothing was deleted, run it again when the topic is mended"
+            )
         if left:
-            raise UnavailableError(f"the copies of {left} letters are not acknowledged by topic {topic}; nothing was deleted, run it again")
+            raise UnavailableError(
+                f"the copies of {left} letters are not acknowledged by topic {topic}; nothing was deleted, run it again"
+            )
         return named
 
     def _messages(self, ends: Mapping[KafkaPartition, Ends]) -> Iterator[tuple[Message, DeadLetter | None]]:
-        for message in self._reader.read({partition: (each.start, each.end) for partition, each in ends.items()}):
+        for message in self._reader.read(
+            {partition: (each.start, each.end) for partition, each in ends.items()}
+        ):
             yield message, read_letter(message, self._mac)
 
 
@@ -140,7 +188,13 @@ def holds(letter: DeadLetter, text: str, aside: Aside) -> bool:
         value = letter.read_value(aside)
     with suppress(NotFoundError):
         key, headers = (key, headers) if letter.envelope is None else aside.read_envelope(letter.envelope)
-    parts = [value, key, *(content for _, content in headers), *(name.encode() for name, _ in headers), letter.detail.encode()]
+    parts = [
+        value,
+        key,
+        *(content for _, content in headers),
+        *(name.encode() for name, _ in headers),
+        letter.detail.encode(),
+    ]
     return any(wanted in part.decode("utf-8", "replace").casefold() for part in parts if part)
 
 

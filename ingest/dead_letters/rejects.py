@@ -29,7 +29,9 @@ class OnceLetters:
     `known` gives the identities of all letters that are there. One takes about 60 bytes of memory, as far as it is of what is read.
     """
 
-    def __init__(self, letters: Letters, known: Callable[[], Iterable[Identity]], sources: Iterable[str]) -> None:
+    def __init__(
+        self, letters: Letters, known: Callable[[], Iterable[Identity]], sources: Iterable[str]
+    ) -> None:
         self._letters = letters
         self._known = known
         self._sources = frozenset(sources)
@@ -78,10 +80,14 @@ class RejectsFile:
             self._file = path.open("ab+")
             self._file.seek(0)
             if not _BEGINNING.startswith(self._file.read(len(_BEGINNING))):
-                raise SettingsError(f"{path} holds something else than dead letters; give --rejects a file of its own")
+                raise SettingsError(
+                    f"{path} holds something else than dead letters; give --rejects a file of its own"
+                )
             self._file.truncate(_end_of_last_line(self._file))
         except OSError as error:
-            raise PrerequisiteError(f"{path} cannot be written ({error.strerror}); give --rejects another place") from error
+            raise PrerequisiteError(
+                f"{path} cannot be written ({error.strerror}); give --rejects another place"
+            ) from error
 
     def known(self) -> Iterator[Identity]:
         """The identities of the letters that are there. Raises SettingsError where it holds anything else."""
@@ -91,14 +97,31 @@ class RejectsFile:
                     letter = orjson.loads(line)
                     yield letter["topic_id"], letter["partition"], letter["offset"], letter["index"]
                 except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-                    raise SettingsError(f"{self.path} line {number} is no dead letter; give --rejects a file of its own") from error
+                    raise SettingsError(
+                        f"{self.path} line {number} is no dead letter; give --rejects a file of its own"
+                    ) from error
 
     def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
         """Writes one letter, without key and headers, which records of files do not have; `flush` makes sure of it. Raises UnavailableError."""
         value, index = dead_part(record, rejected)
-        where = {"topic": source.topic, "topic_id": source.topic_id, "partition": source.partition, "offset": record.offset, "index": index}
-        why = {"reason": rejected.reason.value, "detail": rejected.detail, "timestamp_ms": record.timestamp_ms, "table": table}
-        self._try(lambda: self._file.write(orjson.dumps({**why, **where, **_content(value)}, option=orjson.OPT_APPEND_NEWLINE)))
+        where = {
+            "topic": source.topic,
+            "topic_id": source.topic_id,
+            "partition": source.partition,
+            "offset": record.offset,
+            "index": index,
+        }
+        why = {
+            "reason": rejected.reason.value,
+            "detail": rejected.detail,
+            "timestamp_ms": record.timestamp_ms,
+            "table": table,
+        }
+        self._try(
+            lambda: self._file.write(
+                orjson.dumps({**why, **where, **_content(value)}, option=orjson.OPT_APPEND_NEWLINE)
+            )
+        )
 
     def flush(self) -> None:
         """Returns when every letter is on the disk. Raises UnavailableError."""

@@ -53,7 +53,11 @@ def may_be_batch(value: bytes) -> bool:
     if value[:1] not in _ODD_FIRST:
         return False
     first = value.lstrip(_EDGE_BYTES)[:1]
-    return first == b"{" or value[:1] == b"\n" or (first == b"[" and (value.rstrip(_EDGE_BYTES)[-1:] == b"]" or begins_with_object(value)))
+    return (
+        first == b"{"
+        or value[:1] == b"\n"
+        or (first == b"[" and (value.rstrip(_EDGE_BYTES)[-1:] == b"]" or begins_with_object(value)))
+    )
 
 
 def take_apart(value: bytes, form: Form, depth_max: int) -> Batch | Rejected | None:
@@ -63,14 +67,20 @@ def take_apart(value: bytes, form: Form, depth_max: int) -> Batch | Rejected | N
         return found if isinstance(found, Rejected) else Batch("OTLP, protobuf", found or ())
     if form == "text":
         return None
-    if form == "auto" and value[:1] == b"\n" and (found := read_protobuf(value, depth_max, surely=False)) is not None:
+    if (
+        form == "auto"
+        and value[:1] == b"\n"
+        and (found := read_protobuf(value, depth_max, surely=False)) is not None
+    ):
         return found if isinstance(found, Rejected) else Batch("OTLP, protobuf", found)
     first = value.lstrip(_EDGE_BYTES)[:1]
     if first == b"{":
         return _of_object(value, depth_max)
     if first == b"[":
         items = items_of(value, depth_max, surely=form == "json")
-        return items if items is None or isinstance(items, Rejected) else _flat("JSON array", items, depth_max)
+        return (
+            items if items is None or isinstance(items, Rejected) else _flat("JSON array", items, depth_max)
+        )
     return None
 
 
@@ -101,6 +111,11 @@ def _flat(title: str, members: Sequence[bytes], depth_max: int) -> Batch:
         elif inner is None:
             found.append(member)
         else:
-            found += [RejectedRecord(one.reason, one.detail, len(found) + one.index, one.value) if isinstance(one, RejectedRecord) else one for one in inner]
+            found += [
+                RejectedRecord(one.reason, one.detail, len(found) + one.index, one.value)
+                if isinstance(one, RejectedRecord)
+                else one
+                for one in inner
+            ]
             title = f"{title} of OTLP" if not title.endswith("OTLP") else title
     return Batch(title, found)

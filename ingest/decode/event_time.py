@@ -12,12 +12,20 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-_ISO = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d(?::\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))? ?(Z|z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
+_ISO = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d(?::\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))? ?(Z|z|[+-]\d\d(?::?\d\d)?)?",
+    re.ASCII,
+)
 _EPOCH = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 _SYSLOG = re.compile(rf"([A-Z][a-z]{{2}} [ \d]\d) ({_CLOCK})", re.ASCII)
 _CLF = re.compile(rf"(\d\d/[A-Z][a-z]{{2}}/\d{{4}}):({_CLOCK}) ([+-](?:[01]\d|2[0-3]))([0-5]\d)", re.ASCII)
-_MONTHS = {name: at for at, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1)}
+_MONTHS = {
+    name: at
+    for at, name in enumerate(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
+    )
+}
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _START_DAY = _START.toordinal()
 _MICROSECOND = timedelta(microseconds=1)
@@ -112,7 +120,11 @@ def syslog_to_iso(text: str, near_us: int, local: tzinfo) -> str | None:
 @lru_cache(maxsize=65_536)
 def _on_day(text: str, day: int, local: tzinfo) -> tuple[str | None, str | None]:
     """What a text means to a day's first and last microsecond, which is nearly always the same."""
-    if local is UTC and (match := _SYSLOG.fullmatch(text)) and (known := _utc_date(match[1], day)) is not None:
+    if (
+        local is UTC
+        and (match := _SYSLOG.fullmatch(text))
+        and (known := _utc_date(match[1], day)) is not None
+    ):
         iso = f"{known}T{match[2]}+00:00"
         return iso, iso
     first, last = (_nearest(text, near_us, local) for near_us in (day * _DAY_US, (day + 1) * _DAY_US - 1))
@@ -134,7 +146,11 @@ def _utc_date(text: str, day: int) -> str | None:
             continue
         distances.append((abs(found.toordinal() - _START_DAY - day), found.isoformat()))
     distances.sort()
-    return distances[0][1] if distances and (len(distances) == 1 or distances[1][0] - distances[0][0] > 2) else None
+    return (
+        distances[0][1]
+        if distances and (len(distances) == 1 or distances[1][0] - distances[0][0] > 2)
+        else None
+    )
 
 
 def _nearest(text: str, near_us: int, local: tzinfo) -> str | None:

@@ -63,7 +63,9 @@ def facts_behind(headers: Headers, first: str) -> tuple[dict[str, str], Headers]
     at = next((at for at in range(len(headers) - 1, -1, -1) if headers[at][0] == first), None)
     if at is None:
         return None
-    return {name: (value or b"").decode("utf-8", "backslashreplace") for name, value in headers[at:]}, headers[:at]
+    return {
+        name: (value or b"").decode("utf-8", "backslashreplace") for name, value in headers[at:]
+    }, headers[:at]
 
 
 def origin_of(headers: Headers) -> tuple[Origin, Headers] | None:

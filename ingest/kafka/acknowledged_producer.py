@@ -16,7 +16,9 @@ ANY_PARTITION = -1  # the client chooses by the key
 class AcknowledgedProducer:
     """Produces to one topic in order, with acks=all; a message counts as sent when `flush` says that none is left."""
 
-    def __init__(self, settings: IngestSettings, topic: str, *, queue_kbytes: int, timeout_ms: int = 0) -> None:
+    def __init__(
+        self, settings: IngestSettings, topic: str, *, queue_kbytes: int, timeout_ms: int = 0
+    ) -> None:
         """`queue_kbytes`: of messages not yet acknowledged; beyond them `send` waits. `timeout_ms`: when a message is given up, 0 for never."""
         self._topic = topic
         self._mac = TopicMac(settings)
@@ -50,9 +52,24 @@ class AcknowledgedProducer:
             self._producer.poll(QUEUE_WAIT_S)
         self._producer.poll(0)
 
-    def _queued(self, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], partition: int, timestamp_ms: int) -> bool:
+    def _queued(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+        partition: int,
+        timestamp_ms: int,
+    ) -> bool:
         try:
-            self._producer.produce(self._topic, value=value, key=key, headers=headers, partition=partition, timestamp=timestamp_ms, on_delivery=self._answered)
+            self._producer.produce(
+                self._topic,
+                value=value,
+                key=key,
+                headers=headers,
+                partition=partition,
+                timestamp=timestamp_ms,
+                on_delivery=self._answered,
+            )
         except BufferError:  # the queue is full
             return False
         return True

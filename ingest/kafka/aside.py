@@ -52,13 +52,19 @@ class Aside:
         with suppress(RefusedError, SettingsError):
             self._check_place(uri)
             return True
-        log.warning("message.foreign_file", uri=uri, advice="a message named a file outside of Firn's folder; it was left alone")
+        log.warning(
+            "message.foreign_file",
+            uri=uri,
+            advice="a message named a file outside of Firn's folder; it was left alone",
+        )
         return False
 
     def _check_place(self, uri: str) -> str:
         folder, _, name = canonical(uri).rpartition("/")
         if folder != canonical(self.folder) or _NAME.fullmatch(name) is None:
-            raise RefusedError(f"the message names {uri} as what was put aside of it, which is not in {self.folder}; nothing else is opened")
+            raise RefusedError(
+                f"the message names {uri} as what was put aside of it, which is not in {self.folder}; nothing else is opened"
+            )
         return folder
 
     def _check(self, uri: str) -> None:

@@ -13,7 +13,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 REQUEST_TIMEOUT_S = 30.0
 # A group that is new, or whose coordinator moves to another broker, has no coordinator for some seconds.
 COORDINATOR_WAIT_S = 30.0
-_COORDINATOR_MOVES = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
+_COORDINATOR_MOVES = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
 
 
 def _coordinator_moves(error: Exception) -> bool:

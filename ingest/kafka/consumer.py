@@ -62,7 +62,12 @@ class InputTopics:
         self._stepped: set[int] = set()  # those of which a batch was stepped over lately
         self._probe = Probe(settings)
         self._admin = admin_client(settings)
-        self._consumer = Consumer({**reading_options(settings, settings.group, FETCH_BYTES), "queued.max.messages.kbytes": 64 * 1024})
+        self._consumer = Consumer(
+            {
+                **reading_options(settings, settings.group, FETCH_BYTES),
+                "queued.max.messages.kbytes": 64 * 1024,
+            }
+        )
 
     def discover(self) -> list[int]:
         """Assigns partitions that appeared since the last call, each from its group offset; returns their numbers.
@@ -76,7 +81,13 @@ class InputTopics:
         numbers = [self.assignment.add(source) for source in found]
         self._begin(starts)
         for source in found:
-            log.info("partition.assigned", topic=source.topic, topic_id=source.topic_id, partition=source.partition, offset=starts[source])
+            log.info(
+                "partition.assigned",
+                topic=source.topic,
+                topic_id=source.topic_id,
+                partition=source.partition,
+                offset=starts[source],
+            )
         self.positions |= {n: starts[s] for n, s in zip(numbers, found, strict=True)}
         return numbers
 
@@ -87,7 +98,9 @@ class InputTopics:
     def _begin(self, starts: Mapping[Source, int]) -> None:
         """Reads partitions from these offsets on."""
         try:
-            self._consumer.incremental_assign([KafkaTopicPartition(s.topic, s.partition, offset) for s, offset in starts.items()])
+            self._consumer.incremental_assign(
+                [KafkaTopicPartition(s.topic, s.partition, offset) for s, offset in starts.items()]
+            )
         except KafkaException as error:
             raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers}: {error}") from error
 
@@ -120,14 +133,25 @@ class InputTopics:
         sources = []
         for topic in self._settings.topics:
             try:
-                described = self._admin.describe_topics(TopicCollection([topic.name]), request_timeout=REQUEST_TIMEOUT_S)[topic.name].result()
+                described = self._admin.describe_topics(
+                    TopicCollection([topic.name]), request_timeout=REQUEST_TIMEOUT_S
+                )[topic.name].result()
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    log.warning("topic.missing", topic=topic.name, advice="create it, or take it out of the settings; it is looked for again and again")
+                    log.warning(
+                        "topic.missing",
+                        topic=topic.name,
+                        advice="create it, or take it out of the settings; it is looked for again and again",
+                    )
                     continue
-                raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not describe topic {topic.name}: {error}") from error
+                raise UnavailableError(
+                    f"Kafka at {self._settings.bootstrap_servers} does not describe topic {topic.name}: {error}"
+                ) from error
             ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
-            sources += [Source(topic.name, str(described.topic_id), partition, topic.format, topic.time_zone) for partition in ours]
+            sources += [
+                Source(topic.name, str(described.topic_id), partition, topic.format, topic.time_zone)
+                for partition in ours
+            ]
         return sources
 
     def _is_ours(self, topic: str, partition: int) -> bool:
@@ -136,14 +160,24 @@ class InputTopics:
     def _starts(self, sources: Sequence[Source]) -> Mapping[Source, int]:
         try:
             for topic in {source.topic for source in sources}:
-                self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S)  # its own picture of the topic may lack new partitions for minutes
-            committed = committed_offsets(self._consumer, [KafkaTopicPartition(s.topic, s.partition) for s in sources])
-            return {source: self._start(source, stored) for source, stored in zip(sources, committed, strict=True)}
+                self._consumer.list_topics(
+                    topic, timeout=REQUEST_TIMEOUT_S
+                )  # its own picture of the topic may lack new partitions for minutes
+            committed = committed_offsets(
+                self._consumer, [KafkaTopicPartition(s.topic, s.partition) for s in sources]
+            )
+            return {
+                source: self._start(source, stored) for source, stored in zip(sources, committed, strict=True)
+            }
         except KafkaException as error:
-            raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group {self._settings.group}: {error}") from error
+            raise UnavailableError(
+                f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group {self._settings.group}: {error}"
+            ) from error
 
     def _start(self, source: Source, stored: Any) -> int:
-        low, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), timeout=REQUEST_TIMEOUT_S)
+        low, high = self._consumer.get_watermark_offsets(
+            KafkaTopicPartition(source.topic, source.partition), timeout=REQUEST_TIMEOUT_S
+        )
         if stored.offset == OFFSET_INVALID or stored.offset < 0:
             self._stored[source] = Stored(int(low), source.topic_id)
             return int(low)
@@ -152,7 +186,14 @@ class InputTopics:
             raise self._recreated(source, found.topic_id or "unknown")
         if stored.offset < low:
             self._expired[source.topic] += low - stored.offset
-            log.error("records.expired", topic=source.topic, partition=source.partition, first=stored.offset, next=low, advice="lengthen the topic's retention")
+            log.error(
+                "records.expired",
+                topic=source.topic,
+                partition=source.partition,
+                first=stored.offset,
+                next=low,
+                advice="lengthen the topic's retention",
+            )
         return int(max(low, stored.offset))
 
     def poll(self, timeout_s: float) -> list[Message]:
@@ -197,16 +238,26 @@ class InputTopics:
             try:
                 go_to(self._consumer, source.topic, source.partition, at)
             except KafkaException as error:
-                raise UnavailableError(f"topic {source.topic} partition {source.partition} cannot be read on from offset {at}: {error}") from error
+                raise UnavailableError(
+                    f"topic {source.topic} partition {source.partition} cannot be read on from offset {at}: {error}"
+                ) from error
         return found
 
     def _react(self, error: KafkaError, message: Message) -> None:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             # What is gone is counted where reading begins anew; a topic that was re-created is found out there, too.
-            raise UnavailableError(f"topic {message.topic()} partition {message.partition()}: {error.str()}; Kafka's retention has come by, lengthen it")
+            raise UnavailableError(
+                f"topic {message.topic()} partition {message.partition()}: {error.str()}; Kafka's retention has come by, lengthen it"
+            )
         if error.fatal():
             raise FatalError(f"Kafka: {error.str()}")
-        log.warning("kafka.trouble", code=error.name(), text=error.str(), topic=message.topic(), partition=message.partition())
+        log.warning(
+            "kafka.trouble",
+            code=error.name(),
+            text=error.str(),
+            topic=message.topic(),
+            partition=message.partition(),
+        )
 
     def commit_group(self, offsets: Mapping[int, int], witness: str) -> None:
         """Stores the group's offsets (number of the source -> next offset), each with its topic's id and the node's newest witness (witness.py; empty: it
@@ -220,12 +271,16 @@ class InputTopics:
         try:
             self._consumer.commit(offsets=entries, asynchronous=False)
         except KafkaException as error:
-            raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers} did not store the group's offsets: {error}") from error
+            raise UnavailableError(
+                f"Kafka at {self._settings.bootstrap_servers} did not store the group's offsets: {error}"
+            ) from error
 
     def end(self, number: int) -> int:
         """The end of a partition as far as the last fetch knows it; its start position before that."""
         source = self.assignment.sources[number]
-        _, high = self._consumer.get_watermark_offsets(KafkaTopicPartition(source.topic, source.partition), cached=True)
+        _, high = self._consumer.get_watermark_offsets(
+            KafkaTopicPartition(source.topic, source.partition), cached=True
+        )
         return max(int(high), self.positions[number])
 
     def take_expired(self) -> Counter[str]:

@@ -23,9 +23,14 @@ class Durable:
 def durable_offsets(settings: IngestSettings, reader: KafkaReader) -> Sequence[Durable]:
     """Of all input topics, the replay topic among them. Raises UnavailableError where Kafka does not answer."""
     partitions = reader.partitions([topic.name for topic in settings.with_replay_topic().topics])
-    reached = reader.high_watermarks(partitions)  # before the group's offsets: what comes later is no part of it
+    reached = reader.high_watermarks(
+        partitions
+    )  # before the group's offsets: what comes later is no part of it
     stored, ends = reader.stored(partitions), reader.ends(partitions)
-    places = {partition: place_of_group(partition, stored.get(partition), ends[partition]) for partition in partitions}
+    places = {
+        partition: place_of_group(partition, stored.get(partition), ends[partition])
+        for partition in partitions
+    }
     waiting = {partition: at for partition, at in places.items() if at < ends[partition].end}
     first = reader.first(waiting) if waiting else {}
     # Where only control records and aborted ones follow, everything is in up to the end.

@@ -34,15 +34,23 @@ class Enclosed:
     places: Mapping[str, str]
 
 
-def enclose(storage: AnyStorage, folder: str, value: bytes | None, key: bytes | None, headers: Headers) -> Enclosed:
+def enclose(
+    storage: AnyStorage, folder: str, value: bytes | None, key: bytes | None, headers: Headers
+) -> Enclosed:
     """Puts into the warehouse, durably, what does not fit beside Firn's own headers: the value first, then key and headers. Raises UnavailableError."""
     places: dict[str, str] = {}
     room = MESSAGE_BYTES_MAX - ENVELOPE_BYTES
-    others = len(key or b"") + sum(HEADER_BYTES + len(name.encode()) + len(text or b"") for name, text in headers)
+    others = len(key or b"") + sum(
+        HEADER_BYTES + len(name.encode()) + len(text or b"") for name, text in headers
+    )
     if value is not None and len(value) + others > room:
         places[BODY], value = _put_aside(storage, folder, value), None
     if others > room:
-        places[ENVELOPE] = _put_aside(storage, folder, orjson.dumps({"key": _text(key), "headers": [[name, _text(text)] for name, text in headers]}))
+        places[ENVELOPE] = _put_aside(
+            storage,
+            folder,
+            orjson.dumps({"key": _text(key), "headers": [[name, _text(text)] for name, text in headers]}),
+        )
         key, headers = None, ()
     return Enclosed(value, key, headers, places)
 
@@ -50,7 +58,10 @@ def enclose(storage: AnyStorage, folder: str, value: bytes | None, key: bytes | 
 def _put_aside(storage: AnyStorage, folder: str, data: bytes) -> str:
     """Compressed: what was small on its way through Kafka is not to take the warehouse's space."""
     uri = f"{folder}/{uuid.uuid4()}{COMPRESSED}"
-    with storage.create(uri) as file, pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd") as packed:
+    with (
+        storage.create(uri) as file,
+        pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd") as packed,
+    ):
         for at in range(0, len(data), STEP_BYTES):
             packed.write(memoryview(data)[at : at + STEP_BYTES])
     storage.sync([uri])
@@ -61,11 +72,17 @@ def read_aside(storage: Storage, uri: str, bytes_max: int = ASIDE_BYTES_MAX) -> 
     """What was put aside, as it was. Raises NotFoundError, UnavailableError, RefusedError where it is larger than `bytes_max`."""
     found = bytearray()
     with storage.open(uri) as file:
-        source: Any = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd") if uri.endswith(COMPRESSED) else file
+        source: Any = (
+            pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+            if uri.endswith(COMPRESSED)
+            else file
+        )
         while part := source.read(STEP_BYTES):
             found += part
             if len(found) > bytes_max:
-                raise RefusedError(f"{uri} holds more than {bytes_max} bytes; take it from the warehouse{' and unpack it with zstd' * (source is not file)}")
+                raise RefusedError(
+                    f"{uri} holds more than {bytes_max} bytes; take it from the warehouse{' and unpack it with zstd' * (source is not file)}"
+                )
     return bytes(found)
 
 

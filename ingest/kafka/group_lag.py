@@ -50,32 +50,52 @@ class LagMeter:
         now = self._clock.now()  # before the ends are asked for: what comes later is not in them
         partitions = self._reader.partitions(self._topics)
         stored, ends = self._reader.stored(partitions), self._reader.ends(partitions)
-        places = {partition: place_of_group(partition, stored.get(partition), ends[partition]) for partition in partitions}
-        oldest = self._oldest_waiting({partition: at for partition, at in places.items() if at < ends[partition].end})
+        places = {
+            partition: place_of_group(partition, stored.get(partition), ends[partition])
+            for partition in partitions
+        }
+        oldest = self._oldest_waiting(
+            {partition: at for partition, at in places.items() if at < ends[partition].end}
+        )
         found = {partition.topic for partition in partitions}
-        lags = [_lag(partition, stored.get(partition), ends[partition], places[partition], oldest.get(partition)) for partition in partitions]
+        lags = [
+            _lag(partition, stored.get(partition), ends[partition], places[partition], oldest.get(partition))
+            for partition in partitions
+        ]
         missing = [topic for topic in self._topics if topic not in found and topic != self._optional]
         return GroupLag(lags, missing, min([now, *oldest.values()]))
 
     def _oldest_waiting(self, waiting: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, datetime]:
         """The timestamps of the first records at or beyond offsets; nothing for partitions where only control records or aborted ones follow."""
-        self._oldest = {known: moment for known, moment in self._oldest.items() if waiting.get(known[0]) == known[1]}
+        self._oldest = {
+            known: moment for known, moment in self._oldest.items() if waiting.get(known[0]) == known[1]
+        }
         unknown = {partition: at for partition, at in waiting.items() if (partition, at) not in self._oldest}
         for partition, message in (self._reader.first(unknown) if unknown else {}).items():
             self._oldest[partition, unknown[partition]] = moment_of(message.timestamp()[1])
-        return {partition: self._oldest[partition, at] for partition, at in waiting.items() if (partition, at) in self._oldest}
+        return {
+            partition: self._oldest[partition, at]
+            for partition, at in waiting.items()
+            if (partition, at) in self._oldest
+        }
 
 
 def place_of_group(partition: KafkaPartition, stored: Stored | None, ends: Ends) -> int:
     """From where the group goes on: a partition without an offset of this topic's id is read from its start."""
-    return ends.start if stored is None or _is_of_another(partition, stored) else max(stored.offset, ends.start)
+    return (
+        ends.start if stored is None or _is_of_another(partition, stored) else max(stored.offset, ends.start)
+    )
 
 
 def _is_of_another(partition: KafkaPartition, stored: Stored) -> bool:
     return bool(stored.topic_id) and stored.topic_id != partition.topic_id
 
 
-def _lag(partition: KafkaPartition, stored: Stored | None, ends: Ends, place: int, oldest: datetime | None) -> PartitionLag:
+def _lag(
+    partition: KafkaPartition, stored: Stored | None, ends: Ends, place: int, oldest: datetime | None
+) -> PartitionLag:
     recreated = stored is not None and _is_of_another(partition, stored)
     lag = ends.end - place if oldest is not None else 0
-    return PartitionLag(partition, None if stored is None or recreated else stored.offset, ends.end, lag, oldest, recreated)
+    return PartitionLag(
+        partition, None if stored is None or recreated else stored.offset, ends.end, lag, oldest, recreated
+    )

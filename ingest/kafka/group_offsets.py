@@ -19,9 +19,14 @@ def store_offsets(settings: IngestSettings, offsets: Mapping[KafkaPartition, Sto
     """Stores offsets for the group. Nobody may be reading meanwhile. Raises UnavailableError."""
     with closing(reading_consumer(settings, settings.group)) as consumer:
         try:
-            consumer.commit(offsets=[partition.at(each.offset, each.metadata) for partition, each in offsets.items()], asynchronous=False)
+            consumer.commit(
+                offsets=[partition.at(each.offset, each.metadata) for partition, each in offsets.items()],
+                asynchronous=False,
+            )
         except KafkaException as error:
-            raise UnavailableError(f"Kafka at {settings.bootstrap_servers} did not store the offsets: {error}; run it again") from error
+            raise UnavailableError(
+                f"Kafka at {settings.bootstrap_servers} did not store the offsets: {error}; run it again"
+            ) from error
 
 
 def store_first_offsets(settings: IngestSettings, reader: KafkaReader) -> None:
@@ -38,5 +43,11 @@ def store_first_offsets(settings: IngestSettings, reader: KafkaReader) -> None:
     new = [partition for partition in partitions if partition.topic not in known]
     if new:
         ends = reader.ends(new)
-        store_offsets(settings, {each: Stored(ends[each].end, each.topic_id, first=ends[each].end) for each in new})
-        log.info("group.begins", topics=sorted({each.topic for each in new}), offsets={f"{p.topic}-{p.partition}": end.end for p, end in ends.items()})
+        store_offsets(
+            settings, {each: Stored(ends[each].end, each.topic_id, first=ends[each].end) for each in new}
+        )
+        log.info(
+            "group.begins",
+            topics=sorted({each.topic for each in new}),
+            offsets={f"{p.topic}-{p.partition}": end.end for p, end in ends.items()},
+        )

@@ -53,4 +53,10 @@ def go_to(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
 
 def reading_consumer(settings: IngestSettings, group: str, fetch_bytes: int = FETCH_BYTES) -> Consumer:
     """A consumer that only reads what it is assigned, and never joins its group nor stores anything for it."""
-    return Consumer({**reading_options(settings, group, fetch_bytes), "enable.partition.eof": True, "queued.max.messages.kbytes": 32 * 1024})
+    return Consumer(
+        {
+            **reading_options(settings, group, fetch_bytes),
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": 32 * 1024,
+        }
+    )

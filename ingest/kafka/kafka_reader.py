@@ -69,7 +69,13 @@ class Stored(NamedTuple):
     @property
     def metadata(self) -> str:
         """As it stands beside the offset."""
-        return " ".join([self.topic_id, *([self.witness] if self.witness else []), *([f"{_FROM}{self.first}"] if self.first else [])])
+        return " ".join(
+            [
+                self.topic_id,
+                *([self.witness] if self.witness else []),
+                *([f"{_FROM}{self.first}"] if self.first else []),
+            ]
+        )
 
 
 def parse_stored(offset: int, metadata: str | None) -> Stored:
@@ -103,40 +109,55 @@ class KafkaReader:
     def partitions(self, topics: Iterable[str]) -> list[KafkaPartition]:
         """The partitions of topics, those that do not exist left out. Raises UnavailableError."""
         found: list[KafkaPartition] = []
-        for name, future in self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_S).items():
+        for name, future in self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_S
+        ).items():
             try:
                 topic = future.result()
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue
                 raise self._unavailable(f"does not describe topic {name}", error) from error
-            found += [KafkaPartition(name, str(topic.topic_id), partition.id) for partition in topic.partitions]
+            found += [
+                KafkaPartition(name, str(topic.topic_id), partition.id) for partition in topic.partitions
+            ]
         return sorted(found)
 
     def ends(self, partitions: Iterable[KafkaPartition]) -> dict[KafkaPartition, Ends]:
         """First and last offsets, as readers of committed records see them. Raises UnavailableError."""
         asked = list(partitions)
-        first, last = (self._offsets(dict.fromkeys(asked, spec)) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+        first, last = (
+            self._offsets(dict.fromkeys(asked, spec)) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        )
         return {partition: Ends(first[partition], last[partition]) for partition in asked}
 
     def from_time(self, partitions: Iterable[KafkaPartition], time_ms: int) -> dict[KafkaPartition, int]:
         """The first offset whose timestamp is at or after a time; the end where there is none. Raises UnavailableError."""
         asked = list(partitions)
         found, ends = self._offsets(dict.fromkeys(asked, OffsetSpec.for_timestamp(time_ms))), self.ends(asked)
-        return {partition: offset if offset >= 0 else ends[partition].end for partition, offset in found.items()}
+        return {
+            partition: offset if offset >= 0 else ends[partition].end for partition, offset in found.items()
+        }
 
     def high_watermarks(self, partitions: Iterable[KafkaPartition]) -> dict[KafkaPartition, int]:
         """The offset after the last record that reached the brokers, of transactions not decided yet as well. Raises UnavailableError."""
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()), IsolationLevel.READ_UNCOMMITTED)
 
-    def _offsets(self, specs: Mapping[KafkaPartition, Any], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> dict[KafkaPartition, int]:
+    def _offsets(
+        self, specs: Mapping[KafkaPartition, Any], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[KafkaPartition, int]:
         if not specs:
             return {}
         request = {partition.at(OFFSET_INVALID): spec for partition, spec in specs.items()}
         by_key = {partition.key: partition for partition in specs}
         try:
-            answers = self._admin.list_offsets(request, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
-            return {by_key[asked.topic, asked.partition]: int(future.result().offset) for asked, future in answers.items()}
+            answers = self._admin.list_offsets(
+                request, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S
+            )
+            return {
+                by_key[asked.topic, asked.partition]: int(future.result().offset)
+                for asked, future in answers.items()
+            }
         except KafkaException as error:
             raise self._unavailable("does not list offsets", error) from error
 
@@ -147,16 +168,24 @@ class KafkaReader:
             return {}
         try:
             with closing(reading_consumer(self._settings, self._group)) as consumer:
-                answer = committed_offsets(consumer, [partition.at(OFFSET_INVALID) for partition in asked.values()])
+                answer = committed_offsets(
+                    consumer, [partition.at(OFFSET_INVALID) for partition in asked.values()]
+                )
         except KafkaException as error:
             raise self._unavailable(f"does not give the offsets of group {self._group}", error) from error
-        return {asked[each.topic, each.partition]: parse_stored(each.offset, each.metadata) for each in answer if each.offset >= 0}
+        return {
+            asked[each.topic, each.partition]: parse_stored(each.offset, each.metadata)
+            for each in answer
+            if each.offset >= 0
+        }
 
     def delete_below(self, offsets: Mapping[KafkaPartition, int]) -> None:
         """Has the brokers delete every record below an offset, for good (KIP-107). Raises UnavailableError; what was not deleted is then still there."""
         asked = [partition.at(offset) for partition, offset in offsets.items()]
         try:
-            for future in self._admin.delete_records(asked, request_timeout=REQUEST_TIMEOUT_S).values() if asked else ():
+            for future in (
+                self._admin.delete_records(asked, request_timeout=REQUEST_TIMEOUT_S).values() if asked else ()
+            ):
                 future.result()
         except KafkaException as error:
             raise self._unavailable("does not delete records", error) from error
@@ -170,14 +199,20 @@ class KafkaReader:
             for run in runs:
                 yield from run
 
-    def read_runs(self, ranges: Mapping[KafkaPartition, tuple[int, int]], fetch_bytes: int = FETCH_BYTES) -> Generator[list[Message]]:
+    def read_runs(
+        self, ranges: Mapping[KafkaPartition, tuple[int, int]], fetch_bytes: int = FETCH_BYTES
+    ) -> Generator[list[Message]]:
         """The same in runs, as they come: one or more records of one partition each."""
         left = {partition.key: end for partition, (start, end) in ranges.items() if start < end}
         if not left:
             return
         with closing(self._consumer(fetch_bytes)) as consumer:
-            consumer.assign([partition.at(start) for partition, (start, end) in ranges.items() if start < end])
-            yield from self._until(consumer, {partition.key: start for partition, (start, _) in ranges.items()}, left)
+            consumer.assign(
+                [partition.at(start) for partition, (start, end) in ranges.items() if start < end]
+            )
+            yield from self._until(
+                consumer, {partition.key: start for partition, (start, _) in ranges.items()}, left
+            )
 
     def take_unreadable(self) -> list[UnreadableRange]:
         """What was stepped over since the last call; of a partition all that lies before what was read last, and nothing behind it."""
@@ -190,12 +225,16 @@ class KafkaReader:
         with closing(self._consumer(fetch_bytes=1024)) as consumer:
             left = {partition.key: 1 << 62 for partition in starts}
             consumer.assign([partition.at(offset) for partition, offset in starts.items()])
-            for run in self._until(consumer, {partition.key: offset for partition, offset in starts.items()}, left):
+            for run in self._until(
+                consumer, {partition.key: offset for partition, offset in starts.items()}, left
+            ):
                 found.setdefault(place_of(run[0]), run[0])
                 left.pop(place_of(run[0]), None)
         return {partition: found[partition.key] for partition in starts if partition.key in found}
 
-    def _until(self, consumer: Any, starts: dict[tuple[str, int], int], left: dict[tuple[str, int], int]) -> Iterator[list[Message]]:
+    def _until(
+        self, consumer: Any, starts: dict[tuple[str, int], int], left: dict[tuple[str, int], int]
+    ) -> Iterator[list[Message]]:
         """Runs of messages until every partition has come to its end (or was taken out of `left` by the caller)."""
         with closing(Probe(self._settings)) as probe:
             silent_s = 0.0  # spent here, not by whoever takes the messages
@@ -220,11 +259,27 @@ class KafkaReader:
                 for key in spoilt.keys() & left.keys():
                     self._step_over(consumer, probe, key, starts, left)
                 if silent_s > SILENCE_MAX_S:
-                    raise UnavailableError(f"Kafka at {self._servers} sent nothing of {sorted(left)} for {SILENCE_MAX_S:.0f} s; is the broker well?")
+                    raise UnavailableError(
+                        f"Kafka at {self._servers} sent nothing of {sorted(left)} for {SILENCE_MAX_S:.0f} s; is the broker well?"
+                    )
 
-    def _step_over(self, consumer: Any, probe: Probe, key: tuple[str, int], starts: dict[tuple[str, int], int], left: dict[tuple[str, int], int]) -> None:
+    def _step_over(
+        self,
+        consumer: Any,
+        probe: Probe,
+        key: tuple[str, int],
+        starts: dict[tuple[str, int], int],
+        left: dict[tuple[str, int], int],
+    ) -> None:
         while key in left and (unreadable := probe.extent(*key, starts[key])) is not None:
-            log.warning("records.unreadable", topic=key[0], partition=key[1], first=unreadable.start, next=unreadable.end, reason=unreadable.error)
+            log.warning(
+                "records.unreadable",
+                topic=key[0],
+                partition=key[1],
+                first=unreadable.start,
+                next=unreadable.end,
+                reason=unreadable.error,
+            )
             if (part := unreadable.within(starts[key], left[key])).offsets > 0:
                 self._unreadable.append(part)
             starts[key] = unreadable.end
@@ -233,10 +288,14 @@ class KafkaReader:
         go_to(consumer, *key, starts[key])
 
     def _react(self, error: KafkaError, key: tuple[str, int], left: dict[tuple[str, int], int]) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:  # what is left below the end are control records and aborted ones
+        if (
+            error.code() == KafkaError._PARTITION_EOF
+        ):  # what is left below the end are control records and aborted ones
             left.pop(key, None)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise UnavailableError(f"topic {key[0]} partition {key[1]}: {error.str()}: Kafka's retention removed it while it was read; try again")
+            raise UnavailableError(
+                f"topic {key[0]} partition {key[1]}: {error.str()}: Kafka's retention removed it while it was read; try again"
+            )
         elif error.fatal():
             raise FatalError(f"Kafka: {error.str()}")
         else:
@@ -246,7 +305,9 @@ class KafkaReader:
         return reading_consumer(self._settings, f"{self._group}.tools", fetch_bytes)
 
     def _unavailable(self, what: str, error: Exception) -> UnavailableError:
-        return UnavailableError(f"Kafka at {self._servers} {what}: {error}; is it running, and is bootstrap_servers right?")
+        return UnavailableError(
+            f"Kafka at {self._servers} {what}: {error}; is it running, and is bootstrap_servers right?"
+        )
 
 
 def _within(run: list[Message], key: tuple[str, int], left: dict[tuple[str, int], int]) -> list[Message]:

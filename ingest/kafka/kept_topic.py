@@ -34,16 +34,22 @@ def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> No
     created = False
     try:
         if name not in admin.list_topics(timeout=30).topics:
-            admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=-1, config=_CONFIG)])[name].result()
+            admin.create_topics(
+                [NewTopic(name, num_partitions=partitions, replication_factor=-1, config=_CONFIG)]
+            )[name].result()
             created = True
             log.info("topic.created", topic=name)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise UnavailableError(f"Kafka at {servers} neither has nor creates topic {name}: {error}") from error
+            raise UnavailableError(
+                f"Kafka at {servers} neither has nor creates topic {name}: {error}"
+            ) from error
     wrong = _wrong_settings(admin, servers, name, created=created)
     if wrong:
         wanted = ",".join(f"{key}={value}" for key, value in _CONFIG.items() if key in wrong)
-        raise PrerequisiteError(f"topic {name} could lose messages ({wrong}); run kafka-configs.sh --alter --topic {name} --add-config {wanted}")
+        raise PrerequisiteError(
+            f"topic {name} could lose messages ({wrong}); run kafka-configs.sh --alter --topic {name} --add-config {wanted}"
+        )
 
 
 # A topic just created is not known to every part of the broker at once, nor is how it is configured.
@@ -57,5 +63,7 @@ def _wrong_settings(admin: AdminClient, servers: str, name: str, *, created: boo
         raise UnavailableError(f"Kafka at {servers} does not describe topic {name}: {error}") from error
     wrong = {key: found[key].value for key, value in _CONFIG.items() if found[key].value != value}
     if wrong and created:
-        raise UnavailableError(f"Kafka at {servers} has created topic {name} and does not know its configuration yet ({wrong})")
+        raise UnavailableError(
+            f"Kafka at {servers} has created topic {name} and does not know its configuration yet ({wrong})"
+        )
     return wrong

@@ -40,7 +40,11 @@ class Offsets:
 
     def to_store(self, low: Mapping[int, int], now_s: float) -> dict[int, int]:
         """Those that have moved; once an hour all of them."""
-        return dict(low) if now_s - self.stored_at_s >= RECOMMIT_S else {n: offset for n, offset in low.items() if self.stored.get(n) != offset}
+        return (
+            dict(low)
+            if now_s - self.stored_at_s >= RECOMMIT_S
+            else {n: offset for n, offset in low.items() if self.stored.get(n) != offset}
+        )
 
     def note_stored(self, offsets: Mapping[int, int], now_s: float) -> None:
         self.stored.update(offsets)

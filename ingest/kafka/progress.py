@@ -25,7 +25,9 @@ class Topics(Protocol):
     def end(self, number: int) -> int: ...
 
 
-def store_offsets(topics: Topics, offsets: Offsets, moved: Mapping[int, int], witness: str, now_s: float) -> None:
+def store_offsets(
+    topics: Topics, offsets: Offsets, moved: Mapping[int, int], witness: str, now_s: float
+) -> None:
     """Stores group offsets; where Kafka does not take them now, later ones will do."""
     try:
         topics.commit_group(moved, witness)  # 4
@@ -39,6 +41,12 @@ def store_offsets(topics: Topics, offsets: Offsets, moved: Mapping[int, int], wi
 def progress(topics: Topics, offsets: Offsets) -> list[Partition]:
     """Per partition the offsets routed, stored and at the end."""
     return [
-        Partition(source.topic, source.partition, offsets.routed[number], offsets.stored.get(number), topics.end(number))
+        Partition(
+            source.topic,
+            source.partition,
+            offsets.routed[number],
+            offsets.stored.get(number),
+            topics.end(number),
+        )
         for number, source in enumerate(topics.assignment.sources)
     ]

@@ -26,7 +26,9 @@ class Reset:
     @property
     def is_needed(self) -> bool:
         """Whether the stored offset belongs to a topic that is gone: it came with another id, or lies beyond this one's end."""
-        return self.stored is not None and (self.stored_topic_id != self.partition.topic_id or self.stored > self.end)
+        return self.stored is not None and (
+            self.stored_topic_id != self.partition.topic_id or self.stored > self.end
+        )
 
 
 def plan_reset(settings: IngestSettings, topic: str, reader: KafkaReader) -> list[Reset]:
@@ -50,7 +52,14 @@ def check_no_node(settings: IngestSettings, catalog: CatalogClient) -> None:
     if not catalog.has_extras:
         return
     name = _lease(settings)
-    holder = next((lease["holder"] for lease in catalog.get("/firn/v1/leases")["leases"] if lease["name"] == name and lease["in-force"]), None)
+    holder = next(
+        (
+            lease["holder"]
+            for lease in catalog.get("/firn/v1/leases")["leases"]
+            if lease["name"] == name and lease["in-force"]
+        ),
+        None,
+    )
     if holder is not None:
         raise RefusedError(_refusal(settings) + f" (lease {name} is held by {holder})")
 
@@ -61,7 +70,9 @@ def reset_topic(settings: IngestSettings, plan: Sequence[Reset], catalog: Catalo
     What the tables hold of the old topic stays, under the old topic's id; marks are by id, so none of them concerns the new topic.
     """
     with held_lease(catalog, _lease(settings), _refusal(settings)):
-        store_offsets(settings, {each.partition: Stored(each.start, each.partition.topic_id) for each in plan})
+        store_offsets(
+            settings, {each.partition: Stored(each.start, each.partition.topic_id) for each in plan}
+        )
 
 
 def _lease(settings: IngestSettings) -> str:

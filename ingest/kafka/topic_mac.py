@@ -28,24 +28,46 @@ class TopicMac:
         self._keys = [key.get_secret_value().encode() for key in settings.topic_keys]
         self._unsigned_below = settings.unsigned_below
 
-    def header(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> list[tuple[str, bytes]]:
+    def header(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> list[tuple[str, bytes]]:
         """The header to put behind all others; none where there is no key."""
         if not self._keys:
             return []
-        return [(MAC, hmac.digest(self._keys[0], _signed(topic, key, value, headers), hashlib.sha256).hex().encode())]
+        return [
+            (
+                MAC,
+                hmac.digest(self._keys[0], _signed(topic, key, value, headers), hashlib.sha256)
+                .hex()
+                .encode(),
+            )
+        ]
 
     def is_own(self, message: Message) -> bool:
         """Whether Firn wrote a message."""
         headers = message.headers() or ()
-        return self.holds(message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers)
+        return self.holds(
+            message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers
+        )
 
-    def holds(self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
+    def holds(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> bool:
         """The same of its parts. What was written before there were keys is Firn's own below the offsets in `unsigned_below`."""
         if not self._keys:
             return True
         if headers and headers[-1][0] == MAC:
             signed, told = _signed(topic, key, value, headers[:-1]), headers[-1][1] or b""
-            return any(hmac.compare_digest(hmac.digest(one, signed, hashlib.sha256).hex().encode(), told) for one in self._keys)
+            return any(
+                hmac.compare_digest(hmac.digest(one, signed, hashlib.sha256).hex().encode(), told)
+                for one in self._keys
+            )
         return offset < self._unsigned_below.get(f"{topic}:{partition}", 0)
 
 
@@ -59,12 +81,17 @@ def _signed(topic: str, key: bytes | None, value: bytes | None, headers: Headers
     parts = [topic.encode(), key, None if value is None else hashlib.sha256(value).digest()]
     for name, text in headers:
         parts += [name.encode("utf-8", "surrogatepass"), text]
-    return b"".join(struct.pack(">q", -1) if part is None else struct.pack(">q", len(part)) + part for part in parts)
+    return b"".join(
+        struct.pack(">q", -1) if part is None else struct.pack(">q", len(part)) + part for part in parts
+    )
 
 
 def check_keys(settings: IngestSettings) -> None:
     """Raises SettingsError where the brokers are not on this machine alone, and there is no key."""
-    hosts = [server.strip().removeprefix("[").rpartition(":")[0].removesuffix("]") for server in settings.bootstrap_servers.split(",")]
+    hosts = [
+        server.strip().removeprefix("[").rpartition(":")[0].removesuffix("]")
+        for server in settings.bootstrap_servers.split(",")
+    ]
     if not settings.topic_keys and not all(map(_is_loopback, hosts)):
         raise SettingsError(
             "topic_keys is empty, and the brokers are not on this machine alone: whoever may write to the topics of dead letters, parked records and "

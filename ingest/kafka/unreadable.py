@@ -70,7 +70,9 @@ def spoilt_by(messages: Iterable[Message]) -> dict[Place, int]:
 def sound(messages: Iterable[Message], spoilt: Mapping[Place, int]) -> Iterator[Message]:
     """Of what was delivered all records that do not lie behind a batch of their partition that cannot be read."""
     for at, message in enumerate(messages):
-        if message.error() is None and (not spoilt or at < spoilt.get((message.topic(), message.partition()), at + 1)):
+        if message.error() is None and (
+            not spoilt or at < spoilt.get((message.topic(), message.partition()), at + 1)
+        ):
             yield message
 
 
@@ -111,7 +113,9 @@ class Probe:
         outside = inside + step
         while outside - inside > 1:
             middle = (inside + outside) // 2
-            inside, outside = (middle, outside) if self._lies_in(told, topic, partition, middle) else (inside, middle)
+            inside, outside = (
+                (middle, outside) if self._lies_in(told, topic, partition, middle) else (inside, middle)
+            )
         return UnreadableRange(topic, partition, max(at, told.begins), outside, told.error)
 
     def _lies_in(self, batch: _Told, topic: str, partition: int, offset: int) -> bool:
@@ -129,9 +133,13 @@ class Probe:
         try:
             message = self._answer(topic, partition, offset)
         except KafkaException as trouble:
-            raise UnavailableError(f"{where}: what lies at offset {offset} is not told for now: {trouble}") from trouble
+            raise UnavailableError(
+                f"{where}: what lies at offset {offset} is not told for now: {trouble}"
+            ) from trouble
         error = None if message is None else message.error()
-        if was_used and (message is None or (error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET)):
+        if was_used and (
+            message is None or (error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET)
+        ):
             self.close()
             return self._told(topic, partition, offset)
         if message is None:
@@ -146,7 +154,14 @@ class Probe:
         """The first record or error from an offset on, None where nothing comes in time."""
         if self._consumer is None:
             # A byte asked for is one batch given; its answer may hold as much as any other consumer's.
-            quick = {"enable.partition.eof": True, "fetch.wait.max.ms": 10, "fetch.error.backoff.ms": 5, "fetch.queue.backoff.ms": 5}
-            self._consumer = Consumer({**reading_options(self._settings, f"{self._settings.group}.probe", 1), **quick})
+            quick = {
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
+                "fetch.error.backoff.ms": 5,
+                "fetch.queue.backoff.ms": 5,
+            }
+            self._consumer = Consumer(
+                {**reading_options(self._settings, f"{self._settings.group}.probe", 1), **quick}
+            )
         self._consumer.assign([TopicPartition(topic, partition, offset)])
         return next(iter(self._consumer.consume(1, ANSWER_S)), None)

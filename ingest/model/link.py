@@ -62,7 +62,9 @@ class Counts:
     delivered: Counter[str] = field(default_factory=Counter)  # by topic
     dead: Counter[str] = field(default_factory=Counter)  # by reason
     expired: Counter[str] = field(default_factory=Counter)  # by topic
-    foreign: Counter[str] = field(default_factory=Counter)  # messages in Firn's own topics that are not its own, by topic
+    foreign: Counter[str] = field(
+        default_factory=Counter
+    )  # messages in Firn's own topics that are not its own, by topic
     unreadable: Counter[str] = field(default_factory=Counter)  # batches stepped over, by topic
     unforeseen: Counter[str] = field(default_factory=Counter)  # errors, by what went on another way
     parked: int = 0

@@ -51,7 +51,9 @@ class ParkedRecord:
 
     def begun(self, topic_id: str, partition: int, start: int, since: str) -> "ParkedRecord":
         """This parking from its beginning, with an id of its own."""
-        return replace(self, id=f"{partition}-{uuid.uuid4().hex}", topic_id=topic_id, start=start, since=since)
+        return replace(
+            self, id=f"{partition}-{uuid.uuid4().hex}", topic_id=topic_id, start=start, since=since
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The JSON document of the record."""
@@ -91,7 +93,9 @@ def parse_parked(entry: Mapping[str, Any]) -> ParkedRecord | None:
             {key: value for key, value in document.items() if key not in _OURS},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ProtocolError(f"the parked record of {table} cannot be read ({error!r}); remove it if the table is well: {document!r:.300}") from error
+        raise ProtocolError(
+            f"the parked record of {table} cannot be read ({error!r}); remove it if the table is well: {document!r:.300}"
+        ) from error
 
 
 def _cause(reason: str) -> Cause:
@@ -120,7 +124,11 @@ class ParkedRecords:
         token = ""
         while True:
             page = self._client.get(PATH, pageToken=token, pageSize="1000")
-            found |= {record.table: record for entry in page["parked"] if (record := parse_parked(entry)) is not None}
+            found |= {
+                record.table: record
+                for entry in page["parked"]
+                if (record := parse_parked(entry)) is not None
+            }
             token = page.get("next-page-token") or ""
             if not token:
                 return found
@@ -148,6 +156,8 @@ class ParkedRecords:
             "reason": record.cause.value,
             "record": None if remove else record.to_json(),
         }
-        answer = self._client.post(PATH, {"lease": lease, "changes": [change]}, timeout_s=self._timeout_s, idempotency_key=key)
+        answer = self._client.post(
+            PATH, {"lease": lease, "changes": [change]}, timeout_s=self._timeout_s, idempotency_key=key
+        )
         result = answer["results"][0]
         return None if "error" in result else int(result["version"])

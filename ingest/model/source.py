@@ -2,7 +2,9 @@
 
 from typing import Literal, NamedTuple
 
-Form = Literal["auto", "json", "text", "otlp_proto", "replay"]  # replay: each message's headers name one of the others
+Form = Literal[
+    "auto", "json", "text", "otlp_proto", "replay"
+]  # replay: each message's headers name one of the others
 
 
 class Source(NamedTuple):

@@ -115,17 +115,25 @@ class Troubles:
     @property
     def now(self) -> Mapping[TableId, Trouble]:
         """Tables that fail at present."""
-        return {table: failing.last for table, failing in list(self._failing.items())}  # asked for by another thread, too
+        return {
+            table: failing.last for table, failing in list(self._failing.items())
+        }  # asked for by another thread, too
 
     def verdicts(self) -> dict[TableId, Trouble]:
         """Tables to be parked whatever else goes on."""
-        return {table: failing.last for table, failing in self._failing.items() if failing.last.cause in VERDICTS}
+        return {
+            table: failing.last for table, failing in self._failing.items() if failing.last.cause in VERDICTS
+        }
 
     def suspects(self, now_s: float) -> dict[TableId, Trouble]:
         """Tables to be parked if a canary passes; none while it looks like an outage."""
         doubtful = {t: f for t, f in self._failing.items() if f.last.cause not in VERDICTS}
         lasting = {
-            t: f.last for t, f in doubtful.items() if f.last.cause not in NEVER_PARKED and f.attempts >= ATTEMPTS_MIN and now_s - f.since_s >= self.park_after_s
+            t: f.last
+            for t, f in doubtful.items()
+            if f.last.cause not in NEVER_PARKED
+            and f.attempts >= ATTEMPTS_MIN
+            and now_s - f.since_s >= self.park_after_s
         }
         return lasting if lasting and not self._is_outage(doubtful, now_s) else {}
 
@@ -140,4 +148,6 @@ class Troubles:
         if len(doubtful) > max(FEW_TABLES, FEW_SHARE * len(self._well.keys() | doubtful.keys())):
             return True
         began_s = min(failing.since_s for failing in doubtful.values())
-        return len(doubtful) > 1 and not any(at_s >= began_s for table, at_s in self._well.items() if table not in doubtful)
+        return len(doubtful) > 1 and not any(
+            at_s >= began_s for table, at_s in self._well.items() if table not in doubtful
+        )

@@ -64,7 +64,9 @@ class Node:
     _told_postponed: set[TableId] = field(default_factory=set)
     _durable: dict[int, tuple[int, float]] = field(default_factory=dict)
     _song: tuple[float, Future[bool]] | None = None  # when the canary was asked, and its answer
-    _works_since_s: float | None = None  # since when the canary has sung without a pause, while there are suspects
+    _works_since_s: float | None = (
+        None  # since when the canary has sung without a pause, while there are suspects
+    )
 
     @property
     def is_busy(self) -> bool:
@@ -73,10 +75,21 @@ class Node:
 
     def status(self) -> dict[str, Any]:
         """Tables that take no rows now, and who else writes to them."""
-        failing = [{"table": str(table), "reason": trouble.cause.value, "sentence": trouble.sentence} for table, trouble in self.troubles.now.items()]
+        failing = [
+            {"table": str(table), "reason": trouble.cause.value, "sentence": trouble.sentence}
+            for table, trouble in self.troubles.now.items()
+        ]
         parked = [] if self.parking is None else self.parking.status()
-        second = [{"writer": writer, "table": str(table)} for writer, table in self.committer.second_writers.named.items()]
-        return {"breakers": failing, "parked": parked, "second_writers": second, "postponed_tables": len(self.states.postponed)}
+        second = [
+            {"writer": writer, "table": str(table)}
+            for writer, table in self.committer.second_writers.named.items()
+        ]
+        return {
+            "breakers": failing,
+            "parked": parked,
+            "second_writers": second,
+            "postponed_tables": len(self.states.postponed),
+        }
 
     # ---- what workers say
 
@@ -87,12 +100,19 @@ class Node:
                 self._open(worker, tables)
             case GrowTables(names):
                 # What a person has just decided about is not known any more; its drain is given up.
-                known = {table: new for table, new in names.items() if self.states.last_known(table) is not None}
-                self.tell(worker, Grown({table: self.states.grow(table, new) for table, new in known.items()}))
+                known = {
+                    table: new for table, new in names.items() if self.states.last_known(table) is not None
+                }
+                self.tell(
+                    worker, Grown({table: self.states.grow(table, new) for table, new in known.items()})
+                )
             case Submit(flushes):
                 for flush in flushes:
                     self.troubles.passed(flush.table, Where.WRITE)
-                self.committer.submit(worker, [flush for flush in flushes if self.parking is None or self.parking.accepts(flush)])
+                self.committer.submit(
+                    worker,
+                    [flush for flush in flushes if self.parking is None or self.parking.accepts(flush)],
+                )
             case Stuck(table, trouble):
                 self._failed(table, Where.WRITE, trouble)
             case Held() if self.parking is not None:
@@ -131,7 +151,9 @@ class Node:
         for table in arrivals.known:
             self.troubles.passed(table, Where.LOAD)
             asked = self._asked.pop(table, set())
-            for worker in [None] if table in self._told_postponed else asked:  # as all were told that it waits
+            for worker in (
+                [None] if table in self._told_postponed else asked
+            ):  # as all were told that it waits
                 answers[worker][table] = self.states.view(table)
         for worker, views in answers.items():
             self.tell(worker, Opened(views))
@@ -195,7 +217,11 @@ class Node:
     def _guilty(self, suspects: Iterable[TableId]) -> list[TableId]:
         """Those that have failed once more since the canary sings."""
         since_s = self._works_since_s
-        return [] if since_s is None else [table for table in suspects if self.troubles.failed_after(table, since_s)]
+        return (
+            []
+            if since_s is None
+            else [table for table in suspects if self.troubles.failed_after(table, since_s)]
+        )
 
     def _park(self, table: TableId, trouble: Trouble) -> None:
         assert self.parking is not None

@@ -46,7 +46,10 @@ GROUP_BYTES = 64 * 1024 * 1024
 AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
 # A table for which so much waits is hot: it is converted while more comes.
 HOT_PART_BYTES = 32 * 1024 * 1024
-POSTPONED = Rejected(Reason.UNSTORABLE, "the node's memory is full of records for new tables, more than new_tables_per_minute allows")
+POSTPONED = Rejected(
+    Reason.UNSTORABLE,
+    "the node's memory is full of records for new tables, more than new_tables_per_minute allows",
+)
 log = structlog.get_logger()
 
 
@@ -67,7 +70,14 @@ class Pipeline:
     """The stages of one worker. Not thread-safe: one thread calls everything."""
 
     def __init__(
-        self, settings: IngestSettings, topics: InputTopics, link: CommitLink, writer: FlushWriter, parked_topic: ParkedTopic, clock: Clock, bytes_max: int
+        self,
+        settings: IngestSettings,
+        topics: InputTopics,
+        link: CommitLink,
+        writer: FlushWriter,
+        parked_topic: ParkedTopic,
+        clock: Clock,
+        bytes_max: int,
     ) -> None:
         self._settings = settings
         self._topics = topics
@@ -77,7 +87,11 @@ class Pipeline:
         self._clock = clock
         self.bytes_max = bytes_max
         self._routes = Routes(settings)
-        self._rules = FlushRules(settings.flush_interval_s, settings.visibility_max_s or settings.flush_interval_s, settings.flush_bytes)
+        self._rules = FlushRules(
+            settings.flush_interval_s,
+            settings.visibility_max_s or settings.flush_interval_s,
+            settings.flush_bytes,
+        )
         self._asked: set[TableId] = set()
         self._postponed: set[TableId] = set()
         self._views: dict[TableId, TableView] = {}
@@ -109,7 +123,11 @@ class Pipeline:
         """Routes messages of one topic-partition, then adds them to their tables' buffers: messages of one table cost less together."""
         messages = list(run)
         routed = self._routes.sort(topic, messages)
-        full = [target for target, some in routed.items() if self._put(target, number, some) >= self._settings.flush_bytes]
+        full = [
+            target
+            for target, some in routed.items()
+            if self._put(target, number, some) >= self._settings.flush_bytes
+        ]
         self.offsets.routed[number] = messages[-1].offset() + 1
         self._counts.delivered[topic] += len(messages)
         for target in full:
@@ -146,7 +164,11 @@ class Pipeline:
 
     def _ask_for_new(self) -> None:
         """Asks at a table's first message, so that the answer is there when its buffer is due."""
-        new = [table for table in self.buffers.take_started() if table not in self._views and table not in self._asked and table not in self._parked]
+        new = [
+            table
+            for table in self.buffers.take_started()
+            if table not in self._views and table not in self._asked and table not in self._parked
+        ]
         if new:
             self._asked.update(new)
             self._link.open(new)
@@ -182,7 +204,10 @@ class Pipeline:
 
     def flush_all(self) -> None:
         """Hands over everything that waits and is not behind a flush in flight."""
-        self._flush([buffer.table for buffer in self.buffers if self._may_flush(buffer.table)], [self._in_flight[table] for table in self._again])
+        self._flush(
+            [buffer.table for buffer in self.buffers if self._may_flush(buffer.table)],
+            [self._in_flight[table] for table in self._again],
+        )
 
     def _may_flush(self, table: TableId) -> bool:
         return table in self._views and table not in self._in_flight and table not in self._held
@@ -191,17 +216,27 @@ class Pipeline:
         """Tables whose oldest record is too far behind; one whose flush is under way already is not hurried by flushing others."""
         records_max = self._settings.replay_records_max
         oldest = {number: self.buffers.oldest(number) for number in self.offsets.behind(records_max)}
-        held = [buffer.table for n, buffer in oldest.items() if buffer is not None and self.offsets.routed[n] - buffer.first_offsets[n] > records_max]
+        held = [
+            buffer.table
+            for n, buffer in oldest.items()
+            if buffer is not None and self.offsets.routed[n] - buffer.first_offsets[n] > records_max
+        ]
         return [table for table in held if self._may_flush(table)]
 
     def _spool_hot(self) -> list[TableId]:
         """Adds what waits for hot tables to their open files; returns those whose files are large enough."""
         full = []
         part_bytes = max(LARGE_BYTES, min(HOT_PART_BYTES, self.bytes_max // 8))
-        for buffer in [b for b in self.buffers.large if b.open_bytes >= part_bytes and b.table in self._views and b.table not in self._held]:
+        for buffer in [
+            b
+            for b in self.buffers.large
+            if b.open_bytes >= part_bytes and b.table in self._views and b.table not in self._held
+        ]:
             self._writer.spool(buffer, self._topics.assignment.sources, self._views[buffer.table])
             self.buffers.pack(buffer.table)
-            if self._writer.hot_bytes(buffer.table) >= self._settings.file_bytes and self._may_flush(buffer.table):
+            if self._writer.hot_bytes(buffer.table) >= self._settings.file_bytes and self._may_flush(
+                buffer.table
+            ):
                 full.append(buffer.table)
         return full
 
@@ -245,7 +280,10 @@ class Pipeline:
     def _cut(self, table: TableId) -> Flush:
         buffer = self.buffers.take(table)
         sources = self._topics.assignment.sources
-        ends = {TopicPartition(sources[n].topic_id, sources[n].partition): self.offsets.routed[n] for n in buffer.first_offsets}
+        ends = {
+            TopicPartition(sources[n].topic_id, sources[n].partition): self.offsets.routed[n]
+            for n in buffer.first_offsets
+        }
         return Flush(table, buffer, ends, hot=self._writer.take_hot(table))
 
     def _hand_over(self, flushes: Sequence[Flush]) -> None:
@@ -262,7 +300,9 @@ class Pipeline:
         written = self._writer.write(flushes, self._topics.assignment.sources, self._views)  # 1, 2
         reach("dead_letters_acknowledged")
         for flush in written.empty:
-            self._landed(flush.table)  # all absorbed or dead letters: nothing to commit, least of all a new table
+            self._landed(
+                flush.table
+            )  # all absorbed or dead letters: nothing to commit, least of all a new table
         for flush, trouble in written.stuck:
             self._link.stuck(flush.table, trouble)
             self._later(flush)
@@ -271,7 +311,9 @@ class Pipeline:
 
     def _later(self, flush: Flush) -> None:
         flush.tries += 1
-        self._again[flush.table] = self._clock.monotonic_s() + min(AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(flush.tries, 10))
+        self._again[flush.table] = self._clock.monotonic_s() + min(
+            AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(flush.tries, 10)
+        )
 
     # ---- parking
 
@@ -330,7 +372,13 @@ class Pipeline:
 
     def report(self) -> Report:
         """How far it is, what it holds, and what was counted since the last call."""
-        return Report(progress(self._topics, self.offsets), self.buffers.size_bytes, self.in_flight_bytes, len(self.buffers), self._take_counts())
+        return Report(
+            progress(self._topics, self.offsets),
+            self.buffers.size_bytes,
+            self.in_flight_bytes,
+            len(self.buffers),
+            self._take_counts(),
+        )
 
     def _take_counts(self) -> Counts:
         counts, self._counts = self._counts, Counts()

@@ -176,7 +176,15 @@ class Line(Protocol):
 class Worker(ABC):
     """The loop: listen, work, drain, store offsets, report. What its work is, the engine's own worker says."""
 
-    def __init__(self, settings: IngestSettings, link: PipeLink, line: Line, writer: FlushWriter, aside: Aside, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: IngestSettings,
+        link: PipeLink,
+        line: Line,
+        writer: FlushWriter,
+        aside: Aside,
+        clock: Clock,
+    ) -> None:
         self._settings = settings
         self._link = link
         self._line = line
@@ -237,7 +245,9 @@ class Worker(ABC):
             case Release(views):
                 line.release(views)
             case DrainOrder(table):
-                self._drains[table] = Drain(message, self._settings, self._aside, self._writer, self._link.submit)
+                self._drains[table] = Drain(
+                    message, self._settings, self._aside, self._writer, self._link.submit
+                )
             case StopDraining(table):
                 self._stop_draining([table])
             case Confirmed(number, witness):

@@ -31,10 +31,18 @@ class Canary:
         try:
             self._catalog.ping(timeout_s=TIMEOUT_S)
             if self._storage.size(self._uri) is None:
-                log.warning("canary.gone", uri=self._uri, advice="the storage is not what it was at start; nobody is parked meanwhile")
+                log.warning(
+                    "canary.gone",
+                    uri=self._uri,
+                    advice="the storage is not what it was at start; nobody is parked meanwhile",
+                )
                 return False
             self._storage.write_all([(self._uri, b"alive")])
         except FirnError as error:
-            log.warning("canary.silent", reason=str(error), advice="this is an outage, not a fault of a table; nobody is parked meanwhile")
+            log.warning(
+                "canary.silent",
+                reason=str(error),
+                advice="this is an outage, not a fault of a table; nobody is parked meanwhile",
+            )
             return False
         return True

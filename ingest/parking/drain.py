@@ -106,7 +106,9 @@ class Drain:
             if self._reading is None or not self._reading.left:
                 self._begin_next()
             came = self._reading is not None and self._read(self._reading)
-            limit_reached = self._buffer.size_bytes >= FLUSH_BYTES or (not self._flushes and len(self._buffer) >= FIRST_MESSAGES)
+            limit_reached = self._buffer.size_bytes >= FLUSH_BYTES or (
+                not self._flushes and len(self._buffer) >= FIRST_MESSAGES
+            )
             if len(self._buffer) and (limit_reached or self._reading is None):
                 self._hand_over(self._cut())
             elif self._reading is None:
@@ -138,7 +140,9 @@ class Drain:
         if self.order.reread:
             # Looked at once: what retention removes from here on makes the reading fail, and it is begun anew.
             ends = self._reader.ends(self._reader.partitions(topic.name for topic in self.settings.topics))
-            self._input_begins = {TopicPartition(each.topic_id, each.partition): there.start for each, there in ends.items()}
+            self._input_begins = {
+                TopicPartition(each.topic_id, each.partition): there.start for each, there in ends.items()
+            }
             yield from self._parked(self._take_expired)
             yield from self._input(ends)
             self.reached = self.order.start
@@ -154,7 +158,9 @@ class Drain:
         if partition.topic_id != self.order.topic_id:
             raise self._lost("was re-created since")
         if ends.start > self.reached:
-            raise self._lost(f"begins at offset {ends.start} now, and {self.order.start} was its end when (set its retention.ms and retention.bytes to -1)")
+            raise self._lost(
+                f"begins at offset {ends.start} now, and {self.order.start} was its end when (set its retention.ms and retention.bytes to -1)"
+            )
         if self.reached < ends.end:
             yield Reading({partition: self.reached}, {partition.key: ends.end}, take, _nothing, own=True)
         self.reached = max(ends.end, self.reached)
@@ -176,7 +182,13 @@ class Drain:
             begun = stored[partition].first if partition in stored else 0
             begin = max(first, begun, self.view.marks.of(place))
             if begin > self.view.marks.of(place) > 0:
-                log.error("records.expired", table=str(self.order.table), topic=partition.topic, partition=partition.partition, first=begin)
+                log.error(
+                    "records.expired",
+                    table=str(self.order.table),
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    first=begin,
+                )
             if begin < end:
                 start[partition], left[partition.key] = begin, end
         ids = {partition.key: partition for partition in ends}
@@ -198,7 +210,9 @@ class Drain:
         try:
             messages = self._consumer.consume(FIRST_MESSAGES if not self._flushes else CONSUME_MESSAGES, 0.0)
         except KafkaException as error:
-            raise UnavailableError(f"Kafka at {self.settings.bootstrap_servers} does not give parked messages: {error}") from error
+            raise UnavailableError(
+                f"Kafka at {self.settings.bootstrap_servers} does not give parked messages: {error}"
+            ) from error
         spoilt = spoilt_by(messages)
         for message in with_readable_headers(sound(messages, spoilt)):
             key = place_of(message)
@@ -211,7 +225,9 @@ class Drain:
                 reading.passed(message)
             if message.offset() + 1 >= end:
                 del reading.left[key]
-        for message in (message for message in messages if message.error() is not None and place_of(message) not in spoilt):
+        for message in (
+            message for message in messages if message.error() is not None and place_of(message) not in spoilt
+        ):
             trouble = message.error()
             if trouble.code() == KafkaError._PARTITION_EOF:  # what is left below the end are control records
                 reading.left.pop(place_of(message), None)
@@ -225,8 +241,17 @@ class Drain:
         """Behind what nobody can read. Of an input topic live ingestion has come by there, too, and has made the dead letter."""
         while (unreadable := self._probe.extent(*key, reading.next[key])) is not None:
             if reading.own:
-                raise self._lost(f"cannot be read from offset {unreadable.start} to {unreadable.end - 1} ({unreadable.error}), where records were put after")
-            log.warning("records.unreadable", table=str(self.order.table), topic=key[0], partition=key[1], first=unreadable.start, next=unreadable.end)
+                raise self._lost(
+                    f"cannot be read from offset {unreadable.start} to {unreadable.end - 1} ({unreadable.error}), where records were put after"
+                )
+            log.warning(
+                "records.unreadable",
+                table=str(self.order.table),
+                topic=key[0],
+                partition=key[1],
+                first=unreadable.start,
+                next=unreadable.end,
+            )
             reading.next[key] = unreadable.end
             if unreadable.end >= reading.left[key]:
                 del reading.left[key]
@@ -236,7 +261,9 @@ class Drain:
     def _take_expired(self, message: Message) -> None:
         if self._is_ours(message):
             parked = read_parked(message, self.aside)
-            if parked.record.offset < self._input_begins.get(TopicPartition(parked.source.topic_id, parked.source.partition), 0):
+            if parked.record.offset < self._input_begins.get(
+                TopicPartition(parked.source.topic_id, parked.source.partition), 0
+            ):
                 self._take(parked)
 
     def _take_parked(self, message: Message) -> None:
@@ -249,7 +276,12 @@ class Drain:
             return False
         if not self._mac.is_own(message):
             self.writer.count_foreign(self.settings.parked_topic)
-            log.error("message.foreign", topic=message.topic(), partition=message.partition(), offset=message.offset())
+            log.error(
+                "message.foreign",
+                topic=message.topic(),
+                partition=message.partition(),
+                offset=message.offset(),
+            )
             return False
         return True
 
@@ -272,8 +304,13 @@ class Drain:
 
     def _cut(self) -> Flush:
         buffer, self._buffer = self._buffer, TableBuffer(self.order.table, 0.0)
-        places = {TopicPartition(source.topic_id, source.partition) for source in (self.sources[number] for number in buffer.first_offsets)}
-        return Flush(self.order.table, buffer, {place: self._ends[place] for place in places}, drain=self.order.number)
+        places = {
+            TopicPartition(source.topic_id, source.partition)
+            for source in (self.sources[number] for number in buffer.first_offsets)
+        }
+        return Flush(
+            self.order.table, buffer, {place: self._ends[place] for place in places}, drain=self.order.number
+        )
 
     def _hand_over(self, flush: Flush) -> None:
         written = self.writer.write([flush], self.sources, {self.order.table: self.view})  # 1, 2
@@ -301,7 +338,11 @@ def drain_trouble(error: FirnError) -> Trouble:
     """What an error while draining means for the table."""
     if isinstance(error, DrainStuckError):
         return error.trouble
-    return Trouble(Cause.PARKING_LOST, str(error)) if isinstance(error, ParkingLostError) else trouble_of(error, Cause.STORAGE)
+    return (
+        Trouble(Cause.PARKING_LOST, str(error))
+        if isinstance(error, ParkingLostError)
+        else trouble_of(error, Cause.STORAGE)
+    )
 
 
 def _nothing(_: Message) -> None:
@@ -313,4 +354,6 @@ def _source(partition: KafkaPartition, topic: TopicSettings) -> Source:
 
 
 def _record(message: Message) -> RawRecord:
-    return RawRecord(0, message.offset(), message.timestamp()[1], message.key(), message.headers() or (), message.value())
+    return RawRecord(
+        0, message.offset(), message.timestamp()[1], message.key(), message.headers() or (), message.value()
+    )

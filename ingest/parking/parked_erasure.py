@@ -32,17 +32,32 @@ class ErasedParked:
 
 
 def erase_parked(
-    settings: IngestSettings, reader: KafkaReader, aside: Aside, parked: Iterable[ParkedRecord], now: datetime, *, dry_run: bool = False
+    settings: IngestSettings,
+    reader: KafkaReader,
+    aside: Aside,
+    parked: Iterable[ParkedRecord],
+    now: datetime,
+    *,
+    dry_run: bool = False,
 ) -> ErasedParked:
     """`parked`: the tables that are parked now. `aside`: where bodies of parked messages lie. Raises RefusedError where a table waits for a person,
     whose parked records may be needed from the beginning; UnavailableError, nothing being lost then."""
     mac = TopicMac(settings)
     records = list(parked)
     if undecided := next((record for record in records if record.awaits_person or not record.id), None):
-        raise RefusedError(f"table {undecided.table} waits for `python -m ingest resolve`, which may need what was parked before; resolve it first")
+        raise RefusedError(
+            f"table {undecided.table} waits for `python -m ingest resolve`, which may need what was parked before; resolve it first"
+        )
     partitions = reader.partitions([settings.parked_topic])
     ends, settled = reader.ends(partitions), reader.from_time(partitions, epoch_ms(now - SETTLED_AFTER))
-    starts = {p: [record.start for record in records if partition_of(record.id) == p.partition and record.topic_id == p.topic_id] for p in partitions}
+    starts = {
+        p: [
+            record.start
+            for record in records
+            if partition_of(record.id) == p.partition and record.topic_id == p.topic_id
+        ]
+        for p in partitions
+    }
     cuts = {p: max(ends[p].start, min([settled[p], ends[p].end, *starts[p]])) for p in partitions}
     messages, uris = 0, set[str]()
     for message in reader.read({p: (ends[p].start, cut) for p, cut in cuts.items()}):

@@ -68,14 +68,21 @@ class ParkedTopic:
         }
         kept = enclose(self._storage, self._bodies, record.value, record.key, record.headers)
         facts |= kept.places
-        self._producer.send(kept.value, kept.key, [*kept.headers, *((name, text.encode()) for name, text in facts.items())], partition=partition_of(parking))
+        self._producer.send(
+            kept.value,
+            kept.key,
+            [*kept.headers, *((name, text.encode()) for name, text in facts.items())],
+            partition=partition_of(parking),
+        )
 
     def flush(self) -> None:
         """Returns when every message is acknowledged, however long the broker is away. Raises FatalError where the topic refuses one."""
         while left := self._producer.flush(FLUSH_LOG_EVERY_S):
             log.warning("parked.not_acknowledged", messages=left, topic=self._topic)
         if refusals := self._producer.refusals:
-            raise FatalError(f"topic {self._topic} refuses a parked message: {refusals[0]}; mend the topic and start again, nothing is lost")
+            raise FatalError(
+                f"topic {self._topic} refuses a parked message: {refusals[0]}; mend the topic and start again, nothing is lost"
+            )
 
 
 def read_parked(message: Message, aside: Aside) -> ParkedMessage:
@@ -86,11 +93,19 @@ def read_parked(message: Message, aside: Aside) -> ParkedMessage:
         raise ProtocolError(f"{where} was not parked by Firn; nobody else may write to the topic")
     facts, headers = found
     try:
-        source = Source(facts["firn.topic"], facts["firn.topic_id"], int(facts["firn.partition"]), cast("Form", facts["firn.format"]), facts["firn.time_zone"])
+        source = Source(
+            facts["firn.topic"],
+            facts["firn.topic_id"],
+            int(facts["firn.partition"]),
+            cast("Form", facts["firn.format"]),
+            facts["firn.time_zone"],
+        )
         value = aside.read(facts[BODY], PARKED_BYTES_MAX) if BODY in facts else message.value()
         key, headers = aside.read_envelope(facts[ENVELOPE]) if ENVELOPE in facts else (message.key(), headers)
         record = RawRecord(0, int(facts["firn.offset"]), int(facts["firn.timestamp_ms"]), key, headers, value)
-        return ParkedMessage(facts[PARKED], TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]), source, record)
+        return ParkedMessage(
+            facts[PARKED], TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]), source, record
+        )
     except (KeyError, ValueError) as error:
         raise ProtocolError(f"{where} lacks a header of a parked message ({error!r})") from error
 
@@ -106,7 +121,9 @@ def parking_begins(reader: KafkaReader, topic: str, table: TableId) -> tuple[str
 
 def parking_partition(reader: KafkaReader, topic: str, parking: str) -> KafkaPartition:
     """The one that the messages of a parking are in. Raises UnavailableError where it is not there."""
-    found = [partition for partition in reader.partitions([topic]) if partition.partition == partition_of(parking)]
+    found = [
+        partition for partition in reader.partitions([topic]) if partition.partition == partition_of(parking)
+    ]
     if not found:
         raise _missing(f"{topic} partition {partition_of(parking)}")
     return found[0]

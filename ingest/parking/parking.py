@@ -104,7 +104,9 @@ class Parking:
     forget_flushes: Callable[[TableId], None]
     begins: Callable[[TableId], tuple[str, int, int]]
     _tables: dict[TableId, ParkedTable] = field(default_factory=dict)
-    _released: dict[TableId, tuple[float, float]] = field(default_factory=dict)  # when, and after how long it was to be tried again
+    _released: dict[TableId, tuple[float, float]] = field(
+        default_factory=dict
+    )  # when, and after how long it was to be tried again
     _listing: tuple[float, Future[dict[TableId, ParkedRecord]]] | None = None
     _listed_s: float = 0.0
     _orders: int = 0
@@ -113,10 +115,14 @@ class Parking:
         """Reads what is parked, before anything is routed; table -> id of its parking. Blocks. Raises UnavailableError."""
         for record in self.records.all().values():
             if not record.id:  # the catalog parked it, and no node has taken that up
-                record = record.begun(*self.begins(record.table), self.clock.now().isoformat(timespec="seconds"))
+                record = record.begun(
+                    *self.begins(record.table), self.clock.now().isoformat(timespec="seconds")
+                )
                 version = self.records.write(record, lease=self.lease, key=str(uuid4()))
                 if version is None:
-                    raise UnavailableError(f"the parked record of {record.table} was changed at the same time; the node starts again")
+                    raise UnavailableError(
+                        f"the parked record of {record.table} was changed at the same time; the node starts again"
+                    )
                 record = replace(record, version=version)
             entry = self._tables[record.table] = ParkedTable(record, told=record.id)
             self._rest(entry, now=True)
@@ -145,7 +151,12 @@ class Parking:
         if table in self._tables:
             return
         log.error("table.parks", table=str(table), reason=trouble.cause.value, sentence=trouble.sentence)
-        self._write(ParkedTable(ParkedRecord(table, trouble.cause, trouble.sentence, expected=trouble.expected), probe_after_s=self._after_relapse(table)))
+        self._write(
+            ParkedTable(
+                ParkedRecord(table, trouble.cause, trouble.sentence, expected=trouble.expected),
+                probe_after_s=self._after_relapse(table),
+            )
+        )
 
     def failed(self, table: TableId, trouble: Trouble) -> None:
         """A parked table could not be loaded, or what was drained of it not committed."""
@@ -166,7 +177,11 @@ class Parking:
     def drained(self, message: Drained) -> None:
         """A worker has come to the end of what was parked, or could not go on."""
         entry = self._tables.get(message.table)
-        if entry is None or entry.stage not in (Stage.DRAINING, Stage.FINISHING) or message.number != entry.number:
+        if (
+            entry is None
+            or entry.stage not in (Stage.DRAINING, Stage.FINISHING)
+            or message.number != entry.number
+        ):
             return
         if message.trouble is not None:
             self._back(entry, message.trouble)
@@ -188,7 +203,13 @@ class Parking:
     def status(self) -> list[dict[str, Any]]:
         """What is parked, for people."""
         return [
-            {"table": str(table), "reason": e.record.cause.value, "since": e.record.since, "stage": e.stage.value, "sentence": e.record.sentence}
+            {
+                "table": str(table),
+                "reason": e.record.cause.value,
+                "since": e.record.since,
+                "stage": e.stage.value,
+                "sentence": e.record.sentence,
+            }
             for table, e in list(self._tables.items())  # asked for by another thread
         ]
 
@@ -205,7 +226,12 @@ class Parking:
                 entry.answer = self.pool.submit(self._run, entry.errand, entry.record, entry.key)
             elif entry.stage in (Stage.HOLDING, Stage.FINISHING) and now_s - entry.stage_since_s > HOLD_MAX_S:
                 self._back(entry, Trouble(Cause.FAILING, "what is left could not be drained in time"))
-            elif entry.stage is Stage.PARKED and entry.not_before_s <= now_s and not stopping and self._may_probe(entry):
+            elif (
+                entry.stage is Stage.PARKED
+                and entry.not_before_s <= now_s
+                and not stopping
+                and self._may_probe(entry)
+            ):
                 self._enter(entry, Stage.OPENING)
                 entry.tries = 0
                 self.states.outdate(entry.record.table)
@@ -213,7 +239,10 @@ class Parking:
         self._list(now_s)
 
     def _may_probe(self, entry: ParkedTable) -> bool:
-        return not entry.record.awaits_person and sum(each.stage in AT_WORK for each in self._tables.values()) < DRAINS_AT_ONCE
+        return (
+            not entry.record.awaits_person
+            and sum(each.stage in AT_WORK for each in self._tables.values()) < DRAINS_AT_ONCE
+        )
 
     def _list(self, now_s: float) -> None:
         """Reads all records now and then: the catalog parks what moves back, a person decides about it."""
@@ -237,14 +266,28 @@ class Parking:
         for table, record in found.items():
             entry = self._tables.get(table)
             if entry is None and self._released.get(table, (0.0, 0.0))[0] < began_s:
-                log.error("table.parked_by_others", table=str(table), reason=record.cause.value, sentence=record.sentence)
+                log.error(
+                    "table.parked_by_others",
+                    table=str(table),
+                    reason=record.cause.value,
+                    sentence=record.sentence,
+                )
                 self._tables[table] = ParkedTable(record)
                 self._adopt(self._tables[table], record)
-            elif entry is not None and entry.errand is None and entry.changed_s < began_s and entry.record.version != record.version:
+            elif (
+                entry is not None
+                and entry.errand is None
+                and entry.changed_s < began_s
+                and entry.record.version != record.version
+            ):
                 self._adopt(entry, record)
         for table, entry in list(self._tables.items()):
             if table not in found and entry.errand is None and entry.changed_s < began_s:
-                log.warning("parked.record_missing", table=str(table), advice="somebody removed it by hand; it is put back, for records wait")
+                log.warning(
+                    "parked.record_missing",
+                    table=str(table),
+                    advice="somebody removed it by hand; it is put back, for records wait",
+                )
                 self._write(entry, version=0)
 
     # ---- the record in the catalog
@@ -260,7 +303,9 @@ class Parking:
     def _begin(self, entry: ParkedTable, errand: Errand) -> None:
         entry.errand, entry.key, entry.not_before_s = errand, str(uuid4()), 0.0
 
-    def _run(self, errand: Errand, record: ParkedRecord, key: str) -> tuple[ParkedRecord, int | None] | ParkedRecord | None:
+    def _run(
+        self, errand: Errand, record: ParkedRecord, key: str
+    ) -> tuple[ParkedRecord, int | None] | ParkedRecord | None:
         """In a thread: asks the catalog. PUT and REMOVE give the record as written and its version, None where somebody else has changed it."""
         if errand is Errand.FIND:
             found = self.records.find(record.table)
@@ -268,8 +313,12 @@ class Parking:
             return found
         try:
             if errand is Errand.PUT and not record.id:
-                record = record.begun(*self.begins(record.table), self.clock.now().isoformat(timespec="seconds"))
-            return record, self.records.write(record, lease=self.lease, key=key, remove=errand is Errand.REMOVE)
+                record = record.begun(
+                    *self.begins(record.table), self.clock.now().isoformat(timespec="seconds")
+                )
+            return record, self.records.write(
+                record, lease=self.lease, key=key, remove=errand is Errand.REMOVE
+            )
         except RetryableError as error:
             raise NotWrittenError(record, str(error)) from error
 
@@ -318,7 +367,9 @@ class Parking:
 
     def _enter(self, entry: ParkedTable, stage: Stage) -> None:
         entry.stage, entry.stage_since_s = stage, self.clock.monotonic_s()
-        log.info("table.parking", table=str(entry.record.table), stage=stage.value, reason=entry.record.cause.value)
+        log.info(
+            "table.parking", table=str(entry.record.table), stage=stage.value, reason=entry.record.cause.value
+        )
 
     def _rest(self, entry: ParkedTable, *, now: bool = False) -> None:
         """Parked from here on, until it is tried again."""
@@ -333,7 +384,13 @@ class Parking:
 
     def _back(self, entry: ParkedTable, trouble: Trouble) -> None:
         """The table does not take its records yet."""
-        log.warning("table.not_drained", table=str(entry.record.table), reason=trouble.cause.value, sentence=trouble.sentence, stage=entry.stage.value)
+        log.warning(
+            "table.not_drained",
+            table=str(entry.record.table),
+            reason=trouble.cause.value,
+            sentence=trouble.sentence,
+            stage=entry.stage.value,
+        )
         self._stop_work(entry)
         entry.probe_after_s = min(PROBE_MAX_S, entry.probe_after_s * 2)
         if trouble.cause in FOR_A_PERSON:
@@ -366,8 +423,18 @@ class Parking:
         self._enter(entry, stage)
         entry.tries = 0
         # Live records wait while the drain is finished: it goes on where the one before has ended.
-        start, reread = (record.start, record.resolution == REREAD) if stage is Stage.DRAINING else (entry.reached, False)
-        order = Drain(record.table, self._next_number(entry), self.states.view(record.table), record.id, record.topic_id, start, reread)
+        start, reread = (
+            (record.start, record.resolution == REREAD) if stage is Stage.DRAINING else (entry.reached, False)
+        )
+        order = Drain(
+            record.table,
+            self._next_number(entry),
+            self.states.view(record.table),
+            record.id,
+            record.topic_id,
+            start,
+            reread,
+        )
         self.tell(self._drainer(record.table), order)
 
     def _drainer(self, table: TableId) -> int:
@@ -384,7 +451,11 @@ class Parking:
 
     def _after_relapse(self, table: TableId) -> float:
         released_s, probe_after_s = self._released.pop(table, (0.0, 0.0))
-        return min(PROBE_MAX_S, 2 * probe_after_s) if released_s and self.clock.monotonic_s() - released_s < RELAPSE_S else PROBE_FIRST_S
+        return (
+            min(PROBE_MAX_S, 2 * probe_after_s)
+            if released_s and self.clock.monotonic_s() - released_s < RELAPSE_S
+            else PROBE_FIRST_S
+        )
 
     def _measure(self) -> None:
         counted: dict[str, int] = {cause.value: 0 for cause in Cause}

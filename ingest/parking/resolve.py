@@ -19,7 +19,14 @@ from ingest.parking.parked_topic import parking_partition
 from lake.catalog_client import CatalogClient, CommitStatus
 from lake.clock import Clock, epoch_ms
 from lake.commit import Prepared, TableState, load_state, prepare_append
-from lake.errors import ConflictError, FatalError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
+from lake.errors import (
+    ConflictError,
+    FatalError,
+    NotFoundError,
+    OutcomeUnknownError,
+    RefusedError,
+    UnavailableError,
+)
 from lake.held_lease import HeldLease, held_lease
 from lake.lease import lease_name
 from lake.marks import NO_MARKS, Marks
@@ -58,9 +65,19 @@ class Resolver:
         with self._lease(table) as lease:
             record = self._record(table)
             if record.cause not in (*FOR_A_PERSON, Cause.RESOLVED):
-                raise RefusedError(f"table {table} is parked because of {record.cause.value} and comes back by itself when that is mended: {record.sentence}")
+                raise RefusedError(
+                    f"table {table} is parked because of {record.cause.value} and comes back by itself when that is mended: {record.sentence}"
+                )
             marks = self._commit(record, how)
-            self._change(replace(self._at_topic(record), cause=Cause.RESOLVED, resolution=how, sentence=f"a person decided: {how}"), lease)
+            self._change(
+                replace(
+                    self._at_topic(record),
+                    cause=Cause.RESOLVED,
+                    resolution=how,
+                    sentence=f"a person decided: {how}",
+                ),
+                lease,
+            )
         return marks
 
     def replay(self, table: TableId) -> ParkedRecord:
@@ -68,7 +85,9 @@ class Resolver:
         with self._lease(table) as lease:
             record = self._record(table)
             if record.awaits_person:
-                raise RefusedError(f"table {table} waits for `python -m ingest resolve {table} --reread` or `--accept`: {record.sentence}")
+                raise RefusedError(
+                    f"table {table} waits for `python -m ingest resolve {table} --reread` or `--accept`: {record.sentence}"
+                )
             self._change(replace(record, probes=record.probes + 1), lease)
         return record
 
@@ -81,10 +100,14 @@ class Resolver:
                 return NO_MARKS  # there is no table to say anything of: its records go to a new one
             marks = _marks(state, record, how)
             # A commit even where the marks stay: its snapshot says them, so that the table no longer looks moved back.
-            prepared = prepare_append(state, [], state.schema, marks, epoch_ms(self.clock.now()), writer=WRITER)
+            prepared = prepare_append(
+                state, [], state.schema, marks, epoch_ms(self.clock.now()), writer=WRITER
+            )
             if self._sent(prepared):
                 return marks
-        raise ConflictError(f"table {record.table} is changed by others all the time; stop its maintenance and try again")
+        raise ConflictError(
+            f"table {record.table} is changed by others all the time; stop its maintenance and try again"
+        )
 
     def _sent(self, prepared: Prepared) -> bool:
         """Whether the commit landed; False: somebody was faster."""
@@ -93,7 +116,9 @@ class Resolver:
         if result.status in (CommitStatus.COMMITTED, CommitStatus.CONFLICT):
             return result.status is CommitStatus.COMMITTED
         if result.status is CommitStatus.UNKNOWN:
-            raise OutcomeUnknownError(f"nobody knows whether the commit happened ({result.message}); run it again")
+            raise OutcomeUnknownError(
+                f"nobody knows whether the commit happened ({result.message}); run it again"
+            )
         if result.status in (CommitStatus.FAILED, CommitStatus.TIMEOUT):
             raise UnavailableError(f"the catalog did not commit: {result.message}; run it again")
         raise FatalError(f"the catalog refuses the commit ({result.status.value}): {result.message}")
@@ -103,7 +128,9 @@ class Resolver:
     def _record(self, table: TableId) -> ParkedRecord:
         record = self._records.find(table)
         if record is None:
-            raise NotFoundError(f"table {table} is not parked; `python -m ingest parked list` shows those that are")
+            raise NotFoundError(
+                f"table {table} is not parked; `python -m ingest parked list` shows those that are"
+            )
         return record
 
     def _at_topic(self, record: ParkedRecord) -> ParkedRecord:
@@ -113,19 +140,29 @@ class Resolver:
         reader = KafkaReader(self.settings)
         partition = parking_partition(reader, self.settings.parked_topic, record.id)
         first = reader.ends([partition])[partition].start
-        return replace(record, topic_id=partition.topic_id, start=max(first, record.start) if partition.topic_id == record.topic_id else first)
+        return replace(
+            record,
+            topic_id=partition.topic_id,
+            start=max(first, record.start) if partition.topic_id == record.topic_id else first,
+        )
 
     def _change(self, record: ParkedRecord, lease: HeldLease) -> None:
-        version = self._records.write(record, lease=f"{self._lease_name(record.table)}:{lease.token}", key=str(uuid4()))
+        version = self._records.write(
+            record, lease=f"{self._lease_name(record.table)}:{lease.token}", key=str(uuid4())
+        )
         if version is None:
-            raise ConflictError(f"the parked record of {record.table} was changed at the same time; run it again")
+            raise ConflictError(
+                f"the parked record of {record.table} was changed at the same time; run it again"
+            )
 
     def _lease_name(self, table: TableId) -> str:
         return f"{lease_name(self.settings)}.{table}"
 
     def _lease(self, table: TableId) -> AbstractContextManager[HeldLease]:
         """A lease of its own: the record's version tells the node that somebody was there."""
-        return held_lease(self.control, self._lease_name(table), f"somebody else decides about {table} at this moment")
+        return held_lease(
+            self.control, self._lease_name(table), f"somebody else decides about {table} at this moment"
+        )
 
 
 def _marks(state: TableState, record: ParkedRecord, how: str) -> Marks:

@@ -43,11 +43,22 @@ class RawRecord(NamedTuple):
 def records_of(source: int, messages: Iterable[Message]) -> Iterator[RawRecord]:
     """Messages of one topic-partition."""
     for message in messages:
-        yield RawRecord(source, message.offset(), message.timestamp()[1], message.key(), message.headers() or (), message.value())
+        yield RawRecord(
+            source,
+            message.offset(),
+            message.timestamp()[1],
+            message.key(),
+            message.headers() or (),
+            message.value(),
+        )
 
 
 def _cost_of(headers: Headers) -> int:
-    return HEADERS_OVERHEAD_BYTES + sum([HEADER_OVERHEAD_BYTES + len(text or b"") for _, text in headers]) if headers else 0
+    return (
+        HEADERS_OVERHEAD_BYTES + sum([HEADER_OVERHEAD_BYTES + len(text or b"") for _, text in headers])
+        if headers
+        else 0
+    )
 
 
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -72,7 +83,9 @@ class TableBuffer:
 
     table: TableId
     since_s: float  # monotonic time of the first message
-    turn: float = 0.0  # of a table with little traffic, from 0 (waits as long as it may) to 1 (among the first)
+    turn: float = (
+        0.0  # of a table with little traffic, from 0 (waits as long as it may) to 1 (among the first)
+    )
     sources: array[int] = field(default_factory=lambda: array("i"))
     offsets: array[int] = field(default_factory=lambda: array("q"))
     timestamps_ms: array[int] = field(default_factory=lambda: array("q"))
@@ -80,14 +93,24 @@ class TableBuffer:
     # Only a dead letter or a parked message needs these again, but nobody knows yet whether this becomes one.
     keys: list[bytes | None] = field(default_factory=list)
     headers: list[Headers] = field(default_factory=list)
-    first_offsets: dict[int, int] = field(default_factory=dict)  # the lowest per source: offsets of one ascend
+    first_offsets: dict[int, int] = field(
+        default_factory=dict
+    )  # the lowest per source: offsets of one ascend
     size_bytes: int = 0
     raw_bytes: int = 0
     packed: list[PackedPart] = field(default_factory=list)
     buried: frozenset[int] = frozenset()
     looked_at: int = 0
 
-    def add(self, source: int, offset: int, timestamp_ms: int, key: bytes | None, headers: Headers, value: bytes | None) -> int:
+    def add(
+        self,
+        source: int,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        headers: Headers,
+        value: bytes | None,
+    ) -> int:
         """Appends a message, given by the fields of a `RawRecord`; returns the bytes it costs."""
         value = value or b""
         cost = len(value) + RECORD_OVERHEAD_BYTES
@@ -112,7 +135,10 @@ class TableBuffer:
 
     def extend(self, source: int, messages: Sequence[Message]) -> int:
         """Appends messages of one topic-partition that have values, in order; returns the bytes they cost."""
-        values, keys = [message.value() or b"" for message in messages], [message.key() for message in messages]
+        values, keys = (
+            [message.value() or b"" for message in messages],
+            [message.key() for message in messages],
+        )
         cost = sum(map(len, values)) + len(values) * RECORD_OVERHEAD_BYTES
         cost += sum(KEY_OVERHEAD_BYTES + len(key) for key in keys if key is not None)
         last: Headers = self.headers[-1] if self.headers else ()
@@ -135,7 +161,14 @@ class TableBuffer:
         return len(self.values)
 
     def record(self, at: int) -> RawRecord:
-        return RawRecord(self.sources[at], self.offsets[at], self.timestamps_ms[at], self.keys[at], self.headers[at], self.values[at])
+        return RawRecord(
+            self.sources[at],
+            self.offsets[at],
+            self.timestamps_ms[at],
+            self.keys[at],
+            self.headers[at],
+            self.values[at],
+        )
 
     @property
     def undated(self) -> Set[int]:
@@ -152,9 +185,14 @@ class TableBuffer:
 
     def pack(self) -> int:
         """Packs the messages that are not packed yet; returns the bytes that this gives back."""
-        content = pickle.dumps((self.sources, self.offsets, self.timestamps_ms, self.values, self.keys, self.headers), pickle.HIGHEST_PROTOCOL)
+        content = pickle.dumps(
+            (self.sources, self.offsets, self.timestamps_ms, self.values, self.keys, self.headers),
+            pickle.HIGHEST_PROTOCOL,
+        )
         freed = self.open_bytes
-        self.packed.append(PackedPart(_CODEC.compress(content, asbytes=True), len(content), self.buried, self.looked_at))
+        self.packed.append(
+            PackedPart(_CODEC.compress(content, asbytes=True), len(content), self.buried, self.looked_at)
+        )
         self.sources, self.offsets, self.timestamps_ms = array("i"), array("q"), array("q")
         self.values, self.keys, self.headers, self.buried, self.looked_at = [], [], [], frozenset(), 0
         freed -= len(self.packed[-1].data)
@@ -165,8 +203,12 @@ class TableBuffer:
         """All messages, in parts of which none is packed. What a part is told to have become of its messages is kept when the next is asked for."""
         for at, part in enumerate(self.packed):
             content = _CODEC.decompress(part.data, part.length, asbytes=True)
-            plain = TableBuffer(self.table, self.since_s, first_offsets=self.first_offsets, buried=part.buried)
-            plain.sources, plain.offsets, plain.timestamps_ms, plain.values, plain.keys, plain.headers = pickle.loads(content)  # noqa: S301 - made by `pack`
+            plain = TableBuffer(
+                self.table, self.since_s, first_offsets=self.first_offsets, buried=part.buried
+            )
+            plain.sources, plain.offsets, plain.timestamps_ms, plain.values, plain.keys, plain.headers = (
+                pickle.loads(content)
+            )  # noqa: S301 - made by `pack`
             plain.looked_at = part.looked_at
             try:
                 yield plain
@@ -221,7 +263,17 @@ class Buffers:
     def __iter__(self) -> Iterator[TableBuffer]:
         return iter(self._tables.values())
 
-    def add(self, table: TableId, now_s: float, source: int, offset: int, timestamp_ms: int, key: bytes | None, headers: Headers, value: bytes | None) -> int:
+    def add(
+        self,
+        table: TableId,
+        now_s: float,
+        source: int,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        headers: Headers,
+        value: bytes | None,
+    ) -> int:
         """Appends a message, given by the fields of a `RawRecord`; returns the bytes that wait for its table."""
         buffer = self._of(table, now_s)
         self.size_bytes += buffer.add(source, offset, timestamp_ms, key, headers, value)
@@ -272,7 +324,9 @@ class Buffers:
         self.size_bytes -= buffer.size_bytes
         return buffer
 
-    def due(self, now_s: float, rules: FlushRules, *, excess_bytes: int, may_flush: Callable[[TableId], bool]) -> list[TableId]:
+    def due(
+        self, now_s: float, rules: FlushRules, *, excess_bytes: int, may_flush: Callable[[TableId], bool]
+    ) -> list[TableId]:
         """Tables to flush: by age, by size, and, where `excess_bytes` have to go, the largest first."""
         due = {b.table: b.size_bytes for b in self._old_or_large(now_s, rules) if may_flush(b.table)}
         excess_bytes -= sum(due.values())
@@ -290,7 +344,11 @@ class Buffers:
             age_s = now_s - buffer.since_s
             if age_s < first_s:
                 break  # those behind it are younger
-            if age_s >= (rules.interval_s if buffer.size_bytes >= rules.cold_bytes else rules.cold_interval_s - spread_s * buffer.turn):
+            if age_s >= (
+                rules.interval_s
+                if buffer.size_bytes >= rules.cold_bytes
+                else rules.cold_interval_s - spread_s * buffer.turn
+            ):
                 yield buffer
         yield from (buffer for buffer in self._large.values() if buffer.raw_bytes >= rules.flush_bytes)
 

@@ -16,7 +16,10 @@ from lake.settings import TopicSettings
 from lake.tenant import TableId, TenantId, parse_stream, parse_tenant
 
 DEFAULT_STREAM = "logs"
-_NO_HEADERS = Rejected(Reason.UNDECODABLE, "a header's name is no UTF-8, and Kafka's client gives none of the message's headers; mend the producer")
+_NO_HEADERS = Rejected(
+    Reason.UNDECODABLE,
+    "a header's name is no UTF-8, and Kafka's client gives none of the message's headers; mend the producer",
+)
 
 
 class Envelope(NamedTuple):
@@ -56,7 +59,9 @@ class Router:
             return _NO_HEADERS
         tenant = self._tenant(key, headers, value)
         if not tenant:
-            return Rejected(Reason.TENANT_MISSING, f"no rule of the topic yields a tenant ({self._described})")
+            return Rejected(
+                Reason.TENANT_MISSING, f"no rule of the topic yields a tenant ({self._described})"
+            )
         names = tenant, self._stream(key, headers, value) or DEFAULT_STREAM
         table = self._tables.get(names)
         if table is None:
@@ -109,7 +114,9 @@ def _rule(text: str, topic: TopicSettings, mixed: Reason) -> Rule:
         return _always(argument)
     if kind == "topic" and argument:
         return _topic_rule(argument, topic.name)
-    raise SettingsError(f"topic {topic.name}: {text!r} is no rule; use header:NAME, field:NAME, key, topic:REGEX or const:NAME")
+    raise SettingsError(
+        f"topic {topic.name}: {text!r} is no rule; use header:NAME, field:NAME, key, topic:REGEX or const:NAME"
+    )
 
 
 def _header_rule(wanted: str) -> Rule:
@@ -179,6 +186,8 @@ def _topic_rule(pattern: str, topic: str) -> Rule:
     except re.error as error:
         raise SettingsError(f"topic {topic}: topic:{pattern} is no regular expression ({error})") from error
     if not expression.groups:
-        raise SettingsError(f"topic {topic}: topic:{pattern} names nothing; put the part of the topic's name that is meant into parentheses")
+        raise SettingsError(
+            f"topic {topic}: topic:{pattern} names nothing; put the part of the topic's name that is meant into parentheses"
+        )
     match = expression.fullmatch(topic)
     return _always(match[1] if match else None)

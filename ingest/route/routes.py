@@ -15,8 +15,14 @@ from lake.settings import IngestSettings
 from lake.tenant import TableId
 
 _EMPTY = Rejected(Reason.EMPTY, "the message has no value")
-_FOREIGN = Rejected(Reason.FOREIGN, "not written by Firn: it has no signature by one of topic_keys; what its headers say is not followed")
-_UNFORESEEN = Rejected(Reason.UNSTORABLE, "an error that nobody foresaw while its tenant was looked for; the log has its trace, please report it")
+_FOREIGN = Rejected(
+    Reason.FOREIGN,
+    "not written by Firn: it has no signature by one of topic_keys; what its headers say is not followed",
+)
+_UNFORESEEN = Rejected(
+    Reason.UNSTORABLE,
+    "an error that nobody foresaw while its tenant was looked for; the log has its trace, please report it",
+)
 log = structlog.get_logger()
 
 
@@ -36,7 +42,9 @@ class Routes:
             return _FOREIGN
         return self.target(topic, message.key(), message.headers() or (), message.value())
 
-    def target(self, topic: str, key: bytes | None, headers: Headers, value: bytes | None) -> TableId | Rejected:
+    def target(
+        self, topic: str, key: bytes | None, headers: Headers, value: bytes | None
+    ) -> TableId | Rejected:
         """The same of a message of an ordinary topic, by its parts."""
         if not value:
             return _EMPTY
@@ -55,7 +63,11 @@ class Routes:
         target_of, found = self.target, dict[TableId | Rejected, list[Message]]()
         signed = topic in self._replays
         for message in messages:
-            target = self.target_of(message) if signed else target_of(topic, message.key(), message.headers() or (), message.value())
+            target = (
+                self.target_of(message)
+                if signed
+                else target_of(topic, message.key(), message.headers() or (), message.value())
+            )
             if (others := found.get(target)) is None:
                 found[target] = [message]
             else:

@@ -24,12 +24,18 @@ def check_host(settings: IngestSettings, host: str) -> None:
     except ValueError:
         is_loopback = host == "localhost"
     if not is_loopback and settings.serve_token is None:
-        raise SettingsError(f"ingest refuses to listen on {host} without a token: set FIRN_INGEST_SERVE_TOKEN, and put TLS in front; or listen on 127.0.0.1")
+        raise SettingsError(
+            f"ingest refuses to listen on {host} without a token: set FIRN_INGEST_SERVE_TOKEN, and put TLS in front; or listen on 127.0.0.1"
+        )
 
 
 def bearer(settings: IngestSettings) -> dict[str, str]:
     """The headers with which one part of ingest asks another."""
-    return {} if settings.serve_token is None else {"Authorization": f"Bearer {settings.serve_token.get_secret_value()}"}
+    return (
+        {}
+        if settings.serve_token is None
+        else {"Authorization": f"Bearer {settings.serve_token.get_secret_value()}"}
+    )
 
 
 class TokenGate:
@@ -51,7 +57,9 @@ class TokenGate:
 
 def add_gates(app: FastAPI, settings: IngestSettings, host: str) -> None:
     """Strangers' pages, then who asks, then how much is said: the last that is added is the first that a request comes to."""
-    app.add_middleware(BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s)
+    app.add_middleware(
+        BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s
+    )
     app.add_middleware(TokenGate, headers=bearer(settings))
     app.add_middleware(HttpGuard, rules=GuardRules(host, settings.allowed_hosts, settings.allowed_origins))
 

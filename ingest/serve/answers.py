@@ -27,7 +27,13 @@ STATUS: tuple[tuple[type[FirnError], int], ...] = (
 
 def problem(status: int, sentence: str) -> JSONResponse:
     """An error's answer."""
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "1"} if status in (429, 503) else None
+    headers = (
+        {"WWW-Authenticate": "Bearer"}
+        if status == 401
+        else {"Retry-After": "1"}
+        if status in (429, 503)
+        else None
+    )
     return JSONResponse({"error": {"message": sentence}}, status, headers)
 
 

@@ -49,7 +49,9 @@ def serving(engine: LocalEngine, settings: IngestSettings, listener: socket.sock
 
     The thread is gone before the interpreter is: a timer of uvloop that fires while Python is taken apart ends the process by a segmentation fault.
     """
-    server = bounded_server(make_app(engine, settings), limits(settings), log_level="warning", timeout_graceful_shutdown=GRACE_S)
+    server = bounded_server(
+        make_app(engine, settings), limits(settings), log_level="warning", timeout_graceful_shutdown=GRACE_S
+    )
     thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
     thread.start()
     try:

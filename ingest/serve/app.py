@@ -78,7 +78,9 @@ def _kafka(source: StatusSource) -> str | None:
 
 def _measure(status: Status) -> None:
     for each in status.lag.partitions:
-        metrics.GROUP_LAG_RECORDS.labels(each.partition.topic, str(each.partition.partition)).set(each.lag_records)
+        metrics.GROUP_LAG_RECORDS.labels(each.partition.topic, str(each.partition.partition)).set(
+            each.lag_records
+        )
     metrics.COMPLETE_UNTIL.set(status.lag.complete_until.timestamp())
     if status.parked is not None:
         metrics.GROUP_TABLES_PARKED.clear()

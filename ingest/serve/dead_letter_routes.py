@@ -9,7 +9,13 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from ingest.dead_letters.dead_letter_replay import Destination
-from ingest.dead_letters.dead_letters import DeadLetter, DeadLetterBox, LetterFilter, known_stream, known_tenant
+from ingest.dead_letters.dead_letters import (
+    DeadLetter,
+    DeadLetterBox,
+    LetterFilter,
+    known_stream,
+    known_tenant,
+)
 from ingest.serve.answers import BusyError
 from lake import metrics
 from lake.errors import SettingsError
@@ -62,8 +68,13 @@ def list_letters(
     """Letters, newest first; values are shortened. `next` None: there are no more."""
     wanted = LetterFilter(reason, topic, tenant, _utc(since), _utc(until))
     with _one_at_a_time(request):
-        letters, left = request.app.state.serve.tools.dead_letters().newest(wanted, limit, _parse_cursor(before))
-    return {"dead_letters": [letter.to_json() for letter in letters], "next": None if left is None else ",".join(f"{p}:{at}" for p, at in left.items())}
+        letters, left = request.app.state.serve.tools.dead_letters().newest(
+            wanted, limit, _parse_cursor(before)
+        )
+    return {
+        "dead_letters": [letter.to_json() for letter in letters],
+        "next": None if left is None else ",".join(f"{p}:{at}" for p, at in left.items()),
+    }
 
 
 @contextmanager
@@ -71,7 +82,9 @@ def _one_at_a_time(request: Request) -> Iterator[None]:
     """The dead-letter topic is read by one at a time; who waits too long is told so, and holds no thread any more. Raises BusyError."""
     letters = request.app.state.serve.letters
     if not letters.acquire(timeout=WAIT_S):
-        raise BusyError(f"somebody has been reading or replaying dead letters for {WAIT_S:.0f} s; ask again in a moment")
+        raise BusyError(
+            f"somebody has been reading or replaying dead letters for {WAIT_S:.0f} s; ask again in a moment"
+        )
     try:
         yield
     finally:
@@ -82,9 +95,14 @@ def _parse_cursor(before: str | None) -> dict[int, int] | None:
     if not before:
         return None
     try:
-        return {int(partition): int(at) for partition, _, at in (pair.partition(":") for pair in before.split(","))}
+        return {
+            int(partition): int(at)
+            for partition, _, at in (pair.partition(":") for pair in before.split(","))
+        }
     except ValueError as error:
-        raise SettingsError("before is not what a page's `next` said; start the listing again without it") from error
+        raise SettingsError(
+            "before is not what a page's `next` said; start the listing again without it"
+        ) from error
 
 
 @router.get("/{letter_id}")
@@ -101,7 +119,9 @@ def letter_value(request: Request, letter_id: str) -> Response:
     with _one_at_a_time(request):
         letter: DeadLetter = request.app.state.serve.tools.dead_letters().one(letter_id)
     value = letter.read_value(request.app.state.serve.tools.letters_aside)
-    return Response(value or b"", media_type="application/octet-stream", headers={"X-Content-Type-Options": "nosniff"})
+    return Response(
+        value or b"", media_type="application/octet-stream", headers={"X-Content-Type-Options": "nosniff"}
+    )
 
 
 @router.post("/replay")
@@ -111,10 +131,13 @@ def replay_letters(request: Request, body: ReplayBody) -> dict[str, Any]:
     if not body.ids and wanted.is_all and not body.all:
         raise SettingsError("say which letters: ids, a filter, or all=true")
     destination = Destination(
-        None if body.to_tenant is None else known_tenant(body.to_tenant), None if body.to_stream is None else known_stream(body.to_stream)
+        None if body.to_tenant is None else known_tenant(body.to_tenant),
+        None if body.to_stream is None else known_stream(body.to_stream),
     )
     with _one_at_a_time(request):
-        result = tools.replayer().replay(chosen(tools.dead_letters(), body.ids, wanted), destination, dry_run=body.dry_run)
+        result = tools.replayer().replay(
+            chosen(tools.dead_letters(), body.ids, wanted), destination, dry_run=body.dry_run
+        )
     if not body.dry_run:
         metrics.LETTERS_REPLAYED.inc(result.sent.total())
     return {"dry_run": body.dry_run, **result.to_json()}

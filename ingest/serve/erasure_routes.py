@@ -16,7 +16,11 @@ def get_durable(request: Request) -> dict[str, Any]:
     """Per partition of the input topics: below `offset` every record is in its table, a dead letter or parked; `reached`: the end as Kafka has it now."""
     tools = request.app.state.serve.tools
     found = durable_offsets(tools.settings, tools.reader())
-    return {"partitions": [{**each.partition._asdict(), "offset": each.offset, "reached": each.reached} for each in found]}
+    return {
+        "partitions": [
+            {**each.partition._asdict(), "offset": each.offset, "reached": each.reached} for each in found
+        ]
+    }
 
 
 @router.get("/kept-records")

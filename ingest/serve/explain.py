@@ -80,7 +80,9 @@ def topic_settings(settings: IngestSettings, name: str | None) -> tuple[TopicSet
     return TopicSettings(name=name or "-"), "not in the settings: the defaults of a topic"
 
 
-def explain(settings: IngestSettings, topic: TopicSettings, why: str, envelope: Envelope, timestamp_ms: int) -> Explanation:
+def explain(
+    settings: IngestSettings, topic: TopicSettings, why: str, envelope: Envelope, timestamp_ms: int
+) -> Explanation:
     """Explains a message. `timestamp_ms`: its Kafka timestamp, ms since 1970; `why`: where the topic's settings came from."""
     target = _limited(settings, envelope) or Router(topic).route(envelope)
     table = target if isinstance(target, TableId) else None
@@ -104,7 +106,9 @@ def _limited(settings: IngestSettings, envelope: Envelope) -> Rejected | None:
     if not envelope.value:
         return Rejected(Reason.EMPTY, "the message has no value")
     if len(envelope.value) > settings.record_bytes_max:
-        return Rejected(Reason.TOO_LARGE, f"{len(envelope.value)} bytes, record_bytes_max is {settings.record_bytes_max}")
+        return Rejected(
+            Reason.TOO_LARGE, f"{len(envelope.value)} bytes, record_bytes_max is {settings.record_bytes_max}"
+        )
     return None
 
 
@@ -125,7 +129,9 @@ def _stream_why(topic: TopicSettings, envelope: Envelope) -> str:
     return "the default: no rule yields one"
 
 
-def _records(settings: IngestSettings, topic: TopicSettings, value: bytes, timestamp_ms: int) -> tuple[str, Sequence[ExplainedRecord] | Rejected]:
+def _records(
+    settings: IngestSettings, topic: TopicSettings, value: bytes, timestamp_ms: int
+) -> tuple[str, Sequence[ExplainedRecord] | Rejected]:
     batch = take_apart(value, topic.format, settings.depth_max) if value else None
     if isinstance(batch, Rejected):
         return "several records", batch
@@ -133,13 +139,17 @@ def _records(settings: IngestSettings, topic: TopicSettings, value: bytes, times
         one = _record(settings, topic, 0, value, topic.format, timestamp_ms)
         return one.read_as, [one]
     explained = [
-        _dead(index, "one of several", one) if isinstance(one, RejectedRecord) else _record(settings, topic, index, one, "json", timestamp_ms)
+        _dead(index, "one of several", one)
+        if isinstance(one, RejectedRecord)
+        else _record(settings, topic, index, one, "json", timestamp_ms)
         for index, one in enumerate(batch)
     ]
     return f"{batch.title}: {len(batch)} records", explained
 
 
-def _record(settings: IngestSettings, topic: TopicSettings, index: int, value: bytes, form: Form, timestamp_ms: int) -> ExplainedRecord:
+def _record(
+    settings: IngestSettings, topic: TopicSettings, index: int, value: bytes, form: Form, timestamp_ms: int
+) -> ExplainedRecord:
     fields = decode(value, form, settings.depth_max)
     if isinstance(fields, Rejected):
         return _dead(index, "unreadable", fields)
@@ -160,14 +170,26 @@ def _stored(index: int, read_as: str, row: Row, columns: Columns) -> ExplainedRe
     path = row.origins.get(TIMESTAMP)
     why = "the Kafka timestamp: the record gives none" if path is None else f"field {path}"
     standard = (SEVERITY, MESSAGE)
-    told = [ExplainedColumn(name, str(columns.kind(name)), row.values.get(name), row.origins.get(name)) for name in standard if name in row.values]
-    others = [ExplainedColumn(name, str(columns.kind(name)), value, columns.path(name)) for name, value in row.values.items() if name not in standard]
+    told = [
+        ExplainedColumn(name, str(columns.kind(name)), row.values.get(name), row.origins.get(name))
+        for name in standard
+        if name in row.values
+    ]
+    others = [
+        ExplainedColumn(name, str(columns.kind(name)), value, columns.path(name))
+        for name, value in row.values.items()
+        if name not in standard
+    ]
     errors = [{"field": bad.field, "value": bad.value, "reason": bad.reason.value} for bad in row.errors]
-    return ExplainedRecord(index, read_as, instant_text(row.timestamp_us), why, [*told, *others], errors, row.overflow, None)
+    return ExplainedRecord(
+        index, read_as, instant_text(row.timestamp_us), why, [*told, *others], errors, row.overflow, None
+    )
 
 
 def _dead(index: int, read_as: str, rejected: Rejected) -> ExplainedRecord:
-    return ExplainedRecord(index, read_as, None, None, [], [], None, f"{rejected.reason.value}: {rejected.detail}")
+    return ExplainedRecord(
+        index, read_as, None, None, [], [], None, f"{rejected.reason.value}: {rejected.detail}"
+    )
 
 
 def now_ms() -> int:
@@ -195,12 +217,17 @@ def _record_table(record: ExplainedRecord) -> RenderableType:
     for heading in ("column", "type", "value", "from"):
         table.add_column(heading, overflow="fold")
     if record.rejected is not None:
-        return Group(Text(f"record {record.index}: {record.read_as}", style="italic"), Text(f"dead letter: {record.rejected}", style="red"))
+        return Group(
+            Text(f"record {record.index}: {record.read_as}", style="italic"),
+            Text(f"dead letter: {record.rejected}", style="red"),
+        )
     table.add_row(TIMESTAMP, "timestamptz", record.timestamp, Text(record.timestamp_why or ""))
     for column in record.columns:
         table.add_row(Text(column.name), column.kind, _shown(column.value), Text(column.path or ""))
     for error in record.errors:
-        table.add_row(Text("_errors", style="red"), error["reason"], _shown(error["value"]), _shown(error["field"]))
+        table.add_row(
+            Text("_errors", style="red"), error["reason"], _shown(error["value"]), _shown(error["field"])
+        )
     if record.overflow is not None:
         table.add_row(Text("_overflow"), "string", _shown(record.overflow), Text("beyond columns_max"))
     return table

@@ -26,7 +26,9 @@ class Freshness:
         self._clock = clock
         self._since_ms: int | None = None
         self._changed_ms: dict[str, int] = {}
-        self._records: OrderedDict[tuple[int, str], int] = OrderedDict()  # by table and partition, the one changed last at the end
+        self._records: OrderedDict[tuple[int, str], int] = (
+            OrderedDict()
+        )  # by table and partition, the one changed last at the end
 
     def last_commits(self) -> Mapping[str, datetime] | None:
         """By tenant; None beside a catalog that keeps no such index. Asks only for what changed since the last call. Raises FirnError."""
@@ -52,7 +54,10 @@ class Freshness:
     def _changed(self, since_ms: int) -> Iterator[dict[str, Any]]:
         token = None
         while True:
-            page = self._catalog.get("/firn/v1/dirty-partitions", **{"changed-since-ms": since_ms, "pageSize": PAGE_SIZE, "pageToken": token})
+            page = self._catalog.get(
+                "/firn/v1/dirty-partitions",
+                **{"changed-since-ms": since_ms, "pageSize": PAGE_SIZE, "pageToken": token},
+            )
             yield from page["partitions"]
             token = page.get("next-page-token")
             if not token:

@@ -65,7 +65,11 @@ class KeptRecords:
     """Reads the topics. One thread at a time. `letters`, `parked`: where bodies of dead letters and parked records lie."""
 
     def __init__(self, settings: IngestSettings, reader: KafkaReader, letters: Aside, parked: Aside) -> None:
-        self._topics: dict[Kind, str] = {"dead-letters": settings.dead_letter_topic, "parked": settings.parked_topic, "replay": settings.replay_topic}
+        self._topics: dict[Kind, str] = {
+            "dead-letters": settings.dead_letter_topic,
+            "parked": settings.parked_topic,
+            "replay": settings.replay_topic,
+        }
         self._reader = reader
         self._letters_aside, self._parked_aside = letters, parked
         self._mac = TopicMac(settings)
@@ -79,7 +83,9 @@ class KeptRecords:
             start = max(ends.start, after[1] if partition.partition == after[0] else 0)
             if partition.partition < after[0] or start >= ends.end:
                 continue
-            with closing(self._records(kind, partition, start, min(ends.end, start + LOOKED_AT_MAX))) as records:
+            with closing(
+                self._records(kind, partition, start, min(ends.end, start + LOOKED_AT_MAX))
+            ) as records:
                 for record in records:
                     if record is None or record[0] != tenant:
                         continue
@@ -103,7 +109,11 @@ class KeptRecords:
         letter = read_letter(message, self._mac)
         if letter is None:
             return None
-        key, headers = (letter.key, letter.headers) if letter.envelope is None else self._letters_aside.read_envelope(letter.envelope)
+        key, headers = (
+            (letter.key, letter.headers)
+            if letter.envelope is None
+            else self._letters_aside.read_envelope(letter.envelope)
+        )
         when = moment_of(letter.was_at_ms)
         record = KeptRecord(letter.partition, letter.offset, when, "", "", key, headers, self._value(letter))
         return self._tenants.tenant(letter), record
@@ -122,7 +132,16 @@ class KeptRecords:
         except ProtocolError:
             return None
         record, when = parked.record, moment_of(parked.record.timestamp_ms)
-        kept = KeptRecord(message.partition(), message.offset(), when, parked.table.stream, parked.parking, record.key, record.headers or (), record.value)
+        kept = KeptRecord(
+            message.partition(),
+            message.offset(),
+            when,
+            parked.table.stream,
+            parked.parking,
+            record.key,
+            record.headers or (),
+            record.value,
+        )
         return parked.table.tenant.name, kept
 
     def _replayed(self, message: Message) -> tuple[str | None, KeptRecord] | None:
@@ -131,7 +150,16 @@ class KeptRecords:
             return None
         facts, own = found
         when = moment_of(message.timestamp()[1])
-        kept = KeptRecord(message.partition(), message.offset(), when, facts.get(REPLAY_STREAM, ""), "", message.key(), own, message.value())
+        kept = KeptRecord(
+            message.partition(),
+            message.offset(),
+            when,
+            facts.get(REPLAY_STREAM, ""),
+            "",
+            message.key(),
+            own,
+            message.value(),
+        )
         return facts.get(REPLAY_TENANT), kept
 
 

@@ -49,7 +49,11 @@ class TailFilter:
     words: tuple[str, ...] = ()
 
     def takes(self, target: TableId | Rejected) -> bool:
-        return isinstance(target, TableId) and target.tenant == self.tenant and self.stream in (None, target.stream)
+        return (
+            isinstance(target, TableId)
+            and target.tenant == self.tenant
+            and self.stream in (None, target.stream)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,9 @@ class TailQueue:
             self._events.clear()
             self._bytes = 0
             if self._dropped > self._told:
-                events.append(TailEvent("dropped", {"records": self._dropped - self._told, "total": self._dropped}))
+                events.append(
+                    TailEvent("dropped", {"records": self._dropped - self._told, "total": self._dropped})
+                )
                 self._told = self._dropped
         return events
 
@@ -167,7 +173,9 @@ class LiveTail:
         """
         new = reader.ends(p for p in reader.partitions(self._topics) if p not in self._partitions)
         if new:
-            consumer.incremental_assign([partition.at(ends.end if from_end else ends.start) for partition, ends in new.items()])
+            consumer.incremental_assign(
+                [partition.at(ends.end if from_end else ends.start) for partition, ends in new.items()]
+            )
             self._partitions += new
 
     def skip_ahead(self, consumer: Consumer) -> None:
@@ -180,22 +188,59 @@ class LiveTail:
                 skipped = end - position.offset
                 position.offset = end
                 consumer.seek(position)
-                log.info("tail.skipped", topic=position.topic, partition=position.partition, messages_of_all_tenants=skipped)
-                self.queue.put(TailEvent("skipped", {"message": "the tail fell behind; records were left out, and it went on with the newest"}))
+                log.info(
+                    "tail.skipped",
+                    topic=position.topic,
+                    partition=position.partition,
+                    messages_of_all_tenants=skipped,
+                )
+                self.queue.put(
+                    TailEvent(
+                        "skipped",
+                        {
+                            "message": "the tail fell behind; records were left out, and it went on with the newest"
+                        },
+                    )
+                )
 
     def _take(self, message: Message) -> None:
         topic, value = self._topics[message.topic()], message.value()
-        target = self._routers[topic.name].route(Envelope(topic.name, message.key(), message.headers() or (), value)) if value else None
-        if target is None or not isinstance(target, TableId) or not self._wanted.takes(target) or len(value) > self._settings.record_bytes_max:
+        target = (
+            self._routers[topic.name].route(
+                Envelope(topic.name, message.key(), message.headers() or (), value)
+            )
+            if value
+            else None
+        )
+        if (
+            target is None
+            or not isinstance(target, TableId)
+            or not self._wanted.takes(target)
+            or len(value) > self._settings.record_bytes_max
+        ):
             return
         for index, row in self._rows(topic, value, message.timestamp()[1]):
-            coordinates = {"stream": target.stream, "topic": topic.name, "partition": message.partition(), "offset": message.offset(), "index": index}
+            coordinates = {
+                "stream": target.stream,
+                "topic": topic.name,
+                "partition": message.partition(),
+                "offset": message.offset(),
+                "index": index,
+            }
             if isinstance(row, Row):
                 self._tell(row, coordinates)
             elif not self._wanted.words:
-                self.queue.put(TailEvent("rejected", {"reason": row.reason.value, "detail": row.detail, **coordinates}, len(row.detail)))
+                self.queue.put(
+                    TailEvent(
+                        "rejected",
+                        {"reason": row.reason.value, "detail": row.detail, **coordinates},
+                        len(row.detail),
+                    )
+                )
 
-    def _rows(self, topic: TopicSettings, value: bytes, timestamp_ms: int) -> Iterator[tuple[int, Row | Rejected]]:
+    def _rows(
+        self, topic: TopicSettings, value: bytes, timestamp_ms: int
+    ) -> Iterator[tuple[int, Row | Rejected]]:
         batch = take_apart(value, topic.format, self._settings.depth_max)
         if isinstance(batch, Rejected):
             yield 0, batch
@@ -203,14 +248,25 @@ class LiveTail:
             yield 0, self._row(topic, value, topic.format, timestamp_ms)
         else:
             for index, record in enumerate(batch):
-                yield index, record if isinstance(record, RejectedRecord) else self._row(topic, record, "json", timestamp_ms)
+                yield (
+                    index,
+                    record
+                    if isinstance(record, RejectedRecord)
+                    else self._row(topic, record, "json", timestamp_ms),
+                )
 
     def _row(self, topic: TopicSettings, value: bytes, form: Form, timestamp_ms: int) -> Row | Rejected:
         fields = decode(value, form, self._settings.depth_max)
         if isinstance(fields, Rejected):
             return fields
         try:
-            return lay_out(fields, timestamp_ms, Columns(new_log_schema(), self._settings.columns_max), _ANY_TIME, zone(topic.time_zone))
+            return lay_out(
+                fields,
+                timestamp_ms,
+                Columns(new_log_schema(), self._settings.columns_max),
+                _ANY_TIME,
+                zone(topic.time_zone),
+            )
         except RecursionError:
             return Rejected(Reason.TOO_DEEP, f"nested deeper than {self._settings.depth_max} levels")
 
@@ -224,7 +280,9 @@ class LiveTail:
             "severity": row.values.get(SEVERITY),
             "message": row.values.get(MESSAGE),
             "fields": fields,
-            "errors": [{"field": bad.field, "value": bad.value, "reason": bad.reason.value} for bad in row.errors],
+            "errors": [
+                {"field": bad.field, "value": bad.value, "reason": bad.reason.value} for bad in row.errors
+            ],
             "overflow": row.overflow,
             **coordinates,
         }

@@ -61,10 +61,17 @@ class Status:
             "lag_records": self.lag.lag_records,
             "complete_until": _text(self.lag.complete_until),
             "missing_topics": list(self.lag.missing_topics),
-            "recreated_topics": sorted({each.partition.topic for each in self.lag.partitions if each.recreated}),
+            "recreated_topics": sorted(
+                {each.partition.topic for each in self.lag.partitions if each.recreated}
+            ),
             "partitions": [_partition(each, node) for each in self.lag.partitions],
             "parked": None if self.parked is None else dict(self.parked),
-            "freshness": None if commits is None else {"tenants": len(commits), "stalest": [_freshness(self.now, *pair) for pair in self.stalest(STALEST)]},
+            "freshness": None
+            if commits is None
+            else {
+                "tenants": len(commits),
+                "stalest": [_freshness(self.now, *pair) for pair in self.stalest(STALEST)],
+            },
             "node": self.node,
         }
 
@@ -76,13 +83,26 @@ class Status:
 class StatusSource:
     """Asks everybody, at most once a second. Thread-safe. `control`: gives who keeps the parked records, and may raise while the catalog is away."""
 
-    def __init__(self, settings: IngestSettings, catalog: CatalogClient, control: Callable[[], CatalogClient], clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: IngestSettings,
+        catalog: CatalogClient,
+        control: Callable[[], CatalogClient],
+        clock: Clock,
+    ) -> None:
         self._control = control
         self._clock = clock
         self._meter = LagMeter(settings, KafkaReader(settings), clock)
         self._freshness = Freshness(catalog, clock)
-        options: dict[str, Any] = {"timeout": NODE_TIMEOUT_S, "verify": tls_context(), "trust_env": False, "headers": bearer(settings)}
-        self._node = httpx.Client(base_url=settings.node_uri.rstrip("/"), **options) if settings.node_uri else None
+        options: dict[str, Any] = {
+            "timeout": NODE_TIMEOUT_S,
+            "verify": tls_context(),
+            "trust_env": False,
+            "headers": bearer(settings),
+        }
+        self._node = (
+            httpx.Client(base_url=settings.node_uri.rstrip("/"), **options) if settings.node_uri else None
+        )
         self._lock = threading.Lock()
         self._kept: tuple[float, Status] | None = None
 
@@ -92,7 +112,10 @@ class StatusSource:
             now_s = self._clock.monotonic_s()
             if self._kept is None or now_s - self._kept[0] >= KEPT_S:
                 lag = self._meter.measure()
-                self._kept = (self._clock.monotonic_s(), Status(self._clock.now(), lag, self._ask_node(), self._parked(), self._last_commits()))
+                self._kept = (
+                    self._clock.monotonic_s(),
+                    Status(self._clock.now(), lag, self._ask_node(), self._parked(), self._last_commits()),
+                )
             return self._kept[1]
 
     def _ask_node(self) -> Mapping[str, Any] | None:
@@ -132,7 +155,14 @@ def parked_tables(catalog: CatalogClient) -> Iterator[tuple[str, str]]:
 
 def _partition(each: PartitionLag, node: Mapping[str, Any]) -> dict[str, Any]:
     topic, topic_id, partition = each.partition
-    routed = next((p.get("routed") for p in node.get("partitions", ()) if (p.get("topic"), p.get("partition")) == (topic, partition)), None)
+    routed = next(
+        (
+            p.get("routed")
+            for p in node.get("partitions", ())
+            if (p.get("topic"), p.get("partition")) == (topic, partition)
+        ),
+        None,
+    )
     return {
         "topic": topic,
         "topic_id": topic_id,
@@ -147,7 +177,11 @@ def _partition(each: PartitionLag, node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _freshness(now: datetime, tenant: str, last_commit: datetime) -> dict[str, Any]:
-    return {"tenant": tenant, "last_commit": _text(last_commit), "age_s": max(0.0, round((now - last_commit).total_seconds(), 3))}
+    return {
+        "tenant": tenant,
+        "last_commit": _text(last_commit),
+        "age_s": max(0.0, round((now - last_commit).total_seconds(), 3)),
+    }
 
 
 def _text(moment: datetime) -> str:
@@ -159,7 +193,9 @@ def _text(moment: datetime) -> str:
 
 def to_renderable(status: Status) -> RenderableType:
     """The status as tables."""
-    return Group(_summary(status), _partitions(status.lag.partitions), *_stalest(status), *_parked_table(status))
+    return Group(
+        _summary(status), _partitions(status.lag.partitions), *_stalest(status), *_parked_table(status)
+    )
 
 
 def _summary(status: Status) -> Table:
@@ -167,12 +203,28 @@ def _summary(status: Status) -> Table:
     node = status.node or {}
     for name, value in (
         ("lag", f"{status.lag.lag_records:,} records"),
-        ("complete until", f"{_text(status.lag.complete_until)} ({(status.now - status.lag.complete_until).total_seconds():,.0f} s ago)"),
-        ("node", "does not answer, or there is none" if status.node is None else f"{node.get('role')}, {'ready' if node.get('ready') else 'not ready'}"),
+        (
+            "complete until",
+            f"{_text(status.lag.complete_until)} ({(status.now - status.lag.complete_until).total_seconds():,.0f} s ago)",
+        ),
+        (
+            "node",
+            "does not answer, or there is none"
+            if status.node is None
+            else f"{node.get('role')}, {'ready' if node.get('ready') else 'not ready'}",
+        ),
         *((("buffers", _buffers(node)),) if node else ()),
         *((("breakers", _breakers(node.get("breakers") or ())),) if node else ()),
-        *((("second writers", _second_writers(node["second_writers"])),) if node.get("second_writers") else ()),
-        *((("postponed", f"{node['postponed_tables']:,} new tables wait for their turn"),) if node.get("postponed_tables") else ()),
+        *(
+            (("second writers", _second_writers(node["second_writers"])),)
+            if node.get("second_writers")
+            else ()
+        ),
+        *(
+            (("postponed", f"{node['postponed_tables']:,} new tables wait for their turn"),)
+            if node.get("postponed_tables")
+            else ()
+        ),
         *((("missing topics", ", ".join(status.lag.missing_topics)),) if status.lag.missing_topics else ()),
     ):
         facts.add_row(Text(name, style="bold"), Text(value))
@@ -199,9 +251,22 @@ def _partitions(partitions: Sequence[PartitionLag]) -> Table:
     for heading in ("topic", "partition", "stored", "end", "lag", "oldest waiting"):
         table.add_column(heading, justify="left" if heading in ("topic", "oldest waiting") else "right")
     for each in sorted(partitions, key=lambda one: (-one.lag_records, one.partition))[:SHOWN_PARTITIONS]:
-        oldest = "re-created: run reset-topic" if each.recreated else "" if each.oldest is None else _text(each.oldest)
+        oldest = (
+            "re-created: run reset-topic"
+            if each.recreated
+            else ""
+            if each.oldest is None
+            else _text(each.oldest)
+        )
         stored = "-" if each.stored is None else str(each.stored)
-        table.add_row(Text(each.partition.topic), str(each.partition.partition), stored, str(each.end), f"{each.lag_records:,}", oldest)
+        table.add_row(
+            Text(each.partition.topic),
+            str(each.partition.partition),
+            stored,
+            str(each.end),
+            f"{each.lag_records:,}",
+            oldest,
+        )
     if len(partitions) > SHOWN_PARTITIONS:
         table.add_row(f"and {len(partitions) - SHOWN_PARTITIONS} more", "", "", "", "", "")
     return table
@@ -210,7 +275,10 @@ def _partitions(partitions: Sequence[PartitionLag]) -> Table:
 def _stalest(status: Status) -> Iterator[Table]:
     if not status.last_commits:
         return
-    table = Table(title=f"{len(status.last_commits):,} tenants had a commit within the hour; the stalest", title_justify="left")
+    table = Table(
+        title=f"{len(status.last_commits):,} tenants had a commit within the hour; the stalest",
+        title_justify="left",
+    )
     for heading in ("tenant", "last commit", "age"):
         table.add_column(heading)
     for entry in (_freshness(status.now, *pair) for pair in status.stalest(STALEST)):
@@ -225,5 +293,9 @@ def _parked_table(status: Status) -> Iterator[RenderableType]:
         told = {each["table"]: each for each in (status.node or {}).get("parked") or ()}
         table = Table("table", "why", "stage", "since", "told", title="parked tables", title_justify="left")
         for name, reason in sorted(status.parked.items()):
-            table.add_row(Text(name), Text(reason), *(Text(str(told.get(name, {}).get(key, ""))) for key in ("stage", "since", "sentence")))
+            table.add_row(
+                Text(name),
+                Text(reason),
+                *(Text(str(told.get(name, {}).get(key, ""))) for key in ("stage", "since", "sentence")),
+            )
         yield table

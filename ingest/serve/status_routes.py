@@ -22,7 +22,9 @@ def get_status(request: Request) -> dict[str, Any]:
 
 
 @router.get("/freshness")
-def get_freshness(request: Request, tenant: Annotated[str | None, Query(max_length=400)] = None) -> dict[str, Any]:
+def get_freshness(
+    request: Request, tenant: Annotated[str | None, Query(max_length=400)] = None
+) -> dict[str, Any]:
     """When each tenant had its last commit, the stalest first; tenants without one within the hour are left out."""
     found = request.app.state.serve.status.read().tenants()
     if tenant is not None:
@@ -50,7 +52,9 @@ def post_explain(request: Request, body: MessageBody) -> dict[str, Any]:
     chosen, why = topic_settings(settings, body.topic)
     headers = [(name, text.encode()) for name, text in body.headers.items()]
     envelope = Envelope(chosen.name, None if body.key is None else body.key.encode(), headers, _value(body))
-    return explain(settings, chosen, why, envelope, now_ms() if body.timestamp_ms is None else body.timestamp_ms).to_json()
+    return explain(
+        settings, chosen, why, envelope, now_ms() if body.timestamp_ms is None else body.timestamp_ms
+    ).to_json()
 
 
 def _value(body: MessageBody) -> bytes:

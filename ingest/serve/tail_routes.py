@@ -24,15 +24,23 @@ async def tail(
     request: Request,
     tenant: Annotated[str, Query(max_length=400)],
     stream: Annotated[str | None, Query(max_length=400)] = None,
-    q: Annotated[str, Query(max_length=1_000, description="words that a record has to hold, in any case")] = "",
+    q: Annotated[
+        str, Query(max_length=1_000, description="words that a record has to hold, in any case")
+    ] = "",
 ) -> StreamingResponse:
     """A tenant's records as they reach Kafka, from now on. Events: open, record, rejected, dropped, skipped, failed."""
     wanted = TailFilter(known_tenant(tenant), None if stream is None else known_stream(stream), words_of(q))
     state = request.app.state.serve
     if state.tails >= state.tools.settings.tails_max:
-        raise BusyError(f"{state.tails} live tails run already, tails_max allows no more; close one, or try again later")
+        raise BusyError(
+            f"{state.tails} live tails run already, tails_max allows no more; close one, or try again later"
+        )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(state, LiveTail(state.tools.settings, wanted)), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        _events(state, LiveTail(state.tools.settings, wanted)),
+        media_type="text/event-stream",
+        headers=headers,
+    )
 
 
 async def _events(state: Any, live: LiveTail) -> AsyncIterator[bytes]:

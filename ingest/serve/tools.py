@@ -37,7 +37,9 @@ class Tools:
     def open(cls, settings: IngestSettings) -> "Tools":
         """Raises SettingsError where no input topic is set."""
         if not settings.topics:
-            raise SettingsError("no input topics are set; add [[ingest.topics]] with a name to the settings file, or set FIRN_INGEST_TOPICS")
+            raise SettingsError(
+                "no input topics are set; add [[ingest.topics]] with a name to the settings file, or set FIRN_INGEST_TOPICS"
+            )
         catalog = CatalogClient(settings.catalog_uri, token=_secret(settings.catalog_token))
         return cls(settings, catalog, open_storage(), SystemClock())
 
@@ -70,7 +72,9 @@ class Tools:
     def _warehouse(self) -> str:
         warehouse = self.settings.warehouse or self.catalog.warehouse
         if not warehouse:
-            raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
+            raise SettingsError(
+                "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix"
+            )
         return warehouse
 
     def replayer(self) -> Replayer:

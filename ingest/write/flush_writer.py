@@ -71,7 +71,12 @@ class FlushWriter:
     """One worker's; not thread-safe."""
 
     def __init__(
-        self, settings: IngestSettings, link: ColumnLink, dead_letters: Letters, storage: AnyStorage, write: Callable[..., list[DataFile]] = write_files
+        self,
+        settings: IngestSettings,
+        link: ColumnLink,
+        dead_letters: Letters,
+        storage: AnyStorage,
+        write: Callable[..., list[DataFile]] = write_files,
     ) -> None:
         """`write`: how a flush becomes files, `write_files` or another of writer.py."""
         self._write_files = write
@@ -89,29 +94,49 @@ class FlushWriter:
         counts, self._counts = self._counts, Counts()
         return counts
 
-    def write(self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]) -> Written:
+    def write(
+        self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]
+    ) -> Written:
         """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead letters acknowledged (2)."""
         written = Written()
-        hot = self._each([f for f in flushes if f.buffer.packed], lambda flush: self._write_hot(flush, sources, views[flush.table]), written)
+        hot = self._each(
+            [f for f in flushes if f.buffer.packed],
+            lambda flush: self._write_hot(flush, sources, views[flush.table]),
+            written,
+        )
         plain = [flush for flush in flushes if not flush.buffer.packed]
         parts = self._convert_alike(plain, sources, views)
-        converted = self._each(plain, lambda flush: self._convert(flush.buffer, sources, views[flush.table], parts.get(flush.table, ())), written)
+        converted = self._each(
+            plain,
+            lambda flush: self._convert(
+                flush.buffer, sources, views[flush.table], parts.get(flush.table, ())
+            ),
+            written,
+        )
         written.empty = [flush for flush, result in converted if not result.rows.num_rows]
         full = [(flush, result) for flush, result in converted if result.rows.num_rows]
         new = {flush.table: result.new for flush, result in full if result.new}
         schemas = self._link.grow(new) if new else {}
         results = {flush.table: result for flush, result in full}
         files = self._each(
-            [flush for flush, _ in full], lambda flush: self._write(flush, results[flush.table], views[flush.table], schemas.get(flush.table)), written
+            [flush for flush, _ in full],
+            lambda flush: self._write(
+                flush, results[flush.table], views[flush.table], schemas.get(flush.table)
+            ),
+            written,
         )
         reach("files_written")
         written.empty += [flush for flush, result in hot if not result.rows]
-        written.flushes = self._synced([*files, *((flush, result) for flush, result in hot if result.rows)], written)  # 1
+        written.flushes = self._synced(
+            [*files, *((flush, result) for flush, result in hot if result.rows)], written
+        )  # 1
         reach("files_synced")
         self._dead_letters.flush()  # 2
         return written
 
-    def _each(self, flushes: Sequence[Flush], work: Callable[[Flush], T], written: Written) -> list[tuple[Flush, T]]:
+    def _each(
+        self, flushes: Sequence[Flush], work: Callable[[Flush], T], written: Written
+    ) -> list[tuple[Flush, T]]:
         """Does the same with every flush; one that fails is stuck and leaves."""
         done = []
         for flush in flushes:
@@ -119,10 +144,20 @@ class FlushWriter:
                 done.append((flush, work(flush)))
             except FirnError as error:
                 written.stuck.append((flush, trouble_of(error, Cause.STORAGE)))
-            except Exception as error:  # whatever a table or its records have in them, it must not stop the others
+            except (
+                Exception
+            ) as error:  # whatever a table or its records have in them, it must not stop the others
                 log.exception("flush.failed", table=str(flush.table))
                 self._counts.unforeseen["flush"] += 1
-                written.stuck.append((flush, Trouble(Cause.FAILING, f"table {flush.table}: its records cannot be written to it ({error!r})")))
+                written.stuck.append(
+                    (
+                        flush,
+                        Trouble(
+                            Cause.FAILING,
+                            f"table {flush.table}: its records cannot be written to it ({error!r})",
+                        ),
+                    )
+                )
         return done
 
     def _synced(self, files: Sequence[tuple[Flush, WrittenFlush]], written: Written) -> list[WrittenFlush]:
@@ -135,10 +170,14 @@ class FlushWriter:
             return []
         return [flush for _, flush in files]
 
-    def _convert_alike(self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]) -> Mapping[TableId, Sequence[Part]]:
+    def _convert_alike(
+        self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]
+    ) -> Mapping[TableId, Sequence[Part]]:
         """What can be converted for many tables at once."""
         waiting = [
-            Waiting(flush.buffer, views[flush.table].log_schema) for flush in flushes if not is_absorbed(flush.buffer, _marks(views[flush.table], sources))
+            Waiting(flush.buffer, views[flush.table].log_schema)
+            for flush in flushes
+            if not is_absorbed(flush.buffer, _marks(views[flush.table], sources))
         ]
         try:
             return convert_alike(waiting, sources, self._limits, self._shapes)
@@ -147,9 +186,13 @@ class FlushWriter:
             self._counts.unforeseen["convert"] += 1
             return {}
 
-    def _convert(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, parts: Sequence[Part] = ()) -> Converted:
+    def _convert(
+        self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, parts: Sequence[Part] = ()
+    ) -> Converted:
         """Converts messages for the table as it is and buries what cannot be stored (once, however often they are written)."""
-        converted = convert(buffer, sources, view.log_schema, _marks(view, sources), self._limits, self._shapes, parts)
+        converted = convert(
+            buffer, sources, view.log_schema, _marks(view, sources), self._limits, self._shapes, parts
+        )
         for at, rejected in converted.rejected:
             if at >= buffer.looked_at:
                 record = buffer.record(at)
@@ -157,17 +200,23 @@ class FlushWriter:
         if not buffer.looked_at:
             self._counts.absorbed += converted.absorbed
             self._counts.rows_with_errors += converted.rows_with_errors
-        buffer.buried |= {at for at, rejected in converted.rejected if not isinstance(rejected, RejectedRecord)}
+        buffer.buried |= {
+            at for at, rejected in converted.rejected if not isinstance(rejected, RejectedRecord)
+        }
         buffer.looked_at = len(buffer)
         return converted
 
-    def _write(self, flush: Flush, converted: Converted, view: TableView, schema_json: bytes | None) -> WrittenFlush:
+    def _write(
+        self, flush: Flush, converted: Converted, view: TableView, schema_json: bytes | None
+    ) -> WrittenFlush:
         schema = view.log_schema if schema_json is None else shared_schema(schema_json)
         files = self._write_files(self._storage, view.location, converted.rows, schema)
         new = {name: schema.by_name[name].id for name in converted.new}
         return self._written(flush, view, files, converted.rows.num_rows, new)
 
-    def _written(self, flush: Flush, view: TableView, files: Sequence[DataFile], rows: int, new: Mapping[str, int]) -> WrittenFlush:
+    def _written(
+        self, flush: Flush, view: TableView, files: Sequence[DataFile], rows: int, new: Mapping[str, int]
+    ) -> WrittenFlush:
         # A partition that is read again below its mark has nothing in here: naming it would make the flush look ahead for ever.
         ranges = {p: Range(view.marks.of(p), end) for p, end in flush.ends.items() if end > view.marks.of(p)}
         return WrittenFlush(flush.table, view.uuid, ranges, files, rows, new, flush.drain)
@@ -206,13 +255,20 @@ class FlushWriter:
     def _append(self, hot: HotFiles, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
         converted = self._convert(buffer, sources, view)
         if converted.rows.num_rows:
-            schema = shared_schema(self._link.grow({buffer.table: converted.new})[buffer.table]) if converted.new else view.log_schema
+            schema = (
+                shared_schema(self._link.grow({buffer.table: converted.new})[buffer.table])
+                if converted.new
+                else view.log_schema
+            )
             hot.append(converted.rows, schema, list(converted.new))
 
     def _write_hot(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
         """Closes the files of a hot table with the rest of its flush in them; where the table has changed since, all is written again."""
         hot, flush.hot = flush.hot, None
-        firsts = {TopicPartition(sources[n].topic_id, sources[n].partition): offset for n, offset in flush.buffer.first_offsets.items()}
+        firsts = {
+            TopicPartition(sources[n].topic_id, sources[n].partition): offset
+            for n, offset in flush.buffer.first_offsets.items()
+        }
         if hot is not None and (
             hot.parts != len(flush.buffer.packed)
             or hot.ids_changed
@@ -244,8 +300,17 @@ class FlushWriter:
         why = RejectedRange.of(unreadable)
         self._counts.dead[why.reason.value] += unreadable.offsets
         self._counts.unreadable[source.topic] += 1
-        log.error("records.unreadable", topic=source.topic, partition=source.partition, first=unreadable.start, next=unreadable.end, reason=unreadable.error)
-        self._dead_letters.send(source, RawRecord(number, unreadable.start, now_ms, None, (), None), why, None)
+        log.error(
+            "records.unreadable",
+            topic=source.topic,
+            partition=source.partition,
+            first=unreadable.start,
+            next=unreadable.end,
+            reason=unreadable.error,
+        )
+        self._dead_letters.send(
+            source, RawRecord(number, unreadable.start, now_ms, None, (), None), why, None
+        )
 
     def bury_all(self, buffer: TableBuffer, sources: Sequence[Source], rejected: Rejected) -> None:
         """Makes dead letters of all messages that are none yet."""
@@ -257,7 +322,9 @@ class FlushWriter:
         self._dead_letters.flush()
 
 
-TABLE_DELETED = Rejected(Reason.TABLE_DELETED, "the table was dropped, and its owner or the setting on_deleted wants dead letters")
+TABLE_DELETED = Rejected(
+    Reason.TABLE_DELETED, "the table was dropped, and its owner or the setting on_deleted wants dead letters"
+)
 
 
 def _marks(view: TableView, sources: Sequence[Source]) -> list[int]:

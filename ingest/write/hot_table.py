@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.model.link import TableView
-from ingest.write.writer import DICTIONARY_ROWS_MIN, FileLayout, by_hour, fields_of, laid_out, layout_of, parquet_options
+from ingest.write.writer import (
+    DICTIONARY_ROWS_MIN,
+    FileLayout,
+    by_hour,
+    fields_of,
+    laid_out,
+    layout_of,
+    parquet_options,
+)
 from lake.data_file import DataFile, describe_parquet
 from lake.errors import FirnError
 from lake.log_schema import LogSchema
@@ -28,7 +36,9 @@ class OpenFile:
         self._footers: list[pq.FileMetaData] = []
         self._context = storage.create(uri)
         self._file = self._context.__enter__()
-        self._writer = pq.ParquetWriter(self._file, layout.arrow, metadata_collector=self._footers, **parquet_options(DICTIONARY_ROWS_MIN))
+        self._writer = pq.ParquetWriter(
+            self._file, layout.arrow, metadata_collector=self._footers, **parquet_options(DICTIONARY_ROWS_MIN)
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -81,18 +91,28 @@ class HotFiles:
     def append(self, rows: pa.Table, schema: LogSchema, new: Sequence[str]) -> None:
         """Adds rows. `new`: names of their columns that the table does not have; the schema has them all."""
         ids = {name: schema.by_name[name].id for name in new}
-        self.ids_changed = self.ids_changed or any(self.new.get(name, column_id) != column_id for name, column_id in ids.items())
+        self.ids_changed = self.ids_changed or any(
+            self.new.get(name, column_id) != column_id for name, column_id in ids.items()
+        )
         self.new |= ids
-        more = {field["name"]: field for field in fields_of(schema, rows.column_names) if field["name"] not in self._fields}
+        more = {
+            field["name"]: field
+            for field in fields_of(schema, rows.column_names)
+            if field["name"] not in self._fields
+        }
         if more:
             self._close_open()
             self._fields |= more
-        layout = layout_of(list(self._fields.values()))  # of all parts so far: the schema of this one need not have the columns of those before
+        layout = layout_of(
+            list(self._fields.values())
+        )  # of all parts so far: the schema of this one need not have the columns of those before
         for hour, part in by_hour(laid_out(rows, layout)):
             if hour not in self._open:
                 if len(self._open) >= self.hours_max:
                     self._close_open()
-                self._open[hour] = OpenFile(self.storage, data_file_uri(self.view.location, hour), hour, layout)
+                self._open[hour] = OpenFile(
+                    self.storage, data_file_uri(self.view.location, hour), hour, layout
+                )
             self._open[hour].write(part)
         self.rows += rows.num_rows
 

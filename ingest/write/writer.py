@@ -10,7 +10,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lake.data_file import DataFile, describe_parquet
-from lake.log_schema import INDEX, SEVERITY, SYSTEM_COLUMNS, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, LogSchema, fold, leaf_ids
+from lake.log_schema import (
+    INDEX,
+    SEVERITY,
+    SYSTEM_COLUMNS,
+    TIMESTAMP,
+    TOPIC,
+    TOPIC_ID,
+    TOPIC_PARTITION,
+    LogSchema,
+    fold,
+    leaf_ids,
+)
 from lake.storage import Storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
 
@@ -48,7 +59,12 @@ def _layout(schema: LogSchema, names: tuple[str, ...]) -> FileLayout:
 def parquet_options(rows: int) -> dict[str, Any]:
     """How rows of a flush are encoded."""
     dictionary: Any = list(DICTIONARY) if rows >= DICTIONARY_ROWS_MIN else False
-    return {"compression": "zstd", "compression_level": ZSTD_LEVEL, "use_dictionary": dictionary, "store_schema": False}
+    return {
+        "compression": "zstd",
+        "compression_level": ZSTD_LEVEL,
+        "use_dictionary": dictionary,
+        "store_schema": False,
+    }
 
 
 def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
@@ -57,7 +73,10 @@ def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSche
     Columns absent from `rows` are absent from the files (Iceberg reads them as NULL), but for the system columns.
     """
     layout = _layout(schema, tuple(rows.column_names))
-    return [_write(storage, data_file_uri(location, hour), hour, part, layout.leaves) for hour, part in by_hour(laid_out(rows, layout))]
+    return [
+        _write(storage, data_file_uri(location, hour), hour, part, layout.leaves)
+        for hour, part in by_hour(laid_out(rows, layout))
+    ]
 
 
 def write_many_hours(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
@@ -68,8 +87,12 @@ def write_many_hours(storage: Storage, location: str, rows: pa.Table, schema: Lo
     rows = rows.take(pc.sort_indices(rows.column(TIMESTAMP)))
     files = []
     for hour, part in _slices(rows):
-        layout = _layout(schema, tuple(name for name in part.column_names if part.column(name).null_count < part.num_rows))
-        files.append(_write(storage, data_file_uri(location, hour), hour, laid_out(part, layout), layout.leaves))
+        layout = _layout(
+            schema, tuple(name for name in part.column_names if part.column(name).null_count < part.num_rows)
+        )
+        files.append(
+            _write(storage, data_file_uri(location, hour), hour, laid_out(part, layout), layout.leaves)
+        )
     return files
 
 
@@ -94,7 +117,10 @@ def laid_out(rows: pa.Table, layout: FileLayout) -> pa.Table:
     given = dict(zip(rows.column_names, rows.columns, strict=True))
     # Somebody else may have given a column a name with capitals.
     named = [(fold(name), kind) for name, kind in layout.columns]
-    columns = [_of_type(given[name], kind) if name in given else pa.nulls(rows.num_rows, kind) for name, kind in named]
+    columns = [
+        _of_type(given[name], kind) if name in given else pa.nulls(rows.num_rows, kind)
+        for name, kind in named
+    ]
     return pa.table(columns, schema=layout.arrow)
 
 

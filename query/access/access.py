@@ -27,7 +27,14 @@ WHO_MAX = 10_000
 PING_TIMEOUT_S = 5.0
 # What says whether a key reaches something. Any other status is no such verdict, and nothing may be taken from it.
 DECIDED = frozenset(
-    {httpx.codes.OK, httpx.codes.NO_CONTENT, httpx.codes.BAD_REQUEST, httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND}
+    {
+        httpx.codes.OK,
+        httpx.codes.NO_CONTENT,
+        httpx.codes.BAD_REQUEST,
+        httpx.codes.UNAUTHORIZED,
+        httpx.codes.FORBIDDEN,
+        httpx.codes.NOT_FOUND,
+    }
 )  # 400: a name that nothing can have
 
 
@@ -66,10 +73,14 @@ class Access:
         self._uri = settings.catalog_uri.rstrip("/")
         self._own = settings.catalog_token.get_secret_value() if settings.catalog_token else None
         self._http = httpx.Client(base_url=self._uri, timeout=10.0, verify=tls_context(), trust_env=False)
-        self._ping = httpx.Client(base_url=self._uri, timeout=PING_TIMEOUT_S, verify=tls_context(), trust_env=False)
+        self._ping = httpx.Client(
+            base_url=self._uri, timeout=PING_TIMEOUT_S, verify=tls_context(), trust_env=False
+        )
         self._lock = threading.Lock()
         self._clients: OrderedDict[str | None, CatalogClient] = OrderedDict()
-        self._who: OrderedDict[bytes, tuple[Who | str, float]] = OrderedDict()  # by digest: what strangers send may be long
+        self._who: OrderedDict[bytes, tuple[Who | str, float]] = (
+            OrderedDict()
+        )  # by digest: what strangers send may be long
         self._verdicts: OrderedDict[tuple[str | None, str], tuple[int, float]] = OrderedDict()
         self._anonymous: bool | None = None
 
@@ -114,20 +125,31 @@ class Access:
     def _ask_who(self, key: str | None) -> Who | str:
         """Whose the key is; a sentence where it is nobody's."""
         answer = self._ask(key, "/firn/v1/whoami")
-        if answer is not None and answer.status_code == httpx.codes.NOT_FOUND:  # another catalog, which does not tell
+        if (
+            answer is not None and answer.status_code == httpx.codes.NOT_FOUND
+        ):  # another catalog, which does not tell
             answer = self._ask(key, "/v1/namespaces?pageSize=1")
             if answer is not None and answer.status_code != httpx.codes.UNAUTHORIZED:
                 return ANONYMOUS if key is None else Who(f"sha256:{_digest(key).hex()[:12]}")
         if answer is not None and answer.is_success:
             told = answer.json()
-            return Who(str(told["key-id"]), None if told["namespace"] is None else ".".join(told["namespace"]))
-        if answer is not None and answer.status_code == httpx.codes.UNAUTHORIZED and "expired on" in answer.text:
+            return Who(
+                str(told["key-id"]), None if told["namespace"] is None else ".".join(told["namespace"])
+            )
+        if (
+            answer is not None
+            and answer.status_code == httpx.codes.UNAUTHORIZED
+            and "expired on" in answer.text
+        ):
             return str(answer.json()["error"]["message"])
         return "this needs an API key in force; send it as `Authorization: Bearer firn_...`, or make one with `python -m catalog`"
 
     def check_tenant(self, caller: Caller, tenant: TenantId) -> None:
         """Raises ForbiddenError where the key does not reach the tenant."""
-        if self._verdict(caller.key, f"/v1/namespaces/{tenant.namespace}") in (httpx.codes.FORBIDDEN, httpx.codes.UNAUTHORIZED):
+        if self._verdict(caller.key, f"/v1/namespaces/{tenant.namespace}") in (
+            httpx.codes.FORBIDDEN,
+            httpx.codes.UNAUTHORIZED,
+        ):
             raise ForbiddenError(f"this key does not reach tenant {tenant.name!r}; use a key of that tenant")
 
     def check_writer(self, caller: Caller, tenant: TenantId) -> None:
@@ -136,14 +158,18 @@ class Access:
         change: dict[str, Any] = {"removals": [], "updates": {}}
         status = self._status(caller.key, f"/v1/namespaces/{tenant.namespace}/properties", change)
         if status in (httpx.codes.FORBIDDEN, httpx.codes.UNAUTHORIZED):
-            raise ForbiddenError(f"this key may read tenant {tenant.name!r} and not change anything of it; use a key with scope write")
+            raise ForbiddenError(
+                f"this key may read tenant {tenant.name!r} and not change anything of it; use a key with scope write"
+            )
 
     def check_operator(self, caller: Caller) -> None:
         """Raises ForbiddenError for a key that is bound to a tenant or may only read."""
         status = self._verdict(caller.key, "/firn/v1/tenants?pageSize=1")
         # A catalog without extras does not tell keys apart, so there only one that asks for none lets everybody do this.
         if status != httpx.codes.OK and (status != httpx.codes.NOT_FOUND or self.needs_key):
-            raise ForbiddenError("this needs a key that reaches all tenants and may change things; name a tenant, or use another key")
+            raise ForbiddenError(
+                "this needs a key that reaches all tenants and may change things; name a tenant, or use another key"
+            )
 
     def _verdict(self, key: str | None, path: str) -> int:
         with self._lock:
@@ -168,7 +194,9 @@ class Access:
         answer = self._ask(key, path, body)
         return httpx.codes.UNAUTHORIZED if answer is None else answer.status_code
 
-    def _ask(self, key: str | None, path: str, body: Mapping[str, Any] | None = None) -> httpx.Response | None:
+    def _ask(
+        self, key: str | None, path: str, body: Mapping[str, Any] | None = None
+    ) -> httpx.Response | None:
         """The catalog's answer; None: the key is nothing that could be sent. Raises UnavailableError where it decides nothing."""
         headers = {"Authorization": f"Bearer {key}"} if key else None
         try:
@@ -176,14 +204,22 @@ class Access:
         except (httpx.LocalProtocolError, UnicodeError):  # a key that cannot even be sent is none in force
             return None
         except httpx.HTTPError as error:
-            raise UnavailableError(f"the catalog at {self._uri} does not answer ({type(error).__name__}); is it running?") from error
+            raise UnavailableError(
+                f"the catalog at {self._uri} does not answer ({type(error).__name__}); is it running?"
+            ) from error
         if answer.status_code not in DECIDED:
-            raise UnavailableError(f"the catalog at {self._uri} answers {answer.status_code}: {_sentence(answer)}")
+            raise UnavailableError(
+                f"the catalog at {self._uri} answers {answer.status_code}: {_sentence(answer)}"
+            )
         return answer
 
 
 def _key_in(authorization: str | None) -> str | None:
-    return authorization.split(" ", 1)[1].strip() if authorization and authorization.lower().startswith("bearer ") else None
+    return (
+        authorization.split(" ", 1)[1].strip()
+        if authorization and authorization.lower().startswith("bearer ")
+        else None
+    )
 
 
 def _digest(key: str | None) -> bytes:

@@ -44,10 +44,18 @@ def write_access_of(settings: QuerySettings, folder: Path, renew: Sequence[str] 
     token = settings.catalog_token.get_secret_value() if settings.catalog_token else None
     password = settings.trino_password.get_secret_value() if settings.trino_password else None
     with closing(CatalogClient(settings.catalog_uri, token=token)) as catalog:
-        return write_access(folder, tenants(catalog), settings.trino_catalog, (settings.trino_user, password), renew)
+        return write_access(
+            folder, tenants(catalog), settings.trino_catalog, (settings.trino_user, password), renew
+        )
 
 
-def write_access(folder: Path, known: Iterable[TenantId], catalog: str, service: tuple[str, str | None], renew: Sequence[str] = ()) -> list[NewUser]:
+def write_access(
+    folder: Path,
+    known: Iterable[TenantId],
+    catalog: str,
+    service: tuple[str, str | None],
+    renew: Sequence[str] = (),
+) -> list[NewUser]:
     """Writes both files for these tenants; users that were there keep their passwords, but for those in `renew`.
 
     `service`: the room's own user and its password (None: kept, or made). Gives the users whose passwords are new.
@@ -57,26 +65,48 @@ def write_access(folder: Path, known: Iterable[TenantId], catalog: str, service:
     users = sorted(tenant.namespace for tenant in known)
     unknown = set(renew) - {name, *users}
     if unknown:
-        raise SettingsError(f"there is no user {min(unknown)!r} in Trino; users are called like the tenants' schemas")
+        raise SettingsError(
+            f"there is no user {min(unknown)!r} in Trino; users are called like the tenants' schemas"
+        )
     if name in users:
-        raise SettingsError(f"trino_user {name!r} is a tenant's schema as well; choose another name for the room's own user")
-    kept = {user: line for user, line in _read(folder / PASSWORDS).items() if user in {name, *users} and user not in renew}
-    new = [NewUser(user, secrets.token_urlsafe(18)) for user in (name, *users) if user not in kept and (user != name or password is None)]
+        raise SettingsError(
+            f"trino_user {name!r} is a tenant's schema as well; choose another name for the room's own user"
+        )
+    kept = {
+        user: line
+        for user, line in _read(folder / PASSWORDS).items()
+        if user in {name, *users} and user not in renew
+    }
+    new = [
+        NewUser(user, secrets.token_urlsafe(18))
+        for user in (name, *users)
+        if user not in kept and (user != name or password is None)
+    ]
     lines = {**kept, **{user.name: hashed(user.password) for user in new}}
     if password is not None:
         lines[name] = hashed(password)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / PASSWORDS, "".join(f"{user}:{line}\n" for user, line in sorted(lines.items())).encode())
+        _write(
+            folder / PASSWORDS, "".join(f"{user}:{line}\n" for user, line in sorted(lines.items())).encode()
+        )
         _write(folder / RULES, orjson.dumps(rules(users, catalog, name), option=orjson.OPT_INDENT_2))
     except OSError as error:
-        raise PrerequisiteError(f"{folder} cannot be written ({error.strerror}); choose a folder that belongs to you") from error
+        raise PrerequisiteError(
+            f"{folder} cannot be written ({error.strerror}); choose a folder that belongs to you"
+        ) from error
     return new
 
 
 def refresh_rules(folder: Path, known: Iterable[TenantId], catalog: str, service_user: str) -> None:
     """Writes the rules anew, for the tenants there are now; passwords stay as they are. Raises OSError."""
-    _write(folder / RULES, orjson.dumps(rules(sorted(tenant.namespace for tenant in known), catalog, service_user), option=orjson.OPT_INDENT_2))
+    _write(
+        folder / RULES,
+        orjson.dumps(
+            rules(sorted(tenant.namespace for tenant in known), catalog, service_user),
+            option=orjson.OPT_INDENT_2,
+        ),
+    )
 
 
 def ruled_users(folder: Path) -> frozenset[str]:

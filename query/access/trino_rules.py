@@ -20,7 +20,9 @@ LISTED_EVERY_S = 2.0
 class TrinoRules:
     """Keeps the rules in a folder current. `list_tenants` gives every tenant there is. Thread-safe."""
 
-    def __init__(self, folder: Path, catalog: str, service_user: str, list_tenants: Callable[[], Iterable[TenantId]]) -> None:
+    def __init__(
+        self, folder: Path, catalog: str, service_user: str, list_tenants: Callable[[], Iterable[TenantId]]
+    ) -> None:
         self._folder, self._catalog, self._service_user = folder, catalog, service_user
         self._list_tenants = list_tenants
         self._lock = threading.Lock()
@@ -39,7 +41,9 @@ class TrinoRules:
             if written_s is None:
                 return
             if time.monotonic() - written_s < TAKEN_UP_S:
-                raise UnavailableError(f"Trino is being told of {user!r}, whose tenant is new; ask again in some seconds")
+                raise UnavailableError(
+                    f"Trino is being told of {user!r}, whose tenant is new; ask again in some seconds"
+                )
             del self._written_s[user]
 
     def _learn(self, user: str) -> None:
@@ -58,4 +62,9 @@ class TrinoRules:
             self._written_s |= dict.fromkeys(new - self._known, time.monotonic())
             self._known = new
         except (OSError, ValueError, KeyError) as error:
-            log.warning("trino.rules_not_written", folder=str(self._folder), error=str(error), do="run `python -m query trino-access` again")
+            log.warning(
+                "trino.rules_not_written",
+                folder=str(self._folder),
+                error=str(error),
+                do="run `python -m query trino-access` again",
+            )

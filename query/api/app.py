@@ -31,7 +31,10 @@ from query.api.services import Services
 from query.api.wire import ErrorAnswer
 
 ERRORS: dict[int | str, dict[str, object]] = {
-    400: {"model": ErrorAnswer, "description": "the question cannot be understood; the sentence says where and what to write"},
+    400: {
+        "model": ErrorAnswer,
+        "description": "the question cannot be understood; the sentence says where and what to write",
+    },
     401: {"model": ErrorAnswer, "description": "no key, or none in force"},
     403: {"model": ErrorAnswer, "description": "the key does not reach this"},
     404: {"model": ErrorAnswer, "description": "the named thing does not exist"},
@@ -62,20 +65,32 @@ def create_app(settings: QuerySettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.services = services = Services.open(settings)
-        app.state.readiness = readiness = Readiness({"catalog": _probe(services.access.ping), "trino": _probe(services.trino.ping)})
+        app.state.readiness = readiness = Readiness(
+            {"catalog": _probe(services.access.ping), "trino": _probe(services.trino.ping)}
+        )
         yield
         readiness.close()
         services.close()
 
-    app = FastAPI(title="Firn search API", version="1", description="Search the logs of many tenants.", lifespan=lifespan, responses=ERRORS)
+    app = FastAPI(
+        title="Firn search API",
+        version="1",
+        description="Search the logs of many tenants.",
+        lifespan=lifespan,
+        responses=ERRORS,
+    )
     for routes in ROUTES:
         app.include_router(routes.router)
     _add_service_routes(app)
     add_error_handlers(app)
     # The last is the first that a request comes to: strangers' pages, then who asks, then how much is said.
-    app.add_middleware(BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s)
+    app.add_middleware(
+        BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s
+    )
     app.add_middleware(Doorkeeper)
-    app.add_middleware(HttpGuard, rules=GuardRules(settings.host, settings.allowed_hosts, settings.allowed_origins))
+    app.add_middleware(
+        HttpGuard, rules=GuardRules(settings.host, settings.allowed_hosts, settings.allowed_origins)
+    )
     app.add_middleware(_NoSniffing)
     return app
 

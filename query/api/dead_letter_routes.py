@@ -14,8 +14,13 @@ from query.model.problem import refuse
 from query.model.table_view import table_id
 
 router = APIRouter(prefix="/v1", tags=["dead letters"])
-TenantName = Annotated[str, Query(max_length=400, description="whose; empty: everybody's, for keys that are not bound to a tenant")]
-LetterId = Annotated[str, Path(pattern=r"^\d{1,10}:\d{1,19}$", description="as the list gives it, partition:offset")]
+TenantName = Annotated[
+    str,
+    Query(max_length=400, description="whose; empty: everybody's, for keys that are not bound to a tenant"),
+]
+LetterId = Annotated[
+    str, Path(pattern=r"^\d{1,10}:\d{1,19}$", description="as the list gives it, partition:offset")
+]
 IDS_MAX = 1_000
 PAGE_MAX = 1_000
 
@@ -50,8 +55,13 @@ class ReplayBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    tenant: Annotated[str, Field(max_length=400, description="whose letters; empty: everybody's, for keys that are not bound")] = ""
-    ids: Annotated[list[Annotated[str, Field(pattern=r"^\d{1,10}:\d{1,19}$")]], Field(max_length=IDS_MAX)] = []
+    tenant: Annotated[
+        str,
+        Field(max_length=400, description="whose letters; empty: everybody's, for keys that are not bound"),
+    ] = ""
+    ids: Annotated[
+        list[Annotated[str, Field(pattern=r"^\d{1,10}:\d{1,19}$")]], Field(max_length=IDS_MAX)
+    ] = []
     reason: Annotated[str, Field(max_length=100, description="only letters that died for this reason")] = ""
     topic: Annotated[str, Field(max_length=400, description="only letters from this topic")] = ""
     since: Annotated[str, Field(max_length=60)] = ""
@@ -66,7 +76,9 @@ class ReplayAnswer(BaseModel):
     dry_run: bool
     replayed: int
     tables: dict[str, int]
-    left: Annotated[dict[str, int], Field(description="how many were left alone, by the sentence that says why")]
+    left: Annotated[
+        dict[str, int], Field(description="how many were left alone, by the sentence that says why")
+    ]
 
 
 class ParkedAnswer(BaseModel):
@@ -97,17 +109,26 @@ async def list_dead_letters(
     before: Annotated[str, Query(max_length=2_000, description="`next` of the page before")] = "",
 ) -> DeadLettersAnswer:
     """Dead letters, newest first, each with the beginning of its value."""
-    wanted = {"reason": reason or None, "topic": topic or None, "since": _time(services, since, "since"), "until": _time(services, until, "until")}
+    wanted = {
+        "reason": reason or None,
+        "topic": topic or None,
+        "since": _time(services, since, "since"),
+        "until": _time(services, until, "until"),
+    }
 
     def ask(_: Run) -> DeadLettersAnswer:
         whose = services.whose(caller, tenant)
-        return DeadLettersAnswer.model_validate(services.ingest.letters(whose, limit=limit, before=before or None, **wanted))
+        return DeadLettersAnswer.model_validate(
+            services.ingest.letters(whose, limit=limit, before=before or None, **wanted)
+        )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
 
 @router.get("/dead-letters/{letter_id}")
-async def show_dead_letter(request: Request, letter_id: LetterId, services: ServicesOf, caller: CallerOf, tenant: TenantName = "") -> dict[str, Any]:
+async def show_dead_letter(
+    request: Request, letter_id: LetterId, services: ServicesOf, caller: CallerOf, tenant: TenantName = ""
+) -> dict[str, Any]:
     """One letter with everything it had: key, headers, value, as text and in base64."""
 
     def ask(_: Run) -> dict[str, Any]:
@@ -117,16 +138,24 @@ async def show_dead_letter(request: Request, letter_id: LetterId, services: Serv
 
 
 @router.post("/dead-letters/replay")
-async def replay_dead_letters(request: Request, body: ReplayBody, services: ServicesOf, caller: CallerOf) -> ReplayAnswer:
+async def replay_dead_letters(
+    request: Request, body: ReplayBody, services: ServicesOf, caller: CallerOf
+) -> ReplayAnswer:
     """Sends letters again, each once for each of its deaths; answers when all are acknowledged. They arrive as rows with the next flush."""
     times = {name: _time(services, getattr(body, name), name) for name in ("since", "until")}
-    filters = {name: value for name, value in {"reason": body.reason, "topic": body.topic, **times}.items() if value}
+    filters = {
+        name: value for name, value in {"reason": body.reason, "topic": body.topic, **times}.items() if value
+    }
     if not body.ids and not filters and not body.all:
         raise refuse("say which letters: ids, a filter, or all=true")
 
     def ask(current: Run) -> ReplayAnswer:
         whose = services.whose(caller, body.tenant)
-        target = table_id(body.to_tenant or body.tenant, body.to_stream or "logs").tenant if body.to_tenant or body.tenant else None
+        target = (
+            table_id(body.to_tenant or body.tenant, body.to_stream or "logs").tenant
+            if body.to_tenant or body.tenant
+            else None
+        )
         for each in (whose, target):
             if each is not None:
                 services.access.check_writer(caller, each)
@@ -136,19 +165,25 @@ async def replay_dead_letters(request: Request, body: ReplayBody, services: Serv
                 services.ingest.letter(letter_id, whose)
         tenant = {"tenant": whose.name} if whose else {}
         to = {"to_tenant": body.to_tenant or None, "to_stream": body.to_stream or None}
-        sent = services.ingest.replay({"ids": body.ids, "filter": {**filters, **tenant}, "all": body.all, "dry_run": body.dry_run, **to})
+        sent = services.ingest.replay(
+            {"ids": body.ids, "filter": {**filters, **tenant}, "all": body.all, "dry_run": body.dry_run, **to}
+        )
         return ReplayAnswer.model_validate(sent)
 
     return await run(request, ask, timeout_s=services.settings.sql_timeout_s)
 
 
 @router.get("/parked")
-async def list_parked(request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName = "") -> ParkedListAnswer:
+async def list_parked(
+    request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName = ""
+) -> ParkedListAnswer:
     """Streams whose records wait outside their tables, and why."""
 
     def ask(_: Run) -> ParkedListAnswer:
         whose = services.whose(caller, tenant)
-        return ParkedListAnswer(parked=[each for each in _parked(services) if whose is None or each.tenant == whose.name])
+        return ParkedListAnswer(
+            parked=[each for each in _parked(services) if whose is None or each.tenant == whose.name]
+        )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
@@ -164,6 +199,18 @@ def _parked(services: Services) -> list[ParkedAnswer]:
         tenant, stream = from_identifier(namespace), from_identifier(table)
         if tenant is not None and stream is not None:
             since = entry.get("changed-ms")
-            when = None if since is None else rfc3339(parse_instant(str(since), services.clock.now(), what="since"))
-            found.append(ParkedAnswer(tenant=tenant, stream=stream, table=f"{namespace}.{table}", reason=str(entry.get("reason", "")), since=when))
+            when = (
+                None
+                if since is None
+                else rfc3339(parse_instant(str(since), services.clock.now(), what="since"))
+            )
+            found.append(
+                ParkedAnswer(
+                    tenant=tenant,
+                    stream=stream,
+                    table=f"{namespace}.{table}",
+                    reason=str(entry.get("reason", "")),
+                    since=when,
+                )
+            )
     return found

@@ -6,7 +6,9 @@ from lake.errors import FirnError
 from query.api.errors import answer_to
 from query.api.services import Services
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+OPEN_PATHS = frozenset(
+    {"/healthz", "/readyz", "/metrics", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"}
+)
 
 
 class Doorkeeper:

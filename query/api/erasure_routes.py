@@ -27,12 +27,29 @@ class ErasureBody(BaseModel):
     model_config = ConfigDict(populate_by_name=True, extra="forbid")
 
     tenant: Annotated[str, Field(max_length=400)]
-    query: Annotated[str, Field(description="which rows; a query that is every row is refused", examples=['user:"alice@example.org"'])]
-    streams: Annotated[list[Annotated[str, Field(max_length=400)]], Field(max_length=1_000, description="empty: all the tenant has")] = []
-    from_: Annotated[str, Field(alias="from", max_length=60, description=TIME_HELP + "; empty: from the beginning")] = ""
+    query: Annotated[
+        str,
+        Field(
+            description="which rows; a query that is every row is refused",
+            examples=['user:"alice@example.org"'],
+        ),
+    ]
+    streams: Annotated[
+        list[Annotated[str, Field(max_length=400)]],
+        Field(max_length=1_000, description="empty: all the tenant has"),
+    ] = []
+    from_: Annotated[
+        str, Field(alias="from", max_length=60, description=TIME_HELP + "; empty: from the beginning")
+    ] = ""
     to: Annotated[str, Field(max_length=60, description=TIME_HELP + "; empty: to the end")] = ""
     dry_run: Annotated[bool, Field(description="only count")] = False
-    all_: Annotated[bool, Field(alias="all", description="the query may be every row; without it one that matches every row erases nothing")] = False
+    all_: Annotated[
+        bool,
+        Field(
+            alias="all",
+            description="the query may be every row; without it one that matches every row erases nothing",
+        ),
+    ] = False
 
 
 class ErasedTable(BaseModel):
@@ -46,7 +63,10 @@ class ErasedTable(BaseModel):
     files_queued: int
     snapshots_expired: int
     files_live: int
-    files_searched: Annotated[int, Field(description="live files that could hold a matching row, by their manifests; each was searched")]
+    files_searched: Annotated[
+        int,
+        Field(description="live files that could hold a matching row, by their manifests; each was searched"),
+    ]
     rows_left: Annotated[int | None, Field(description="null: nobody knows, see `problem`")]
     snapshot_id: str | None
     problem: Annotated[str | None, Field(description="why this table is not clean")]
@@ -59,21 +79,41 @@ class ErasureAnswer(BaseModel):
     tenant: str
     streams: list[str]
     query: Annotated[str | None, Field(description="null when the erasure has ended: it is not kept")]
-    query_hash: Annotated[str, Field(description="the same for the same query, under a key of this server's own; empty while the erasure runs")]
+    query_hash: Annotated[
+        str,
+        Field(
+            description="the same for the same query, under a key of this server's own; empty while the erasure runs"
+        ),
+    ]
     from_: Annotated[str, Field(serialization_alias="from")]
     to: str
     dry_run: bool
-    asked_by: Annotated[str, Field(description="id of the key that asked, as the catalog tells it, also of a token's")]
+    asked_by: Annotated[
+        str, Field(description="id of the key that asked, as the catalog tells it, also of a token's")
+    ]
     created: str
     finished: str | None
-    waits_for: Annotated[list[str], Field(description="partitions of Kafka whose records are not in the tables yet; while it runs")]
-    state: Annotated[str, Field(description="running, done, incomplete (something is named under `elsewhere` or as a table's problem), failed")]
+    waits_for: Annotated[
+        list[str],
+        Field(description="partitions of Kafka whose records are not in the tables yet; while it runs"),
+    ]
+    state: Annotated[
+        str,
+        Field(
+            description="running, done, incomplete (something is named under `elsewhere` or as a table's problem), failed"
+        ),
+    ]
     message: str
     rows: int
     tables: list[ErasedTable]
     exports_removed: list[str]
     elsewhere: Annotated[list[str], Field(description="what waits outside the tables and was not touched")]
-    files_left: Annotated[int, Field(description="old files that nobody reaches and that are still on the storage, until their grace is over")]
+    files_left: Annotated[
+        int,
+        Field(
+            description="old files that nobody reaches and that are still on the storage, until their grace is over"
+        ),
+    ]
 
 
 class ErasuresAnswer(BaseModel):
@@ -81,20 +121,39 @@ class ErasuresAnswer(BaseModel):
 
 
 @router.post("", status_code=202)
-async def create_erasure(request: Request, body: ErasureBody, services: ServicesOf, caller: CallerOf) -> ErasureAnswer:
+async def create_erasure(
+    request: Request, body: ErasureBody, services: ServicesOf, caller: CallerOf
+) -> ErasureAnswer:
     """Begins an erasure. With `dry_run` its report says how many rows would go."""
     tenant = table_id(body.tenant, "logs").tenant
     for stream in body.streams:
         table_id(body.tenant, stream)
     if is_every_row(parse_search(body.query)) and not body.all_:
-        raise refuse("this would erase every row", suggestion="say which rows; to remove all of a stream, delete the stream; or say `all: true`")
+        raise refuse(
+            "this would erase every row",
+            suggestion="say which rows; to remove all of a stream, delete the stream; or say `all: true`",
+        )
     now = services.clock.now()
     start = parse_instant(body.from_, now, what="from") if body.from_ else EARLIEST
     end = parse_instant(body.to, now, what="to") if body.to else LATEST
     if end <= start:
-        raise refuse("the time range is empty: its end must lie after its start", suggestion="swap the two, or choose a longer range")
+        raise refuse(
+            "the time range is empty: its end must lie after its start",
+            suggestion="swap the two, or choose a longer range",
+        )
     asker = caller.who.key_id
-    asked = Erasure("", tenant.name, tuple(body.streams), body.query, rfc3339(start), rfc3339(end), body.dry_run, asker, "", body.all_)
+    asked = Erasure(
+        "",
+        tenant.name,
+        tuple(body.streams),
+        body.query,
+        rfc3339(start),
+        rfc3339(end),
+        body.dry_run,
+        asker,
+        "",
+        body.all_,
+    )
 
     def ask(_: Run) -> ErasureAnswer:
         services.access.check_writer(caller, tenant)
@@ -104,19 +163,25 @@ async def create_erasure(request: Request, body: ErasureBody, services: Services
 
 
 @router.get("")
-async def list_erasures(request: Request, services: ServicesOf, caller: CallerOf, tenant: Annotated[str, Query(max_length=400)]) -> ErasuresAnswer:
+async def list_erasures(
+    request: Request, services: ServicesOf, caller: CallerOf, tenant: Annotated[str, Query(max_length=400)]
+) -> ErasuresAnswer:
     """The erasures of a tenant, the newest first."""
     wanted = table_id(tenant, "logs").tenant
 
     def ask(_: Run) -> ErasuresAnswer:
         services.access.check_writer(caller, wanted)
-        return ErasuresAnswer(erasures=[_answer(services, job) for job in services.erasures.all() if job.tenant == wanted.name])
+        return ErasuresAnswer(
+            erasures=[_answer(services, job) for job in services.erasures.all() if job.tenant == wanted.name]
+        )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=wanted)
 
 
 @router.get("/{erasure_id}")
-async def get_erasure(request: Request, erasure_id: str, services: ServicesOf, caller: CallerOf) -> ErasureAnswer:
+async def get_erasure(
+    request: Request, erasure_id: str, services: ServicesOf, caller: CallerOf
+) -> ErasureAnswer:
     """One erasure with its report as it is now."""
 
     def ask(_: Run) -> ErasureAnswer:
@@ -133,7 +198,21 @@ async def get_erasure(request: Request, erasure_id: str, services: ServicesOf, c
 
 
 def _answer(services: Services, job: Erasure) -> ErasureAnswer:
-    plain = {name: getattr(job, name) for name in ("id", "tenant", "query_hash", "dry_run", "asked_by", "created", "finished", "state", "message", "rows")}
+    plain = {
+        name: getattr(job, name)
+        for name in (
+            "id",
+            "tenant",
+            "query_hash",
+            "dry_run",
+            "asked_by",
+            "created",
+            "finished",
+            "state",
+            "message",
+            "rows",
+        )
+    }
     return ErasureAnswer(
         **plain,
         query=job.query or None,

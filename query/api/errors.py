@@ -31,7 +31,13 @@ STATUS: tuple[tuple[type[FirnError], int], ...] = (
 
 def answer(status: int, problem: Problem) -> JSONResponse:
     """An error's answer."""
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "1"} if status in (429, 503) else None
+    headers = (
+        {"WWW-Authenticate": "Bearer"}
+        if status == 401
+        else {"Retry-After": "1"}
+        if status in (429, 503)
+        else None
+    )
     return JSONResponse({"error": problem.to_json()}, status, headers)
 
 
@@ -62,7 +68,10 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> JSONResponse:
-        sentence = {404: "no such route; see /docs", 405: "the route does not take this method; see /docs"}.get(error.status_code, str(error.detail))
+        sentence = {
+            404: "no such route; see /docs",
+            405: "the route does not take this method; see /docs",
+        }.get(error.status_code, str(error.detail))
         response = answer(error.status_code, Problem(sentence))
         response.headers.update(error.headers or {})
         return response

@@ -20,17 +20,25 @@ from query.model.problem import refuse
 from query.model.table_view import table_id
 
 router = APIRouter(prefix="/v1/exports", tags=["exports"])
-MEDIA = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+MEDIA = {
+    "ndjson": "application/x-ndjson",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}
 BLOCK_BYTES = 1 << 20
 
 
 class ExportBody(SearchBody):
     """A search whose rows are written to files, all of them."""
 
-    format: Annotated[Literal["ndjson", "csv", "parquet"], Field(description="parquet gives several files")] = "ndjson"
+    format: Annotated[
+        Literal["ndjson", "csv", "parquet"], Field(description="parquet gives several files")
+    ] = "ndjson"
     spreadsheet_safe: Annotated[
         bool,
-        Field(description="CSV only: texts that a spreadsheet would take for a formula get an apostrophe before them; without it every value is exact"),
+        Field(
+            description="CSV only: texts that a spreadsheet would take for a formula get an apostrophe before them; without it every value is exact"
+        ),
     ] = False
 
 
@@ -58,7 +66,12 @@ class ExportAnswer(BaseModel):
     progress: Annotated[float, Field(description="0 to 1, by stretches of time")]
     rows: int
     bytes: int
-    sha256: Annotated[str, Field(description="of the whole file, once it is done; empty for parquet, whose parts have their own")]
+    sha256: Annotated[
+        str,
+        Field(
+            description="of the whole file, once it is done; empty for parquet, whose parts have their own"
+        ),
+    ]
     parts: list[PartAnswer]
 
 
@@ -67,27 +80,69 @@ class ExportsAnswer(BaseModel):
 
 
 def _answer(job: Job) -> ExportAnswer:
-    parts = [PartAnswer(name=part.name, rows=part.rows, bytes=part.size_bytes, sha256=part.sha256) for part in job.parts]
+    parts = [
+        PartAnswer(name=part.name, rows=part.rows, bytes=part.size_bytes, sha256=part.sha256)
+        for part in job.parts
+    ]
     progress = 1.0 if job.state == "done" else len(job.parts) / max(1, len(job.stretches))
-    plain = {name: getattr(job, name) for name in ("id", "tenant", "stream", "query", "pin", "format", "created", "state", "message", "rows", "sha256")}
-    return ExportAnswer.model_validate({**plain, "from": job.start, "to": job.end, "progress": progress, "bytes": job.size_bytes, "parts": parts})
+    plain = {
+        name: getattr(job, name)
+        for name in (
+            "id",
+            "tenant",
+            "stream",
+            "query",
+            "pin",
+            "format",
+            "created",
+            "state",
+            "message",
+            "rows",
+            "sha256",
+        )
+    }
+    return ExportAnswer.model_validate(
+        {
+            **plain,
+            "from": job.start,
+            "to": job.end,
+            "progress": progress,
+            "bytes": job.size_bytes,
+            "parts": parts,
+        }
+    )
 
 
 @router.post("", status_code=202)
-async def create_export(request: Request, body: ExportBody, services: ServicesOf, caller: CallerOf) -> ExportAnswer:
+async def create_export(
+    request: Request, body: ExportBody, services: ServicesOf, caller: CallerOf
+) -> ExportAnswer:
     """Starts an export. Its rows are those that are there now."""
     question = question_of(body, services)
 
     def ask(_: Run) -> ExportAnswer:
-        prepared = services.for_tenant(caller, question.table.tenant, lambda: services.searcher(caller).prepare(question))
-        job = new_job(prepared, body.format, services.settings.export_part_rows, made_by=caller.who.key_id, spreadsheet_safe=body.spreadsheet_safe)
+        prepared = services.for_tenant(
+            caller, question.table.tenant, lambda: services.searcher(caller).prepare(question)
+        )
+        job = new_job(
+            prepared,
+            body.format,
+            services.settings.export_part_rows,
+            made_by=caller.who.key_id,
+            spreadsheet_safe=body.spreadsheet_safe,
+        )
         return _answer(services.exports.create(job))
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
 
 
 @router.get("")
-async def list_exports(request: Request, services: ServicesOf, caller: CallerOf, tenant: Annotated[str, Query(max_length=400)] = "") -> ExportsAnswer:
+async def list_exports(
+    request: Request,
+    services: ServicesOf,
+    caller: CallerOf,
+    tenant: Annotated[str, Query(max_length=400)] = "",
+) -> ExportsAnswer:
     """The exports of the tenants that the key reaches, the newest first."""
 
     def ask(_: Run) -> ExportsAnswer:
@@ -98,33 +153,52 @@ async def list_exports(request: Request, services: ServicesOf, caller: CallerOf,
 
 
 @router.get("/{export_id}")
-async def get_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> ExportAnswer:
+async def get_export(
+    request: Request, export_id: str, services: ServicesOf, caller: CallerOf
+) -> ExportAnswer:
     """One export with its manifest."""
     return _answer(await _job(request, export_id, services, caller))
 
 
 @router.get("/{export_id}/file", response_class=StreamingResponse)
-async def get_export_file(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> Response:
+async def get_export_file(
+    request: Request, export_id: str, services: ServicesOf, caller: CallerOf
+) -> Response:
     """The whole file of a finished export."""
     job = await _job(request, export_id, services, caller)
     if job.state != "done":
         raise refuse(f"this export is {job.state}; its file is there when it is done")
     if job.format == "parquet" and len(job.parts) > 1:
-        raise refuse("a Parquet export has one file per part", suggestion=f"get /v1/exports/{job.id}/parts/... for each of its {len(job.parts)} parts")
-    name = f"{job.tenant}-{job.stream}.{job.format}".encode("ascii", "replace").decode().replace("?", "_").replace('"', "_").replace("/", "_")
+        raise refuse(
+            "a Parquet export has one file per part",
+            suggestion=f"get /v1/exports/{job.id}/parts/... for each of its {len(job.parts)} parts",
+        )
+    name = (
+        f"{job.tenant}-{job.stream}.{job.format}".encode("ascii", "replace")
+        .decode()
+        .replace("?", "_")
+        .replace('"', "_")
+        .replace("/", "_")
+    )
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(job.size_bytes)}
-    return StreamingResponse(_blocks(services.exports.paths(job)), media_type=MEDIA[job.format], headers=headers)
+    return StreamingResponse(
+        _blocks(services.exports.paths(job)), media_type=MEDIA[job.format], headers=headers
+    )
 
 
 @router.get("/{export_id}/parts/{name}", response_class=FileResponse)
-async def get_export_part(request: Request, export_id: str, name: str, services: ServicesOf, caller: CallerOf) -> Response:
+async def get_export_part(
+    request: Request, export_id: str, name: str, services: ServicesOf, caller: CallerOf
+) -> Response:
     """One part, also while the rest is still being written. Ranges are honoured, so a download can go on."""
     job = await _job(request, export_id, services, caller)
     return FileResponse(services.exports.part_path(job, name), media_type=MEDIA[job.format])
 
 
 @router.post("/{export_id}/resume")
-async def resume_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> ExportAnswer:
+async def resume_export(
+    request: Request, export_id: str, services: ServicesOf, caller: CallerOf
+) -> ExportAnswer:
     """Goes on with an export that failed, where it was."""
 
     def ask(_: Run) -> ExportAnswer:
@@ -145,7 +219,11 @@ async def delete_export(request: Request, export_id: str, services: ServicesOf, 
 
 
 async def _job(request: Request, export_id: str, services: Services, caller: Caller) -> Job:
-    return await run(request, lambda _: _reachable(services, caller, export_id), timeout_s=services.settings.search_timeout_s)
+    return await run(
+        request,
+        lambda _: _reachable(services, caller, export_id),
+        timeout_s=services.settings.search_timeout_s,
+    )
 
 
 def _reachable(services: Services, caller: Caller, export_id: str) -> Job:

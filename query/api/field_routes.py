@@ -9,7 +9,16 @@ from lake.clock import epoch_us
 from lake.errors import NotFoundError
 from query.api.search_routes import question_of
 from query.api.services import CallerOf, ServicesOf, run
-from query.api.wire import BasisAnswer, EffortAnswer, ProblemAnswer, RowAnswer, RowQuery, SearchBody, basis_fields, effort_answer
+from query.api.wire import (
+    BasisAnswer,
+    EffortAnswer,
+    ProblemAnswer,
+    RowAnswer,
+    RowQuery,
+    SearchBody,
+    basis_fields,
+    effort_answer,
+)
 from query.facets.fields import list_fields, top_values
 from query.model.cancellation import Run
 from query.model.instant import EARLIEST, LATEST, parse_instant
@@ -24,7 +33,10 @@ router = APIRouter(prefix="/v1", tags=["search"])
 class FieldAnswer(BaseModel):
     name: str
     type: str
-    coverage: Annotated[float | None, Field(description="part of the rows that have a value, 0 to 1; null where the files do not say")]
+    coverage: Annotated[
+        float | None,
+        Field(description="part of the rows that have a value, 0 to 1; null where the files do not say"),
+    ]
     path: Annotated[str | None, Field(description="where records carry it")]
     system: bool
 
@@ -73,33 +85,53 @@ class CostAnswer(BaseModel):
     skipped: EffortAnswer
     engine: str
     seconds: Annotated[float, Field(description="estimated seconds to open every planned file once")]
-    advice: Annotated[str | None, Field(description="the filter that would cut it most; null where it is cheap")]
+    advice: Annotated[
+        str | None, Field(description="the filter that would cut it most; null where it is cheap")
+    ]
     condition: Annotated[str, Field(description="the WHERE clause in the engine's dialect")]
     warnings: list[ProblemAnswer]
 
 
 @router.post("/fields")
-async def post_fields(request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf) -> FieldsAnswer:
+async def post_fields(
+    request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf
+) -> FieldsAnswer:
     """The stream's fields with types and coverage in the time range. Nothing is opened."""
     question = question_of(body, services)
 
     def ask(current: Run) -> FieldsAnswer:
-        fields, basis = services.for_tenant(caller, question.table.tenant, lambda: list_fields(services.searcher(caller), question))
-        listed = [FieldAnswer(name=f.name, type=f.kind, coverage=f.coverage, path=f.path, system=f.is_system) for f in fields]
-        return FieldsAnswer(**basis_fields(basis, question.start, question.end, current, pinned=question.pin is not None), fields=listed)
+        fields, basis = services.for_tenant(
+            caller, question.table.tenant, lambda: list_fields(services.searcher(caller), question)
+        )
+        listed = [
+            FieldAnswer(name=f.name, type=f.kind, coverage=f.coverage, path=f.path, system=f.is_system)
+            for f in fields
+        ]
+        return FieldsAnswer(
+            **basis_fields(basis, question.start, question.end, current, pinned=question.pin is not None),
+            fields=listed,
+        )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
 
 
 @router.post("/values")
-async def post_values(request: Request, body: ValuesBody, services: ServicesOf, caller: CallerOf) -> ValuesAnswer:
+async def post_values(
+    request: Request, body: ValuesBody, services: ServicesOf, caller: CallerOf
+) -> ValuesAnswer:
     """The most frequent values of a field among the matching rows."""
     question = question_of(body, services)
 
     def ask(current: Run) -> ValuesAnswer:
         searcher = services.searcher(caller)
-        found = services.for_tenant(caller, question.table.tenant, lambda: top_values(searcher, question, body.field, current, limit=body.limit))
-        basis = basis_fields(found.basis, question.start, question.end, current, pinned=question.pin is not None)
+        found = services.for_tenant(
+            caller,
+            question.table.tenant,
+            lambda: top_values(searcher, question, body.field, current, limit=body.limit),
+        )
+        basis = basis_fields(
+            found.basis, question.start, question.end, current, pinned=question.pin is not None
+        )
         values = [ValueAnswer(value=value, rows=rows) for value, rows in found.values]
         return ValuesAnswer(**basis, field=body.field, values=values, sampled=found.sampled)
 
@@ -107,7 +139,9 @@ async def post_values(request: Request, body: ValuesBody, services: ServicesOf, 
 
 
 @router.get("/context")
-async def get_context(request: Request, where: Annotated[ContextQuery, Query()], services: ServicesOf, caller: CallerOf) -> ContextAnswer:
+async def get_context(
+    request: Request, where: Annotated[ContextQuery, Query()], services: ServicesOf, caller: CallerOf
+) -> ContextAnswer:
     """The rows before and after a row, in order of time."""
     table = table_id(where.tenant, where.stream)
     at = parse_instant(where.timestamp, services.clock.now(), what="timestamp")
@@ -120,11 +154,21 @@ async def get_context(request: Request, where: Annotated[ContextQuery, Query()],
         def around() -> ContextAnswer:
             row = searcher.row(table, here, current)
             if row is None:
-                raise NotFoundError("there is no row with these coordinates at this time: retention or erasure removed it, or the link is wrong")
-            older = searcher.page(question, current, limit=where.before, after=here).rows if where.before else []
-            newer = searcher.page(question, current, limit=where.after, after=here, newest_first=False).rows if where.after else []
+                raise NotFoundError(
+                    "there is no row with these coordinates at this time: retention or erasure removed it, or the link is wrong"
+                )
+            older = (
+                searcher.page(question, current, limit=where.before, after=here).rows if where.before else []
+            )
+            newer = (
+                searcher.page(question, current, limit=where.after, after=here, newest_first=False).rows
+                if where.after
+                else []
+            )
             rows = [*reversed(older), row, *newer]
-            return ContextAnswer(rows=[RowAnswer.model_validate(to_json(each)) for each in rows], at=len(older))
+            return ContextAnswer(
+                rows=[RowAnswer.model_validate(to_json(each)) for each in rows], at=len(older)
+            )
 
         return services.for_tenant(caller, table.tenant, around)
 
@@ -132,14 +176,25 @@ async def get_context(request: Request, where: Annotated[ContextQuery, Query()],
 
 
 @router.post("/explain")
-async def post_explain(request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf) -> CostAnswer:
+async def post_explain(
+    request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf
+) -> CostAnswer:
     """Plans a search without running it."""
     question = question_of(body, services)
 
     def ask(_: Run) -> CostAnswer:
-        cost, prepared = services.for_tenant(caller, question.table.tenant, lambda: estimate(services.searcher(caller), question))
+        cost, prepared = services.for_tenant(
+            caller, question.table.tenant, lambda: estimate(services.searcher(caller), question)
+        )
         efforts = {"planned": effort_answer(cost.planned), "skipped": effort_answer(cost.skipped)}
         warnings = [ProblemAnswer(**problem.to_json()) for problem in prepared.warnings]
-        return CostAnswer(**efforts, engine=cost.engine, seconds=cost.seconds, advice=cost.advice, condition=cost.sql, warnings=warnings)
+        return CostAnswer(
+            **efforts,
+            engine=cost.engine,
+            seconds=cost.seconds,
+            advice=cost.advice,
+            condition=cost.sql,
+            warnings=warnings,
+        )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)

@@ -28,7 +28,15 @@ SAMPLES = 20
 EXAMPLES = 5
 PARKED_MAX = 1_000
 # What ingest says of itself that names no tenant, and what of it is no sum over all of them.
-OF_NOBODY = ("role", "ready", "buffered_bytes", "in_flight_bytes", "buffered_tables", "lag_records", "complete_until")
+OF_NOBODY = (
+    "role",
+    "ready",
+    "buffered_bytes",
+    "in_flight_bytes",
+    "buffered_tables",
+    "lag_records",
+    "complete_until",
+)
 NO_SUM = ("role", "ready", "complete_until")
 
 
@@ -78,8 +86,14 @@ class MaintenanceAnswer(BaseModel):
     leader: Annotated[str | None, Field(description="who runs it now; null: nobody")]
     partitions_with_many_files: int
     waiting: list[WaitingTable]
-    duties: Annotated[dict[str, str], Field(description="when a round, retention, purge and the search for orphan files were done last")]
-    deletions_due: Annotated[int, Field(description="files whose grace is over, up to 1,000; 0 where only one tenant is asked about")]
+    duties: Annotated[
+        dict[str, str],
+        Field(description="when a round, retention, purge and the search for orphan files were done last"),
+    ]
+    deletions_due: Annotated[
+        int,
+        Field(description="files whose grace is over, up to 1,000; 0 where only one tenant is asked about"),
+    ]
     history: list[MaintenanceEntry]
 
 
@@ -100,7 +114,10 @@ class MaintenanceHealth(BaseModel):
     behind: bool
     says: str
     last_round: Annotated[str | None, Field(description="when its last round ended; null: there was none")]
-    waiting_partitions: Annotated[int | None, Field(description="hours of tables with many small files that did not change for two hours")]
+    waiting_partitions: Annotated[
+        int | None,
+        Field(description="hours of tables with many small files that did not change for two hours"),
+    ]
     waiting_since: Annotated[str | None, Field(description="since when the first of them waits")]
 
 
@@ -112,19 +129,32 @@ class HealthAnswer(BaseModel):
     complete_until: str | None
     ingest: dict[str, Any] | None
     partitions_with_many_files: int | None
-    maintenance: Annotated[MaintenanceHealth | None, Field(description="null: the catalog keeps no state of maintenance")]
+    maintenance: Annotated[
+        MaintenanceHealth | None, Field(description="null: the catalog keeps no state of maintenance")
+    ]
     parked: list[ParkedTable] | None
 
 
 @router.post("/errors")
-async def post_errors(request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf) -> ErrorsAnswer:
+async def post_errors(
+    request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf
+) -> ErrorsAnswer:
     """Values that did not fit their columns, by reason and field, over the newest rows that have some; with a sample of rows."""
     asked = question_of(body, services)
-    question = Question(asked.table, asked.start, asked.end, f"_errors:* AND ({body.query})" if body.query.strip() else "_errors:*", asked.pin, asked.engine)
+    question = Question(
+        asked.table,
+        asked.start,
+        asked.end,
+        f"_errors:* AND ({body.query})" if body.query.strip() else "_errors:*",
+        asked.pin,
+        asked.engine,
+    )
 
     def ask(current: Run) -> ErrorsAnswer:
         searcher = services.searcher(caller)
-        page = services.for_tenant(caller, question.table.tenant, lambda: searcher.page(question, current, limit=ERROR_ROWS))
+        page = services.for_tenant(
+            caller, question.table.tenant, lambda: searcher.page(question, current, limit=ERROR_ROWS)
+        )
         rows = [to_json(row) for row in page.rows]
         groups = _groups(error for row in rows for error in row["errors"])
         sample = [RowAnswer.model_validate(row) for row in rows[:SAMPLES]]
@@ -138,7 +168,10 @@ def _groups(errors: Iterable[dict[str, Any]]) -> list[ErrorGroup]:
     for error in errors:
         values.setdefault((error["reason"] or "", error["field"] or ""), []).append(error["value"] or "")
     by_number = sorted(values.items(), key=lambda pair: (-len(pair[1]), pair[0]))
-    return [ErrorGroup(reason=r, field=f, rows=len(found), examples=list(dict.fromkeys(found))[:EXAMPLES]) for (r, f), found in by_number]
+    return [
+        ErrorGroup(reason=r, field=f, rows=len(found), examples=list(dict.fromkeys(found))[:EXAMPLES])
+        for (r, f), found in by_number
+    ]
 
 
 @router.get("/maintenance")
@@ -146,7 +179,9 @@ async def get_maintenance(
     request: Request,
     services: ServicesOf,
     caller: CallerOf,
-    tenant: Annotated[str, Query(max_length=400, description="empty: all, for keys that are not bound to a tenant")] = "",
+    tenant: Annotated[
+        str, Query(max_length=400, description="empty: all, for keys that are not bound to a tenant")
+    ] = "",
     limit: Annotated[int, Query(ge=1, le=1_000, description="entries of the history")] = 50,
     hours: Annotated[int, Query(ge=1, le=24 * 366, description="how far back the history is read")] = 48,
 ) -> MaintenanceAnswer:
@@ -155,7 +190,16 @@ async def get_maintenance(
     def ask(current: Run) -> MaintenanceAnswer:
         whose = services.whose(caller, tenant)
         state = maintenance_state(services.own_catalog, whose)
-        found = maintenance_history(services.own_catalog, services.index, services.embedded, services.clock, whose, current, limit=limit, hours=hours)
+        found = maintenance_history(
+            services.own_catalog,
+            services.index,
+            services.embedded,
+            services.clock,
+            whose,
+            current,
+            limit=limit,
+            hours=hours,
+        )
         return MaintenanceAnswer(
             leader=state.leader,
             partitions_with_many_files=state.partitions_with_many_files,
@@ -169,8 +213,19 @@ async def get_maintenance(
 
 
 def _entry(row: dict[str, Any]) -> MaintenanceEntry:
-    named = {"timestamp": rfc3339(row["timestamp"]), "table": row["tenant_table"], "bytes": row["size_bytes"], "rows": row["row_count"]}
-    return MaintenanceEntry(**named, **{name: row[name] for name in ("action", "outcome", "files_before", "files_after", "snapshots_expired")})
+    named = {
+        "timestamp": rfc3339(row["timestamp"]),
+        "table": row["tenant_table"],
+        "bytes": row["size_bytes"],
+        "rows": row["row_count"],
+    }
+    return MaintenanceEntry(
+        **named,
+        **{
+            name: row[name]
+            for name in ("action", "outcome", "files_before", "files_after", "snapshots_expired")
+        },
+    )
 
 
 def _text(moment: datetime | None) -> str | None:
@@ -185,14 +240,26 @@ async def get_health(request: Request, services: ServicesOf, caller: CallerOf) -
         status = services.lag.status() if isinstance(services.lag, IngestLag) else None
         states = [
             ServiceState(name="catalog", up=True, says="answers"),
-            ServiceState(name="trino", up=(trino := services.trino.ping()), says="answers" if trino else "does not answer: SQL and wide searches wait for it"),
-            ServiceState(name="ingest", up=status is not None, says="answers" if status is not None else _why_no_ingest(services)),
+            ServiceState(
+                name="trino",
+                up=(trino := services.trino.ping()),
+                says="answers" if trino else "does not answer: SQL and wide searches wait for it",
+            ),
+            ServiceState(
+                name="ingest",
+                up=status is not None,
+                says="answers" if status is not None else _why_no_ingest(services),
+            ),
         ]
         now = services.clock.now()
         debt = maintenance_debt(services.own_catalog, caller.catalog, now)
         if debt is not None:
             states.append(ServiceState(name="maintenance", up=not debt.problem(now), says=debt.says(now)))
-        told = status if _is_operator(services, caller) else _without(status, OF_NOBODY if caller.who.namespace is None else NO_SUM)
+        told = (
+            status
+            if _is_operator(services, caller)
+            else _without(status, OF_NOBODY if caller.who.namespace is None else NO_SUM)
+        )
         lag, until = (told or {}).get("lag_records"), (told or {}).get("complete_until")
         return HealthAnswer(
             services=states,
@@ -220,12 +287,22 @@ def _is_operator(services: Services, caller: Caller) -> bool:
 
 
 def _why_no_ingest(services: Services) -> str:
-    return "does not answer" if services.settings.ingest_uri else "nobody said where it is: set FIRN_QUERY_INGEST_URI"
+    return (
+        "does not answer"
+        if services.settings.ingest_uri
+        else "nobody said where it is: set FIRN_QUERY_INGEST_URI"
+    )
 
 
 def _maintenance(debt: MaintenanceDebt, now: datetime) -> MaintenanceHealth:
     behind, since = bool(debt.problem(now)), _text(debt.oldest)
-    return MaintenanceHealth(behind=behind, says=debt.says(now), last_round=_text(debt.last_round), waiting_partitions=debt.waiting, waiting_since=since)
+    return MaintenanceHealth(
+        behind=behind,
+        says=debt.says(now),
+        last_round=_text(debt.last_round),
+        waiting_partitions=debt.waiting,
+        waiting_since=since,
+    )
 
 
 def _parked(catalog: CatalogClient) -> list[ParkedTable] | None:
@@ -233,4 +310,10 @@ def _parked(catalog: CatalogClient) -> list[ParkedTable] | None:
         found = catalog.get("/firn/v1/parked", pageSize=PARKED_MAX).get("parked", [])
     except FirnError:
         return None
-    return [ParkedTable(table=".".join([*each["identifier"]["namespace"], each["identifier"]["name"]]), reason=str(each.get("reason", ""))) for each in found]
+    return [
+        ParkedTable(
+            table=".".join([*each["identifier"]["namespace"], each["identifier"]["name"]]),
+            reason=str(each.get("reason", "")),
+        )
+        for each in found
+    ]

@@ -20,7 +20,10 @@ class SavedSearch(BaseModel):
 
     address: Annotated[
         dict[Annotated[str, Field(max_length=40)], Annotated[str, Field(max_length=10_000)]],
-        Field(max_length=PARAMETERS_MAX, description="parameters of the search page: tenant, stream, q, from, to, columns, pin"),
+        Field(
+            max_length=PARAMETERS_MAX,
+            description="parameters of the search page: tenant, stream, q, from, to, columns, pin",
+        ),
     ]
 
 
@@ -29,22 +32,37 @@ class SavedSearchesAnswer(BaseModel):
 
 
 @router.get("")
-async def list_saved_searches(request: Request, services: ServicesOf, caller: CallerOf) -> SavedSearchesAnswer:
+async def list_saved_searches(
+    request: Request, services: ServicesOf, caller: CallerOf
+) -> SavedSearchesAnswer:
     """The searches kept with this key, by name."""
 
     def ask(_: Run) -> SavedSearchesAnswer:
-        return SavedSearchesAnswer(searches={name: SavedSearch(address=dict(address)) for name, address in services.saved.of(caller.key).items()})
+        return SavedSearchesAnswer(
+            searches={
+                name: SavedSearch(address=dict(address))
+                for name, address in services.saved.of(caller.key).items()
+            }
+        )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
 
 @router.put("/{name:path}", status_code=204)
-async def keep_search(request: Request, name: Name, body: SavedSearch, services: ServicesOf, caller: CallerOf) -> None:
+async def keep_search(
+    request: Request, name: Name, body: SavedSearch, services: ServicesOf, caller: CallerOf
+) -> None:
     """Keeps a search under a name, in place of the one that had it."""
-    await run(request, lambda _: services.saved.keep(caller.key, name, body.address), timeout_s=services.settings.search_timeout_s)
+    await run(
+        request,
+        lambda _: services.saved.keep(caller.key, name, body.address),
+        timeout_s=services.settings.search_timeout_s,
+    )
 
 
 @router.delete("/{name:path}", status_code=204)
 async def drop_search(request: Request, name: Name, services: ServicesOf, caller: CallerOf) -> None:
     """Forgets a search."""
-    await run(request, lambda _: services.saved.drop(caller.key, name), timeout_s=services.settings.search_timeout_s)
+    await run(
+        request, lambda _: services.saved.drop(caller.key, name), timeout_s=services.settings.search_timeout_s
+    )

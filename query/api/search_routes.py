@@ -10,7 +10,18 @@ from fastapi.responses import StreamingResponse
 from lake.clock import epoch_us
 from lake.errors import NotFoundError
 from query.api.services import CallerOf, ServicesOf, run, stream
-from query.api.wire import BasisAnswer, HistogramAnswer, HistogramBody, PageAnswer, PageBody, RowAnswer, RowQuery, SearchBody, StreamBody, basis_fields
+from query.api.wire import (
+    BasisAnswer,
+    HistogramAnswer,
+    HistogramBody,
+    PageAnswer,
+    PageBody,
+    RowAnswer,
+    RowQuery,
+    SearchBody,
+    StreamBody,
+    basis_fields,
+)
 from query.facets.histogram import histogram
 from query.model.cancellation import Run
 from query.model.instant import parse_instant, rfc3339
@@ -21,7 +32,9 @@ from query.search.results import Cursor, parse_cursor, to_json
 from query.search.search import Basis, Question
 
 router = APIRouter(prefix="/v1", tags=["search"])
-NDJSON: dict[int | str, dict[str, object]] = {200: {"content": {"application/x-ndjson": {}}, "description": "rows, a JSON object per line"}}
+NDJSON: dict[int | str, dict[str, object]] = {
+    200: {"content": {"application/x-ndjson": {}}, "description": "rows, a JSON object per line"}
+}
 
 
 def question_of(body: SearchBody, services: ServicesOf) -> Question:
@@ -35,15 +48,23 @@ def question_of(body: SearchBody, services: ServicesOf) -> Question:
 async def _page(request: Request, body: PageBody, services: ServicesOf, caller: CallerOf) -> PageAnswer:
     question = question_of(body, services)
     if body.limit > services.settings.page_rows_max:
-        raise refuse(f"limit: at most {services.settings.page_rows_max:,} rows a page; use `next` for more, or an export")
+        raise refuse(
+            f"limit: at most {services.settings.page_rows_max:,} rows a page; use `next` for more, or an export"
+        )
     after = parse_cursor(body.cursor) if body.cursor else None
 
     def ask(current: Run) -> PageAnswer:
         searcher = services.searcher(caller)
         page = services.for_tenant(
-            caller, question.table.tenant, lambda: searcher.page(question, current, limit=body.limit, after=after, newest_first=body.order == "newest")
+            caller,
+            question.table.tenant,
+            lambda: searcher.page(
+                question, current, limit=body.limit, after=after, newest_first=body.order == "newest"
+            ),
         )
-        basis = basis_fields(page.basis, question.start, question.end, current, pinned=question.pin is not None)
+        basis = basis_fields(
+            page.basis, question.start, question.end, current, pinned=question.pin is not None
+        )
         rows = [RowAnswer.model_validate(to_json(row)) for row in page.rows]
         return PageAnswer(**basis, rows=rows, next=page.next.to_text() if page.next else None)
 
@@ -57,13 +78,17 @@ async def post_search(request: Request, body: PageBody, services: ServicesOf, ca
 
 
 @router.get("/search")
-async def get_search(request: Request, body: Annotated[PageBody, Query()], services: ServicesOf, caller: CallerOf) -> PageAnswer:
+async def get_search(
+    request: Request, body: Annotated[PageBody, Query()], services: ServicesOf, caller: CallerOf
+) -> PageAnswer:
     """One page of matching rows, as a link."""
     return await _page(request, body, services, caller)
 
 
 @router.post("/search/stream", response_class=StreamingResponse, responses=NDJSON)
-async def post_search_stream(request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf) -> StreamingResponse:
+async def post_search_stream(
+    request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf
+) -> StreamingResponse:
     """All matching rows, however many, a JSON object per line; the last line is `{"basis": ...}`, without it the answer broke off."""
     question = question_of(body, services)
 
@@ -71,57 +96,99 @@ async def post_search_stream(request: Request, body: StreamBody, services: Servi
         services.access.check_tenant(caller, question.table.tenant)
         for part in services.searcher(caller).stream(question, current, newest_first=body.order == "newest"):
             if isinstance(part, Basis):
-                basis = BasisAnswer(**basis_fields(part, question.start, question.end, current, pinned=question.pin is not None))
-                yield orjson.dumps({"basis": basis.model_dump(by_alias=True)}, option=orjson.OPT_APPEND_NEWLINE)
+                basis = BasisAnswer(
+                    **basis_fields(
+                        part, question.start, question.end, current, pinned=question.pin is not None
+                    )
+                )
+                yield orjson.dumps(
+                    {"basis": basis.model_dump(by_alias=True)}, option=orjson.OPT_APPEND_NEWLINE
+                )
             else:
                 yield b"".join(orjson.dumps(to_json(row), option=orjson.OPT_APPEND_NEWLINE) for row in part)
 
-    found = await stream(request, batches, timeout_s=services.settings.sql_timeout_s, tenant=question.table.tenant)
+    found = await stream(
+        request, batches, timeout_s=services.settings.sql_timeout_s, tenant=question.table.tenant
+    )
     return StreamingResponse(found, media_type="application/x-ndjson")
 
 
-async def _histogram(request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf) -> HistogramAnswer:
+async def _histogram(
+    request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf
+) -> HistogramAnswer:
     question = question_of(body, services)
 
     def ask(current: Run) -> HistogramAnswer:
         searcher = services.searcher(caller)
         found = services.for_tenant(
-            caller, question.table.tenant, lambda: histogram(searcher, services.counts, question, current, width_s=body.width_s, by_level=body.by == "level")
+            caller,
+            question.table.tenant,
+            lambda: histogram(
+                searcher,
+                services.counts,
+                question,
+                current,
+                width_s=body.width_s,
+                by_level=body.by == "level",
+            ),
         )
-        basis = basis_fields(found.basis, question.start, question.end, current, pinned=question.pin is not None)
+        basis = basis_fields(
+            found.basis, question.start, question.end, current, pinned=question.pin is not None
+        )
         buckets: list[dict[str, Any]] = [
-            {"start": rfc3339(b.start), "rows": b.rows, "levels": {level.value: count for level, count in b.levels.items()}} for b in found.buckets
+            {
+                "start": rfc3339(b.start),
+                "rows": b.rows,
+                "levels": {level.value: count for level, count in b.levels.items()},
+            }
+            for b in found.buckets
         ]
         return HistogramAnswer.model_validate(
-            {**basis, "width_s": found.width_s, "rows": found.rows, "rows_counted_from_metadata": found.kept_rows, "buckets": buckets}
+            {
+                **basis,
+                "width_s": found.width_s,
+                "rows": found.rows,
+                "rows_counted_from_metadata": found.kept_rows,
+                "buckets": buckets,
+            }
         )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
 
 
 @router.post("/histogram")
-async def post_histogram(request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf) -> HistogramAnswer:
+async def post_histogram(
+    request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf
+) -> HistogramAnswer:
     """Matching rows over time; buckets without rows are left out."""
     return await _histogram(request, body, services, caller)
 
 
 @router.get("/histogram")
-async def get_histogram(request: Request, body: Annotated[HistogramBody, Query()], services: ServicesOf, caller: CallerOf) -> HistogramAnswer:
+async def get_histogram(
+    request: Request, body: Annotated[HistogramBody, Query()], services: ServicesOf, caller: CallerOf
+) -> HistogramAnswer:
     """Matching rows over time, as a link."""
     return await _histogram(request, body, services, caller)
 
 
 @router.get("/row")
-async def get_row(request: Request, where: Annotated[RowQuery, Query()], services: ServicesOf, caller: CallerOf) -> RowAnswer:
+async def get_row(
+    request: Request, where: Annotated[RowQuery, Query()], services: ServicesOf, caller: CallerOf
+) -> RowAnswer:
     """One row by its Kafka coordinates. Its time finds the file it is in."""
     table = table_id(where.tenant, where.stream)
     at = parse_instant(where.timestamp, services.clock.now(), what="timestamp")
     coordinates = Cursor(epoch_us(at), where.topic_id, where.partition, where.offset, where.index)
 
     def ask(current: Run) -> RowAnswer:
-        row = services.for_tenant(caller, table.tenant, lambda: services.searcher(caller).row(table, coordinates, current))
+        row = services.for_tenant(
+            caller, table.tenant, lambda: services.searcher(caller).row(table, coordinates, current)
+        )
         if row is None:
-            raise NotFoundError("there is no row with these coordinates at this time: retention or erasure removed it, or the link is wrong")
+            raise NotFoundError(
+                "there is no row with these coordinates at this time: retention or erasure removed it, or the link is wrong"
+            )
         return RowAnswer.model_validate(to_json(row))
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)

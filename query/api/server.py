@@ -14,6 +14,18 @@ SHUTDOWN_S = 10
 def serve_until_stopped(settings: QuerySettings) -> None:
     """Serves until SIGTERM. Raises SettingsError where anybody could get in from outside without a key."""
     check_host(settings.host, Access(settings))
-    log.info("query.listening", host=settings.host, port=settings.port, catalog=settings.catalog_uri, trino=settings.trino_uri)
+    log.info(
+        "query.listening",
+        host=settings.host,
+        port=settings.port,
+        catalog=settings.catalog_uri,
+        trino=settings.trino_uri,
+    )
     limits = ConnectionLimits(settings.connections_max, settings.request_timeout_s)
-    bounded_server(create_app(settings), limits, host=settings.host, port=settings.port, timeout_graceful_shutdown=SHUTDOWN_S).run()
+    bounded_server(
+        create_app(settings),
+        limits,
+        host=settings.host,
+        port=settings.port,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    ).run()

@@ -75,22 +75,43 @@ class Services:
         storage, state, clock = open_storage(), private_folder(Path(settings.state)), SystemClock()
         cache = FileCache(storage, state / "files", settings.file_cache_bytes_max)
         token = settings.ingest_token.get_secret_value() if settings.ingest_token else None
-        index, lag = FileIndex(storage), IngestLag(settings.ingest_uri, token) if settings.ingest_uri else UnknownLag()
+        index, lag = (
+            FileIndex(storage),
+            IngestLag(settings.ingest_uri, token) if settings.ingest_uri else UnknownLag(),
+        )
         # Exports and erasures go on after a restart, when nobody's key is at hand: they use the room's own, after the asker's was checked.
-        own = CatalogClient(settings.catalog_uri, token=settings.catalog_token.get_secret_value() if settings.catalog_token else None)
+        own = CatalogClient(
+            settings.catalog_uri,
+            token=settings.catalog_token.get_secret_value() if settings.catalog_token else None,
+        )
         rules = None
         if settings.trino_access is not None:
-            rules = TrinoRules(settings.trino_access, settings.trino_catalog, settings.trino_user, lambda: tenants(own))
-        embedded = EmbeddedExecutor(settings, cache.local_paths, lambda: _folders_of_files(own, state / "files"))
+            rules = TrinoRules(
+                settings.trino_access, settings.trino_catalog, settings.trino_user, lambda: tenants(own)
+            )
+        embedded = EmbeddedExecutor(
+            settings, cache.local_paths, lambda: _folders_of_files(own, state / "files")
+        )
         trino = TrinoExecutor(settings, rules)
         searcher = Searcher(own, index, (embedded, trino), settings, lag, clock)
         quota = Quota(settings.exports_per_tenant, settings.export_bytes_per_tenant)
         exports, ingest = (
-            ExportJobs(state / "exports", lambda job: SearchRows(searcher, job), kept_s=settings.exports_kept_s, quota=quota),
+            ExportJobs(
+                state / "exports",
+                lambda job: SearchRows(searcher, job),
+                kept_s=settings.exports_kept_s,
+                quota=quota,
+            ),
             IngestGateway(settings),
         )
         tools = Tools(own, storage, index, embedded, cache.local_paths, clock, settings.erasure_grace_s)
-        erasures = Erasures(state / "erasures", tools, OutsideTables(exports, ingest, embedded, own), cache.forget, settings.erasure_wait_s)
+        erasures = Erasures(
+            state / "erasures",
+            tools,
+            OutsideTables(exports, ingest, embedded, own),
+            cache.forget,
+            settings.erasure_wait_s,
+        )
         exports.start()
         erasures.start()
         return cls(
@@ -110,8 +131,12 @@ class Services:
             erasures=erasures,
             saved=SavedSearches(state / "saved-searches"),
             sql_readers=SqlReaders(settings.sql_readers, settings.sql_parse_cpu_s, settings.queue_timeout_s),
-            requests=Lane("query", settings.requests_max, settings.concurrent_per_tenant, settings.queue_timeout_s),
-            statements=Lane("sql", settings.sql_requests_max, settings.sql_concurrent_per_tenant, settings.queue_timeout_s),
+            requests=Lane(
+                "query", settings.requests_max, settings.concurrent_per_tenant, settings.queue_timeout_s
+            ),
+            statements=Lane(
+                "sql", settings.sql_requests_max, settings.sql_concurrent_per_tenant, settings.queue_timeout_s
+            ),
             doorkeepers=ThreadPoolExecutor(DOORKEEPERS, thread_name_prefix="doorkeeper"),
             readers=ThreadPoolExecutor(READERS, thread_name_prefix="tables"),
         )
@@ -129,7 +154,9 @@ class Services:
     def searcher(self, caller: Caller) -> Searcher:
         """Searches with the caller's own key."""
         lag = self.lag if caller.who.namespace is None else UntoldLag(self.lag)
-        return Searcher(caller.catalog, self.index, (self.embedded, self.trino), self.settings, lag, self.clock)
+        return Searcher(
+            caller.catalog, self.index, (self.embedded, self.trino), self.settings, lag, self.clock
+        )
 
     def whose(self, caller: Caller, tenant: str) -> TenantId | None:
         """The tenant that is asked about; None (all) only for keys that are not bound to one. Raises ForbiddenError, BadQuestionError."""
@@ -150,7 +177,9 @@ class Services:
         known = self.access.known(authorization)
         if known is not None:
             return known
-        return await asyncio.get_running_loop().run_in_executor(self.doorkeepers, self.access.caller, authorization)
+        return await asyncio.get_running_loop().run_in_executor(
+            self.doorkeepers, self.access.caller, authorization
+        )
 
 
 def _folders_of_files(catalog: CatalogClient, cache: Path) -> list[Path]:
@@ -159,7 +188,11 @@ def _folders_of_files(catalog: CatalogClient, cache: Path) -> list[Path]:
         warehouse = catalog.warehouse
     except RefusedError:  # the room has no key that is in force; callers may have
         warehouse = None
-    return [cache] if warehouse is None or not canonical(warehouse).startswith("file:") else [cache, local_path(warehouse)]
+    return (
+        [cache]
+        if warehouse is None or not canonical(warehouse).startswith("file:")
+        else [cache, local_path(warehouse)]
+    )
 
 
 def services_of(request: Request) -> Services:
@@ -180,11 +213,20 @@ def shares_of(caller: Caller, tenant: TenantId | None, lane: Lane) -> tuple[Shar
     """Whose turn a request takes: the tenant's that its key is bound to, whatever it asks about; of other keys the named tenant's, and their own."""
     if caller.who.namespace is not None:
         return (Share(f"namespace {caller.who.namespace}", lane.at_once),)
-    holder = Share("callers without a key" if caller.key is None else f"key {caller.who.key_id}", lane.turns.total // 2)
+    holder = Share(
+        "callers without a key" if caller.key is None else f"key {caller.who.key_id}", lane.turns.total // 2
+    )
     return (holder,) if tenant is None else (Share(f"namespace {tenant.namespace}", lane.at_once), holder)
 
 
-async def run(request: Request, ask: Callable[[Run], Answer], *, timeout_s: float, tenant: TenantId | None = None, lane: Lane | None = None) -> Answer:
+async def run(
+    request: Request,
+    ask: Callable[[Run], Answer],
+    *,
+    timeout_s: float,
+    tenant: TenantId | None = None,
+    lane: Lane | None = None,
+) -> Answer:
     """Runs a blocking question in a turn and a thread of a lane; when its caller disconnects the engine is told to stop.
 
     `tenant`: whom it is about. The turn ends with the thread, not with the caller's patience. Raises BusyError.
@@ -195,7 +237,13 @@ async def run(request: Request, ask: Callable[[Run], Answer], *, timeout_s: floa
     return await _answer_of(request, lane.start(give_back, ask, current), current)
 
 
-async def stream(request: Request, batches: Callable[[Run], Iterator[bytes]], *, timeout_s: float, tenant: TenantId | None = None) -> AsyncIterator[bytes]:
+async def stream(
+    request: Request,
+    batches: Callable[[Run], Iterator[bytes]],
+    *,
+    timeout_s: float,
+    tenant: TenantId | None = None,
+) -> AsyncIterator[bytes]:
     """The batches that a blocking generator gives, all within one turn. The first is there when this returns, so that what goes wrong before it is an
     error's answer. When the caller leaves the engine is told to stop."""
     lane = services_of(request).requests

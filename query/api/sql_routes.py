@@ -19,8 +19,12 @@ class SqlBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    sql: Annotated[str, Field(description="one SELECT", examples=["SELECT status, count(*) FROM access GROUP BY 1"])]
-    tenant: Annotated[str, Field(max_length=400, description="whose streams names without a schema mean")] = ""
+    sql: Annotated[
+        str, Field(description="one SELECT", examples=["SELECT status, count(*) FROM access GROUP BY 1"])
+    ]
+    tenant: Annotated[str, Field(max_length=400, description="whose streams names without a schema mean")] = (
+        ""
+    )
     limit: Annotated[int, Field(ge=1, le=100_000, description="rows to give back at most")] = 1_000
 
 
@@ -55,7 +59,9 @@ async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller
             services.access.check_tenant(caller, tenant)
         check_tables(caller.catalog, statement)
         user = asks_as(statement, default, caller.who.namespace, settings.trino_user)
-        found = services.trino.statement(statement.sql, current, user=user, rows_max=limit, bytes_max=settings.sql_bytes_max)
+        found = services.trino.statement(
+            statement.sql, current, user=user, rows_max=limit, bytes_max=settings.sql_bytes_max
+        )
         return SqlAnswer(
             columns=[ColumnAnswer(name=name, type=kind) for name, kind in found.columns],
             rows=[plain_row(row) for row in found.rows],

@@ -42,7 +42,12 @@ class ColumnAnswer(BaseModel):
     path: Annotated[str | None, Field(description="where records carry it")]
     system: bool
     declared: Annotated[bool, Field(description="true: somebody declared its type")]
-    older: Annotated[list[str], Field(description="columns with the values stored before a type was declared; searches look into them too")]
+    older: Annotated[
+        list[str],
+        Field(
+            description="columns with the values stored before a type was declared; searches look into them too"
+        ),
+    ]
 
 
 class RetentionAnswer(BaseModel):
@@ -80,7 +85,9 @@ class TypeAnswer(BaseModel):
     type: str
     changed: bool
     older: Annotated[str | None, Field(description="the column that now holds what was stored before")]
-    suggestion: Annotated[str | None, Field(description="a field of nearly this name, where no record has shown this one yet")]
+    suggestion: Annotated[
+        str | None, Field(description="a field of nearly this name, where no record has shown this one yet")
+    ]
 
 
 class RetentionBody(StreamBody):
@@ -95,7 +102,9 @@ class DroppedAnswer(BaseModel):
 
     dropped: str
     undo: Annotated[str, Field(description="what becomes of its rows, and how to bring them back")]
-    purge_due: Annotated[str | None, Field(description="from then on maintenance removes its files for good; null: they stay")]
+    purge_due: Annotated[
+        str | None, Field(description="from then on maintenance removes its files for good; null: they stay")
+    ]
 
 
 class UndoneAnswer(BaseModel):
@@ -110,7 +119,12 @@ class DroppedStream(BaseModel):
     stream: str
     dropped_at: str
     restorable: Annotated[bool, Field(description="false: its purge has begun")]
-    purge_due: Annotated[str | None, Field(description="from then on maintenance removes its files for good; null: nobody asked for that, they stay")]
+    purge_due: Annotated[
+        str | None,
+        Field(
+            description="from then on maintenance removes its files for good; null: nobody asked for that, they stay"
+        ),
+    ]
 
 
 class DroppedStreamsAnswer(BaseModel):
@@ -121,7 +135,9 @@ class DroppedStreamsAnswer(BaseModel):
 
 
 @router.get("/detail")
-async def get_stream(request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName, stream: StreamName = "logs") -> StreamDetailAnswer:
+async def get_stream(
+    request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName, stream: StreamName = "logs"
+) -> StreamDetailAnswer:
     """Columns with their types, retention and what it takes, size, files, freshness."""
     table = table_id(tenant, stream)
 
@@ -133,7 +149,9 @@ async def get_stream(request: Request, services: ServicesOf, caller: CallerOf, t
 
 
 @router.post("/types")
-async def declare_type(request: Request, body: TypeBody, services: ServicesOf, caller: CallerOf) -> TypeAnswer:
+async def declare_type(
+    request: Request, body: TypeBody, services: ServicesOf, caller: CallerOf
+) -> TypeAnswer:
     """Declares a field's type, before or after records have shown it. Only metadata changes; later values that do not fit go to `_errors`."""
     table = table_id(body.tenant, body.stream)
 
@@ -141,13 +159,17 @@ async def declare_type(request: Request, body: TypeBody, services: ServicesOf, c
         services.access.check_writer(caller, table.tenant)
         near = suggestion(body.field, load_view(caller.catalog, table).schema)
         done = declare(caller.catalog, table, body.field, body.type)
-        return TypeAnswer(field=done.field, type=done.kind, changed=done.changed, older=done.older, suggestion=near)
+        return TypeAnswer(
+            field=done.field, type=done.kind, changed=done.changed, older=done.older, suggestion=near
+        )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
 
 
 @router.post("/retention")
-async def set_retention(request: Request, body: RetentionBody, services: ServicesOf, caller: CallerOf) -> RetentionAnswer:
+async def set_retention(
+    request: Request, body: RetentionBody, services: ServicesOf, caller: CallerOf
+) -> RetentionAnswer:
     """Sets how long rows are kept. Whole hours (UTC) past it go with maintenance's next daily round, not before."""
     table = table_id(body.tenant, body.stream)
     hours = None if body.retention is None else parse_retention(body.retention)
@@ -164,7 +186,9 @@ async def set_retention(request: Request, body: RetentionBody, services: Service
 
 
 @router.get("/dropped")
-async def list_dropped(request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName) -> DroppedStreamsAnswer:
+async def list_dropped(
+    request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName
+) -> DroppedStreamsAnswer:
     """Deleted streams of a tenant that can still be brought back, or wait for their purge."""
     wanted = table_id(tenant, "logs").tenant
 
@@ -172,13 +196,17 @@ async def list_dropped(request: Request, services: ServicesOf, caller: CallerOf,
         services.access.check_tenant(caller, wanted)
         window = undo_window(services.own_catalog)
         found = [_dropped(each) for each in dropped_streams(services.own_catalog, wanted)]
-        return DroppedStreamsAnswer(dropped=found, undo_window_s=None if window is None else window.total_seconds())
+        return DroppedStreamsAnswer(
+            dropped=found, undo_window_s=None if window is None else window.total_seconds()
+        )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=wanted)
 
 
 @router.delete("")
-async def drop_stream(request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName, stream: StreamName) -> DroppedAnswer:
+async def drop_stream(
+    request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName, stream: StreamName
+) -> DroppedAnswer:
     """Drops a stream's table. It can be brought back for the catalog's `undo_window_s`; after that maintenance removes its files."""
     table = table_id(tenant, stream)
 
@@ -190,13 +218,18 @@ async def drop_stream(request: Request, services: ServicesOf, caller: CallerOf, 
 
 
 @router.post("/undo")
-async def undo_drop(request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf) -> UndoneAnswer:
+async def undo_drop(
+    request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf
+) -> UndoneAnswer:
     """Brings a dropped stream back with all its rows."""
     table = table_id(body.tenant, body.stream)
 
     def ask(_: Run) -> UndoneAnswer:
         services.access.check_writer(caller, table.tenant)
-        caller.catalog.post("/firn/v1/dropped-tables/undo", {"identifier": TableName(table.tenant.namespace, table.table).to_json()})
+        caller.catalog.post(
+            "/firn/v1/dropped-tables/undo",
+            {"identifier": TableName(table.tenant.namespace, table.table).to_json()},
+        )
         return UndoneAnswer(restored=str(table))
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
@@ -210,7 +243,16 @@ def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
         is_system = each.name in SYSTEM_COLUMNS
         older = [] if is_system else [other.name for other in columns_of(each.name, view.schema)[1:]]
         path = None if is_system else each.doc
-        columns.append(ColumnAnswer(name=each.name, type=kind, path=path, system=is_system, declared=declared.get(each.name) == kind, older=older))
+        columns.append(
+            ColumnAnswer(
+                name=each.name,
+                type=kind,
+                path=path,
+                system=is_system,
+                declared=declared.get(each.name) == kind,
+                older=older,
+            )
+        )
     return StreamDetailAnswer(
         **stream_answer(services, view.id.tenant, view).model_dump(),
         uuid=view.uuid,
@@ -236,7 +278,11 @@ def _retention(services: Services, view: TableView, hours: int | None) -> Retent
 def _drop_answer(table: TableId, dropped: Dropped | None) -> DroppedAnswer:
     due = _text(dropped.purge_due) if dropped else None
     if due is None:
-        return DroppedAnswer(dropped=str(table), undo="this catalog has no undo: the table is gone from it, its files stay on the storage", purge_due=None)
+        return DroppedAnswer(
+            dropped=str(table),
+            undo="this catalog has no undo: the table is gone from it, its files stay on the storage",
+            purge_due=None,
+        )
     undo = f"POST /v1/streams/undo brings it back until {due} at least; after that maintenance removes its files for good"
     return DroppedAnswer(dropped=str(table), undo=undo, purge_due=due)
 

@@ -45,7 +45,12 @@ class TenantAnswer(BaseModel):
     files: int
     bytes: int
     newest_row: str | None
-    warnings: Annotated[list[str], Field(description="why this name may be mistaken for another: what is peculiar about it, whom it looks like")] = []
+    warnings: Annotated[
+        list[str],
+        Field(
+            description="why this name may be mistaken for another: what is peculiar about it, whom it looks like"
+        ),
+    ] = []
 
 
 class TenantsAnswer(BaseModel):
@@ -55,7 +60,9 @@ class TenantsAnswer(BaseModel):
 
 class NamesAnswer(BaseModel):
     tenants: list[str]
-    warnings: Annotated[dict[str, list[str]], Field(description="by name, of those that may be mistaken for another")] = {}
+    warnings: Annotated[
+        dict[str, list[str]], Field(description="by name, of those that may be mistaken for another")
+    ] = {}
     next: Annotated[str | None, Field(description="`after` of the next page; null: this was the last")]
 
 
@@ -78,11 +85,17 @@ async def get_tenants(
 
         def told(tenant: TenantId) -> TenantAnswer:
             current.check()
-            answer = _tenant(tenant, [stream_answer(services, tenant, stream) for stream in every_stream(caller.catalog, tenant)])
+            answer = _tenant(
+                tenant,
+                [stream_answer(services, tenant, stream) for stream in every_stream(caller.catalog, tenant)],
+            )
             return answer.model_copy(update={"warnings": warnings.get(tenant.name, [])})
 
         # The key of a tenant shows one; only those that show many share the readers.
-        return TenantsAnswer(tenants=[*map(told, known)] if len(known) < 2 else list(services.readers.map(told, known)), next=following)
+        return TenantsAnswer(
+            tenants=[*map(told, known)] if len(known) < 2 else list(services.readers.map(told, known)),
+            next=following,
+        )
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)
 
@@ -105,7 +118,9 @@ async def get_tenant_names(
 
 
 @router.get("/streams")
-async def get_streams(request: Request, services: ServicesOf, caller: CallerOf, tenant: Annotated[str, Query(max_length=400)]) -> StreamsAnswer:
+async def get_streams(
+    request: Request, services: ServicesOf, caller: CallerOf, tenant: Annotated[str, Query(max_length=400)]
+) -> StreamsAnswer:
     """The streams of one tenant; none for a tenant nobody has heard of."""
     wanted = table_id(tenant, "logs").tenant
 
@@ -131,7 +146,12 @@ def _page(caller: Caller, after: str, limit: int) -> tuple[list[TenantId], str |
 def stream_answer(services: Services, tenant: TenantId, stream: TableView | UnreadableTable) -> StreamAnswer:
     """A stream's size and freshness, from its metadata and manifests; of one that cannot be read, why."""
     if isinstance(stream, UnreadableTable):
-        return StreamAnswer(tenant=tenant.name, stream=from_identifier(stream.name.name) or stream.name.name, table=str(stream.name), problem=stream.problem)
+        return StreamAnswer(
+            tenant=tenant.name,
+            stream=from_identifier(stream.name.name) or stream.name.name,
+            table=str(stream.name),
+            problem=stream.problem,
+        )
     answer = StreamAnswer(
         tenant=tenant.name,
         stream=stream.id.stream,
@@ -141,12 +161,16 @@ def stream_answer(services: Services, tenant: TenantId, stream: TableView | Unre
         bytes=stream.totals.size_bytes,
         committed_at=rfc3339(stream.committed_at) if stream.committed_at else None,
         columns=len(stream.schema.columns),
-        problem=f"the table lacks the columns {', '.join(stream.schema.lacks)}; add them again with ALTER TABLE" if stream.schema.lacks else None,
+        problem=f"the table lacks the columns {', '.join(stream.schema.lacks)}; add them again with ALTER TABLE"
+        if stream.schema.lacks
+        else None,
     )
     if answer.problem is None:
         try:
             live = services.index.files(stream)
-            answer.newest_row, answer.oldest_row = (rfc3339(at) if at else None for at in (live.newest, live.oldest))
+            answer.newest_row, answer.oldest_row = (
+                rfc3339(at) if at else None for at in (live.newest, live.oldest)
+            )
         except FirnError as error:
             answer.problem = str(error)
     return answer

@@ -18,12 +18,27 @@ class SearchBody(BaseModel):
 
     model_config = ConfigDict(populate_by_name=True, extra="forbid")
 
-    tenant: Annotated[str, Field(max_length=400, description="the tenant's name, exactly as its records carry it", examples=["acme"])]
+    tenant: Annotated[
+        str,
+        Field(
+            max_length=400,
+            description="the tenant's name, exactly as its records carry it",
+            examples=["acme"],
+        ),
+    ]
     stream: Annotated[str, Field(max_length=400, description="one of the tenant's streams")] = "logs"
     from_: Annotated[str, Field(alias="from", max_length=60, description=TIME_HELP)] = "now-15m"
     to: Annotated[str, Field(max_length=60, description=TIME_HELP)] = "now"
-    query: Annotated[str, Field(description='words or field:value, e.g. `status:500 AND path:"/api"`; empty: every row')] = ""
-    pin: Annotated[str, Field(max_length=100_000, description="of a link or an earlier answer: only the rows that were there then")] = ""
+    query: Annotated[
+        str, Field(description='words or field:value, e.g. `status:500 AND path:"/api"`; empty: every row')
+    ] = ""
+    pin: Annotated[
+        str,
+        Field(
+            max_length=100_000,
+            description="of a link or an earlier answer: only the rows that were there then",
+        ),
+    ] = ""
     engine: Annotated[Literal["auto", "trino", "duckdb"], Field(description="who runs it")] = "auto"
 
 
@@ -31,7 +46,9 @@ class PageBody(SearchBody):
     """A page of a search."""
 
     limit: Annotated[int, Field(ge=1, le=10_000, description="rows of the page")] = 100
-    cursor: Annotated[str, Field(max_length=1_000, description="`next` of the page before; empty: the first page")] = ""
+    cursor: Annotated[
+        str, Field(max_length=1_000, description="`next` of the page before; empty: the first page")
+    ] = ""
     order: Annotated[Literal["newest", "oldest"], Field(description="which rows come first")] = "newest"
 
 
@@ -44,8 +61,12 @@ class StreamBody(SearchBody):
 class HistogramBody(SearchBody):
     """Counts of a search over time."""
 
-    width_s: Annotated[int | None, Field(ge=1, le=10**9, description="seconds of one bucket; left out: fitting the range")] = None
-    by: Annotated[Literal["none", "level"], Field(description="`level` splits each bucket by severity")] = "none"
+    width_s: Annotated[
+        int | None, Field(ge=1, le=10**9, description="seconds of one bucket; left out: fitting the range")
+    ] = None
+    by: Annotated[Literal["none", "level"], Field(description="`level` splits each bucket by severity")] = (
+        "none"
+    )
 
 
 class RowQuery(BaseModel):
@@ -87,7 +108,9 @@ class FreshnessAnswer(BaseModel):
     newest_row: str | None
     oldest_row: str | None
     committed_at: str | None
-    lag_records: Annotated[int | None, Field(description="of all tenants; null too for keys that are bound to one")]
+    lag_records: Annotated[
+        int | None, Field(description="of all tenants; null too for keys that are bound to one")
+    ]
     complete_until: str | None
 
 
@@ -157,7 +180,9 @@ class BucketAnswer(BaseModel):
 class HistogramAnswer(BasisAnswer):
     width_s: int
     rows: int
-    rows_counted_from_metadata: Annotated[int, Field(description="rows that were known without opening a file")]
+    rows_counted_from_metadata: Annotated[
+        int, Field(description="rows that were known without opening a file")
+    ]
     buckets: list[BucketAnswer]
 
 

@@ -16,13 +16,22 @@ from lake.terminal import TerminalConsole, json_text, write_csv
 from query.cli.remote import Remote, open_remote
 
 Tenant = Annotated[str, typer.Argument(help="the tenant's name, exactly as its records carry it")]
-Query = Annotated[str, typer.Argument(help="words or field:value, e.g. 'status:500 AND path:\"/api\"'; empty: every row")]
+Query = Annotated[
+    str, typer.Argument(help="words or field:value, e.g. 'status:500 AND path:\"/api\"'; empty: every row")
+]
 Stream = Annotated[str, typer.Option(help="one of the tenant's streams")]
 Since = Annotated[str, typer.Option("--from", help="now-15m, 2026-11-21, 2026-11-21T10:30:00Z")]
 Until = Annotated[str, typer.Option("--to", help="as --from; not included")]
 Pin = Annotated[str, typer.Option(help="of a link or an earlier answer: only the rows that were there then")]
 AsJson = Annotated[bool, typer.Option("--json", help="a JSON object per line")]
-COLOURS = {"fatal": "bold red", "error": "red", "warn": "yellow", "info": "blue", "debug": "bright_black", "other": "default"}
+COLOURS = {
+    "fatal": "bold red",
+    "error": "red",
+    "warn": "yellow",
+    "info": "blue",
+    "debug": "bright_black",
+    "other": "default",
+}
 PAGE_ROWS_MAX = 1_000
 NOT_COMPLETE = 3
 
@@ -40,10 +49,22 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search rows, the newest first; exit code 3 where the answer is not complete."""
-    body = {"tenant": tenant, "stream": stream, "from": since, "to": until, "query": query, "pin": pin, "order": "oldest" if oldest else "newest"}
+    body = {
+        "tenant": tenant,
+        "stream": stream,
+        "from": since,
+        "to": until,
+        "query": query,
+        "pin": pin,
+        "order": "oldest" if oldest else "newest",
+    }
     out = TerminalConsole(markup=True, highlight=False, soft_wrap=True)
     with open_remote() as remote:
-        basis = _all(remote, body, out, as_json=as_json) if all_rows else _pages(remote, body, limit, out, as_json=as_json)
+        basis = (
+            _all(remote, body, out, as_json=as_json)
+            if all_rows
+            else _pages(remote, body, limit, out, as_json=as_json)
+        )
     _explain(basis)
     if not basis.get("complete", False):
         raise typer.Exit(NOT_COMPLETE)
@@ -57,7 +78,9 @@ def _all(remote: Remote, body: dict[str, Any], out: TerminalConsole, *, as_json:
     raise RefusedError("the answer broke off before its end; search again, or make an export")
 
 
-def _pages(remote: Remote, body: dict[str, Any], limit: int, out: TerminalConsole, *, as_json: bool) -> dict[str, Any]:
+def _pages(
+    remote: Remote, body: dict[str, Any], limit: int, out: TerminalConsole, *, as_json: bool
+) -> dict[str, Any]:
     cursor, left = "", limit
     while True:
         page = remote.post("/v1/search", {**body, "limit": min(left, PAGE_ROWS_MAX), "cursor": cursor})
@@ -78,7 +101,10 @@ def tail(
     as_json: AsJson = False,
 ) -> None:
     """Show records as they reach Kafka, before they are in a table, until Ctrl-C."""
-    out, aside = TerminalConsole(markup=True, highlight=False, soft_wrap=True), TerminalConsole(markup=True, stderr=True, highlight=False)
+    out, aside = (
+        TerminalConsole(markup=True, highlight=False, soft_wrap=True),
+        TerminalConsole(markup=True, stderr=True, highlight=False),
+    )
     with open_remote() as remote:
         try:
             for kind, data in remote.events("/v1/tail", {"tenant": tenant, "stream": stream, "words": words}):
@@ -101,14 +127,30 @@ def export(
     until: Until = "now",
     written_as: Annotated[str, typer.Option("--format", help="ndjson, csv or parquet")] = "ndjson",
     pin: Pin = "",
-    resume: Annotated[str, typer.Option(help="id of an export that was begun earlier: it is fetched, and goes on where it failed")] = "",
+    resume: Annotated[
+        str,
+        typer.Option(
+            help="id of an export that was begun earlier: it is fetched, and goes on where it failed"
+        ),
+    ] = "",
 ) -> None:
     """Export all rows of a search; waits, fetches, and compares the checksums."""
     with open_remote() as remote:
         if resume:
             job = remote.post(f"/v1/exports/{resume}/resume", {})
         else:
-            job = remote.post("/v1/exports", {"tenant": tenant, "stream": stream, "from": since, "to": until, "query": query, "pin": pin, "format": written_as})
+            job = remote.post(
+                "/v1/exports",
+                {
+                    "tenant": tenant,
+                    "stream": stream,
+                    "from": since,
+                    "to": until,
+                    "query": query,
+                    "pin": pin,
+                    "format": written_as,
+                },
+            )
         aside = TerminalConsole(stderr=True, highlight=False)
         aside.print(f"export {job['id']}")
         job = _wait(remote, job, aside)
@@ -122,13 +164,19 @@ def _wait(remote: Remote, job: dict[str, Any], aside: TerminalConsole) -> dict[s
     with Progress(console=aside, transient=True) as progress:
         shown = progress.add_task("rows", total=1.0)
         while job["state"] == "running":
-            progress.update(shown, completed=job["progress"], description=f"{job['rows']:,} rows {escape(str(job['message']))}")
+            progress.update(
+                shown,
+                completed=job["progress"],
+                description=f"{job['rows']:,} rows {escape(str(job['message']))}",
+            )
             job = remote.get_later(f"/v1/exports/{job['id']}")
     return job
 
 
 def sql(
-    statement: Annotated[str, typer.Argument(help="one SELECT in Trino's SQL; tables are streams: logs, or acme.logs")],
+    statement: Annotated[
+        str, typer.Argument(help="one SELECT in Trino's SQL; tables are streams: logs, or acme.logs")
+    ],
     tenant: Annotated[str, typer.Option(help="whose streams names without a schema mean")] = "",
     limit: Annotated[int, typer.Option(help="rows at most", min=1)] = 1_000,
     as_json: AsJson = False,
@@ -162,14 +210,18 @@ def _print_row(row: Mapping[str, Any], out: TerminalConsole, *, as_json: bool) -
     level = COLOURS.get(str(row["level"]), "default")
     fields = " ".join(f"{name}={value}" for name, value in row["fields"].items())
     said = "  ".join(text for text in (str(row["message"] or ""), fields) if text)
-    out.print(f"[dim]{escape(str(row['timestamp']))}[/dim] [{level}]{escape(str(row['severity'] or '-')):7}[/{level}] {escape(said)}")
+    out.print(
+        f"[dim]{escape(str(row['timestamp']))}[/dim] [{level}]{escape(str(row['severity'] or '-')):7}[/{level}] {escape(said)}"
+    )
 
 
 def _explain(basis: Mapping[str, Any]) -> None:
     """What a person should know about an answer."""
     aside = TerminalConsole(markup=True, stderr=True, highlight=False)
     for warning in basis.get("warnings", ()):
-        aside.print(f"[yellow]{escape(warning['message'])}: {escape(warning.get('suggestion') or '')}[/yellow]")
+        aside.print(
+            f"[yellow]{escape(warning['message'])}: {escape(warning.get('suggestion') or '')}[/yellow]"
+        )
     for reason in basis.get("reasons", ()):
         aside.print(f"[yellow]not complete: {escape(reason)}[/yellow]")
     for note in basis.get("notes", ()):

@@ -27,7 +27,9 @@ class Remote:
         self.uri = uri.rstrip("/")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-        self._http = httpx.Client(base_url=self.uri, headers=headers, timeout=timeout, verify=tls_context(), trust_env=False)
+        self._http = httpx.Client(
+            base_url=self.uri, headers=headers, timeout=timeout, verify=tls_context(), trust_env=False
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -50,7 +52,9 @@ class Remote:
 
     def events(self, path: str, query: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
         """GET whose answer is server-sent events: kind and data of each (WHATWG HTML, "Server-sent events")."""
-        with self._stream("GET", path, params={name: value for name, value in query.items() if value}) as response:
+        with self._stream(
+            "GET", path, params={name: value for name, value in query.items() if value}
+        ) as response:
             kind, data = "", ""
             for line in response.iter_lines():
                 if line.startswith("event:"):
@@ -68,7 +72,9 @@ class Remote:
             return
         target.mkdir(parents=True, exist_ok=True)
         for part in job["parts"]:
-            self._fetch(f"/v1/exports/{job['id']}/parts/{part['name']}", target / part["name"], part["sha256"])
+            self._fetch(
+                f"/v1/exports/{job['id']}/parts/{part['name']}", target / part["name"], part["sha256"]
+            )
         (target / "manifest.json").write_bytes(orjson.dumps(job, option=orjson.OPT_INDENT_2))
 
     def _fetch(self, path: str, target: Path, sha256: str) -> None:
@@ -80,7 +86,9 @@ class Remote:
                     digest.update(block)
                     file.write(block)
             if digest.hexdigest() != sha256:
-                raise ProtocolError(f"{target} came damaged: its checksum is {digest.hexdigest()}, the export's is {sha256}; fetch it again with --resume")
+                raise ProtocolError(
+                    f"{target} came damaged: its checksum is {digest.hexdigest()}, the export's is {sha256}; fetch it again with --resume"
+                )
             temporary.rename(target)
         finally:
             temporary.unlink(missing_ok=True)

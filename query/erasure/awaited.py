@@ -22,10 +22,23 @@ class Awaited:
 def awaited_now(ingest: IngestGateway) -> tuple[Awaited, ...]:
     """The partitions of which something reached Kafka that is not in yet. Raises UnavailableError, RefusedError."""
     found = ingest.durable()
-    return tuple(Awaited(each["topic"], each["topic_id"], each["partition"], each["reached"]) for each in found if each["offset"] < each["reached"])
+    return tuple(
+        Awaited(each["topic"], each["topic_id"], each["partition"], each["reached"])
+        for each in found
+        if each["offset"] < each["reached"]
+    )
 
 
 def still_awaited(ingest: IngestGateway, awaited: Sequence[Awaited]) -> tuple[Awaited, ...]:
     """Those that are not in yet; one whose topic was re-created or is gone will never be. Raises UnavailableError, RefusedError."""
-    offsets = {(each["topic"], each["topic_id"], each["partition"]): int(each["offset"]) for each in ingest.durable()} if awaited else {}
-    return tuple(each for each in awaited if offsets.get((each.topic, each.topic_id, each.partition), -1) < each.offset)
+    offsets = (
+        {
+            (each["topic"], each["topic_id"], each["partition"]): int(each["offset"])
+            for each in ingest.durable()
+        }
+        if awaited
+        else {}
+    )
+    return tuple(
+        each for each in awaited if offsets.get((each.topic, each.topic_id, each.partition), -1) < each.offset
+    )

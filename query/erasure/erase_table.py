@@ -31,7 +31,14 @@ from lake.storage import AnyStorage, canonical
 from lake.table_layout import data_file_uri
 from lake.table_place import TablePlace
 from lake.tenant import TableId
-from query.erasure.erased_version import Change, Manifests, Version, load_version, prepare_change, reached_files
+from query.erasure.erased_version import (
+    Change,
+    Manifests,
+    Version,
+    load_version,
+    prepare_change,
+    reached_files,
+)
 from query.erasure.rewritten_file import write_without
 from query.executors.executor import Executor, Source, from_source
 from query.files.file_index import FileIndex, LiveFile
@@ -121,7 +128,13 @@ class TableErasure:
             return self.report
         hits = {uri: rows for uri, rows in found.items() if rows}
         rows = sum(map(len, hits.values()))
-        return replace(self.report, rows=rows, files_rewritten=len(hits), rows_left=rows, snapshot_id=str(version.state.head))
+        return replace(
+            self.report,
+            rows=rows,
+            files_rewritten=len(hits),
+            rows_left=rows,
+            snapshot_id=str(version.state.head),
+        )
 
     def share(self) -> tuple[int, int]:
         """How many rows match, and how many lie in the time range; of these as many as are needed to tell that not all match. Changes nothing."""
@@ -131,14 +144,25 @@ class TableErasure:
             return 0, 0
         matching = sum(map(len, found.values()))
         start_us, end_us = epoch_us(self.wanted.start), epoch_us(self.wanted.end)
-        everything = plan_files(self.tools.index.files(version.view), self.wanted.start, self.wanted.end, Everything(), version.view.schema).files
+        everything = plan_files(
+            self.tools.index.files(version.view),
+            self.wanted.start,
+            self.wanted.end,
+            Everything(),
+            version.view.schema,
+        ).files
         inside = [file for file in everything if start_us <= file.first_us and file.last_us < end_us]
         rows = sum(file.rows for file in inside)
         if rows > matching:
             return matching, rows
         at_the_edges = [file for file in everything if file not in inside]
-        select = exp.select(column(OFFSET)).from_(from_source()).where(within(self.wanted.start, self.wanted.end))
-        return matching, rows + sum(len(self.tools.embedded.fetch(Source(version.view, [file]), select, self.run).rows) for file in at_the_edges)
+        select = (
+            exp.select(column(OFFSET)).from_(from_source()).where(within(self.wanted.start, self.wanted.end))
+        )
+        return matching, rows + sum(
+            len(self.tools.embedded.fetch(Source(version.view, [file]), select, self.run).rows)
+            for file in at_the_edges
+        )
 
     def erase(self) -> TableReport:
         """Erases until the proof holds. Raises FirnError, BadQuestionError."""
@@ -148,35 +172,59 @@ class TableErasure:
                 return self.report
             hits = {uri: rows for uri, rows in found.items() if rows}
             if not hits and not version.expirable:
-                held = f"the branch or tag {', '.join(version.other_refs)} reaches older files: drop it and erase again" if version.other_refs else None
-                return replace(self.report, rows_left=0, snapshot_id=None if version.state.head is None else str(version.state.head), problem=held)
+                held = (
+                    f"the branch or tag {', '.join(version.other_refs)} reaches older files: drop it and erase again"
+                    if version.other_refs
+                    else None
+                )
+                return replace(
+                    self.report,
+                    rows_left=0,
+                    snapshot_id=None if version.state.head is None else str(version.state.head),
+                    problem=held,
+                )
             written = {uri: self._written(version, uri, rows) for uri, rows in hits.items()}
             self.tools.storage.sync([file.uri for file in written.values() if file is not None])
             if not self._commit(written, {file.uri for file in version.deletes}):
                 break
-        return replace(self.report, problem="the table changes faster than rows can be erased; erase again when less is written to it")
+        return replace(
+            self.report,
+            problem="the table changes faster than rows can be erased; erase again when less is written to it",
+        )
 
     def _load(self) -> Version | None:
         version = load_version(self.tools.catalog, self.manifests, self.wanted.table)
         if version is None:
-            self.report = replace(self.report, rows_left=0, problem="there is no such stream now; of one that was dropped the files go with its purge")
+            self.report = replace(
+                self.report,
+                rows_left=0,
+                problem="there is no such stream now; of one that was dropped the files go with its purge",
+            )
         return version
 
     def _search(self, version: Version) -> dict[str, list[int]] | None:
         """Positions of matching rows by file (1). None where that cannot be told; the report says why."""
         if any(file.content == EQUALITY_DELETES for file in version.deletes):
-            self.report = replace(self.report, problem="the table has equality deletes: let maintenance rewrite it, then erase again")
+            self.report = replace(
+                self.report,
+                problem="the table has equality deletes: let maintenance rewrite it, then erase again",
+            )
             return None
         schema, wanted = version.view.schema, self.wanted
         node = parse_search(wanted.query)
-        condition = all_of([within(wanted.start, wanted.end), compile_search(node, schema, everywhere=True).condition])
+        condition = all_of(
+            [within(wanted.start, wanted.end), compile_search(node, schema, everywhere=True).condition]
+        )
         assert condition is not None
         plan = plan_files(self.tools.index.files(version.view), wanted.start, wanted.end, node, schema)
         found = {file.uri: self._positions(version.view, file, condition) for file in plan.files}
         self.report = replace(self.report, files_live=len(version.data), files_searched=len(found))
         foreign = [uri for uri, rows in found.items() if rows and not version.is_ours(uri)]
         if foreign:
-            self.report = replace(self.report, problem=f"{len(foreign)} files are not partitioned by hour and cannot be rewritten, {foreign[0]} for one")
+            self.report = replace(
+                self.report,
+                problem=f"{len(foreign)} files are not partitioned by hour and cannot be rewritten, {foreign[0]} for one",
+            )
             return None
         return found
 
@@ -184,11 +232,17 @@ class TableErasure:
         if file.uri not in self.positions:
             self.run.check()
             fields = [each for each in view.schema.json["fields"] if each["name"] != POSITION]
-            if len(fields) < len(view.schema.columns) and any(each.name == POSITION for each in condition.find_all(exp.Column)):
-                raise refuse(f"rows cannot be erased by the field {POSITION!r}", suggestion="name another field")
+            if len(fields) < len(view.schema.columns) and any(
+                each.name == POSITION for each in condition.find_all(exp.Column)
+            ):
+                raise refuse(
+                    f"rows cannot be erased by the field {POSITION!r}", suggestion="name another field"
+                )
             source = Source(replace(view, schema=LogSchema({**view.schema.json, "fields": fields})), [file])
             select = exp.select(exp.column(POSITION)).from_(from_source()).where(condition.copy())
-            self.positions[file.uri] = sorted(int(row[0]) for row in self.tools.embedded.fetch(source, select, self.run).rows)
+            self.positions[file.uri] = sorted(
+                int(row[0]) for row in self.tools.embedded.fetch(source, select, self.run).rows
+            )
         return self.positions[file.uri]
 
     def _commit(self, written: Mapping[str, DataFile | None], deletes: set[str]) -> bool:
@@ -198,7 +252,9 @@ class TableErasure:
             version = self._load()
             if version is None:
                 return True
-            if {file.uri for file in version.deletes} != deletes:  # rows that are hidden now must not come back: write the files again
+            if {
+                file.uri for file in version.deletes
+            } != deletes:  # rows that are hidden now must not come back: write the files again
                 self.written.clear()
                 return True
             replaced = {uri: file for uri, file in written.items() if uri in version.data}
@@ -227,7 +283,9 @@ class TableErasure:
             if result.status is CommitStatus.COMMITTED:
                 return True
             if result.status in (CommitStatus.INVALID, CommitStatus.NOT_FOUND, CommitStatus.DELETED):
-                raise RefusedError(f"the catalog refuses the erasure in {version.state.name}: {result.message or result.status.value}")
+                raise RefusedError(
+                    f"the catalog refuses the erasure in {version.state.name}: {result.message or result.status.value}"
+                )
             if result.status is not CommitStatus.UNKNOWN:
                 return False
             self.run.check()
@@ -235,7 +293,11 @@ class TableErasure:
             now = load_version(self.tools.catalog, self.manifests, self.wanted.table)
             if now is None:
                 return False
-            if now.has_snapshot(change.snapshot_id) if change.snapshot_id is not None else not any(map(now.has_snapshot, change.expired)):
+            if (
+                now.has_snapshot(change.snapshot_id)
+                if change.snapshot_id is not None
+                else not any(map(now.has_snapshot, change.expired))
+            ):
                 return True
             if now.state.head != version.state.head:
                 return False
@@ -250,7 +312,9 @@ class TableErasure:
             hour = file.hour
             assert hour is not None
             left = None if len(gone) == file.rows else data_file_uri(version.state.location, hour)
-            self.written[uri] = None if left is None else write_without(self.tools.storage, path, left, hour, gone)
+            self.written[uri] = (
+                None if left is None else write_without(self.tools.storage, path, left, hour, gone)
+            )
         return self.written[uri]
 
     def _hidden(self, version: Version, uri: str) -> set[int]:
@@ -277,7 +341,10 @@ def queue_unreached(tools: Tools, table: TableId, noted: Sequence[str]) -> list[
     not_before_ms = epoch_ms(tools.clock.now()) + int(tools.grace_s * 1000)
     record = {"table": str(version.state.name), "table-uuid": version.state.uuid, "why": "erasure"}
     for at in range(0, len(gone), QUEUED_AT_ONCE):
-        files = [{"location": uri, "not-before-ms": not_before_ms, "record": record} for uri in gone[at : at + QUEUED_AT_ONCE]]
+        files = [
+            {"location": uri, "not-before-ms": not_before_ms, "record": record}
+            for uri in gone[at : at + QUEUED_AT_ONCE]
+        ]
         with suppress(NotFoundError):
             tools.catalog.post(DELETIONS, {"deletions": files})
     return gone

@@ -55,12 +55,18 @@ class Version:
     def expirable(self) -> list[int]:
         """Snapshots that may go: all but the head and what other branches and tags name."""
         named = {ref["snapshot-id"] for ref in self.metadata.get("refs", {}).values()} | {self.state.head}
-        return [int(s["snapshot-id"]) for s in self.metadata.get("snapshots", ()) if s["snapshot-id"] not in named]
+        return [
+            int(s["snapshot-id"]) for s in self.metadata.get("snapshots", ()) if s["snapshot-id"] not in named
+        ]
 
     @property
     def other_refs(self) -> list[str]:
         """Branches and tags that hold on to other snapshots than the head."""
-        return [str(name) for name, ref in self.metadata.get("refs", {}).items() if ref["snapshot-id"] != self.state.head]
+        return [
+            str(name)
+            for name, ref in self.metadata.get("refs", {}).items()
+            if ref["snapshot-id"] != self.state.head
+        ]
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         return any(s["snapshot-id"] == snapshot_id for s in self.metadata.get("snapshots", ()))
@@ -101,7 +107,9 @@ def load_version(catalog: CatalogClient, manifests: Manifests, table: TableId) -
     )
 
 
-def prepare_change(manifests: Manifests, version: Version, replaced: Mapping[str, DataFile | None], now_ms: int) -> Change:
+def prepare_change(
+    manifests: Manifests, version: Version, replaced: Mapping[str, DataFile | None], now_ms: int
+) -> Change:
     """One commit: the keys of `replaced` go, their values (what is left of them) come, and no other snapshot stays that may go."""
     expired = tuple(version.expirable)
     if not replaced:
@@ -109,17 +117,34 @@ def prepare_change(manifests: Manifests, version: Version, replaced: Mapping[str
             {"type": "assert-table-uuid", "uuid": version.state.uuid},
             {"type": "assert-ref-snapshot-id", "ref": MAIN, "snapshot-id": version.state.head},
         ]
-        request: dict[str, Any] = {"identifier": version.state.name.to_json(), "requirements": requirements, "updates": []}
-        reached = {entry.file.uri for listed in version.entries.values() for entry in listed} | set(version.entries)
+        request: dict[str, Any] = {
+            "identifier": version.state.name.to_json(),
+            "requirements": requirements,
+            "updates": [],
+        }
+        reached = {entry.file.uri for listed in version.entries.values() for entry in listed} | set(
+            version.entries
+        )
         files: Sequence[tuple[str, bytes]] = ()
         snapshot_id, gone = None, expired
     else:
         entries, kept = _rewritten(version, replaced)
         added = [file for file in replaced.values() if file is not None]
-        prepared = prepare_overwrite(version.state, entries, added, [version.data[uri].file for uri in replaced], kept, now_ms)
+        prepared = prepare_overwrite(
+            version.state, entries, added, [version.data[uri].file for uri in replaced], kept, now_ms
+        )
         request, files, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
-        gone = (*expired, *([version.state.head] if version.state.head is not None and not _is_named(version, version.state.head) else []))
-        reached = {manifest.uri for manifest in prepared.after.manifests} | {file.uri for file in version.deletes}
+        gone = (
+            *expired,
+            *(
+                [version.state.head]
+                if version.state.head is not None and not _is_named(version, version.state.head)
+                else []
+            ),
+        )
+        reached = {manifest.uri for manifest in prepared.after.manifests} | {
+            file.uri for file in version.deletes
+        }
         reached |= {uri for uri in version.data if uri not in replaced} | {file.uri for file in added}
     if gone:
         request["updates"] = [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(gone)}]
@@ -128,15 +153,25 @@ def prepare_change(manifests: Manifests, version: Version, replaced: Mapping[str
 
 def reached_files(manifests: Manifests, version: Version) -> set[str]:
     """Everything that any snapshot of this version reaches."""
-    return {uri for snapshot in version.metadata.get("snapshots", ()) for uri in _files_of(manifests, snapshot, version.state.place)}
+    return {
+        uri
+        for snapshot in version.metadata.get("snapshots", ())
+        for uri in _files_of(manifests, snapshot, version.state.place)
+    }
 
 
 def _is_named(version: Version, snapshot_id: int) -> bool:
     """By a branch or tag other than main, which moves on."""
-    return any(ref["snapshot-id"] == snapshot_id for name, ref in version.metadata.get("refs", {}).items() if name != MAIN)
+    return any(
+        ref["snapshot-id"] == snapshot_id
+        for name, ref in version.metadata.get("refs", {}).items()
+        if name != MAIN
+    )
 
 
-def _rewritten(version: Version, replaced: Mapping[str, DataFile | None]) -> tuple[list[ManifestEntry], list[ManifestFile]]:
+def _rewritten(
+    version: Version, replaced: Mapping[str, DataFile | None]
+) -> tuple[list[ManifestEntry], list[ManifestFile]]:
     """Entries of the new manifests, by hour, and the manifests that stay. An entry of a file that goes tells no bounds: they are values of rows."""
     entries = [ManifestEntry(Status.ADDED, file) for file in replaced.values() if file is not None]
     kept: list[ManifestFile] = []
@@ -147,16 +182,29 @@ def _rewritten(version: Version, replaced: Mapping[str, DataFile | None]) -> tup
             continue
         for entry in listed:
             if entry.file.uri in replaced:
-                entries.append(replace(entry, status=Status.DELETED, file=replace(entry.file, lower_bounds=None, upper_bounds=None)))
+                entries.append(
+                    replace(
+                        entry,
+                        status=Status.DELETED,
+                        file=replace(entry.file, lower_bounds=None, upper_bounds=None),
+                    )
+                )
             else:
                 entries.append(replace(entry, status=Status.EXISTING))
     return sorted(entries, key=lambda e: (e.file.hour or 0, e.status, e.file.uri)), kept
 
 
-def _unreachable(manifests: Manifests, version: Version, gone: Sequence[int], reached: set[str]) -> Iterator[str]:
+def _unreachable(
+    manifests: Manifests, version: Version, gone: Sequence[int], reached: set[str]
+) -> Iterator[str]:
     """Manifest lists, manifests, data and delete files of snapshots that go, unless something that stays reaches them."""
     snapshots = version.metadata.get("snapshots", ())
-    seen = reached | {uri for s in snapshots if s["snapshot-id"] not in gone for uri in _files_of(manifests, s, version.state.place)}
+    seen = reached | {
+        uri
+        for s in snapshots
+        if s["snapshot-id"] not in gone
+        for uri in _files_of(manifests, s, version.state.place)
+    }
     for snapshot in snapshots:
         if snapshot["snapshot-id"] in gone:
             for uri in _files_of(manifests, snapshot, version.state.place):

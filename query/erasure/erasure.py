@@ -103,7 +103,14 @@ class Erasures:
     `forget_copies`: removes copies of files that are kept on this machine. `wait_s`: how long one waits for Kafka at most.
     """
 
-    def __init__(self, folder: Path, tools: Tools, around: Surroundings, forget_copies: Callable[[Sequence[str]], None], wait_s: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tools: Tools,
+        around: Surroundings,
+        forget_copies: Callable[[Sequence[str]], None],
+        wait_s: float,
+    ) -> None:
         self._folder = folder
         self._tools = tools
         self._around = around
@@ -112,7 +119,9 @@ class Erasures:
         self._lock = threading.Condition()
         self._waiting: list[str] = []
         self._later: dict[str, float] = {}  # when to look again, by the monotonic clock
-        self._positions: dict[str, dict[str, list[int]]] = defaultdict(dict)  # by erasure: files are searched once
+        self._positions: dict[str, dict[str, list[int]]] = defaultdict(
+            dict
+        )  # by erasure: files are searched once
         self._run: Run | None = None
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="erasures", daemon=True)
@@ -149,7 +158,11 @@ class Erasures:
 
     def all(self) -> list[Erasure]:
         """Every erasure, the newest first."""
-        return sorted((self._load(path) for path in self._folder.glob("*.json")), key=lambda job: job.created, reverse=True)
+        return sorted(
+            (self._load(path) for path in self._folder.glob("*.json")),
+            key=lambda job: job.created,
+            reverse=True,
+        )
 
     def get(self, job_id: str) -> Erasure:
         """One erasure. Raises NotFoundError."""
@@ -197,7 +210,9 @@ class Erasures:
             job = self._failed(job, str(error))
         except Exception as error:  # noqa: BLE001 - told, though not in its own words: it may quote the query
             log.error("erasure.failed", erasure=job.id, fault=type(error).__name__, at=_place_of(error))  # noqa: TRY400
-            job = self._failed(job, f"an unexpected fault ({type(error).__name__}), which the API's log tells more of")
+            job = self._failed(
+                job, f"an unexpected fault ({type(error).__name__}), which the API's log tells more of"
+            )
         if job.state != "running":
             job = self._forgotten(job)
             self._positions.pop(job.id, None)
@@ -212,9 +227,13 @@ class Erasures:
                 return self._finished(self._erase_in_tables(job, run))
             if (refusal := self._is_every_row(job, run)) is not None:
                 return replace(job, state="failed", message=refusal, finished=_now())
-            awaited, unknown = self._awaited()  # before the first search: what comes later is no part of the question
+            awaited, unknown = (
+                self._awaited()
+            )  # before the first search: what comes later is no part of the question
             job = self._erase_in_tables(job, run)
-            job = replace(job, awaited=awaited, unknown=unknown, wait_until=(datetime.now(UTC) + self._wait).isoformat())
+            job = replace(
+                job, awaited=awaited, unknown=unknown, wait_until=(datetime.now(UTC) + self._wait).isoformat()
+            )
             self._save(job)
             if not awaited:
                 return self._finished(job, [unknown] if unknown else [])
@@ -232,7 +251,9 @@ class Erasures:
         matching = rows = 0
         for table in self._tables(job):
             with suppress(BadQuestionError):  # told where it is erased
-                found = TableErasure(self._tools, _wanted(job, table), run, lambda _: None, self._positions[job.id]).share()
+                found = TableErasure(
+                    self._tools, _wanted(job, table), run, lambda _: None, self._positions[job.id]
+                ).share()
                 matching, rows = matching + found[0], rows + found[1]
             if matching < rows:
                 return None
@@ -244,7 +265,10 @@ class Erasures:
         try:
             return self._around.awaited(), ""
         except FirnError as error:
-            return (), f"whether everything that had reached Kafka is in the tables is not known: {error}; erase again when that can be told"
+            return (
+                (),
+                f"whether everything that had reached Kafka is in the tables is not known: {error}; erase again when that can be told",
+            )
 
     def _still_awaited(self, awaited: Sequence[Awaited]) -> tuple[Sequence[Awaited], str]:
         try:
@@ -252,7 +276,10 @@ class Erasures:
         except FirnError as error:
             left, why = tuple(awaited), f" ({error})"
         places = ", ".join(map(str, left))
-        return left, f"{places}: what had reached Kafka there was not in the tables after {self._wait.total_seconds():,.0f} s{why}; erase again when it is"
+        return (
+            left,
+            f"{places}: what had reached Kafka there was not in the tables after {self._wait.total_seconds():,.0f} s{why}; erase again when it is",
+        )
 
     def _erase_in_tables(self, job: Erasure, run: Run) -> Erasure:
         for table in self._tables(job):
@@ -268,14 +295,29 @@ class Erasures:
         return replace(job, state="done" if clean or job.dry_run else "incomplete", finished=_now())
 
     def _failed(self, job: Erasure, sentence: str) -> Erasure:
-        return replace(self.get(job.id), state="failed", message=f"{sentence}. What was erased until then is gone; ask again for the rest", finished=_now())
+        return replace(
+            self.get(job.id),
+            state="failed",
+            message=f"{sentence}. What was erased until then is gone; ask again for the rest",
+            finished=_now(),
+        )
 
     def _forgotten(self, job: Erasure) -> Erasure:
         """An erasure that has ended, with none of its query's words (5)."""
         said = tuple(without_words(sentence, job.query) for sentence in job.elsewhere)
-        tables = tuple(replace(each, problem=None if each.problem is None else without_words(each.problem, job.query)) for each in job.tables)
+        tables = tuple(
+            replace(each, problem=None if each.problem is None else without_words(each.problem, job.query))
+            for each in job.tables
+        )
         kept = job.query_hash or query_hash(self._folder, job.query)
-        return replace(job, query="", query_hash=kept, message=without_words(job.message, job.query), elsewhere=said, tables=tables)
+        return replace(
+            job,
+            query="",
+            query_hash=kept,
+            message=without_words(job.message, job.query),
+            elsewhere=said,
+            tables=tables,
+        )
 
     def _tables(self, job: Erasure) -> Iterator[TableId]:
         if job.streams:
@@ -303,13 +345,17 @@ class Erasures:
         except BadQuestionError:
             report = replace(work.report, problem=UNFIT)
         before = next((each for each in job.tables if each.stream == table.stream), None)
-        if before is not None and not job.dry_run:  # begun again, or searched again: what was done before counts too
+        if (
+            before is not None and not job.dry_run
+        ):  # begun again, or searched again: what was done before counts too
             report = replace(report, **{name: getattr(report, name) + getattr(before, name) for name in SUMS})
         queued = queue_unreached(self._tools, table, noted) if noted else []
         self._forget_copies(queued)
         others = tuple(each for each in job.tables if each.stream != table.stream)
         new = tuple(uri for uri in queued if uri not in job.queued)
-        return replace(job, tables=(*others, replace(report, files_queued=len(queued))), queued=(*job.queued, *new))
+        return replace(
+            job, tables=(*others, replace(report, files_queued=len(queued))), queued=(*job.queued, *new)
+        )
 
     def _load(self, path: Path) -> Erasure:
         document = orjson.loads(path.read_bytes())
@@ -317,7 +363,9 @@ class Erasures:
         noted = {stream: tuple(uris) for stream, uris in (document.pop("noted") or {}).items()}
         awaited = document.pop("awaited", None)
         document["awaited"] = None if awaited is None else tuple(Awaited(**each) for each in awaited)
-        lists: dict[str, Any] = {name: tuple(document.pop(name)) for name in ("streams", "exports_removed", "elsewhere", "queued")}
+        lists: dict[str, Any] = {
+            name: tuple(document.pop(name)) for name in ("streams", "exports_removed", "elsewhere", "queued")
+        }
         return Erasure(**document, **lists, tables=tables, noted=noted)
 
     def _save(self, job: Erasure) -> None:

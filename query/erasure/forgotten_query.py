@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, parse_search
+from query.language.search_language import (
+    All,
+    Between,
+    Either,
+    Everything,
+    Exists,
+    Match,
+    Node,
+    Not,
+    parse_search,
+)
 from query.model.problem import BadQuestionError
 
 KEY_FILE, KEY_BYTES = "hash-key", 32
@@ -25,7 +35,10 @@ def query_hash(folder: Path, query: str) -> str:
     path = folder / KEY_FILE
     if not path.exists():
         write_private(path, secrets.token_bytes(KEY_BYTES))
-    return "hmac-sha256:" + hmac.digest(path.read_bytes(), query.encode("utf-8", "surrogatepass"), "sha256").hex()
+    return (
+        "hmac-sha256:"
+        + hmac.digest(path.read_bytes(), query.encode("utf-8", "surrogatepass"), "sha256").hex()
+    )
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -43,7 +43,14 @@ class FoundMessage:
 
 
 def find_messages(
-    ingest: IngestGateway, executor: Executor, kind: Kind, tenant: TenantId, query: str, start: datetime, end: datetime, run: Run
+    ingest: IngestGateway,
+    executor: Executor,
+    kind: Kind,
+    tenant: TenantId,
+    query: str,
+    start: datetime,
+    end: datetime,
+    run: Run,
 ) -> list[FoundMessage]:
     """The messages of a tenant that match. `executor` reads files. Raises UnavailableError where ingest does not answer, BadQuestionError."""
     found: list[FoundMessage] = []
@@ -54,20 +61,48 @@ def find_messages(
     return found
 
 
-def _matching(executor: Executor, letters: Sequence[Mapping[str, Any]], query: str, start: datetime, end: datetime, run: Run) -> list[int]:
+def _matching(
+    executor: Executor,
+    letters: Sequence[Mapping[str, Any]],
+    query: str,
+    start: datetime,
+    end: datetime,
+    run: Run,
+) -> list[int]:
     rows = [_row(letter, at) for at, letter in enumerate(letters)]
     names = sorted({name for row in rows for name in row if name not in SYSTEM_COLUMNS})
     schema = new_log_schema().with_strings({name: (1_000 + at, name) for at, name in enumerate(names)}, 1)
     kept = [field for field in schema.json["fields"] if field["name"] in (TIMESTAMP, MESSAGE, OFFSET, *names)]
     known = LogSchema({**schema.json, "fields": kept})
-    condition = all_of([within(start, end), compile_search(parse_search(query), known, everywhere=True).condition])
+    condition = all_of(
+        [within(start, end), compile_search(parse_search(query), known, everywhere=True).condition]
+    )
     select = exp.select(column(OFFSET)).from_(from_source()).where(condition)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "letters.parquet"
-        pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in known.arrow.names}, schema=known.arrow), path)
+        pq.write_table(
+            pa.table(
+                {name: [row.get(name) for row in rows] for name in known.arrow.names}, schema=known.arrow
+            ),
+            path,
+        )
         file = LiveFile(f"file://{path}", len(rows), path.stat().st_size, 0, 1, None, None, None, None)
         place = TablePlace.at(f"file://{folder}")
-        view = TableView(table_id("letters", "logs"), TableName("", ""), "", known, True, None, None, None, Totals(), {}, {}, {}, place=place)
+        view = TableView(
+            table_id("letters", "logs"),
+            TableName("", ""),
+            "",
+            known,
+            True,
+            None,
+            None,
+            None,
+            Totals(),
+            {},
+            {},
+            {},
+            place=place,
+        )
         return sorted(int(row[0]) for row in executor.fetch(Source(view, [file]), select, run).rows)
 
 
@@ -79,7 +114,12 @@ def _row(letter: Mapping[str, Any], at: int) -> dict[str, Any]:
         fields = {}
     period = parse_period(str(letter["timestamp"]))
     own = {name: value for name, value in fields.items() if name not in SYSTEM_COLUMNS}
-    return {**own, TIMESTAMP: period.start if period else EPOCH, MESSAGE: "\n".join([text, *letter["beside"]]), OFFSET: at}
+    return {
+        **own,
+        TIMESTAMP: period.start if period else EPOCH,
+        MESSAGE: "\n".join([text, *letter["beside"]]),
+        OFFSET: at,
+    }
 
 
 def _flat(value: Any, prefix: str, depth: int) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,11 @@ from query.search.ingest_gateway import IngestGateway
 
 LETTERS_TIMEOUT_S = 600.0
 NAMED_MAX = 20
-_WORDS: dict[Kind, str] = {"dead-letters": "dead letters", "parked": "parked records", "replay": "dead letters that were sent again"}
+_WORDS: dict[Kind, str] = {
+    "dead-letters": "dead letters",
+    "parked": "parked records",
+    "replay": "dead letters that were sent again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,9 @@ class OutsideTables:
         }
         for kind, tell in tellers.items():
             try:
-                found = find_messages(self.ingest, self.embedded, kind, tenant, job.query, _time(job.start), _time(job.end), run)
+                found = find_messages(
+                    self.ingest, self.embedded, kind, tenant, job.query, _time(job.start), _time(job.end), run
+                )
                 said += tell([each for each in found if not job.streams or each.stream in ("", *job.streams)])
             except BadQuestionError:
                 said.append(f"{_WORDS[kind]} were not looked at: the query does not fit them")
@@ -82,11 +88,23 @@ class OutsideTables:
     def _parked_records(self, found: list[FoundMessage]) -> list[str]:
         """Those that wait for their table, and copies of those that are in it by now."""
         parkings = {str((entry.get("record") or {}).get("id", "")) for entry in self._parked_entries()}
-        waiting, left = ([each for each in found if (each.parking in parkings) == waits] for waits in (True, False))
+        waiting, left = (
+            [each for each in found if (each.parking in parkings) == waits] for waits in (True, False)
+        )
         streams = ", ".join(sorted({each.stream for each in waiting}))
-        said = [f"parked records that match: {_named(waiting)}, of {streams}; heal or resolve the table, let them drain, and erase again"] if waiting else []
+        said = (
+            [
+                f"parked records that match: {_named(waiting)}, of {streams}; heal or resolve the table, let them drain, and erase again"
+            ]
+            if waiting
+            else []
+        )
         how = "`python -m ingest parked erase` deletes what no table waits for"
-        return [*said, f"copies of parked records that match and that no table waits for: {_named(left)}; {how}"] if left else said
+        return (
+            [*said, f"copies of parked records that match and that no table waits for: {_named(left)}; {how}"]
+            if left
+            else said
+        )
 
     def _parked_entries(self) -> list[dict[str, Any]]:
         try:
@@ -95,16 +113,28 @@ class OutsideTables:
             return []  # a catalog that keeps no such list
 
     def _parked(self, tenant: TenantId) -> list[str]:
-        parked = [entry["identifier"]["name"] for entry in self._parked_entries() if entry["identifier"]["namespace"] == [tenant.namespace]]
-        return [f"the stream {from_identifier(name) or name!r} is parked: records of it wait in Kafka; erase again when it is healed" for name in parked]
+        parked = [
+            entry["identifier"]["name"]
+            for entry in self._parked_entries()
+            if entry["identifier"]["namespace"] == [tenant.namespace]
+        ]
+        return [
+            f"the stream {from_identifier(name) or name!r} is parked: records of it wait in Kafka; erase again when it is healed"
+            for name in parked
+        ]
 
     def _dropped(self, tenant: TenantId) -> list[str]:
         try:
             dropped = entries(self.catalog, "/firn/v1/dropped-tables", "dropped-tables")
-            names = [e["identifier"]["name"] for e in dropped if e["identifier"]["namespace"] == [tenant.namespace]]
+            names = [
+                e["identifier"]["name"] for e in dropped if e["identifier"]["namespace"] == [tenant.namespace]
+            ]
         except NotFoundError:
             return []
-        return [f"the stream {from_identifier(name) or name!r} was dropped and can still be brought back: its files stay until its purge" for name in names]
+        return [
+            f"the stream {from_identifier(name) or name!r} was dropped and can still be brought back: its files stay until its purge"
+            for name in names
+        ]
 
 
 def _replayed(found: list[FoundMessage]) -> list[str]:

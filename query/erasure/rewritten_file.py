@@ -22,7 +22,9 @@ def write_without(storage: Storage, path: str, uri: str, hour: int, positions: S
         keep[np.asarray(positions, dtype=np.int64)] = False
         leaves = [leaf for field in source.schema_arrow for leaf in _leaf_ids(field)]
         with storage.create(uri) as file:
-            with pq.ParquetWriter(file, source.schema_arrow, compression="zstd", store_schema=False, metadata_collector=footers) as writer:
+            with pq.ParquetWriter(
+                file, source.schema_arrow, compression="zstd", store_schema=False, metadata_collector=footers
+            ) as writer:
                 first = 0
                 for at in range(source.metadata.num_row_groups):
                     rows = source.metadata.row_group(at).num_rows
@@ -32,7 +34,9 @@ def write_without(storage: Storage, path: str, uri: str, hour: int, positions: S
                         writer.write_table(source.read_row_group(at).filter(pa.array(mask)))
             size = file.tell()
     if footers[0].num_rows != int(keep.sum()):
-        raise FatalError(f"{uri} holds {footers[0].num_rows} rows, {int(keep.sum())} should be left; nothing was changed, look at the disk's health")
+        raise FatalError(
+            f"{uri} holds {footers[0].num_rows} rows, {int(keep.sum())} should be left; nothing was changed, look at the disk's health"
+        )
     return describe_parquet(uri, hour, size, footers[0], leaves)
 
 
@@ -46,5 +50,7 @@ def _leaf_ids(field: pa.Field) -> list[int]:
     if pa.types.is_map(kind):
         return [*_leaf_ids(kind.key_field), *_leaf_ids(kind.item_field)]
     if field.metadata is None or _FIELD_ID not in field.metadata:
-        raise FatalError(f"column {field.name!r} has no field id: the file was not written by an Iceberg engine and cannot be rewritten")
+        raise FatalError(
+            f"column {field.name!r} has no field id: the file was not written by an Iceberg engine and cannot be rewritten"
+        )
     return [int(field.metadata[_FIELD_ID])]

@@ -83,14 +83,25 @@ class EmbeddedExecutor:
             return Fetched(_of_nothing(select), 0)
         size_bytes = sum(file.size_bytes for file in source.files)
         if bytes_max is None:
-            return Fetched([row for batch in self._batches(source, select, run, lambda cursor: cursor.fetchmany(10_000)) for row in batch], size_bytes)
+            return Fetched(
+                [
+                    row
+                    for batch in self._batches(source, select, run, lambda cursor: cursor.fetchmany(10_000))
+                    for row in batch
+                ],
+                size_bytes,
+            )
         batches = self._batches(source, select, run, lambda cursor: cursor.fetchmany(ROWS_AT_ONCE))
         with closing(batches):
             rows, cut = rows_within(bytes_max, batches)
         return Fetched(rows, size_bytes, cut)
 
-    def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
-        with closing(self._batches(source, select, run, lambda cursor: cursor.fetchmany(ROWS_AT_ONCE))) as handfuls:
+    def stream(
+        self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        with closing(
+            self._batches(source, select, run, lambda cursor: cursor.fetchmany(ROWS_AT_ONCE))
+        ) as handfuls:
             yield from batches_of(handfuls, rows_at_once)
 
     def _batches(self, source: Source, select: exp.Select, run: Run, fetch: Fetch) -> Generator[list[Row]]:
@@ -123,7 +134,13 @@ def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duc
         config["threads"] = str(settings.embedded_threads)
     database = duckdb.connect(":memory:", config=config)
     named = f"{allowed} = [{', '.join(_text(place) for place in places)}]"
-    for option in ("TimeZone = 'UTC'", "parquet_metadata_cache = true", named, "enable_external_access = false", "lock_configuration = true"):
+    for option in (
+        "TimeZone = 'UTC'",
+        "parquet_metadata_cache = true",
+        named,
+        "enable_external_access = false",
+        "lock_configuration = true",
+    ):
         database.execute(f"SET GLOBAL {option}")
     return database
 
@@ -137,13 +154,18 @@ def _of_nothing(select: exp.Select) -> list[tuple[Any, ...]]:
 
 def sql_over(paths: Sequence[str], schema: LogSchema, select: exp.Select) -> str:
     """The SELECT as DuckDB's SQL over exactly these files."""
-    return with_source(select, exp.Table(this=exp.Var(this=_read_parquet(paths, schema)))).sql(dialect="duckdb", copy=False)
+    return with_source(select, exp.Table(this=exp.Var(this=_read_parquet(paths, schema)))).sql(
+        dialect="duckdb", copy=False
+    )
 
 
 def _read_parquet(paths: Sequence[str], schema: LogSchema) -> str:
     """`read_parquet` of files with columns by field id (DuckDB's documentation, "Parquet / Schema parameter")."""
     files = ", ".join(_text(path) for path in paths)
-    fields = ", ".join(f"{c.id}: {{name: {_text(c.name)}, type: {_text(duckdb_type(c.kind))}, default_value: NULL}}" for c in schema.columns)
+    fields = ", ".join(
+        f"{c.id}: {{name: {_text(c.name)}, type: {_text(duckdb_type(c.kind))}, default_value: NULL}}"
+        for c in schema.columns
+    )
     return f"READ_PARQUET([{files}], schema = MAP {{{fields}}})"
 
 
@@ -157,7 +179,11 @@ def duckdb_type(kind: Any) -> str:
     if isinstance(kind, str):
         return _TYPES.get(kind) or (kind.upper() if kind.startswith("decimal") else "BLOB")
     if kind["type"] == "struct":
-        return "STRUCT(" + ", ".join(f"{_name(field['name'])} {duckdb_type(field['type'])}" for field in kind["fields"]) + ")"
+        return (
+            "STRUCT("
+            + ", ".join(f"{_name(field['name'])} {duckdb_type(field['type'])}" for field in kind["fields"])
+            + ")"
+        )
     if kind["type"] == "list":
         return f"{duckdb_type(kind['element'])}[]"
     return f"MAP({duckdb_type(kind['key'])}, {duckdb_type(kind['value'])})"
@@ -172,5 +198,7 @@ def _translated(error: duckdb.Error) -> Exception:
     if isinstance(error, duckdb.IOException) and ("No files found" in said or "Cannot open file" in said):
         return NotFoundError(f"a data file is gone: {said}")
     if isinstance(error, duckdb.OutOfMemoryException):
-        return UnavailableError("the search needs more memory than embedded_memory_bytes allows; narrow it, or ask with engine=trino")
+        return UnavailableError(
+            "the search needs more memory than embedded_memory_bytes allows; narrow it, or ask with engine=trino"
+        )
     return UnavailableError(f"the in-process engine failed: {said}")

@@ -47,7 +47,9 @@ class Executor(Protocol):
         Raises TimeOverError, CancelledError, UnavailableError, NotFoundError (a file or snapshot is gone: load the table again).
         """
 
-    def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
+    def stream(
+        self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
         """The same in batches, holding one of them at a time."""
 
 

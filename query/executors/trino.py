@@ -25,7 +25,14 @@ from query.model.table_view import TableView
 
 # What Trino says when a snapshot or file went away between planning and reading.
 _GONE = frozenset(
-    {"TABLE_NOT_FOUND", "SCHEMA_NOT_FOUND", "INVALID_ARGUMENTS", "ICEBERG_CANNOT_OPEN_SPLIT", "ICEBERG_FILESYSTEM_ERROR", "ICEBERG_INVALID_METADATA"}
+    {
+        "TABLE_NOT_FOUND",
+        "SCHEMA_NOT_FOUND",
+        "INVALID_ARGUMENTS",
+        "ICEBERG_CANNOT_OPEN_SPLIT",
+        "ICEBERG_FILESYSTEM_ERROR",
+        "ICEBERG_INVALID_METADATA",
+    }
 )
 REQUEST_TIMEOUT_S = 30.0
 NO_RULES = (
@@ -67,13 +74,29 @@ class TrinoExecutor:
 
     def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
         with self._cursor(run, source.view.name.namespace) as cursor:
-            batches = self._batches(cursor, self.sql(source, self._without_going_back(select, run)), run, 1_000 if bytes_max is None else ROWS_AT_ONCE)
-            rows, cut = ([row for batch in batches for row in batch], False) if bytes_max is None else rows_within(bytes_max, batches)
+            batches = self._batches(
+                cursor,
+                self.sql(source, self._without_going_back(select, run)),
+                run,
+                1_000 if bytes_max is None else ROWS_AT_ONCE,
+            )
+            rows, cut = (
+                ([row for batch in batches for row in batch], False)
+                if bytes_max is None
+                else rows_within(bytes_max, batches)
+            )
             return Fetched(rows, _scanned_bytes(cursor), cut)
 
-    def stream(self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int) -> Iterator[list[tuple[Any, ...]]]:
+    def stream(
+        self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
         with self._cursor(run, source.view.name.namespace) as cursor:
-            yield from batches_of(self._batches(cursor, self.sql(source, self._without_going_back(select, run)), run, ROWS_AT_ONCE), rows_at_once)
+            yield from batches_of(
+                self._batches(
+                    cursor, self.sql(source, self._without_going_back(select, run)), run, ROWS_AT_ONCE
+                ),
+                rows_at_once,
+            )
 
     def statement(self, sql: str, run: Run, *, user: str, rows_max: int, bytes_max: int) -> Answer:
         """Runs checked SQL text as one of Trino's users. Raises RefusedError with Trino's words."""
@@ -82,7 +105,11 @@ class TrinoExecutor:
             batches = self._batches(cursor, sql, run, 1)
             rows, cut = rows_within(bytes_max, islice(batches, rows_max + 1))
             columns = [(str(c[0]), str(c[1])) for c in cursor.description or ()]
-            said = f"only the first {len(rows):,} rows are given, which have {bytes_max:,} bytes together; select less, or export" if cut else None
+            said = (
+                f"only the first {len(rows):,} rows are given, which have {bytes_max:,} bytes together; select less, or export"
+                if cut
+                else None
+            )
             if len(rows) > rows_max:
                 said = f"only the first {rows_max:,} rows are given; raise `limit`, or export"
             return Answer(columns, rows[:rows_max], said, _scanned_bytes(cursor))
@@ -101,7 +128,11 @@ class TrinoExecutor:
 
     def _without_going_back(self, select: exp.Select, run: Run) -> exp.Select:
         """The SELECT with patterns that pass over a text once, in place, where Trino's regular expressions are Joni's; RE2J's need no help."""
-        patterns = [(node, once) for node in select.find_all(exp.RegexpLike) if (once := node.meta.get(ONCE)) is not None]
+        patterns = [
+            (node, once)
+            for node in select.find_all(exp.RegexpLike)
+            if (once := node.meta.get(ONCE)) is not None
+        ]
         if patterns and self._has_atomic_groups(run):
             for node, once in patterns:
                 node.set("expression", exp.Literal.string(once))
@@ -111,18 +142,30 @@ class TrinoExecutor:
         """Asked once: `regex-library` is a setting of Trino's servers that nothing else tells."""
         if self._atomic_groups is None:
             try:
-                self.statement("SELECT regexp_like('a', '(?>a)')", run, user=self._settings.trino_user, rows_max=1, bytes_max=1_000)
+                self.statement(
+                    "SELECT regexp_like('a', '(?>a)')",
+                    run,
+                    user=self._settings.trino_user,
+                    rows_max=1,
+                    bytes_max=1_000,
+                )
                 self._atomic_groups = True
             except RefusedError:
                 self._atomic_groups = False
         return self._atomic_groups
 
     def _table(self, view: TableView) -> exp.Expression:
-        names = [exp.to_identifier(name, quoted=True) for name in (view.name.name, view.name.namespace, self._settings.trino_catalog)]
+        names = [
+            exp.to_identifier(name, quoted=True)
+            for name in (view.name.name, view.name.namespace, self._settings.trino_catalog)
+        ]
         table = exp.Table(this=names[0], db=names[1], catalog=names[2])
         # A type declared since the last commit is in the table's schema and not in its snapshot's: then the table is read as it is now.
         if view.snapshot_id is not None and view.schema_is_of_snapshot:
-            table.set("version", exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(view.snapshot_id)))
+            table.set(
+                "version",
+                exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(view.snapshot_id)),
+            )
         return table
 
     def _cursor(self, run: Run, user: str) -> Any:
@@ -135,7 +178,9 @@ class TrinoExecutor:
             port=self._parts.port or (443 if self._parts.scheme == "https" else 80),
             http_scheme=self._parts.scheme,
             user=user,
-            auth=BasicAuthentication(self._settings.trino_user, password.get_secret_value()) if password else None,
+            auth=BasicAuthentication(self._settings.trino_user, password.get_secret_value())
+            if password
+            else None,
             source="firn-query",
             catalog=self._settings.trino_catalog,
             http_session=self._session,
@@ -175,7 +220,9 @@ def _translated(error: Exception, uri: str) -> Exception:
     if isinstance(error, TrinoConnectionError | requests.RequestException):
         return UnavailableError(f"Trino at {uri} does not answer ({type(error).__name__}); is it running?")
     if isinstance(error, HttpError) and "error 401" in str(error):
-        return UnavailableError(f"Trino at {uri} does not let this room in; set FIRN_QUERY_TRINO_USER and FIRN_QUERY_TRINO_PASSWORD")
+        return UnavailableError(
+            f"Trino at {uri} does not let this room in; set FIRN_QUERY_TRINO_USER and FIRN_QUERY_TRINO_PASSWORD"
+        )
     return UnavailableError(f"Trino: {error}")
 
 

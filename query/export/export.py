@@ -29,7 +29,9 @@ ROWS_AT_ONCE = 5_000
 ATTEMPTS = 60
 RETRY_S = 5.0
 KEPT_S = 7 * 86_400.0
-WRITERS_AT_ONCE = 4  # of them one for each tenant: where an engine hangs, it hangs for those whose export it is
+WRITERS_AT_ONCE = (
+    4  # of them one for each tenant: where an engine hangs, it hangs for those whose export it is
+)
 STOP_S = 10.0
 ID_LENGTH_MAX = 64
 NO_SUCH = "there is no such export: it was deleted, or the address is wrong"
@@ -106,7 +108,14 @@ class RowSource(Protocol):
 class ExportJobs:
     """The jobs of one folder, part by part in turn, in threads of their own. `open_source` makes the rows of a job; `kept_s`: how long finished ones stay."""
 
-    def __init__(self, folder: Path, open_source: Callable[[Job], RowSource], *, kept_s: float = KEPT_S, quota: Quota | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        open_source: Callable[[Job], RowSource],
+        *,
+        kept_s: float = KEPT_S,
+        quota: Quota | None = None,
+    ) -> None:
         self._folder = folder
         self._quota = quota or Quota()
         self._creating = threading.Lock()
@@ -118,7 +127,9 @@ class ExportJobs:
         self._sources: dict[str, RowSource] = {}
         self._failures: dict[str, tuple[int, float]] = {}  # attempts in a row, and when the next may be
         self._stopping = False
-        self._threads = [threading.Thread(target=self._work, name="exports", daemon=True) for _ in range(WRITERS_AT_ONCE)]
+        self._threads = [
+            threading.Thread(target=self._work, name="exports", daemon=True) for _ in range(WRITERS_AT_ONCE)
+        ]
 
     def start(self) -> None:
         """Takes up the jobs that were running when the process ended."""
@@ -140,7 +151,11 @@ class ExportJobs:
     def create(self, job: Job) -> Job:
         """Keeps a job and queues it. Raises QuotaError."""
         self._remove_old()
-        made = replace(job, id=secrets.token_urlsafe(12).replace("-", "a").replace("_", "b"), created=datetime.now(UTC).isoformat())
+        made = replace(
+            job,
+            id=secrets.token_urlsafe(12).replace("-", "a").replace("_", "b"),
+            created=datetime.now(UTC).isoformat(),
+        )
         with self._creating:  # counted and kept as one
             self._check_quota(job.tenant)
             self._path(made.id).mkdir(parents=True)
@@ -153,9 +168,13 @@ class ExportJobs:
     def _check_quota(self, tenant: str) -> None:
         own = [job for job in self.jobs() if job.tenant == tenant]
         if len(own) >= self._quota.number:
-            raise QuotaError(f"tenant {tenant!r} has {len(own):,} exports, and no more are kept; delete one that nobody needs (the oldest is {own[-1].id})")
+            raise QuotaError(
+                f"tenant {tenant!r} has {len(own):,} exports, and no more are kept; delete one that nobody needs (the oldest is {own[-1].id})"
+            )
         if (size_bytes := sum(job.size_bytes for job in own)) >= self._quota.size_bytes:
-            raise QuotaError(f"the exports of tenant {tenant!r} hold {size_bytes:,} of {self._quota.size_bytes:,} bytes; delete one that nobody needs")
+            raise QuotaError(
+                f"the exports of tenant {tenant!r} hold {size_bytes:,} of {self._quota.size_bytes:,} bytes; delete one that nobody needs"
+            )
 
     def _is_full(self, tenant: str) -> bool:
         return sum(job.size_bytes for job in self.jobs() if job.tenant == tenant) >= self._quota.size_bytes
@@ -223,7 +242,9 @@ class ExportJobs:
             with self._lock:
                 self._busy.discard(tenant)
                 if goes_on:
-                    self._waiting.append(taken)  # behind the others: a long export does not hold up short ones
+                    self._waiting.append(
+                        taken
+                    )  # behind the others: a long export does not hold up short ones
                 else:
                     self._sources.pop(job_id, None)
                     self._failures.pop(job_id, None)
@@ -252,7 +273,14 @@ class ExportJobs:
                     return False
                 if job.id not in self._sources:
                     self._sources[job.id] = self._open_source(job)
-                job = replace(job, parts=(*job.parts, self._write_part(job, self._sources[job.id], *job.stretches[len(job.parts)])), message="")
+                job = replace(
+                    job,
+                    parts=(
+                        *job.parts,
+                        self._write_part(job, self._sources[job.id], *job.stretches[len(job.parts)]),
+                    ),
+                    message="",
+                )
                 self._failures.pop(job.id, None)
             if len(job.parts) == len(job.stretches):
                 job = replace(job, state="done", sha256="" if job.format == "parquet" else self._sum(job))
@@ -260,15 +288,33 @@ class ExportJobs:
         except RetryableError as error:
             return self._try_again(job, error)
         except FirnError as error:
-            self._save(replace(job, state="failed", message=f"{error}. Resume it when that is mended; what is written stays"))
+            self._save(
+                replace(
+                    job,
+                    state="failed",
+                    message=f"{error}. Resume it when that is mended; what is written stays",
+                )
+            )
             return False
         except OSError as error:
             if self._path(job.id).exists():
-                self._save(replace(job, state="failed", message=f"the disk refuses ({error.strerror}): free space and resume the export"))
+                self._save(
+                    replace(
+                        job,
+                        state="failed",
+                        message=f"the disk refuses ({error.strerror}): free space and resume the export",
+                    )
+                )
             return False
         except Exception as error:
             log.exception("export.failed", export=job.id)
-            self._save(replace(job, state="failed", message=f"an unexpected fault ({type(error).__name__}), which the API's log tells more of"))
+            self._save(
+                replace(
+                    job,
+                    state="failed",
+                    message=f"an unexpected fault ({type(error).__name__}), which the API's log tells more of",
+                )
+            )
             return False
         return job.state == "running"
 
@@ -282,7 +328,9 @@ class ExportJobs:
         self._failures[job.id] = (attempts, time.monotonic() + RETRY_S)
         log.warning("export.interrupted", export=job.id, attempts=attempts, error=str(error))
         goes_on = attempts < ATTEMPTS
-        say = f"waits: {error}" if goes_on else f"{error}. Resume it when that is mended; what is written stays"
+        say = (
+            f"waits: {error}" if goes_on else f"{error}. Resume it when that is mended; what is written stays"
+        )
         self._save(replace(job, state="running" if goes_on else "failed", message=say))
         return goes_on
 
@@ -292,7 +340,9 @@ class ExportJobs:
         path = self._path(job.id) / name
         temporary = path.with_suffix(".tmp")
         with temporary.open("wb") as file:
-            writer = WRITERS[job.format](file, source.schema, job.columns, is_first=number == 0, spreadsheet_safe=job.spreadsheet_safe)
+            writer = WRITERS[job.format](
+                file, source.schema, job.columns, is_first=number == 0, spreadsheet_safe=job.spreadsheet_safe
+            )
             for batch in source.rows(start, end):
                 writer.write(batch)
             writer.close()

@@ -35,11 +35,26 @@ class PartWriter(Protocol):
 class _Ndjson:
     """A JSON object per line; columns without a value are left out."""
 
-    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool, spreadsheet_safe: bool = False) -> None:  # noqa: ARG002 - one shape for all formats
+    def __init__(
+        self,
+        file: BinaryIO,
+        schema: LogSchema,
+        columns: Sequence[str],
+        *,
+        is_first: bool,
+        spreadsheet_safe: bool = False,
+    ) -> None:  # noqa: ARG002 - one shape for all formats
         self._file, self._columns, self.rows = file, columns, 0
 
     def write(self, batch: list[tuple[Any, ...]]) -> None:
-        lines = ({name: value for name, value in zip(self._columns, plain_row(row), strict=True) if value is not None} for row in batch)
+        lines = (
+            {
+                name: value
+                for name, value in zip(self._columns, plain_row(row), strict=True)
+                if value is not None
+            }
+            for row in batch
+        )
         self._file.write(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
         self.rows += len(batch)
 
@@ -50,18 +65,36 @@ class _Ndjson:
 class _Csv:
     """RFC 4180 with a header; lists and structures as JSON. `spreadsheet_safe`: see `text_cell`."""
 
-    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool, spreadsheet_safe: bool = False) -> None:  # noqa: ARG002
+    def __init__(
+        self,
+        file: BinaryIO,
+        schema: LogSchema,
+        columns: Sequence[str],
+        *,
+        is_first: bool,
+        spreadsheet_safe: bool = False,
+    ) -> None:  # noqa: ARG002
         self._file, self.rows, self._as_text = file, 0, spreadsheet_safe
         if is_first:
             self._write([list(columns)])
 
     def write(self, batch: list[tuple[Any, ...]]) -> None:
-        self._write([[orjson.dumps(value).decode() if isinstance(value, list | dict) else value for value in plain_row(row)] for row in batch])
+        self._write(
+            [
+                [
+                    orjson.dumps(value).decode() if isinstance(value, list | dict) else value
+                    for value in plain_row(row)
+                ]
+                for row in batch
+            ]
+        )
         self.rows += len(batch)
 
     def _write(self, rows: list[list[Any]]) -> None:
         text = io.StringIO(newline="")
-        csv.writer(text).writerows([[text_cell(value) for value in row] for row in rows] if self._as_text else rows)
+        csv.writer(text).writerows(
+            [[text_cell(value) for value in row] for row in rows] if self._as_text else rows
+        )
         self._file.write(text.getvalue().encode())
 
     def close(self) -> None:
@@ -71,14 +104,25 @@ class _Csv:
 class _Parquet:
     """The table's own types."""
 
-    def __init__(self, file: BinaryIO, schema: LogSchema, columns: Sequence[str], *, is_first: bool, spreadsheet_safe: bool = False) -> None:  # noqa: ARG002
+    def __init__(
+        self,
+        file: BinaryIO,
+        schema: LogSchema,
+        columns: Sequence[str],
+        *,
+        is_first: bool,
+        spreadsheet_safe: bool = False,
+    ) -> None:  # noqa: ARG002
         kinds = {column.name: column.kind for column in schema.columns}
         self._schema = pa.schema([pa.field(name, arrow_type(kinds[name])) for name in columns])
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
         self.rows = 0
 
     def write(self, batch: list[tuple[Any, ...]]) -> None:
-        arrays = [pa.array([_for_arrow(row[at]) for row in batch], field.type) for at, field in enumerate(self._schema)]
+        arrays = [
+            pa.array([_for_arrow(row[at]) for row in batch], field.type)
+            for at, field in enumerate(self._schema)
+        ]
         self._writer.write_table(pa.table(arrays, schema=self._schema))
         self.rows += len(batch)
 
@@ -91,7 +135,11 @@ def text_cell(value: Any) -> Any:
 
     OWASP, "CSV Injection": = + - @, also in their wide forms, and what a spreadsheet skips before them.
     """
-    if not isinstance(value, str) or not value.lstrip(_SKIPPED).startswith(_FORMULA_SIGNS) or _NUMBER.fullmatch(value):
+    if (
+        not isinstance(value, str)
+        or not value.lstrip(_SKIPPED).startswith(_FORMULA_SIGNS)
+        or _NUMBER.fullmatch(value)
+    ):
         return value
     return f"'{value}"
 

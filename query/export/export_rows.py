@@ -40,7 +40,9 @@ class SearchRows:
 
     def rows(self, start: str, end: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a stretch, oldest first, in batches."""
-        question = replace(self._question, start=datetime.fromisoformat(start), end=datetime.fromisoformat(end))
+        question = replace(
+            self._question, start=datetime.fromisoformat(start), end=datetime.fromisoformat(end)
+        )
         prepared = self._searcher.prepare(question)
         self._check_columns(prepared)
         condition = prepared.condition_in(question.start, question.end)
@@ -51,12 +53,25 @@ class SearchRows:
     def _check_columns(self, prepared: Prepared) -> None:
         """All parts have the same columns, by their ids."""
         now = {name: column.id for name, column in prepared.view.schema.by_name.items()}
-        changed = [name for name, column_id in zip(self._job.columns, self._job.column_ids, strict=True) if now.get(name) != column_id]
+        changed = [
+            name
+            for name, column_id in zip(self._job.columns, self._job.column_ids, strict=True)
+            if now.get(name) != column_id
+        ]
         if changed:
-            raise ConflictingColumnsError(f"the column {changed[0]!r} is another one since a type was declared for it: make the export again")
+            raise ConflictingColumnsError(
+                f"the column {changed[0]!r} is another one since a type was declared for it: make the export again"
+            )
 
 
-def new_job(prepared: Prepared, written_as: Format, part_rows: int, *, made_by: str = "", spreadsheet_safe: bool = False) -> Job:
+def new_job(
+    prepared: Prepared,
+    written_as: Format,
+    part_rows: int,
+    *,
+    made_by: str = "",
+    spreadsheet_safe: bool = False,
+) -> Job:
     """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows` rows."""
     question, view = prepared.question, prepared.view
     pin = question.pin or Pin(view.uuid, view.absorbed)

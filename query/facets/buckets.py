@@ -52,7 +52,10 @@ class Bucket:
 def bucket_width_s(start: datetime, end: datetime, wanted: int = BUCKETS_WANTED) -> int:
     """The narrowest readable width that cuts `[start, end)` into at most `wanted` buckets."""
     span_s = max(1.0, (end - start).total_seconds())
-    return next((width for width in WIDTHS_S if span_s / width <= wanted), WIDTHS_S[-1] * max(1, round(span_s / WIDTHS_S[-1] / wanted)))
+    return next(
+        (width for width in WIDTHS_S if span_s / width <= wanted),
+        WIDTHS_S[-1] * max(1, round(span_s / WIDTHS_S[-1] / wanted)),
+    )
 
 
 def bucket_of(moment_us: int, width_s: int) -> int:
@@ -79,4 +82,6 @@ def to_buckets(counts: Iterable[tuple[int, Level, int]], width_s: int, *, by_lev
         if by_level:
             split = levels.setdefault(at, {})
             split[level] = split.get(level, 0) + count
-    return [Bucket(EPOCH + timedelta(seconds=at * width_s), rows[at], levels.get(at, {})) for at in sorted(rows)]
+    return [
+        Bucket(EPOCH + timedelta(seconds=at * width_s), rows[at], levels.get(at, {})) for at in sorted(rows)
+    ]

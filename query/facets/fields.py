@@ -51,7 +51,9 @@ def list_fields(searcher: Searcher, question: Question) -> tuple[list[FieldSumma
 def _summary(target: Column, files: tuple[LiveFile, ...]) -> FieldSummary:
     kind = target.kind if isinstance(target.kind, str) else str(target.kind["type"])
     is_system = target.name in SYSTEM_COLUMNS
-    return FieldSummary(target.name, kind, _coverage(target, files), None if is_system else target.doc, is_system)
+    return FieldSummary(
+        target.name, kind, _coverage(target, files), None if is_system else target.doc, is_system
+    )
 
 
 def _coverage(target: Column, files: tuple[LiveFile, ...]) -> float | None:
@@ -65,7 +67,15 @@ def _coverage(target: Column, files: tuple[LiveFile, ...]) -> float | None:
     return round(filled / rows, 4) if rows else None
 
 
-def top_values(searcher: Searcher, question: Question, field: str, run: Run, *, limit: int, sample_rows: int = SAMPLE_ROWS) -> TopValues:
+def top_values(
+    searcher: Searcher,
+    question: Question,
+    field: str,
+    run: Run,
+    *,
+    limit: int,
+    sample_rows: int = SAMPLE_ROWS,
+) -> TopValues:
     """Counts the values of a field over the newest matching files. Raises BadQuestionError for a field that is not there."""
     prepared = searcher.prepare(question)
     target = _target(prepared, field)
@@ -73,9 +83,15 @@ def top_values(searcher: Searcher, question: Question, field: str, run: Run, *, 
     progress = Progress()
     rows: list[tuple[Any, ...]] = []
     try:
-        start = prepared.plan.start if looked_at.files == prepared.plan.planned.files else max(prepared.plan.start, files[1])
+        start = (
+            prepared.plan.start
+            if looked_at.files == prepared.plan.planned.files
+            else max(prepared.plan.start, files[1])
+        )
         select = _select_values(prepared, target, start, limit)
-        fetched = prepared.executor.fetch(Source(prepared.view, files[0]), select, run, bytes_max=searcher.settings.page_bytes_max)
+        fetched = prepared.executor.fetch(
+            Source(prepared.view, files[0]), select, run, bytes_max=searcher.settings.page_bytes_max
+        )
         rows = fetched.rows
         progress.add(looked_at, fetched)
         if fetched.cut:
@@ -84,16 +100,27 @@ def top_values(searcher: Searcher, question: Question, field: str, run: Run, *, 
         progress.stopped = str(error)
     sampled = looked_at.files < prepared.plan.planned.files
     total = int(rows[0][2]) if rows else 0
-    return TopValues([(plain_row([value])[0], int(count)) for value, count, _ in rows], total, sampled, searcher.basis(prepared, progress))
+    return TopValues(
+        [(plain_row([value])[0], int(count)) for value, count, _ in rows],
+        total,
+        sampled,
+        searcher.basis(prepared, progress),
+    )
 
 
 def _target(prepared: Prepared, field: str) -> Column:
     found = columns_of(field, prepared.view.schema)
     if not found:
         near = similar_field(field, prepared.view.schema)
-        raise refuse(f"there is no field {field!r} in this stream", suggestion=f"did you mean {near}?" if near else "the list of fields shows what there is")
+        raise refuse(
+            f"there is no field {field!r} in this stream",
+            suggestion=f"did you mean {near}?" if near else "the list of fields shows what there is",
+        )
     if found[0].name == ERRORS or not isinstance(found[0].kind, str):
-        raise refuse(f"the field {found[0].name!r} holds lists, whose values are not counted", suggestion=f"{found[0].name}:* finds rows that have one")
+        raise refuse(
+            f"the field {found[0].name!r} holds lists, whose values are not counted",
+            suggestion=f"{found[0].name}:* finds rows that have one",
+        )
     return found[0]
 
 
@@ -114,7 +141,9 @@ def _select_values(prepared: Prepared, target: Column, start: Any, limit: int) -
     condition = prepared.condition_in(start, prepared.plan.end, present)
     count = exp.Count(this=exp.Star())
     every = exp.Window(this=exp.Sum(this=count.copy()))
-    select = exp.select(column(target.name), exp.alias_(count, "rows_of_value", quoted=True), every).from_(from_source())
+    select = exp.select(column(target.name), exp.alias_(count, "rows_of_value", quoted=True), every).from_(
+        from_source()
+    )
     by_count = exp.Ordered(this=column("rows_of_value"), desc=True, nulls_first=False)
     by_value = exp.Ordered(this=column(target.name), desc=False, nulls_first=False)
     return select.where(condition).group_by(exp.Literal.number(1)).order_by(by_count, by_value).limit(limit)

@@ -25,7 +25,9 @@ log = structlog.get_logger()
 MINUTE_S, HOUR_S = 60, 3_600
 FILES_MAX = 1_000_000
 _ASKED_AT_ONCE = 500
-_TABLE = "CREATE TABLE IF NOT EXISTS counts (uri TEXT PRIMARY KEY, by_minute BLOB NOT NULL, by_hour BLOB NOT NULL)"
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS counts (uri TEXT PRIMARY KEY, by_minute BLOB NOT NULL, by_hour BLOB NOT NULL)"
+)
 Count = tuple[int, Level, int]
 
 
@@ -73,7 +75,9 @@ class FileCounts:
 
     def keep(self, counted: Mapping[str, Counts]) -> None:
         """Keeps counts of files; beyond the limit those kept first go."""
-        rows = [(uri, _packed(counts.by_minute), _packed(counts.by_hour())) for uri, counts in counted.items()]
+        rows = [
+            (uri, _packed(counts.by_minute), _packed(counts.by_hour())) for uri, counts in counted.items()
+        ]
         with self._lock, self._database:
             self._database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", rows)
             newest = self._database.execute("SELECT max(rowid) FROM counts").fetchone()[0] or 0
@@ -91,15 +95,30 @@ class FileCounts:
         return database
 
 
-def count_files(executor: Executor, view: TableView, files: Sequence[LiveFile], run: Run) -> dict[str, Counts]:
+def count_files(
+    executor: Executor, view: TableView, files: Sequence[LiveFile], run: Run
+) -> dict[str, Counts]:
     """Opens files and counts their rows. `executor` reads files. A file whose sum is not what its manifest says is left out: nobody may rely on it."""
     # The columns that are read, and no other, so that no field of a record is taken for `file_index`, which DuckDB adds by itself.
-    schema = LogSchema({"fields": [field for field in view.schema.json["fields"] if field["name"] in (TIMESTAMP, SEVERITY)]})
-    minute = exp.cast(
-        exp.Floor(this=exp.Div(this=exp.TimeToUnix(this=column(TIMESTAMP)), expression=exp.Literal.number("60.0"), typed=True)), exp.DataType.Type.BIGINT
+    schema = LogSchema(
+        {"fields": [field for field in view.schema.json["fields"] if field["name"] in (TIMESTAMP, SEVERITY)]}
     )
-    select = exp.select(exp.column("file_index"), minute, level_number(column(SEVERITY)), exp.Count(this=exp.Star())).from_(from_source())
-    fetched = executor.fetch(Source(replace(view, schema=schema), files), select.group_by(*(exp.Literal.number(at) for at in (1, 2, 3))), run)
+    minute = exp.cast(
+        exp.Floor(
+            this=exp.Div(
+                this=exp.TimeToUnix(this=column(TIMESTAMP)), expression=exp.Literal.number("60.0"), typed=True
+            )
+        ),
+        exp.DataType.Type.BIGINT,
+    )
+    select = exp.select(
+        exp.column("file_index"), minute, level_number(column(SEVERITY)), exp.Count(this=exp.Star())
+    ).from_(from_source())
+    fetched = executor.fetch(
+        Source(replace(view, schema=schema), files),
+        select.group_by(*(exp.Literal.number(at) for at in (1, 2, 3))),
+        run,
+    )
     by_file: dict[int, list[Count]] = {}
     for file_at, at, level, rows in fetched.rows:
         by_file.setdefault(int(file_at), []).append((int(at), LEVELS[int(level)], int(rows)))

@@ -12,7 +12,15 @@ from sqlglot import exp
 
 from lake.log_schema import SEVERITY, TIMESTAMP
 from query.executors.executor import Fetched, from_source
-from query.facets.buckets import BUCKETS_MAX, Bucket, bucket_of, bucket_width_s, fits_one_bucket, lies_inside, to_buckets
+from query.facets.buckets import (
+    BUCKETS_MAX,
+    Bucket,
+    bucket_of,
+    bucket_width_s,
+    fits_one_bucket,
+    lies_inside,
+    to_buckets,
+)
 from query.facets.file_counts import HOUR_S, MINUTE_S, Count, FileCounts, count_files
 from query.files.file_index import LiveFile
 from query.language.search_sql import column
@@ -56,7 +64,15 @@ class _Shares:
         return effort_of((*self.uncounted, *self.cut)).size_bytes
 
 
-def histogram(searcher: Searcher, kept: FileCounts, question: Question, run: Run, *, width_s: int | None = None, by_level: bool = False) -> Histogram:
+def histogram(
+    searcher: Searcher,
+    kept: FileCounts,
+    question: Question,
+    run: Run,
+    *,
+    width_s: int | None = None,
+    by_level: bool = False,
+) -> Histogram:
     """Counts a search over time. Raises BadQuestionError, NotFoundError, UnavailableError."""
     width = _checked_width(question, width_s)
 
@@ -65,7 +81,11 @@ def histogram(searcher: Searcher, kept: FileCounts, question: Question, run: Run
         reader, shares = searcher.file_reader(question.engine), None
         if reader is not None and prepared.condition is None and not prepared.plan.has_deletes:
             shares = _shares(prepared, kept, width, by_level=by_level)
-        if reader is not None and shares is not None and shares.to_open_bytes <= searcher.settings.embedded_bytes_max:
+        if (
+            reader is not None
+            and shares is not None
+            and shares.to_open_bytes <= searcher.settings.embedded_bytes_max
+        ):
             prepared = replace(prepared, executor=reader)
             kept_rows, counts = _from_files(shares, width)
             left = _count_new(prepared, kept, shares, counts, run, progress, width)
@@ -74,7 +94,13 @@ def histogram(searcher: Searcher, kept: FileCounts, question: Question, run: Run
         counts += _searched(searcher, prepared, left, run, progress, width, by_level=by_level)
         buckets = to_buckets(counts, width, by_level=by_level)
         rows = sum(bucket.rows for bucket in buckets)
-        return Histogram(buckets, width, rows, kept_rows, searcher.basis(prepared, progress, counted_rows=rows if progress.stopped is None else None))
+        return Histogram(
+            buckets,
+            width,
+            rows,
+            kept_rows,
+            searcher.basis(prepared, progress, counted_rows=rows if progress.stopped is None else None),
+        )
 
     return searcher.retried(count)
 
@@ -105,7 +131,15 @@ def _by_bucket(counts: Sequence[Count], unit_s: int, width_s: int) -> list[Count
     return [(at * unit_s // width_s, level, rows) for at, level, rows in counts]
 
 
-def _count_new(prepared: Prepared, kept: FileCounts, shares: _Shares, counts: list[Count], run: Run, progress: Progress, width_s: int) -> tuple[LiveFile, ...]:
+def _count_new(
+    prepared: Prepared,
+    kept: FileCounts,
+    shares: _Shares,
+    counts: list[Count],
+    run: Run,
+    progress: Progress,
+    width_s: int,
+) -> tuple[LiveFile, ...]:
     """Counts the files that were not counted before into `counts`; gives those that are left to be searched."""
     odd: list[LiveFile] = []
     new = shares.uncounted
@@ -121,30 +155,54 @@ def _count_new(prepared: Prepared, kept: FileCounts, shares: _Shares, counts: li
         for file in files:
             if file.uri in counted:
                 each = counted[file.uri]
-                counts += _by_bucket(each.by_hour() if shares.unit_s == HOUR_S else each.by_minute, shares.unit_s, width_s)
+                counts += _by_bucket(
+                    each.by_hour() if shares.unit_s == HOUR_S else each.by_minute, shares.unit_s, width_s
+                )
             else:
                 odd.append(file)
     return (*odd, *shares.cut)
 
 
-def _searched(searcher: Searcher, prepared: Prepared, files: Sequence[LiveFile], run: Run, progress: Progress, width_s: int, *, by_level: bool) -> list[Count]:
+def _searched(
+    searcher: Searcher,
+    prepared: Prepared,
+    files: Sequence[LiveFile],
+    run: Run,
+    progress: Progress,
+    width_s: int,
+    *,
+    by_level: bool,
+) -> list[Count]:
     if not files or progress.stopped is not None:
         return []
-    select = _select_counts(prepared.condition_in(prepared.plan.start, prepared.plan.end), width_s, by_level=by_level)
+    select = _select_counts(
+        prepared.condition_in(prepared.plan.start, prepared.plan.end), width_s, by_level=by_level
+    )
     fetched = searcher.fetch(prepared, files, select, run, progress)
     return [(int(at), LEVELS[int(level)], int(rows)) for at, level, rows in (fetched.rows if fetched else ())]
 
 
 def _select_counts(condition: exp.Expression | None, width_s: int, *, by_level: bool) -> exp.Select:
     seconds = exp.TimeToUnix(this=column(TIMESTAMP))
-    bucket = exp.cast(exp.Floor(this=exp.Div(this=seconds, expression=exp.Literal.number(f"{width_s}.0"), typed=True)), exp.DataType.Type.BIGINT)
-    level = level_number(column(SEVERITY)) if by_level else exp.cast(exp.Literal.number(LEVELS.index(Level.OTHER)), exp.DataType.Type.BIGINT)
+    bucket = exp.cast(
+        exp.Floor(this=exp.Div(this=seconds, expression=exp.Literal.number(f"{width_s}.0"), typed=True)),
+        exp.DataType.Type.BIGINT,
+    )
+    level = (
+        level_number(column(SEVERITY))
+        if by_level
+        else exp.cast(exp.Literal.number(LEVELS.index(Level.OTHER)), exp.DataType.Type.BIGINT)
+    )
     select = exp.select(bucket, level, exp.Count(this=exp.Star())).from_(from_source())
-    return (select.where(condition) if condition is not None else select).group_by(exp.Literal.number(1), exp.Literal.number(2))
+    return (select.where(condition) if condition is not None else select).group_by(
+        exp.Literal.number(1), exp.Literal.number(2)
+    )
 
 
 def _checked_width(question: Question, width_s: int | None) -> int:
     width = width_s or bucket_width_s(question.start, question.end)
     if (question.end - question.start).total_seconds() / width > BUCKETS_MAX:
-        raise refuse(f"buckets of {width} s would be more than {BUCKETS_MAX:,}; choose wider ones or a shorter range")
+        raise refuse(
+            f"buckets of {width} s would be more than {BUCKETS_MAX:,}; choose wider ones or a shorter range"
+        )
     return width

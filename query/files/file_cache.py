@@ -67,13 +67,17 @@ class FileCache:
     def _fetch(self, uri: str, path: Path) -> None:
         size = self._storage.size(uri)
         if size is not None and size > FETCH_BYTES_MAX:
-            raise TooLargeError(f"{uri} holds {size:,} bytes, more than the {FETCH_BYTES_MAX:,} that are fetched of a data file; ask with engine=trino")
+            raise TooLargeError(
+                f"{uri} holds {size:,} bytes, more than the {FETCH_BYTES_MAX:,} that are fetched of a data file; ask with engine=trino"
+            )
         with self._storage.open(uri) as source, path.open("wb") as target:
             shutil.copyfileobj(source, target, COPY_BYTES)
 
     def _shrink(self, keep: set[Path]) -> None:
         with self._lock:
-            files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.glob("*.parquet"))
+            files = sorted(
+                (path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.glob("*.parquet")
+            )
             held = sum(size for _, size, _ in files)
             for _, size, path in files:
                 if held <= self._bytes_max:
@@ -90,4 +94,6 @@ def _check(uris: Sequence[str], place: TablePlace) -> None:
         root = place.check(uri)
         check_ordinary(place, uri, folders)
         if not _WILD.isdisjoint(uri[len(root) :]):
-            raise ForeignFileError(f"{uri} reads as a pattern of many files; roll the table at {place.location} back")
+            raise ForeignFileError(
+                f"{uri} reads as a pattern of many files; roll the table at {place.location} back"
+            )

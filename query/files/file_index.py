@@ -57,11 +57,15 @@ class LiveFiles:
     @property
     def newest(self) -> datetime | None:
         """The time of the newest row; None where there is none."""
-        return EPOCH + timedelta(microseconds=max(file.last_us for file in self.files)) if self.files else None
+        return (
+            EPOCH + timedelta(microseconds=max(file.last_us for file in self.files)) if self.files else None
+        )
 
     @property
     def oldest(self) -> datetime | None:
-        return EPOCH + timedelta(microseconds=min(file.first_us for file in self.files)) if self.files else None
+        return (
+            EPOCH + timedelta(microseconds=min(file.first_us for file in self.files)) if self.files else None
+        )
 
 
 NO_FILES = LiveFiles((), has_deletes=False)
@@ -85,7 +89,12 @@ class FileIndex:
         manifests = self._manifest_list(view.manifest_list, view.place)
         has_deletes = any(m.content != DATA and m.added_files + m.existing_files for m in manifests)
         timestamp_id = view.schema.by_name[TIMESTAMP].id
-        files = [file for m in manifests if m.content == DATA and m.added_files + m.existing_files for file in self._manifest(m, timestamp_id, view.place)]
+        files = [
+            file
+            for m in manifests
+            if m.content == DATA and m.added_files + m.existing_files
+            for file in self._manifest(m, timestamp_id, view.place)
+        ]
         return LiveFiles(tuple(files), has_deletes)
 
     def _manifest_list(self, uri: str, place: TablePlace) -> tuple[ManifestFile, ...]:
@@ -127,6 +136,16 @@ def _live_files(entries: Sequence[ManifestEntry], timestamp_id: int) -> tuple[Li
         first_us = _LONG.unpack(first)[0] if first else -(2**62) if hour is None else hour * US_PER_HOUR
         last_us = _LONG.unpack(last)[0] if last else 2**62 if hour is None else (hour + 1) * US_PER_HOUR - 1
         files.append(
-            LiveFile(file.uri, file.rows, file.size_bytes, first_us, last_us, file.null_counts, file.value_counts, file.lower_bounds, file.upper_bounds)
+            LiveFile(
+                file.uri,
+                file.rows,
+                file.size_bytes,
+                first_us,
+                last_us,
+                file.null_counts,
+                file.value_counts,
+                file.lower_bounds,
+                file.upper_bounds,
+            )
         )
     return tuple(files)

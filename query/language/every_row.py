@@ -16,7 +16,10 @@ def is_every_row(node: Node) -> bool:
     leaves = sorted(_leaves(node), key=repr)
     if len(leaves) > LEAVES_MAX:
         return False
-    return all(_holds(node, {leaf: bool(case >> at & 1) for at, leaf in enumerate(leaves)}) for case in range(1 << len(leaves)))
+    return all(
+        _holds(node, {leaf: bool(case >> at & 1) for at, leaf in enumerate(leaves)})
+        for case in range(1 << len(leaves))
+    )
 
 
 def _holds(node: Node, values: Mapping[Leaf, bool]) -> bool:
@@ -36,7 +39,9 @@ def _leaves(node: Node) -> frozenset[Leaf]:
         return frozenset().union(*map(_leaves, node.children))
     if isinstance(node, Not):
         return _leaves(node.child)
-    return frozenset() if isinstance(node, Everything) or _is_always_there(node) else frozenset((_leaf(node),))
+    return (
+        frozenset() if isinstance(node, Everything) or _is_always_there(node) else frozenset((_leaf(node),))
+    )
 
 
 def _is_always_there(node: Exists | Match | Between) -> bool:
@@ -49,5 +54,9 @@ def _leaf(node: Exists | Match | Between) -> Leaf:
     if isinstance(node, Exists):
         return ("exists", field)
     if isinstance(node, Match):
-        return ("match", field, tuple(piece.casefold() if isinstance(piece, str) else piece.value for piece in node.pieces))
+        return (
+            "match",
+            field,
+            tuple(piece.casefold() if isinstance(piece, str) else piece.value for piece in node.pieces),
+        )
     return ("between", field, node.low, node.high, node.low_included, node.high_included)

@@ -5,12 +5,26 @@ is looked for in both, and belongs to words in both or in neither.
 """
 
 # Capital letters that came with Unicode 16, and their small ones: Java 24 and later lower them, Python 3.11 and DuckDB's utf8proc do not.
-_NEWEST = {0x1C89: 0x1C8A, 0xA7CB: 0x0264, 0xA7CC: 0xA7CD, 0xA7DA: 0xA7DB, 0xA7DC: 0x019B, **{capital: capital + 0x20 for capital in range(0x10D50, 0x10D66)}}
+_NEWEST = {
+    0x1C89: 0x1C8A,
+    0xA7CB: 0x0264,
+    0xA7CC: 0xA7CD,
+    0xA7DA: 0xA7DB,
+    0xA7DC: 0x019B,
+    **{capital: capital + 0x20 for capital in range(0x10D50, 0x10D66)},
+}
 LOWER_OF_NEWEST = {chr(capital): chr(small) for capital, small in _NEWEST.items()}
 CAPITAL_OF = {small: capital for capital, small in LOWER_OF_NEWEST.items()}
 # What makes words, in lower case: Latin, Greek and Cyrillic letters, digits, the underscore. Scripts without blanks are matched anywhere.
 # Plain ranges, because a Unicode class costs RE2 milliseconds to compile, and DuckDB compiles it anew for every file.
-WORD_RANGES = (("0", "9"), ("_", "_"), ("a", "z"), ("\u00c0", "\u024f"), ("\u0370", "\u052f"), ("\ua7dc", "\ua7dc"))
+WORD_RANGES = (
+    ("0", "9"),
+    ("_", "_"),
+    ("a", "z"),
+    ("\u00c0", "\u024f"),
+    ("\u0370", "\u052f"),
+    ("\ua7dc", "\ua7dc"),
+)
 
 
 def simple_lower(text: str) -> str:

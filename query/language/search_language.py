@@ -117,9 +117,13 @@ _QUOTE_IT = 'to search for such characters put the text in double quotes: "..."'
 def parse_search(text: str) -> Node:
     """Parses a query; an empty one is everything. Raises BadQuestionError with the position of what is wrong."""
     if len(text) > CHARACTERS_MAX:
-        raise refuse(f"the query has {len(text):,} characters, at most {CHARACTERS_MAX:,} are allowed; search for less at a time")
+        raise refuse(
+            f"the query has {len(text):,} characters, at most {CHARACTERS_MAX:,} are allowed; search for less at a time"
+        )
     if "\x00" in text or any(0xD800 <= ord(character) <= 0xDFFF for character in text):
-        raise refuse("the query contains characters that no text can hold (NUL or half a surrogate pair); remove them")
+        raise refuse(
+            "the query contains characters that no text can hold (NUL or half a surrogate pair); remove them"
+        )
     if not text.strip():
         return Everything()
     normal, origins = _normalise(text)
@@ -161,7 +165,9 @@ def _normalise(text: str) -> tuple[str, list[int]]:
             at = put('"', 1)
         elif quoted:
             at = put(character, 1)
-        elif character in "/'" or (character == "-" and at > 0 and text[at - 1] in "<>=" and text[at + 1 : at + 2].isdigit()):
+        elif character in "/'" or (
+            character == "-" and at > 0 and text[at - 1] in "<>=" and text[at + 1 : at + 2].isdigit()
+        ):
             at = put("\\" + character, 1)
         elif starts and text[at : at + 2] in ("&&", "||") and text[at + 2 : at + 3].isspace():
             at = put("AND" if character == "&" else "OR", 2)
@@ -177,16 +183,29 @@ def _syntax_error(text: str, message: str, origins: list[int]) -> Exception:
     found = _AT_POSITION.search(message)
     if found is None:
         return refuse(
-            "the query ends too early: something is missing at its end (a word after a colon or operator, or a closing parenthesis)", position=len(text)
+            "the query ends too early: something is missing at its end (a word after a colon or operator, or a closing parenthesis)",
+            position=len(text),
         )
     position = origins[min(int(found[1]), len(origins) - 1)]
     rest = text[position:]
     if rest.startswith('"'):
-        return refuse("this double quote is never closed", position=position, length=1, suggestion='add a closing " or write \\" for the character itself')
+        return refuse(
+            "this double quote is never closed",
+            position=position,
+            length=1,
+            suggestion='add a closing " or write \\" for the character itself',
+        )
     if rest.startswith("\\"):
-        return refuse("a backslash at the end takes the meaning from nothing", position=position, length=1, suggestion="write \\\\ for the character itself")
+        return refuse(
+            "a backslash at the end takes the meaning from nothing",
+            position=position,
+            length=1,
+            suggestion="write \\\\ for the character itself",
+        )
     what = rest.split()[0][:20] if rest.split() else ""
-    return refuse(f"did not expect {what!r} here", position=position, length=max(1, len(what)), suggestion=_QUOTE_IT)
+    return refuse(
+        f"did not expect {what!r} here", position=position, length=max(1, len(what)), suggestion=_QUOTE_IT
+    )
 
 
 class _Reader:
@@ -198,7 +217,10 @@ class _Reader:
 
     def read(self, item: tree.Item, field: str | None, depth: int) -> Node:
         if depth > DEPTH_MAX:
-            raise refuse(f"the query is nested more than {DEPTH_MAX} levels deep; write it flatter", position=self._place(item).position)
+            raise refuse(
+                f"the query is nested more than {DEPTH_MAX} levels deep; write it flatter",
+                position=self._place(item).position,
+            )
         if isinstance(item, tree.BaseGroup):
             return self.read(item.children[0], field, depth + 1)
         if isinstance(item, tree.OrOperation):
@@ -216,15 +238,26 @@ class _Reader:
     def _field(self, item: tree.SearchField, outer: str | None, depth: int) -> Node:
         place = self._place(item)
         if outer is not None:
-            raise refuse(f"a field inside the field {outer!r}", position=place.position, length=place.length, suggestion="put the value in double quotes")
+            raise refuse(
+                f"a field inside the field {outer!r}",
+                position=place.position,
+                length=place.length,
+                suggestion="put the value in double quotes",
+            )
         name = _plain(_pieces(item.name))
         if name == "*":
             return self.read(item.expr, None, depth + 1)
         expression = item.expr
-        if isinstance(expression, tree.Prohibit) and isinstance(expression.children[0], tree.Word) and _NUMBER.fullmatch(expression.children[0].value):
+        if (
+            isinstance(expression, tree.Prohibit)
+            and isinstance(expression.children[0], tree.Word)
+            and _NUMBER.fullmatch(expression.children[0].value)
+        ):
             self._count(place)
             return Match(name, (f"-{expression.children[0].value}",), True, place)
-        if isinstance(expression, tree.SearchField):  # host:10.0.0.1:8080 and time:12:30:00 mean what they look like
+        if isinstance(
+            expression, tree.SearchField
+        ):  # host:10.0.0.1:8080 and time:12:30:00 mean what they look like
             return self._colons(name, expression, place)
         return self.read(expression, name, depth + 1)
 
@@ -235,7 +268,12 @@ class _Reader:
             pieces += (*_pieces(inner.name), ":")
             inner = inner.expr
         if not isinstance(inner, tree.Word):
-            raise refuse("a colon inside a value", position=place.position, length=place.length, suggestion="put the value in double quotes")
+            raise refuse(
+                "a colon inside a value",
+                position=place.position,
+                length=place.length,
+                suggestion="put the value in double quotes",
+            )
         self._count(place)
         return Match(name, _joined([*pieces, *_pieces(inner.value)]), False, place)
 
@@ -256,12 +294,34 @@ class _Reader:
             return self._between(field, _bound(item.children[0]), None, bool(item.include), False, place)
         if isinstance(item, tree.To):
             return self._between(field, None, _bound(item.children[0]), False, bool(item.include), place)
-        what = {tree.Fuzzy: "~ (similar words)", tree.Proximity: "~ (words near each other)", tree.Boost: "^ (weights; there is no ranking)"}.get(type(item))
-        raise refuse(f"{what or 'this'} is not supported", position=place.position, length=place.length, suggestion="use wildcards: conn*, or quotes")
+        what = {
+            tree.Fuzzy: "~ (similar words)",
+            tree.Proximity: "~ (words near each other)",
+            tree.Boost: "^ (weights; there is no ranking)",
+        }.get(type(item))
+        raise refuse(
+            f"{what or 'this'} is not supported",
+            position=place.position,
+            length=place.length,
+            suggestion="use wildcards: conn*, or quotes",
+        )
 
-    def _between(self, field: str | None, low: str | None, high: str | None, low_included: bool, high_included: bool, place: Place) -> Node:
+    def _between(
+        self,
+        field: str | None,
+        low: str | None,
+        high: str | None,
+        low_included: bool,
+        high_included: bool,
+        place: Place,
+    ) -> Node:
         if field is None:
-            raise refuse("a range needs a field", position=place.position, length=place.length, suggestion="write field:[1 TO 5] or field:>5; " + _QUOTE_IT)
+            raise refuse(
+                "a range needs a field",
+                position=place.position,
+                length=place.length,
+                suggestion="write field:[1 TO 5] or field:>5; " + _QUOTE_IT,
+            )
         if low is None and high is None:
             return Exists(field, place)
         return Between(field, low, high, low_included, high_included, place)
@@ -269,7 +329,10 @@ class _Reader:
     def _count(self, place: Place) -> None:
         self._terms += 1
         if self._terms > TERMS_MAX:
-            raise refuse(f"the query has more than {TERMS_MAX} terms; search for less at a time", position=place.position)
+            raise refuse(
+                f"the query has more than {TERMS_MAX} terms; search for less at a time",
+                position=place.position,
+            )
 
     def _place(self, item: tree.Item) -> Place:
         start = min(item.pos or 0, len(self._origins) - 1)

@@ -16,10 +16,31 @@ import orjson
 from sqlglot import exp
 
 from lake.backfill_mark import Absorbed
-from lake.log_schema import ERRORS, OFFSET, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION, Column, LogSchema, fold
+from lake.log_schema import (
+    ERRORS,
+    OFFSET,
+    TIMESTAMP,
+    TOPIC,
+    TOPIC_ID,
+    TOPIC_PARTITION,
+    Column,
+    LogSchema,
+    fold,
+)
 from lake.marks import Range, TopicPartition
 from query.language.letter_case import certain_part, simple_lower
-from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Piece, Place
+from query.language.search_language import (
+    All,
+    Between,
+    Either,
+    Everything,
+    Exists,
+    Match,
+    Node,
+    Not,
+    Piece,
+    Place,
+)
 from query.language.word_pattern import plain_text, word_pattern
 from query.model.instant import Period, parse_period, timestamp_literal
 from query.model.problem import Problem, refuse
@@ -70,20 +91,28 @@ def _of_partition(place: TopicPartition, ranges: Sequence[Range]) -> exp.Express
         exp.EQ(this=column(TOPIC_ID), expression=text_literal(place.topic_id)),
         exp.EQ(this=column(TOPIC_PARTITION), expression=exp.Literal.number(place.partition)),
     )
-    return reduce(lambda one, other: exp.And(this=one, expression=other), (*is_place, any_of([_of_offsets(each) for each in ranges])))
+    return reduce(
+        lambda one, other: exp.And(this=one, expression=other),
+        (*is_place, any_of([_of_offsets(each) for each in ranges])),
+    )
 
 
 def _of_offsets(offsets: Range) -> exp.Expression:
     below = exp.LT(this=column(OFFSET), expression=exp.Literal.number(offsets.end))
     if not offsets.start:
         return below
-    return exp.And(this=below, expression=exp.GTE(this=column(OFFSET), expression=exp.Literal.number(offsets.start)))
+    return exp.And(
+        this=below, expression=exp.GTE(this=column(OFFSET), expression=exp.Literal.number(offsets.start))
+    )
 
 
 def within(start: datetime, end: datetime) -> exp.Expression:
     """Rows of `[start, end)`."""
     at = column(TIMESTAMP)
-    return exp.and_(exp.GTE(this=at, expression=timestamp_literal(start)), exp.LT(this=at.copy(), expression=timestamp_literal(end)))
+    return exp.and_(
+        exp.GTE(this=at, expression=timestamp_literal(start)),
+        exp.LT(this=at.copy(), expression=timestamp_literal(end)),
+    )
 
 
 def column(name: str) -> exp.Expression:
@@ -113,12 +142,18 @@ def all_of(conditions: Iterable[exp.Expression | None]) -> exp.Expression | None
 
 def columns_of(field: str, schema: LogSchema) -> list[Column]:
     """The columns a field's name means: its own and those that stepped aside when other types were declared for it."""
-    name = fold(field.strip()).lstrip("@") if fold(field.strip()) not in schema.by_name else fold(field.strip())
+    name = (
+        fold(field.strip()).lstrip("@") if fold(field.strip()) not in schema.by_name else fold(field.strip())
+    )
     candidates = (name, name.replace(".", "_"))
     found = next((candidate for candidate in candidates if candidate in schema.by_name), None)
     if found is None:
         return []
-    older = [each for kind in _OLDER_KINDS if (each := schema.by_name.get(stepped_aside(found, kind))) is not None and each.kind == kind]
+    older = [
+        each
+        for kind in _OLDER_KINDS
+        if (each := schema.by_name.get(stepped_aside(found, kind))) is not None and each.kind == kind
+    ]
     return [schema.by_name[found], *older]
 
 
@@ -135,7 +170,10 @@ def similar_field(field: str, schema: LogSchema) -> str | None:
 
 def text_columns(schema: LogSchema) -> list[Column]:
     """The columns a word without a field is looked for in, `message` first."""
-    return sorted((c for c in schema.columns if c.kind == "string" and c.name not in _NO_WORDS), key=lambda c: c.name != "message")
+    return sorted(
+        (c for c in schema.columns if c.kind == "string" and c.name not in _NO_WORDS),
+        key=lambda c: c.name != "message",
+    )
 
 
 class _Compiler:
@@ -149,7 +187,12 @@ class _Compiler:
         if isinstance(node, Everything):
             return exp.true()
         if isinstance(node, All):
-            return exp.paren(reduce(lambda one, other: exp.And(this=one, expression=other), map(self.condition, node.children)), copy=False)
+            return exp.paren(
+                reduce(
+                    lambda one, other: exp.And(this=one, expression=other), map(self.condition, node.children)
+                ),
+                copy=False,
+            )
         if isinstance(node, Either):
             return any_of([self.condition(child) for child in node.children])
         if isinstance(node, Not):
@@ -172,18 +215,34 @@ class _Compiler:
         except _UnfitError as unfit:
             if is_older:
                 return exp.false()
-            raise refuse(str(unfit), position=node.place.position, length=node.place.length, suggestion=unfit.suggestion) from unfit
+            raise refuse(
+                str(unfit),
+                position=node.place.position,
+                length=node.place.length,
+                suggestion=unfit.suggestion,
+            ) from unfit
 
     def _anywhere(self, node: Match) -> exp.Expression:
         if not node.text:
-            raise refuse("empty quotes match nothing in particular", position=node.place.position, length=node.place.length, suggestion="write a word")
+            raise refuse(
+                "empty quotes match nothing in particular",
+                position=node.place.position,
+                length=node.place.length,
+                suggestion="write a word",
+            )
         targets = text_columns(self._schema)
         self._count(len(targets), node.place)
         groups = [targets[at : at + CONCATENATED_MAX] for at in range(0, len(targets), CONCATENATED_MAX)]
         if not self._everywhere:
             return any_of([_text_matches(_side_by_side(group), node.pieces) for group in groups])
         texts = [*map(_side_by_side, groups), *([error_values()] if ERRORS in self._schema.by_name else [])]
-        return any_of([_text_matches(text, pieces) for pieces in dict.fromkeys((node.pieces, in_json(node.pieces))) for text in texts])
+        return any_of(
+            [
+                _text_matches(text, pieces)
+                for pieces in dict.fromkeys((node.pieces, in_json(node.pieces)))
+                for text in texts
+            ]
+        )
 
     def _warn_unknown(self, node: Exists | Match | Between, field: str) -> None:
         near = similar_field(field, self._schema)
@@ -192,7 +251,12 @@ class _Compiler:
             suggestion += f'; to search for the text itself put it in double quotes: "{field}:{node.text}"'
         where = node.place.position
         self.warnings.append(
-            Problem(f"there is no field {field!r} in this stream, so this part of the search matches no row", where, node.place.length, suggestion)
+            Problem(
+                f"there is no field {field!r} in this stream, so this part of the search matches no row",
+                where,
+                node.place.length,
+                suggestion,
+            )
         )
 
     def _count(self, leaves: int, place: Place) -> None:
@@ -222,25 +286,37 @@ def _matches(node: Match, target: Column) -> exp.Expression:
         return exp.EQ(this=name, expression=_boolean(node.text, target.name))
     if kind == "timestamptz":
         period = _period(node.text, target.name)
-        return exp.and_(exp.GTE(this=name, expression=timestamp_literal(period.start)), exp.LT(this=name, expression=timestamp_literal(period.end)))
+        return exp.and_(
+            exp.GTE(this=name, expression=timestamp_literal(period.start)),
+            exp.LT(this=name, expression=timestamp_literal(period.end)),
+        )
     if not isinstance(kind, str) or kind in ("binary", "uuid") or kind.startswith("fixed"):
         raise _UnfitError(
-            f"the field {target.name!r} is of type {_spelled(kind)}, whose values cannot be searched", f"{target.name}:* finds rows that have one"
+            f"the field {target.name!r} is of type {_spelled(kind)}, whose values cannot be searched",
+            f"{target.name}:* finds rows that have one",
         )
     return _text_matches(exp.cast(name, exp.DataType.Type.VARCHAR), node.pieces)
 
 
 def _side_by_side(columns: Sequence[Column]) -> exp.Expression:
     """Several text columns as one text: one pattern then looks at all of them. No match reaches over the separator."""
-    return exp.Anonymous(this="CONCAT_WS", expressions=[text_literal(SEPARATOR), *(column(each.name) for each in columns)])
+    return exp.Anonymous(
+        this="CONCAT_WS", expressions=[text_literal(SEPARATOR), *(column(each.name) for each in columns)]
+    )
 
 
 def errors_text() -> exp.Expression:
     """The entries of `_errors` as one text: field, value and reason of each."""
     entry = exp.to_identifier("entry")
-    parts = [exp.Dot(this=entry.copy(), expression=exp.to_identifier(part, quoted=True)) for part in ("field", "value", "reason")]
+    parts = [
+        exp.Dot(this=entry.copy(), expression=exp.to_identifier(part, quoted=True))
+        for part in ("field", "value", "reason")
+    ]
     one = exp.Anonymous(this="CONCAT_WS", expressions=[text_literal("\n"), *parts])
-    return exp.ArrayToString(this=exp.Transform(this=column(ERRORS), expression=exp.Lambda(this=one, expressions=[entry])), expression=text_literal("\n"))
+    return exp.ArrayToString(
+        this=exp.Transform(this=column(ERRORS), expression=exp.Lambda(this=one, expressions=[entry])),
+        expression=text_literal("\n"),
+    )
 
 
 def error_values() -> exp.Expression:
@@ -248,7 +324,8 @@ def error_values() -> exp.Expression:
     entry = exp.to_identifier("entry")
     value = exp.Dot(this=entry.copy(), expression=exp.to_identifier("value", quoted=True))
     return exp.ArrayToString(
-        this=exp.Transform(this=column(ERRORS), expression=exp.Lambda(this=value, expressions=[entry])), expression=text_literal(SEPARATOR)
+        this=exp.Transform(this=column(ERRORS), expression=exp.Lambda(this=value, expressions=[entry])),
+        expression=text_literal(SEPARATOR),
     )
 
 
@@ -276,7 +353,9 @@ def _text_matches(value: exp.Expression, pieces: Sequence[Piece]) -> exp.Express
 
 def _contains(value: exp.Expression, text: str) -> exp.Expression:
     if any(special in text for special in "%_\\"):
-        return exp.GT(this=exp.StrPosition(this=value, substr=text_literal(text)), expression=exp.Literal.number(0))
+        return exp.GT(
+            this=exp.StrPosition(this=value, substr=text_literal(text)), expression=exp.Literal.number(0)
+        )
     return exp.Like(this=value, expression=text_literal(f"%{text}%"))
 
 
@@ -291,7 +370,10 @@ def _equals_number(name: exp.Expression, kind: str, text: str, field: str) -> ex
 
 def _number(text: str, field: str) -> Decimal:
     if not _NUMBER.fullmatch(text):
-        raise _UnfitError(f"the field {field!r} holds numbers, and {text[:40]!r} is none", f"{field}:500, {field}:[400 TO 499] or {field}:>=400")
+        raise _UnfitError(
+            f"the field {field!r} holds numbers, and {text[:40]!r} is none",
+            f"{field}:500, {field}:[400 TO 499] or {field}:>=400",
+        )
     return Decimal(text)
 
 
@@ -309,7 +391,10 @@ def _boolean(text: str, field: str) -> exp.Expression:
 def _period(text: str, field: str) -> Period:
     period = parse_period(text)
     if period is None:
-        raise _UnfitError(f"the field {field!r} holds times, and {text[:40]!r} is none", f'{field}:>="2026-11-21T10:30:00Z" or {field}:2026-11-21')
+        raise _UnfitError(
+            f"the field {field!r} holds times, and {text[:40]!r} is none",
+            f'{field}:>="2026-11-21T10:30:00Z" or {field}:2026-11-21',
+        )
     return period
 
 
@@ -321,15 +406,24 @@ def _between(node: Between, target: Column) -> exp.Expression:
     if isinstance(kind, str) and (kind in _NUMBERS or kind.startswith("decimal")):
         for bound in bounds:
             _number(bound, target.name)
-        value = name if kind in ("int", "long") and all(_is_long(bound) for bound in bounds) else exp.cast(name, exp.DataType.Type.DOUBLE)
+        value = (
+            name
+            if kind in ("int", "long") and all(_is_long(bound) for bound in bounds)
+            else exp.cast(name, exp.DataType.Type.DOUBLE)
+        )
         return exp.and_(*_limits(node, value, _long if value is name else _double))
     if kind in ("date", "time"):
         return exp.and_(*_limits(node, exp.cast(name, exp.DataType.Type.VARCHAR), text_literal))
     if kind != "string":
-        raise _UnfitError(f"the field {target.name!r} is of type {_spelled(kind)}, which has no ranges", f"{target.name}:* finds rows that have a value")
+        raise _UnfitError(
+            f"the field {target.name!r} is of type {_spelled(kind)}, which has no ranges",
+            f"{target.name}:* finds rows that have a value",
+        )
     if all(_NUMBER.fullmatch(bound) for bound in bounds):
         is_number = exp.RegexpLike(this=name, expression=text_literal(_NUMBER_SQL))
-        return exp.and_(is_number, *_limits(node, exp.TryCast(this=name.copy(), to=exp.DataType.build("double")), _double))
+        return exp.and_(
+            is_number, *_limits(node, exp.TryCast(this=name.copy(), to=exp.DataType.build("double")), _double)
+        )
     return exp.and_(*_limits(node, name, text_literal))
 
 
@@ -341,12 +435,18 @@ def _long(bound: str) -> exp.Expression:
     return exp.Literal.number(int(bound))
 
 
-def _limits(node: Between, value: exp.Expression, make: Callable[[str], exp.Expression]) -> list[exp.Expression]:
+def _limits(
+    node: Between, value: exp.Expression, make: Callable[[str], exp.Expression]
+) -> list[exp.Expression]:
     limits: list[exp.Expression] = []
     if node.low is not None:
-        limits.append((exp.GTE if node.low_included else exp.GT)(this=value.copy(), expression=make(node.low)))
+        limits.append(
+            (exp.GTE if node.low_included else exp.GT)(this=value.copy(), expression=make(node.low))
+        )
     if node.high is not None:
-        limits.append((exp.LTE if node.high_included else exp.LT)(this=value.copy(), expression=make(node.high)))
+        limits.append(
+            (exp.LTE if node.high_included else exp.LT)(this=value.copy(), expression=make(node.high))
+        )
     return limits
 
 
@@ -355,10 +455,18 @@ def _time_between(node: Between, name: exp.Expression, field: str) -> exp.Expres
     limits: list[exp.Expression] = []
     if node.low is not None:
         low = _period(node.low, field)
-        limits.append(exp.GTE(this=name.copy(), expression=timestamp_literal(low.start if node.low_included else low.end)))
+        limits.append(
+            exp.GTE(
+                this=name.copy(), expression=timestamp_literal(low.start if node.low_included else low.end)
+            )
+        )
     if node.high is not None:
         high = _period(node.high, field)
-        limits.append(exp.LT(this=name.copy(), expression=timestamp_literal(high.end if node.high_included else high.start)))
+        limits.append(
+            exp.LT(
+                this=name.copy(), expression=timestamp_literal(high.end if node.high_included else high.start)
+            )
+        )
     return exp.and_(*limits)
 
 

@@ -32,16 +32,24 @@ _LEVELS = {spelling: level for level, spellings in _SPELLINGS.items() for spelli
 
 def level_of(severity: str | None) -> Level:
     """The level of a severity; numbers are syslog's. Blanks and quotes around it, as in `"INFO "`, do not matter."""
-    return _LEVELS.get(simple_lower(severity).replace(" ", "").replace('"', ""), Level.OTHER) if severity else Level.OTHER
+    return (
+        _LEVELS.get(simple_lower(severity).replace(" ", "").replace('"', ""), Level.OTHER)
+        if severity
+        else Level.OTHER
+    )
 
 
 def level_number(severity: exp.Expression) -> exp.Expression:
     """The same in SQL: the place of the level in `LEVELS`. In the engine, because nobody knows how many spellings there are."""
     spelled: exp.Expression = exp.Lower(this=severity)
     for character in (" ", '"'):
-        spelled = exp.Anonymous(this="REPLACE", expressions=[spelled, text_literal(character), text_literal("")])
+        spelled = exp.Anonymous(
+            this="REPLACE", expressions=[spelled, text_literal(character), text_literal("")]
+        )
     by_level = exp.Case()
     for level, spellings in _SPELLINGS.items():
         words = [text_literal(word) for word in spellings.split()]
-        by_level = by_level.when(exp.In(this=spelled.copy(), expressions=words), exp.Literal.number(LEVELS.index(level)))
+        by_level = by_level.when(
+            exp.In(this=spelled.copy(), expressions=words), exp.Literal.number(LEVELS.index(level))
+        )
     return by_level.else_(exp.Literal.number(LEVELS.index(Level.OTHER)))

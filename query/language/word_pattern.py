@@ -36,7 +36,11 @@ def word_pattern(pieces: Sequence[Piece]) -> WordPattern:
     parts = _parts(pieces)
     if sum(isinstance(piece, Wildcard) for piece in pieces) > WILDCARDS_MAX:
         raise refuse(f"a word has more than {WILDCARDS_MAX} wildcards; search for less of it")
-    plain = (f"(^|[^{_WORD}])" if bound_before else "") + f"{_NOT_BLANK}*".join(parts) + (f"([^{_WORD}]|$)" if bound_after else "")
+    plain = (
+        (f"(^|[^{_WORD}])" if bound_before else "")
+        + f"{_NOT_BLANK}*".join(parts)
+        + (f"([^{_WORD}]|$)" if bound_after else "")
+    )
     if len(parts) == 1:
         return WordPattern(plain, None)
     parts[0] = (f"(?<![{_WORD}])" if bound_before else "") + parts[0]

@@ -48,7 +48,9 @@ class Run:
         if self._left:
             raise CancelledError("the caller has gone; the query was stopped")
         if self.left_s == 0:
-            raise TimeOverError(f"the query took longer than {self.timeout_s:g} s; choose a shorter time range or name fields, or raise the limit")
+            raise TimeOverError(
+                f"the query took longer than {self.timeout_s:g} s; choose a shorter time range or name fields, or raise the limit"
+            )
 
     @contextmanager
     def stoppable(self, stop: Callable[[], None]) -> Iterator[None]:

@@ -40,7 +40,9 @@ def parse_period(text: str) -> Period | None:
     try:
         year, month, day = (int(part[name] or 1) for name in ("year", "month", "day"))
         hour, minute, second = (int(part[name] or 0) for name in ("hour", "minute", "second"))
-        start = datetime(year, month, day, hour, minute, second, micros, tzinfo=_zone(part["zone"])).astimezone(UTC)
+        start = datetime(
+            year, month, day, hour, minute, second, micros, tzinfo=_zone(part["zone"])
+        ).astimezone(UTC)
         return Period(_bounded(start), _bounded(start + _length(part, start)))
     except (ValueError, OverflowError):
         return None
@@ -62,14 +64,18 @@ def parse_instant(text: str, now: datetime, *, what: str) -> datetime:
             written = ""
     period = parse_period(written)
     if period is None:
-        raise refuse(f"{what}: {text[:60]!r} is not a time; write 2026-11-21T10:30:00Z, 2026-11-21, now or now-15m")
+        raise refuse(
+            f"{what}: {text[:60]!r} is not a time; write 2026-11-21T10:30:00Z, 2026-11-21, now or now-15m"
+        )
     return period.start
 
 
 def timestamp_literal(moment: datetime) -> exp.Expression:
     """A timestamp with time zone, exact to the microsecond."""
     written = moment.astimezone(UTC).strftime("%m-%d %H:%M:%S.%f+00:00")
-    return exp.Cast(this=exp.Literal.string(f"{moment.astimezone(UTC).year:04d}-{written}"), to=_TIMESTAMP.copy())
+    return exp.Cast(
+        this=exp.Literal.string(f"{moment.astimezone(UTC).year:04d}-{written}"), to=_TIMESTAMP.copy()
+    )
 
 
 def rfc3339(moment: datetime) -> str:

@@ -21,7 +21,11 @@ class Lane:
         self.threads = ThreadPoolExecutor(total, thread_name_prefix=name)
 
     def start(
-        self, give_back: Callable[[], None], work: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
+        self,
+        give_back: Callable[[], None],
+        work: Callable[Arguments, Answer],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
     ) -> asyncio.Future[Answer]:
         """Runs work in a thread. Its turn is given back when the thread is done, however long nobody has been waiting for it by then."""
         future = self.threads.submit(work, *arguments, **named)
@@ -36,7 +40,9 @@ class Lane:
 class Steps:
     """A generator that is run step by step; between two steps it has no thread."""
 
-    def __init__(self, threads: ThreadPoolExecutor, give_back: Callable[[], None], batches: Iterator[bytes]) -> None:
+    def __init__(
+        self, threads: ThreadPoolExecutor, give_back: Callable[[], None], batches: Iterator[bytes]
+    ) -> None:
         self._threads = threads
         self._give_back = give_back
         self._batches = batches

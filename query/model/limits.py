@@ -68,7 +68,10 @@ class Turns:
         return self._running[name] + self._waiting(name)
 
     async def _wait(self, shares: tuple[Share, ...]) -> None:
-        if self._waiting(shares[0].name) >= shares[0].at_once or len(self._queue) >= WAITING_PER_TURN * self.total:
+        if (
+            self._waiting(shares[0].name) >= shares[0].at_once
+            or len(self._queue) >= WAITING_PER_TURN * self.total
+        ):
             raise self._busy(shares)
         mine = _Waiting(shares, asyncio.get_running_loop().create_future())
         self._queue.append(mine)
@@ -87,7 +90,9 @@ class Turns:
 
     def _admit(self) -> None:
         """Lets in who waits: those with the fewest turns first, of them who came first."""
-        while ready := [each for each in self._queue if not each.admitted.done() and self._may_start(each.shares)]:
+        while ready := [
+            each for each in self._queue if not each.admitted.done() and self._may_start(each.shares)
+        ]:
             first = min(ready, key=lambda each: self._running[each.shares[0].name])
             self._queue.remove(first)
             self._count(first.shares, 1)
@@ -112,7 +117,9 @@ class Turns:
         full = next((share for share in shares if self._running[share.name] >= share.at_once), None)
         if full is None:
             return BusyError("too many requests of all tenants together run already; ask again in a moment")
-        return BusyError(f"{full.at_once} requests of {full.name} run already; wait for one of them to end and ask again")
+        return BusyError(
+            f"{full.at_once} requests of {full.name} run already; wait for one of them to end and ask again"
+        )
 
 
 class Tails:
@@ -125,7 +132,9 @@ class Tails:
     def check(self, tenant: TenantId) -> None:
         """Raises BusyError where the tenant has as many as it may."""
         if self._open.get(tenant, 0) >= self._per_tenant:
-            raise BusyError(f"{self._per_tenant} live tails of tenant {tenant.name!r} are open already; close one")
+            raise BusyError(
+                f"{self._per_tenant} live tails of tenant {tenant.name!r} are open already; close one"
+            )
 
     @contextmanager
     def one_more(self, tenant: TenantId) -> Iterator[None]:

@@ -34,9 +34,17 @@ class Pin:
 
     def to_text(self) -> str:
         """URL-safe text."""
-        whole = {place: ranges[0].end for place, ranges in self.absorbed.items() if len(ranges) == 1 and ranges[0].start == 0}
+        whole = {
+            place: ranges[0].end
+            for place, ranges in self.absorbed.items()
+            if len(ranges) == 1 and ranges[0].start == 0
+        }
         others = {place: ranges for place, ranges in self.absorbed.items() if ranges and place not in whole}
-        parts = {"r": [[*place, *map(list, ranges)] for place, ranges in sorted(others.items())]} if others else {}
+        parts = (
+            {"r": [[*place, *map(list, ranges)] for place, ranges in sorted(others.items())]}
+            if others
+            else {}
+        )
         counted = {} if self.rows is None else {"n": self.rows, "q": self.asked}
         raw = orjson.dumps({"u": self.table_uuid, "m": by_topic(whole), **parts, **counted})
         return base64.urlsafe_b64encode(zlib.compress(raw, 9)).decode().rstrip("=")
@@ -57,14 +65,23 @@ def parse_pin(text: str) -> Pin:
         _check_count(document)
         absorbed: dict[TopicPartition, Sequence[Range]] = {}
         for topic, partitions in document["m"].items():
-            absorbed |= {TopicPartition(str(topic), int(p)): (Range(0, int(end)),) for p, end in partitions.items()}
+            absorbed |= {
+                TopicPartition(str(topic), int(p)): (Range(0, int(end)),) for p, end in partitions.items()
+            }
         for topic, p, *ranges in document.get("r", ()):
-            absorbed[TopicPartition(str(topic), int(p))] = tuple(Range(int(start), int(end)) for start, end in ranges)
+            absorbed[TopicPartition(str(topic), int(p))] = tuple(
+                Range(int(start), int(end)) for start, end in ranges
+            )
         rows = document.get("n")
-        pin = Pin(str(document["u"]), absorbed, None if rows is None else int(rows), str(document.get("q", "")))
+        pin = Pin(
+            str(document["u"]), absorbed, None if rows is None else int(rows), str(document.get("q", ""))
+        )
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise _damaged() from error
-    if any(not 0 <= p.partition < 2**31 or not all(0 <= start <= end < 2**63 for start, end in ranges) for p, ranges in absorbed.items()):
+    if any(
+        not 0 <= p.partition < 2**31 or not all(0 <= start <= end < 2**63 for start, end in ranges)
+        for p, ranges in absorbed.items()
+    ):
         raise _damaged()
     return pin
 
@@ -80,4 +97,6 @@ def _check_count(document: Any) -> None:
 
 
 def _damaged() -> BadQuestionError:
-    return refuse("pin: the link is damaged, perhaps cut off; copy it again, or remove `pin` to search all rows there are now")
+    return refuse(
+        "pin: the link is damaged, perhaps cut off; copy it again, or remove `pin` to search all rows there are now"
+    )

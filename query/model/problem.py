@@ -25,6 +25,8 @@ class BadQuestionError(Exception):
         self.problem = problem
 
 
-def refuse(message: str, *, position: int | None = None, length: int | None = None, suggestion: str | None = None) -> BadQuestionError:
+def refuse(
+    message: str, *, position: int | None = None, length: int | None = None, suggestion: str | None = None
+) -> BadQuestionError:
     """The exception for a problem."""
     return BadQuestionError(Problem(message, position, length, suggestion))

@@ -61,7 +61,9 @@ def load_view(catalog: CatalogClient, table: TableId) -> TableView:
         raise NotFoundError(message) from error
     view = view_of(table, name, metadata)
     if view.schema.lacks:
-        raise refuse(f"{name} lacks the columns {', '.join(view.schema.lacks)}, without which it is no log table; add them again with ALTER TABLE")
+        raise refuse(
+            f"{name} lacks the columns {', '.join(view.schema.lacks)}, without which it is no log table; add them again with ALTER TABLE"
+        )
     return view
 
 

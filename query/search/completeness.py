@@ -28,7 +28,16 @@ class Completeness:
     notes: tuple[str, ...]
 
 
-def assess(end: datetime, now: datetime, freshness: Freshness, *, stopped: str | None, view: TableView, pin: Pin | None, rows: int | None) -> Completeness:
+def assess(
+    end: datetime,
+    now: datetime,
+    freshness: Freshness,
+    *,
+    stopped: str | None,
+    view: TableView,
+    pin: Pin | None,
+    rows: int | None,
+) -> Completeness:
     """`end`: of the time range. `stopped`: why the engine ended early. `rows`: how many rows matched, where they were counted."""
     reasons: list[str] = []
     notes: list[str] = []
@@ -41,7 +50,9 @@ def assess(end: datetime, now: datetime, freshness: Freshness, *, stopped: str |
     if pin is None and freshness.lag is not None:
         reasons += _of_lag(freshness.lag, end)
     if freshness.lag is None and pin is None:
-        notes.append("how far ingestion is behind is not known: set ingest_uri to where `python -m ingest serve` listens")
+        notes.append(
+            "how far ingestion is behind is not known: set ingest_uri to where `python -m ingest serve` listens"
+        )
     if view.snapshot_id is None:
         notes.append("this stream has no rows yet")
     return Completeness(not reasons, tuple(reasons), tuple(notes))
@@ -49,15 +60,25 @@ def assess(end: datetime, now: datetime, freshness: Freshness, *, stopped: str |
 
 def _of_lag(lag: Lag, end: datetime) -> list[str]:
     if lag.parked_reason is not None:
-        return [f"this stream is parked ({lag.parked_reason}): its newer records wait outside the table until it is healed"]
+        return [
+            f"this stream is parked ({lag.parked_reason}): its newer records wait outside the table until it is healed"
+        ]
     if lag.records == 0 or (lag.complete_until is not None and end <= lag.complete_until):
         return []
-    until = f" (everything up to {rfc3339(lag.complete_until.replace(microsecond=0))} is in)" if lag.complete_until is not None else ""
+    until = (
+        f" (everything up to {rfc3339(lag.complete_until.replace(microsecond=0))} is in)"
+        if lag.complete_until is not None
+        else ""
+    )
     if lag.records is None:
-        return [f"ingest does not answer, so how far it is behind is not known{until}: newer rows may be missing"]
+        return [
+            f"ingest does not answer, so how far it is behind is not known{until}: newer rows may be missing"
+        ]
     if not lag.is_told:
         return [f"ingestion is behind{until}: newer rows may be missing"]
-    return [f"ingestion is {lag.records:,} record{'' if lag.records == 1 else 's'} behind{until}: newer rows may be missing"]
+    return [
+        f"ingestion is {lag.records:,} record{'' if lag.records == 1 else 's'} behind{until}: newer rows may be missing"
+    ]
 
 
 def _of_pin(pin: Pin, view: TableView, rows: int | None) -> list[str]:
@@ -66,5 +87,9 @@ def _of_pin(pin: Pin, view: TableView, rows: int | None) -> list[str]:
     if pin.rows is None or rows is None or rows == pin.rows:
         return []
     if rows < pin.rows:
-        return [f"{pin.rows - rows:,} of the {pin.rows:,} rows this link was made of are gone: retention or erasure removed them"]
-    return [f"{rows - pin.rows:,} rows came in since this link was made: dead letters that were sent again keep the identity of their first reading"]
+        return [
+            f"{pin.rows - rows:,} of the {pin.rows:,} rows this link was made of are gone: retention or erasure removed them"
+        ]
+    return [
+        f"{rows - pin.rows:,} rows came in since this link was made: dead letters that were sent again keep the identity of their first reading"
+    ]

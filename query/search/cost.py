@@ -29,10 +29,16 @@ def estimate(searcher: Searcher, question: Question) -> tuple[Cost, Prepared]:
     """Plans a search without running it."""
     prepared = searcher.prepare(question)
     engine, planned = prepared.executor.name, prepared.plan.planned
-    seconds = SECONDS_AT_LEAST[engine] + planned.size_bytes * SECONDS_PER_BYTE[engine] + planned.files * SECONDS_PER_FILE[engine]
+    seconds = (
+        SECONDS_AT_LEAST[engine]
+        + planned.size_bytes * SECONDS_PER_BYTE[engine]
+        + planned.files * SECONDS_PER_FILE[engine]
+    )
     condition = prepared.condition_in(question.start, question.end)
     sql = condition.sql(dialect=engine, pretty=False) if condition is not None else ""
-    return Cost(planned, prepared.plan.skipped, engine, round(seconds, 3), _advice(prepared, seconds), sql), prepared
+    return Cost(
+        planned, prepared.plan.skipped, engine, round(seconds, 3), _advice(prepared, seconds), sql
+    ), prepared
 
 
 def _advice(prepared: Prepared, seconds: float) -> str | None:

@@ -17,7 +17,12 @@ from query.model.table_view import EPOCH
 FIRST_SLICE_ROWS = 50_000
 FILE_COSTS_ROWS = 2_000
 SLICE_GROWTH = 4
-_STRUCTS = {"int": struct.Struct("<i"), "long": struct.Struct("<q"), "float": struct.Struct("<f"), "double": struct.Struct("<d")}
+_STRUCTS = {
+    "int": struct.Struct("<i"),
+    "long": struct.Struct("<q"),
+    "float": struct.Struct("<f"),
+    "double": struct.Struct("<d"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +66,23 @@ def effort_of(files: Sequence[LiveFile]) -> Effort:
 def plan_files(live: LiveFiles, start: datetime, end: datetime, node: Node, schema: LogSchema) -> Plan:
     """Keeps the files that overlap `[start, end)` and whose bounds and null counts leave room for a match."""
     start_us, end_us = epoch_us(start), epoch_us(end)
-    wanted = [file for file in live.files if file.last_us >= start_us and file.first_us < end_us and may_match(node, file, schema)]
+    wanted = [
+        file
+        for file in live.files
+        if file.last_us >= start_us and file.first_us < end_us and may_match(node, file, schema)
+    ]
     planned, everything = effort_of(wanted), effort_of(live.files)
-    skipped = Effort(everything.files - planned.files, everything.rows - planned.rows, everything.size_bytes - planned.size_bytes)
+    skipped = Effort(
+        everything.files - planned.files,
+        everything.rows - planned.rows,
+        everything.size_bytes - planned.size_bytes,
+    )
     return Plan(tuple(wanted), start, end, planned, skipped, live.has_deletes)
 
 
-def slices(plan: Plan, *, newest_first: bool = True, first_rows: int = FIRST_SLICE_ROWS, growth: int = SLICE_GROWTH) -> Iterator[Slice]:
+def slices(
+    plan: Plan, *, newest_first: bool = True, first_rows: int = FIRST_SLICE_ROWS, growth: int = SLICE_GROWTH
+) -> Iterator[Slice]:
     """Cuts the plan into disjoint stretches of time, the first ones small, each with all the files that have rows in it."""
     left = sorted(plan.files, key=(lambda f: -f.last_us) if newest_first else (lambda f: f.first_us))
     edge = epoch_us(plan.end if newest_first else plan.start)
@@ -76,7 +91,9 @@ def slices(plan: Plan, *, newest_first: bool = True, first_rows: int = FIRST_SLI
         rows, files = 0, []
         reach = left[at].first_us if newest_first else left[at].last_us
         # A file that begins before the reach ends belongs here too: else a row of it would be newer than rows already shown.
-        while at < len(left) and (rows < wanted_rows or (left[at].last_us >= reach if newest_first else left[at].first_us <= reach)):
+        while at < len(left) and (
+            rows < wanted_rows or (left[at].last_us >= reach if newest_first else left[at].first_us <= reach)
+        ):
             file = left[at]
             files.append(file)
             rows += file.rows + FILE_COSTS_ROWS
@@ -128,7 +145,9 @@ def _may_hold(node: Match | Exists | Between, column: Column, file: LiveFile) ->
 def _may_be_of_time(low: str | None, high: str | None, file: LiveFile) -> bool:
     """Bounds are periods (a day, an hour, ...); whether they count to their beginnings or ends does not matter here."""
     first, last = parse_period(low or ""), parse_period(high or "")
-    return (first is None or file.last_us >= epoch_us(first.start)) and (last is None or file.first_us < epoch_us(last.end))
+    return (first is None or file.last_us >= epoch_us(first.start)) and (
+        last is None or file.first_us < epoch_us(last.end)
+    )
 
 
 def _may_have_errors(column: Column, file: LiveFile) -> bool:

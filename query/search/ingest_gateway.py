@@ -25,8 +25,17 @@ class IngestGateway:
 
     def __init__(self, settings: QuerySettings) -> None:
         self._uri = settings.ingest_uri.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {settings.ingest_token.get_secret_value()}"} if settings.ingest_token else {}
-        self._options: dict[str, Any] = {"base_url": self._uri, "headers": self._headers, "verify": tls_context(), "trust_env": False}
+        self._headers = (
+            {"Authorization": f"Bearer {settings.ingest_token.get_secret_value()}"}
+            if settings.ingest_token
+            else {}
+        )
+        self._options: dict[str, Any] = {
+            "base_url": self._uri,
+            "headers": self._headers,
+            "verify": tls_context(),
+            "trust_env": False,
+        }
         self._timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         self._http = httpx.Client(**self._options, timeout=self._timeout) if self._uri else None
 
@@ -34,16 +43,24 @@ class IngestGateway:
         if self._http is not None:
             self._http.close()
 
-    def letters(self, tenant: TenantId | None, *, limit: int = 100, before: str | None = None, **wanted: str | None) -> dict[str, Any]:
+    def letters(
+        self, tenant: TenantId | None, *, limit: int = 100, before: str | None = None, **wanted: str | None
+    ) -> dict[str, Any]:
         """A page of dead letters, newest first, of one tenant or of all. `wanted`: reason, topic, since, until. Raises UnavailableError, RefusedError."""
         query = {"tenant": tenant.name if tenant else None, "limit": limit, "before": before, **wanted}
-        return self._send("GET", "/v1/dead-letters", query={name: value for name, value in query.items() if value is not None})
+        return self._send(
+            "GET",
+            "/v1/dead-letters",
+            query={name: value for name, value in query.items() if value is not None},
+        )
 
     def letter(self, letter_id: str, tenant: TenantId | None) -> dict[str, Any]:
         """One letter whole, of this tenant (None: whoever's). Raises NotFoundError also where it is another's: whether there is one is nobody's business."""
         found = self._send("GET", f"/v1/dead-letters/{letter_id}")
         if tenant is not None and not self._is_of(tenant, letter_id, found):
-            raise NotFoundError(f"tenant {tenant.name!r} has no dead letter {letter_id}; list them to see which there are")
+            raise NotFoundError(
+                f"tenant {tenant.name!r} has no dead letter {letter_id}; list them to see which there are"
+            )
         return found
 
     def replay(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +75,9 @@ class IngestGateway:
         """Messages of a tenant that one of Firn's own topics keeps (`dead-letters`, `parked`, `replay`), whole, page by page. Raises as `durable`."""
         after: str | None = "0:0"
         while after is not None:
-            page = self._send("GET", "/v1/kept-records", query={"kind": kind, "tenant": tenant.name, "after": after})
+            page = self._send(
+                "GET", "/v1/kept-records", query={"kind": kind, "tenant": tenant.name, "after": after}
+            )
             yield page["records"]
             after = page["next"]
 
@@ -108,10 +127,19 @@ class IngestGateway:
 
     def _require(self) -> httpx.Client:
         if self._http is None:
-            raise UnavailableError("dead letters and live tail come from ingest: start `python -m ingest serve` and set FIRN_QUERY_INGEST_URI to its address")
+            raise UnavailableError(
+                "dead letters and live tail come from ingest: start `python -m ingest serve` and set FIRN_QUERY_INGEST_URI to its address"
+            )
         return self._http
 
-    def _send(self, method: str, path: str, *, query: dict[str, Any] | None = None, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, Any] | None = None,
+        body: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
         http = self._require()
         try:
             response = http.request(method, path, params=query, json=body)
@@ -122,7 +150,9 @@ class IngestGateway:
         return dict(response.json())
 
     def _silent(self, error: httpx.HTTPError) -> UnavailableError:
-        return UnavailableError(f"ingest at {self._uri} does not answer ({type(error).__name__}); is `python -m ingest serve` running?")
+        return UnavailableError(
+            f"ingest at {self._uri} does not answer ({type(error).__name__}); is `python -m ingest serve` running?"
+        )
 
 
 def _after(moment: datetime) -> datetime:
@@ -142,5 +172,7 @@ def _error(response: httpx.Response) -> Exception:
     if response.status_code == httpx.codes.CONFLICT:
         return ConflictError(sentence)
     if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-        return UnavailableError(f"ingest does not know this room: set FIRN_QUERY_INGEST_TOKEN to its serve_token ({sentence})")
+        return UnavailableError(
+            f"ingest does not know this room: set FIRN_QUERY_INGEST_TOKEN to its serve_token ({sentence})"
+        )
     return RefusedError(sentence) if response.is_client_error else UnavailableError(sentence)

@@ -59,7 +59,13 @@ class IngestLag:
 
     def __init__(self, uri: str, token: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=uri.rstrip("/"), headers=headers, timeout=TIMEOUT_S, verify=tls_context(), trust_env=False)
+        self._http = httpx.Client(
+            base_url=uri.rstrip("/"),
+            headers=headers,
+            timeout=TIMEOUT_S,
+            verify=tls_context(),
+            trust_env=False,
+        )
         self._lock = threading.Lock()
         self._asked_s = -KEPT_S
         self._status: dict[str, Any] | None = None

@@ -13,7 +13,20 @@ from uuid import UUID
 import orjson
 
 from lake.clock import epoch_us
-from lake.log_schema import ERRORS, INDEX, MESSAGE, OBSERVED_TIMESTAMP, OFFSET, OVERFLOW, SEVERITY, SYSTEM_COLUMNS, TIMESTAMP, TOPIC, TOPIC_ID, TOPIC_PARTITION
+from lake.log_schema import (
+    ERRORS,
+    INDEX,
+    MESSAGE,
+    OBSERVED_TIMESTAMP,
+    OFFSET,
+    OVERFLOW,
+    SEVERITY,
+    SYSTEM_COLUMNS,
+    TIMESTAMP,
+    TOPIC,
+    TOPIC_ID,
+    TOPIC_PARTITION,
+)
 from query.language.severity import level_of
 from query.model.instant import rfc3339
 from query.model.problem import refuse
@@ -46,9 +59,13 @@ def parse_cursor(text: str) -> Cursor:
     except ValueError:
         parts = None
     match parts:
-        case [int(at_us), str(topic_id), int(partition), int(offset), int(index)] if all(-(2**63) <= n < 2**63 for n in (at_us, partition, offset, index)):
+        case [int(at_us), str(topic_id), int(partition), int(offset), int(index)] if all(
+            -(2**63) <= n < 2**63 for n in (at_us, partition, offset, index)
+        ):
             return Cursor(at_us, topic_id, partition, offset, index)
-    raise refuse("cursor: it is damaged; take it from the answer before, or leave it out to begin at the first page")
+    raise refuse(
+        "cursor: it is damaged; take it from the answer before, or leave it out to begin at the first page"
+    )
 
 
 def cursor_of(row: Mapping[str, Any]) -> Cursor:
@@ -64,7 +81,11 @@ def to_json(row: Mapping[str, Any]) -> dict[str, Any]:
         "severity": row.get(SEVERITY),
         "level": level_of(row.get(SEVERITY)).value,
         "message": row.get(MESSAGE),
-        "fields": {name: value if type(value) in _AS_THEY_ARE else _plain(value) for name, value in row.items() if value is not None and name not in _SYSTEM},
+        "fields": {
+            name: value if type(value) in _AS_THEY_ARE else _plain(value)
+            for name, value in row.items()
+            if value is not None and name not in _SYSTEM
+        },
         "errors": [_error(entry) for entry in row.get(ERRORS) or ()],
         "overflow": row.get(OVERFLOW),
         "coordinates": {
@@ -84,7 +105,9 @@ def plain_row(values: Sequence[Any]) -> list[Any]:
 
 def _error(entry: Any) -> dict[str, Any]:
     """DuckDB gives dictionaries, Trino named tuples."""
-    field, value, reason = (entry[name] for name in ("field", "value", "reason")) if isinstance(entry, dict) else entry
+    field, value, reason = (
+        (entry[name] for name in ("field", "value", "reason")) if isinstance(entry, dict) else entry
+    )
     return {"field": field, "value": value, "reason": reason}
 
 

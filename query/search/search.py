@@ -23,7 +23,15 @@ from lake.tenant import TableId
 from query.executors.executor import Executor, Fetched, Source, from_source
 from query.files.file_index import FileIndex, LiveFile, LiveFiles
 from query.language.search_language import Node, parse_search
-from query.language.search_sql import all_of, any_of, column, compile_search, text_literal, within, within_offsets
+from query.language.search_sql import (
+    all_of,
+    any_of,
+    column,
+    compile_search,
+    text_literal,
+    within,
+    within_offsets,
+)
 from query.model.answer_size import row_bytes
 from query.model.cancellation import Run, TimeOverError
 from query.model.instant import timestamp_literal
@@ -91,7 +99,9 @@ class Prepared:
     executor: Executor
     lag: Lag | None
 
-    def condition_in(self, start: datetime, end: datetime, *more: exp.Expression | None) -> exp.Expression | None:
+    def condition_in(
+        self, start: datetime, end: datetime, *more: exp.Expression | None
+    ) -> exp.Expression | None:
         """The condition on rows of `[start, end)`, copied, because sqlglot's trees have one parent."""
         every = all_of([within(start, end), *more, self.condition])
         return every.copy() if every is not None else None
@@ -112,7 +122,15 @@ class Progress:
 class Searcher:
     """Answers searches. Thread-safe; one per process."""
 
-    def __init__(self, catalog: CatalogClient, index: FileIndex, executors: Sequence[Executor], settings: QuerySettings, lag: LagSource, clock: Clock) -> None:
+    def __init__(
+        self,
+        catalog: CatalogClient,
+        index: FileIndex,
+        executors: Sequence[Executor],
+        settings: QuerySettings,
+        lag: LagSource,
+        clock: Clock,
+    ) -> None:
         self.catalog = catalog
         self.index = index
         self.settings = settings
@@ -120,13 +138,25 @@ class Searcher:
         self._lag = lag
         self._clock = clock
 
-    def page(self, question: Question, run: Run, *, limit: int, after: Cursor | None = None, newest_first: bool = True) -> Page:
+    def page(
+        self,
+        question: Question,
+        run: Run,
+        *,
+        limit: int,
+        after: Cursor | None = None,
+        newest_first: bool = True,
+    ) -> Page:
         """One page of matching rows. Raises BadQuestionError, NotFoundError, UnavailableError."""
         if after is not None:
             question = _from_cursor(question, after, newest_first=newest_first)
-        return self.retried(lambda: self._page(self.prepare(question), run, limit, after, newest_first=newest_first))
+        return self.retried(
+            lambda: self._page(self.prepare(question), run, limit, after, newest_first=newest_first)
+        )
 
-    def _page(self, prepared: Prepared, run: Run, limit: int, after: Cursor | None, *, newest_first: bool) -> Page:
+    def _page(
+        self, prepared: Prepared, run: Run, limit: int, after: Cursor | None, *, newest_first: bool
+    ) -> Page:
         names = [c.name for c in prepared.view.schema.columns]
         rows: list[dict[str, Any]] = []
         progress = Progress()
@@ -144,18 +174,26 @@ class Searcher:
             if fetched.cut or len(rows) > limit:
                 break
             left_bytes = max(1, left_bytes - sum(map(row_bytes, fetched.rows)))
-        following = cursor_of(rows[limit - 1]) if len(rows) > limit or (fetched is not None and fetched.cut) else None
+        following = (
+            cursor_of(rows[limit - 1]) if len(rows) > limit or (fetched is not None and fetched.cut) else None
+        )
         whole = len(rows) if after is None and following is None and progress.stopped is None else None
         return Page(rows[:limit], following, self.basis(prepared, progress, counted_rows=whole))
 
-    def stream(self, question: Question, run: Run, *, newest_first: bool = True) -> Iterator[list[dict[str, Any]] | Basis]:
+    def stream(
+        self, question: Question, run: Run, *, newest_first: bool = True
+    ) -> Iterator[list[dict[str, Any]] | Basis]:
         """All matching rows in the wanted order, in batches, holding one at a time; at the end what they rest on. Raises as `page` does."""
         prepared, progress = self.prepare(question), Progress()
         names = [c.name for c in prepared.view.schema.columns]
         for piece in slices(prepared.plan, newest_first=newest_first, first_rows=STREAM_SLICE_ROWS, growth=1):
-            select = select_rows(names, prepared.condition_in(piece.start, piece.end), None, newest_first=newest_first)
+            select = select_rows(
+                names, prepared.condition_in(piece.start, piece.end), None, newest_first=newest_first
+            )
             try:
-                for batch in prepared.executor.stream(Source(prepared.view, piece.files), select, run, rows_at_once=STREAM_BATCH_ROWS):
+                for batch in prepared.executor.stream(
+                    Source(prepared.view, piece.files), select, run, rows_at_once=STREAM_BATCH_ROWS
+                ):
                     yield [dict(zip(names, values, strict=True)) for values in batch]
             except TimeOverError as error:
                 progress.stopped = str(error)
@@ -172,7 +210,11 @@ class Searcher:
             prepared = self.prepare(question)
             names = [c.name for c in prepared.view.schema.columns]
             condition = prepared.condition_in(question.start, question.end, _is_row(coordinates))
-            fetched = prepared.executor.fetch(Source(prepared.view, prepared.plan.files), select_rows(names, condition, 1, newest_first=True), run)
+            fetched = prepared.executor.fetch(
+                Source(prepared.view, prepared.plan.files),
+                select_rows(names, condition, 1, newest_first=True),
+                run,
+            )
             return dict(zip(names, fetched.rows[0], strict=True)) if fetched.rows else None
 
         return self.retried(find)
@@ -180,7 +222,10 @@ class Searcher:
     def prepare(self, question: Question) -> Prepared:
         """Steps 1 to 3. Raises BadQuestionError, NotFoundError."""
         if question.end <= question.start:
-            raise refuse("the time range is empty: its end must lie after its start", suggestion="swap the two, or choose a longer range")
+            raise refuse(
+                "the time range is empty: its end must lie after its start",
+                suggestion="swap the two, or choose a longer range",
+            )
         node = parse_search(question.query)
         # Asked before the table is loaded: a commit between the two must not make an answer look complete that does not hold its rows.
         lag = self._lag.of(question.table)
@@ -190,11 +235,23 @@ class Searcher:
         live = self.index.files(view)
         plan = plan_files(live, question.start, question.end, node, view.schema)
         condition = all_of([compiled.condition, pinned])
-        return Prepared(question, view, live, node, condition, compiled.warnings, plan, self._choose(question.engine, plan), lag)
+        return Prepared(
+            question,
+            view,
+            live,
+            node,
+            condition,
+            compiled.warnings,
+            plan,
+            self._choose(question.engine, plan),
+            lag,
+        )
 
     def _choose(self, engine: Engine, plan: Plan) -> Executor:
         if engine == "duckdb" and plan.has_deletes:
-            raise refuse("this table has delete files, which only Trino applies; ask with engine=trino or leave the engine out")
+            raise refuse(
+                "this table has delete files, which only Trino applies; ask with engine=trino or leave the engine out"
+            )
         if engine == "auto":
             fits = plan.planned.size_bytes <= self.settings.embedded_bytes_max and not plan.has_deletes
             engine = "duckdb" if fits and "duckdb" in self._executors else "trino"
@@ -204,10 +261,21 @@ class Searcher:
 
     def file_reader(self, engine: Engine) -> Executor | None:
         """The executor that opens exactly the files it is given, unless the other one is asked for."""
-        return None if engine == "trino" else next((each for each in self._executors.values() if each.reads_files), None)
+        return (
+            None
+            if engine == "trino"
+            else next((each for each in self._executors.values() if each.reads_files), None)
+        )
 
     def fetch(
-        self, prepared: Prepared, files: Sequence[LiveFile], select: exp.Select, run: Run, progress: Progress, *, bytes_max: int | None = None
+        self,
+        prepared: Prepared,
+        files: Sequence[LiveFile],
+        select: exp.Select,
+        run: Run,
+        progress: Progress,
+        *,
+        bytes_max: int | None = None,
     ) -> Fetched | None:
         """Step 4 for one slice; None when a limit is reached: what was found so far is the answer. Raises BadQuestionError where that is nothing."""
         effort, scan_max = effort_of(files), self.settings.scan_bytes_max
@@ -231,11 +299,29 @@ class Searcher:
         question, view = prepared.question, prepared.view
         freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, prepared.lag)
         asked = fingerprint(question.query, question.start, question.end)
-        pin = question.pin or Pin(view.uuid, view.absorbed, counted_rows, asked if counted_rows is not None else "")
+        pin = question.pin or Pin(
+            view.uuid, view.absorbed, counted_rows, asked if counted_rows is not None else ""
+        )
         rows = counted_rows if pin.asked == asked else None
-        completeness = assess(question.end, self._clock.now(), freshness, stopped=progress.stopped, view=view, pin=question.pin, rows=rows)
+        completeness = assess(
+            question.end,
+            self._clock.now(),
+            freshness,
+            stopped=progress.stopped,
+            view=view,
+            pin=question.pin,
+            rows=rows,
+        )
         return Basis(
-            view, pin, prepared.plan.planned, prepared.plan.skipped, progress.scanned, prepared.executor.name, completeness, freshness, prepared.warnings
+            view,
+            pin,
+            prepared.plan.planned,
+            prepared.plan.skipped,
+            progress.scanned,
+            prepared.executor.name,
+            completeness,
+            freshness,
+            prepared.warnings,
         )
 
     def retried(self, ask: Callable[[], Answer]) -> Answer:
@@ -246,28 +332,46 @@ class Searcher:
             return ask()
 
 
-def select_rows(names: Sequence[str], condition: exp.Expression | None, limit: int | None, *, newest_first: bool) -> exp.Select:
+def select_rows(
+    names: Sequence[str], condition: exp.Expression | None, limit: int | None, *, newest_first: bool
+) -> exp.Select:
     """Whole rows in the order of pages; `limit` None: all."""
     select = exp.select(*(column(name) for name in names), copy=False).from_(from_source(), copy=False)
     if condition is not None:
         select = select.where(condition, copy=False)
-    ordered = select.order_by(*(exp.Ordered(this=column(name), desc=newest_first, nulls_first=False) for name in ORDER), copy=False)
+    ordered = select.order_by(
+        *(exp.Ordered(this=column(name), desc=newest_first, nulls_first=False) for name in ORDER), copy=False
+    )
     return ordered if limit is None else ordered.limit(limit, copy=False)
 
 
 def _is_row(at: Cursor) -> exp.Expression:
-    values = {TOPIC_ID: text_literal(at.topic_id), TOPIC_PARTITION: _number(at.partition), OFFSET: _number(at.offset), INDEX: _number(at.index)}
+    values = {
+        TOPIC_ID: text_literal(at.topic_id),
+        TOPIC_PARTITION: _number(at.partition),
+        OFFSET: _number(at.offset),
+        INDEX: _number(at.index),
+    }
     return exp.and_(*(exp.EQ(this=column(name), expression=value) for name, value in values.items()))
 
 
 def _beyond(at: Cursor, *, newest_first: bool) -> exp.Expression:
     """Rows after the cursor: a comparison of tuples, spelled out because engines push it down better so."""
-    values = (timestamp_literal(EPOCH + timedelta(microseconds=at.timestamp_us)), text_literal(at.topic_id), *map(_number, (at.partition, at.offset, at.index)))
+    values = (
+        timestamp_literal(EPOCH + timedelta(microseconds=at.timestamp_us)),
+        text_literal(at.topic_id),
+        *map(_number, (at.partition, at.offset, at.index)),
+    )
     compare = exp.LT if newest_first else exp.GT
     alternatives = []
     for depth in range(len(ORDER)):
-        same = [exp.EQ(this=column(name), expression=value.copy()) for name, value in zip(ORDER[:depth], values, strict=False)]
-        alternatives.append(exp.and_(*same, compare(this=column(ORDER[depth]), expression=values[depth].copy())))
+        same = [
+            exp.EQ(this=column(name), expression=value.copy())
+            for name, value in zip(ORDER[:depth], values, strict=False)
+        ]
+        alternatives.append(
+            exp.and_(*same, compare(this=column(ORDER[depth]), expression=values[depth].copy()))
+        )
     return any_of(alternatives)
 
 
@@ -282,5 +386,10 @@ def _from_cursor(question: Question, after: Cursor, *, newest_first: bool) -> Qu
     except OverflowError:
         raise refuse("cursor: its time is out of range; take the cursor from the answer before") from None
     if newest_first:
-        return replace(question, end=max(min(question.end, at + timedelta(microseconds=1)), question.start + timedelta(microseconds=1)))
+        return replace(
+            question,
+            end=max(
+                min(question.end, at + timedelta(microseconds=1)), question.start + timedelta(microseconds=1)
+            ),
+        )
     return replace(question, start=min(max(question.start, at), question.end - timedelta(microseconds=1)))

@@ -24,8 +24,13 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     except BadQuestionError as error:
         return {"problem": error.problem.to_json()}
     except (MemoryError, RecursionError):
-        return {"problem": Problem("the statement is too large to be read; write it in a plainer way").to_json()}
-    return {"sql": statement.sql, "tables": [[table.tenant.name, table.stream] for table in sorted(statement.tables)]}
+        return {
+            "problem": Problem("the statement is too large to be read; write it in a plainer way").to_json()
+        }
+    return {
+        "sql": statement.sql,
+        "tables": [[table.tenant.name, table.stream] for table in sorted(statement.tables)],
+    }
 
 
 def main(cpu_s: float, memory_bytes: int) -> None:

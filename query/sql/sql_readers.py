@@ -26,7 +26,11 @@ from query.sql.sql_guard import Statement, check_text
 log = structlog.get_logger()
 MEMORY_BYTES = 1024 * 1024 * 1024
 ENDS_WITHIN_S = 5.0
-ENDED = Counter("query_sql_readers_ended", "Readers of SQL that were ended by a statement which took more than sql_parse_cpu_s, or otherwise", ["why"])
+ENDED = Counter(
+    "query_sql_readers_ended",
+    "Readers of SQL that were ended by a statement which took more than sql_parse_cpu_s, or otherwise",
+    ["why"],
+)
 
 
 class _ReaderEndedError(Exception):
@@ -42,9 +46,13 @@ class _Reader:
 
     def __init__(self, cpu_s: float) -> None:
         command = [sys.executable, "-m", "query.sql.sql_reader_process", str(cpu_s), str(MEMORY_BYTES)]
-        environment = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # and no secrets
+        environment = {
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)
+        }  # and no secrets
         # A session of its own: Ctrl-C is for the API, whose end closes the pipe.
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+        )
 
     def ask(self, line: bytes, run: Run) -> bytes:
         """The answer to a line. Raises _ReaderEndedError, TimeOverError, CancelledError."""
@@ -91,7 +99,12 @@ class SqlReaders:
     def read(self, sql: str, default: TenantId | None, catalog: str, run: Run, *, asker: str) -> Statement:
         """`read_statement` in another process. `asker`: whose turn it is. Raises BadQuestionError, BusyError, UnavailableError, CancelledError."""
         check_text(sql)
-        line = orjson.dumps({"sql": sql, "default": None if default is None else default.name, "catalog": catalog}) + b"\n"
+        line = (
+            orjson.dumps(
+                {"sql": sql, "default": None if default is None else default.name, "catalog": catalog}
+            )
+            + b"\n"
+        )
         for _ in range(2):  # a reader that was ended from outside says nothing of the statement
             try:
                 with self._reader(asker) as reader:
@@ -102,7 +115,9 @@ class SqlReaders:
                 if error.over:
                     told = f"the statement takes more than {self._cpu_s:g} s to be read; nest it less deep, or write it shorter"
                     raise refuse(told) from error
-        raise UnavailableError("the process that reads SQL ended twice; ask again, and if it goes on look at the API's log and memory")
+        raise UnavailableError(
+            "the process that reads SQL ended twice; ask again, and if it goes on look at the API's log and memory"
+        )
 
     def close(self) -> None:
         """Ends the readers that are idle; those at work are ended when they are given back."""
@@ -115,7 +130,9 @@ class SqlReaders:
     @contextmanager
     def _reader(self, asker: str) -> Iterator[_Reader]:
         with self._lock:
-            if not self._lock.wait_for(lambda: bool(self._idle) and asker not in self._asking, self._timeout_s):
+            if not self._lock.wait_for(
+                lambda: bool(self._idle) and asker not in self._asking, self._timeout_s
+            ):
                 raise BusyError("other statements are being read; ask again in a moment")
             self._asking.add(asker)
             reader = self._idle.pop()
@@ -144,4 +161,6 @@ def _statement(said: bytes) -> Statement:
     document = orjson.loads(said)
     if "problem" in document:
         raise BadQuestionError(Problem(**document["problem"]))
-    return Statement(document["sql"], frozenset(TableId(TenantId(tenant), stream) for tenant, stream in document["tables"]))
+    return Statement(
+        document["sql"], frozenset(TableId(TenantId(tenant), stream) for tenant, stream in document["tables"])
+    )

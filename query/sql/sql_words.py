@@ -15,11 +15,45 @@ PARENTHESES_MAX = 48
 BRACKETS_MAX = 8
 _TRINO = Dialect.get_or_raise("trino")
 _TYPES = frozenset(_TRINO.parser_class.TYPE_TOKENS)
-_OPEN, _CLOSED = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}), {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+_OPEN, _CLOSED = (
+    frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}),
+    {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE},
+)
 # Spelled otherwise or left out by sqlglot where that changes nothing: `ORDER BY a NULLS LAST`, `x AT TIME ZONE 'UTC'`, `TRIM(LEADING FROM a)`.
 _HARMLESS = frozenset(
-    {"all", "any", "as", "asc", "at", "current_timestamp", "first", "from", "ilike", "in", "inner", "int", "integer", "json", "last", "leading"}
-    | {"next", "now", "nulls", "only", "outer", "rlike", "row", "rows", "some", "time", "trailing", "value", "zone"}
+    {
+        "all",
+        "any",
+        "as",
+        "asc",
+        "at",
+        "current_timestamp",
+        "first",
+        "from",
+        "ilike",
+        "in",
+        "inner",
+        "int",
+        "integer",
+        "json",
+        "last",
+        "leading",
+    }
+    | {
+        "next",
+        "now",
+        "nulls",
+        "only",
+        "outer",
+        "rlike",
+        "row",
+        "rows",
+        "some",
+        "time",
+        "trailing",
+        "value",
+        "zone",
+    }
 )
 
 
@@ -41,7 +75,9 @@ def check_nesting(words: Sequence[Token]) -> None:
         elif kind in _CLOSED and opened:
             slow -= opened.pop()
         if slow > BRACKETS_MAX:
-            raise refuse(f"ARRAY[...], MAP(...), ROW(...) and types are nested more than {BRACKETS_MAX} levels deep; write it flatter")
+            raise refuse(
+                f"ARRAY[...], MAP(...), ROW(...) and types are nested more than {BRACKETS_MAX} levels deep; write it flatter"
+            )
         if len(opened) > PARENTHESES_MAX:
             raise refuse(f"the statement is nested more than {PARENTHESES_MAX} levels deep; write it flatter")
         before = kind
@@ -59,11 +95,18 @@ def lost_words(before: Sequence[Token], after: Sequence[Token]) -> str:
 def _counted(words: Sequence[Token]) -> Counter[str]:
     counted: Counter[str] = Counter()
     for at, word in enumerate(words):
-        is_call = word.token_type is not TokenType.IDENTIFIER and at + 1 < len(words) and words[at + 1].token_type is TokenType.L_PAREN
+        is_call = (
+            word.token_type is not TokenType.IDENTIFIER
+            and at + 1 < len(words)
+            and words[at + 1].token_type is TokenType.L_PAREN
+        )
         text = word.text.casefold()
         if word.token_type is TokenType.NUMBER:
             counted[_number("." + text if at and words[at - 1].token_type is TokenType.DOT else text)] += 1
-        elif text and (word.token_type in (TokenType.IDENTIFIER, TokenType.STRING) or (text[0].isalnum() and not is_call and text not in _HARMLESS)):
+        elif text and (
+            word.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
+            or (text[0].isalnum() and not is_call and text not in _HARMLESS)
+        ):
             counted[text] += 1
     return counted
 

@@ -61,7 +61,9 @@ def declare(catalog: CatalogClient, table: TableId, field: str, kind: str) -> De
         try:
             metadata = catalog.load_table(identifier)["metadata"]
         except NotFoundError as error:
-            raise NotFoundError(f"tenant {table.tenant.name!r} has no stream {table.stream!r}: its table comes with its first record") from error
+            raise NotFoundError(
+                f"tenant {table.tenant.name!r} has no stream {table.stream!r}: its table comes with its first record"
+            ) from error
         request, older = _request(identifier, metadata, name, kind)
         if request is None:
             return Declared(name, kind, None, changed=False)
@@ -77,26 +79,38 @@ def declare(catalog: CatalogClient, table: TableId, field: str, kind: str) -> De
 def _request(identifier: TableName, metadata: Json, name: str, kind: str) -> tuple[Json | None, str | None]:
     schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
     declared = declared_types(metadata.get("properties", {}))
-    change = changed_fields(schema, int(metadata["last-column-id"]), name, kind, was_declared=name in declared)
+    change = changed_fields(
+        schema, int(metadata["last-column-id"]), name, kind, was_declared=name in declared
+    )
     if change is None and declared.get(name) == kind:
         return None, None
-    updates: list[Json] = [{"action": "set-properties", "updates": {PROPERTY: orjson.dumps({**declared, name: kind}).decode()}}]
+    updates: list[Json] = [
+        {"action": "set-properties", "updates": {PROPERTY: orjson.dumps({**declared, name: kind}).decode()}}
+    ]
     requirements: list[Json] = [
         {"type": "assert-table-uuid", "uuid": metadata["table-uuid"]},
         {"type": "assert-current-schema-id", "current-schema-id": metadata["current-schema-id"]},
     ]
     if change is not None:
-        requirements.append({"type": "assert-last-assigned-field-id", "last-assigned-field-id": metadata["last-column-id"]})
+        requirements.append(
+            {"type": "assert-last-assigned-field-id", "last-assigned-field-id": metadata["last-column-id"]}
+        )
         grown = {**schema, "fields": change.fields}
         updates = [
             {"action": "add-schema", "schema": grown, "last-column-id": change.last_column_id},
             {"action": "set-current-schema", "schema-id": -1},
             *updates,
         ]
-    return {"identifier": identifier.to_json(), "requirements": requirements, "updates": updates}, change.older if change else None
+    return {
+        "identifier": identifier.to_json(),
+        "requirements": requirements,
+        "updates": updates,
+    }, change.older if change else None
 
 
-def changed_fields(schema: Mapping[str, Any], last_column_id: int, name: str, kind: str, *, was_declared: bool) -> _Change | None:
+def changed_fields(
+    schema: Mapping[str, Any], last_column_id: int, name: str, kind: str, *, was_declared: bool
+) -> _Change | None:
     """The fields with `name` bearing `kind`; None where it does already. Raises BadQuestionError where a column is in the way."""
     fields: list[Json] = list(schema["fields"])
     places = {fold(field["name"]): at for at, field in enumerate(fields)}
@@ -119,14 +133,18 @@ def changed_fields(schema: Mapping[str, Any], last_column_id: int, name: str, ki
     if was_declared and earlier is not None and fields[earlier]["type"] == kind:
         fields[earlier] = {**fields[earlier], "name": name}
         return _Change(fields, last_column_id, older)
-    new = {"id": last_column_id + 1, "name": name, "required": False, "type": kind} | ({"doc": now["doc"]} if "doc" in now else {})
+    new = {"id": last_column_id + 1, "name": name, "required": False, "type": kind} | (
+        {"doc": now["doc"]} if "doc" in now else {}
+    )
     return _Change([*fields, new], last_column_id + 1, older)
 
 
 def _checked_name(field: str) -> str:
     name = fold(field.strip()).replace(".", "_")
     if not name or len(name.encode()) > NAME_BYTES_MAX - 20 or not name.isprintable():
-        raise refuse(f"{field[:60]!r} cannot be a field's name", suggestion="write it as the list of fields shows it")
+        raise refuse(
+            f"{field[:60]!r} cannot be a field's name", suggestion="write it as the list of fields shows it"
+        )
     if name in SYSTEM_COLUMNS or name in RESERVED_NAMES:
         raise refuse(f"the type of the system column {name!r} is fixed")
     return name

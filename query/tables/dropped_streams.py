@@ -42,26 +42,39 @@ def drop(caller: CatalogClient, own: CatalogClient, table: TableId) -> Dropped |
     """Deletes a stream with the caller's key. None where the catalog has no undo: its files stay. Raises NotFoundError."""
     has_undo = undo_window(own) is not None
     caller.drop_table(TableName(table.tenant.namespace, table.table), purge=has_undo)
-    found = [each for each in dropped_streams(own, table.tenant) if each.stream == table.stream] if has_undo else []
+    found = (
+        [each for each in dropped_streams(own, table.tenant) if each.stream == table.stream]
+        if has_undo
+        else []
+    )
     return max(found, key=lambda each: (each.dropped_at, each.id), default=None)
 
 
 def dropped_streams(own: CatalogClient, tenant: TenantId) -> list[Dropped]:
     """The tenant's deleted streams that can still be brought back, or wait for their purge; none beside a catalog without undo."""
     try:
-        found = [_dropped(entry) for entry in entries(own, PATH, "dropped-tables") if entry["identifier"]["namespace"] == [tenant.namespace]]
+        found = [
+            _dropped(entry)
+            for entry in entries(own, PATH, "dropped-tables")
+            if entry["identifier"]["namespace"] == [tenant.namespace]
+        ]
     except NotFoundError:
         return []
     return [each for each in found if each is not None]
 
 
 def _dropped(entry: dict[str, Any]) -> Dropped | None:
-    tenant, stream = from_identifier(entry["identifier"]["namespace"][0]), from_identifier(entry["identifier"]["name"])
+    tenant, stream = (
+        from_identifier(entry["identifier"]["namespace"][0]),
+        from_identifier(entry["identifier"]["name"]),
+    )
     if tenant is None or stream is None:
         return None
     due = entry.get("purge-due-ms")
     at, purge_due = _moment(int(entry["dropped-ms"])), None if due is None else _moment(int(due))
-    return Dropped(int(entry["id"]), tenant, stream, at, purge_due, restorable=not entry.get("purge-started-ms"))
+    return Dropped(
+        int(entry["id"]), tenant, stream, at, purge_due, restorable=not entry.get("purge-started-ms")
+    )
 
 
 def _moment(time_ms: int) -> datetime:

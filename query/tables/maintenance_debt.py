@@ -41,48 +41,84 @@ class MaintenanceDebt:
         if self.last_round is None and self.leader is None:
             problems.append("nobody has ever run it: start `python -m optimize run`")
         elif self.last_round is not None and now - self.last_round > ROUND_AGE_MAX:
-            problems.append(f"its last round ended {_length(now - self.last_round)} ago" + ("" if self.leader else " and nobody runs it now"))
+            problems.append(
+                f"its last round ended {_length(now - self.last_round)} ago"
+                + ("" if self.leader else " and nobody runs it now")
+            )
         if self.waiting and self.oldest is not None and now - self.oldest > WAITING_MAX:
             number = f"{LISTED_MAX:,} or more" if self.waiting >= LISTED_MAX else f"{self.waiting:,}"
-            problems.append(f"{number} hours of tables wait to be merged, the longest for {_length(now - self.oldest)}")
+            problems.append(
+                f"{number} hours of tables wait to be merged, the longest for {_length(now - self.oldest)}"
+            )
         return "; ".join(problems)
 
     def says(self, now: datetime) -> str:
         """In one line how maintenance stands."""
         if problem := self.problem(now):
             return f"behind: {problem}"
-        return "its first round runs" if self.last_round is None else f"keeps up: its last round ended {_length(now - self.last_round)} ago"
+        return (
+            "its first round runs"
+            if self.last_round is None
+            else f"keeps up: its last round ended {_length(now - self.last_round)} ago"
+        )
 
 
 def _length(time: timedelta) -> str:
     seconds = int(time.total_seconds())
-    return next((f"{seconds // length} {unit}" for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)) if seconds >= 2 * length), f"{max(0, seconds)} s")
+    return next(
+        (
+            f"{seconds // length} {unit}"
+            for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60))
+            if seconds >= 2 * length
+        ),
+        f"{max(0, seconds)} s",
+    )
 
 
 def maintenance_debt(room: CatalogClient, caller: CatalogClient, now: datetime) -> MaintenanceDebt | None:
     """As the catalog knows it: who runs maintenance asked with the room's key, partitions with the caller's. None beside a catalog without extras."""
     try:
         leases = room.get("/firn/v1/leases").get("leases", [])
-        last = next((int(task["record"]["at-ms"]) for task in entries(room, "/firn/v1/tasks", "tasks", kind=DUTIES) if task["id"] == ROUND), None)
+        last = next(
+            (
+                int(task["record"]["at-ms"])
+                for task in entries(room, "/firn/v1/tasks", "tasks", kind=DUTIES)
+                if task["id"] == ROUND
+            ),
+            None,
+        )
     except FirnError as error:
         log.info("maintenance.not_known", error=str(error))
         return None
-    leader = next((str(lease["holder"]) for lease in leases if lease["name"] == LEASE and lease.get("in-force")), None)
+    leader = next(
+        (str(lease["holder"]) for lease in leases if lease["name"] == LEASE and lease.get("in-force")), None
+    )
     crowded = _crowded(caller)
     late = None if crowded is None else [entry for entry in crowded if _is_waiting(entry, now)]
     oldest = min((moment_of(entry["changed-ms"]) for entry in late), default=None) if late else None
     return MaintenanceDebt(
-        leader, None if last is None else moment_of(last), None if crowded is None else len(crowded), None if late is None else len(late), oldest
+        leader,
+        None if last is None else moment_of(last),
+        None if crowded is None else len(crowded),
+        None if late is None else len(late),
+        oldest,
     )
 
 
 def _crowded(caller: CatalogClient) -> list[dict[str, Any]] | None:
     """Partitions of many files, the longest unchanged first; None where the catalog or the key does not tell."""
     try:
-        return list(caller.get("/firn/v1/dirty-partitions", **{"min-files": MANY_FILES, "pageSize": LISTED_MAX}).get("partitions", []))
+        return list(
+            caller.get("/firn/v1/dirty-partitions", **{"min-files": MANY_FILES, "pageSize": LISTED_MAX}).get(
+                "partitions", []
+            )
+        )
     except FirnError:
         return None
 
 
 def _is_waiting(entry: dict[str, Any], now: datetime) -> bool:
-    return bool(moment_of(entry["changed-ms"]) < now - SETTLED and entry["bytes"] < SMALL_FILE_BYTES * max(1, entry["data-files"]))
+    return bool(
+        moment_of(entry["changed-ms"]) < now - SETTLED
+        and entry["bytes"] < SMALL_FILE_BYTES * max(1, entry["data-files"])
+    )

@@ -26,7 +26,17 @@ DUTIES = "optimize.duty"
 MANY_FILES = 3
 COUNTED_MAX = 10_000
 HISTORY = TableName(SYSTEM_NAMESPACE, "maintenance")
-_COLUMNS = ("timestamp", "tenant_table", "action", "outcome", "files_before", "files_after", "size_bytes", "row_count", "snapshots_expired")
+_COLUMNS = (
+    "timestamp",
+    "tenant_table",
+    "action",
+    "outcome",
+    "files_before",
+    "files_after",
+    "size_bytes",
+    "row_count",
+    "snapshots_expired",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +65,24 @@ class MaintenanceState:
 def maintenance_state(catalog: CatalogClient, tenant: TenantId | None) -> MaintenanceState:
     """As the catalog knows it, of one tenant or of all. Raises NotFoundError beside a catalog without extras."""
     leases = catalog.get("/firn/v1/leases").get("leases", [])
-    leader = next((str(lease["holder"]) for lease in leases if lease["name"] == LEASE and lease.get("in-force")), None)
+    leader = next(
+        (str(lease["holder"]) for lease in leases if lease["name"] == LEASE and lease.get("in-force")), None
+    )
     waiting = [_waiting(task) for task in entries(catalog, "/firn/v1/tasks", "tasks", kind=TABLES)]
-    duties = {str(task["id"]).rpartition(":")[2]: _moment(task["changed-ms"]) for task in entries(catalog, "/firn/v1/tasks", "tasks", kind=DUTIES)}
-    listed = islice(entries(catalog, "/firn/v1/dirty-partitions", "partitions", **{"min-files": MANY_FILES}), COUNTED_MAX)
-    crowded = sum(tenant is None or entry["identifier"]["namespace"] == [tenant.namespace] for entry in listed)
+    duties = {
+        str(task["id"]).rpartition(":")[2]: _moment(task["changed-ms"])
+        for task in entries(catalog, "/firn/v1/tasks", "tasks", kind=DUTIES)
+    }
+    listed = islice(
+        entries(catalog, "/firn/v1/dirty-partitions", "partitions", **{"min-files": MANY_FILES}), COUNTED_MAX
+    )
+    crowded = sum(
+        tenant is None or entry["identifier"]["namespace"] == [tenant.namespace] for entry in listed
+    )
     due = len(catalog.get("/firn/v1/deletions", pageSize=1_000).get("deletions", [])) if tenant is None else 0
-    return MaintenanceState(leader, crowded, [each for each in waiting if _is_of(each.table, tenant)], duties, due)
+    return MaintenanceState(
+        leader, crowded, [each for each in waiting if _is_of(each.table, tenant)], duties, due
+    )
 
 
 def _waiting(task: dict[str, Any]) -> Waiting:
@@ -77,7 +98,15 @@ def _waiting(task: dict[str, Any]) -> Waiting:
 
 
 def maintenance_history(
-    catalog: CatalogClient, index: FileIndex, executor: Executor, clock: Clock, tenant: TenantId | None, run: Run, *, limit: int, hours: int
+    catalog: CatalogClient,
+    index: FileIndex,
+    executor: Executor,
+    clock: Clock,
+    tenant: TenantId | None,
+    run: Run,
+    *,
+    limit: int,
+    hours: int,
 ) -> list[dict[str, Any]]:
     """The newest entries of the history, newest first; none where maintenance never ran. `executor` reads files."""
     try:
@@ -93,7 +122,13 @@ def maintenance_history(
         theirs = None if tenant is None else _starts_with(f"{tenant.namespace}.")
         condition = all_of([within(piece.start, piece.end), theirs])
         newest = exp.Ordered(this=column("timestamp"), desc=True, nulls_first=False)
-        select = exp.select(*(column(name) for name in _COLUMNS)).from_(from_source()).where(condition).order_by(newest).limit(limit - len(rows))
+        select = (
+            exp.select(*(column(name) for name in _COLUMNS))
+            .from_(from_source())
+            .where(condition)
+            .order_by(newest)
+            .limit(limit - len(rows))
+        )
         rows += executor.fetch(Source(view, piece.files), select, run).rows
         if len(rows) >= limit:
             break
@@ -101,7 +136,9 @@ def maintenance_history(
 
 
 def _starts_with(prefix: str) -> exp.Expression:
-    start = exp.Substring(this=column("tenant_table"), start=exp.Literal.number(1), length=exp.Literal.number(len(prefix)))
+    start = exp.Substring(
+        this=column("tenant_table"), start=exp.Literal.number(1), length=exp.Literal.number(len(prefix))
+    )
     return exp.EQ(this=start, expression=text_literal(prefix))
 
 

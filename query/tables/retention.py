@@ -50,13 +50,20 @@ def keep_rows(catalog: CatalogClient, view: TableView, hours: int | None) -> Non
     if hours is None:
         update: dict[str, Any] = {"action": "remove-properties", "removals": [PROPERTY]}
     else:
-        update = {"action": "set-properties", "updates": {PROPERTY: f"{hours // 24}d" if hours % 24 == 0 else f"{hours}h"}}
+        update = {
+            "action": "set-properties",
+            "updates": {PROPERTY: f"{hours // 24}d" if hours % 24 == 0 else f"{hours}h"},
+        }
     requirements = [{"type": "assert-table-uuid", "uuid": view.uuid}]
-    (result,) = catalog.commit_all([{"identifier": view.name.to_json(), "requirements": requirements, "updates": [update]}])
+    (result,) = catalog.commit_all(
+        [{"identifier": view.name.to_json(), "requirements": requirements, "updates": [update]}]
+    )
     if result.status is CommitStatus.COMMITTED:
         return
     failure = RefusedError if result.status is CommitStatus.INVALID else ConflictError
-    raise failure(f"the retention of {view.name} was not set: {result.message or result.status.value}; look at the stream and set it again")
+    raise failure(
+        f"the retention of {view.name} was not set: {result.message or result.status.value}; look at the stream and set it again"
+    )
 
 
 def foretell(live: LiveFiles, retention_h: int | None, now: datetime) -> Foretold:

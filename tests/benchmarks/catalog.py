@@ -28,10 +28,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 COLUMNS = 20
 SCHEMA: Json = {
     "type": "struct",
-    "fields": [{"id": at, "name": f"column_{at}", "type": "timestamptz" if at == 1 else "string", "required": False} for at in range(1, COLUMNS + 1)],
+    "fields": [
+        {"id": at, "name": f"column_{at}", "type": "timestamptz" if at == 1 else "string", "required": False}
+        for at in range(1, COLUMNS + 1)
+    ],
 }
 SPEC: Json = {"spec-id": 0, "fields": [{"source-id": 1, "transform": "hour", "name": "hour"}]}
-PROPERTIES = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "10"}
+PROPERTIES = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+}
 
 
 class Client:
@@ -41,7 +47,9 @@ class Client:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
 
     def call(self, method: str, path: str, body: Json | None = None) -> bytes:
-        self._connection.request(method, path, None if body is None else orjson.dumps(body), {"Content-Type": "application/json"})
+        self._connection.request(
+            method, path, None if body is None else orjson.dumps(body), {"Content-Type": "application/json"}
+        )
         response = self._connection.getresponse()
         data = response.read()
         if response.status >= 300:
@@ -78,7 +86,10 @@ class Tables:
         ]
         if sequence_number >= 10 and parent is not None:  # what maintenance leaves of a table's history
             updates.append({"action": "remove-snapshots", "snapshot-ids": [parent]})
-        return {"requirements": [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": parent}], "updates": updates}
+        return {
+            "requirements": [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": parent}],
+            "updates": updates,
+        }
 
 
 def batch(client: Client, commits: list[Json]) -> None:
@@ -95,7 +106,13 @@ def identifier(number: int) -> Json:
 def create(client: Client, first: int, last: int) -> None:
     for start in range(first, last, BATCH):
         create_body = {"schema": SCHEMA, "partition-spec": SPEC, "properties": PROPERTIES}
-        batch(client, [{"identifier": identifier(number), "create": create_body} for number in range(start, min(last, start + BATCH))])
+        batch(
+            client,
+            [
+                {"identifier": identifier(number), "create": create_body}
+                for number in range(start, min(last, start + BATCH))
+            ],
+        )
 
 
 def batched_commits(client: Client, tables: Tables, rounds: int) -> float:
@@ -120,7 +137,9 @@ def single_commits(port: int, tables: Tables, clients: int, count: int) -> float
             client = Client(port)
             for _ in range(count // clients):
                 number = random.randrange(at, tables.count, clients)
-                client.call("POST", f"/v1/namespaces/{NAMESPACE}/tables/table_{number:06d}", tables.append(number))
+                client.call(
+                    "POST", f"/v1/namespaces/{NAMESPACE}/tables/table_{number:06d}", tables.append(number)
+                )
         except (RuntimeError, OSError, http.client.HTTPException) as error:
             problems.append(error)
 
@@ -147,7 +166,9 @@ def list_all(client: Client, expected: int) -> float:
     """Seconds to list every table by pages."""
     started, token, found = time.perf_counter(), "", 0
     while token is not None:
-        page = json.loads(client.call("GET", f"/v1/namespaces/{NAMESPACE}/tables?pageToken={token}&pageSize=1000"))
+        page = json.loads(
+            client.call("GET", f"/v1/namespaces/{NAMESPACE}/tables?pageToken={token}&pageSize=1000")
+        )
         found += len(page["identifiers"])
         token = page["next-page-token"]
     if found != expected:
@@ -160,7 +181,9 @@ def run(port: int, server: psutil.Process, count: int, say: Any) -> Json:
     client, tables = Client(port), Tables(min(BATCH, count))
     create(client, 0, tables.count)
     batched_commits(client, tables, 1)
-    small = batched_commits(client, tables, 5)  # few, because the histories of a few tables grow while those of many hardly do
+    small = batched_commits(
+        client, tables, 5
+    )  # few, because the histories of a few tables grow while those of many hardly do
     say(f"{small:.0f} batched commits/s at {tables.count} tables")
     create(client, tables.count, count)
     tables.count = count
@@ -180,7 +203,9 @@ def run(port: int, server: psutil.Process, count: int, say: Any) -> Json:
     result["loads_per_s"] = round(loads(client, tables, 10_000))
     result["list_s"] = round(list_all(client, count), 3)
     status = Path(f"/proc/{server.pid}/status").read_text()
-    result["peak_rss_mb"] = round(int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024)
+    result["peak_rss_mb"] = round(
+        int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
+    )
     return result
 
 
@@ -192,8 +217,22 @@ def main() -> None:
     parser.add_argument("--folder", help="where database and warehouse go; a temporary folder by default")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="firn-catalog-bench-", dir=options.folder))
-    flags = ["--database-url", f"sqlite:///{folder}/catalog.db", "--warehouse", f"file://{folder}/warehouse", "--port", "0", "--port-file", f"{folder}/port"]
-    process = subprocess.Popen([sys.executable, "-m", "catalog", "serve", "--anonymous", *flags], cwd=REPOSITORY, env=os.environ, stderr=subprocess.DEVNULL)
+    flags = [
+        "--database-url",
+        f"sqlite:///{folder}/catalog.db",
+        "--warehouse",
+        f"file://{folder}/warehouse",
+        "--port",
+        "0",
+        "--port-file",
+        f"{folder}/port",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "catalog", "serve", "--anonymous", *flags],
+        cwd=REPOSITORY,
+        env=os.environ,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         deadline = time.monotonic() + 60
         while not (folder / "port").exists():

@@ -46,7 +46,9 @@ class Usage:
 
     roots: list[int]
     peak_rss: int = 0
-    _seen: dict[tuple[int, float], tuple[bool, float]] = field(default_factory=dict)  # by pid and start: whether it is a JVM, and CPU seconds
+    _seen: dict[tuple[int, float], tuple[bool, float]] = field(
+        default_factory=dict
+    )  # by pid and start: whether it is a JVM, and CPU seconds
 
     def processes(self) -> list[psutil.Process]:
         found = []
@@ -63,7 +65,10 @@ class Usage:
         for process in self.processes():
             try:
                 times = process.cpu_times()
-                self._seen[process.pid, process.create_time()] = process.name() == "java", times.user + times.system
+                self._seen[process.pid, process.create_time()] = (
+                    process.name() == "java",
+                    times.user + times.system,
+                )
             except psutil.NoSuchProcess:
                 continue
         return sum(seconds for is_jvm, seconds in self._seen.values() if not is_jvm)
@@ -120,7 +125,13 @@ def preload(bootstrap: str, tenants: int, count: int, *, zipf: bool, seed: int) 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[TOPIC].result()
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 50, "compression.type": "lz4", "queue.buffering.max.messages": 500_000, "batch.num.messages": 10_000}
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 500_000,
+            "batch.num.messages": 10_000,
+        }
     )
     size = 0
     for tenant, value in records(tenants, count, zipf=zipf, seed=seed):
@@ -144,7 +155,14 @@ def committed(catalog: CatalogClient) -> tuple[int, int, int, int]:
     for namespace in catalog.namespaces():
         for name in catalog.tables(namespace):
             metadata = catalog.load_table(name)["metadata"]
-            head = next((s for s in metadata.get("snapshots", ()) if s["snapshot-id"] == metadata.get("current-snapshot-id")), None)
+            head = next(
+                (
+                    s
+                    for s in metadata.get("snapshots", ())
+                    if s["snapshot-id"] == metadata.get("current-snapshot-id")
+                ),
+                None,
+            )
             if head is not None:
                 rows += int(head["summary"]["total-records"])
                 files += int(head["summary"]["total-data-files"])
@@ -173,7 +191,9 @@ def main(
     engine: Annotated[str, typer.Option(help="local or spark")] = "local",
     master: Annotated[str, typer.Option(help="Spark master, with --engine spark")] = "local[2]",
     task_records: Annotated[int, typer.Option(help="records of one task, with --engine spark")] = 1_000_000,
-    rule: Annotated[str, typer.Option(help="rule for the tenant: header:tenant or field:tenant")] = "header:tenant",
+    rule: Annotated[
+        str, typer.Option(help="rule for the tenant: header:tenant or field:tenant")
+    ] = "header:tenant",
     seed: Annotated[int, typer.Option(help="of the records")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="the last line is one JSON object")] = False,
 ) -> None:
@@ -183,7 +203,16 @@ def main(
         stack.start("kafka", "catalog")
         size = preload(stack.address("kafka"), tenants, count, zipf=zipf, seed=seed)
         result = measure(
-            stack, count, flush_interval_s, rule, {"workers": str(workers), "engine": engine, "spark_master": master, "task_records_max": str(task_records)}
+            stack,
+            count,
+            flush_interval_s,
+            rule,
+            {
+                "workers": str(workers),
+                "engine": engine,
+                "spark_master": master,
+                "task_records_max": str(task_records),
+            },
         )
     result |= {
         "tenants": tenants,
@@ -194,7 +223,10 @@ def main(
         "rule": rule,
         "flush_interval_s": flush_interval_s,
     }
-    result |= {"machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}", "date": datetime.now(UTC).date().isoformat()}
+    result |= {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
     if not as_json:
         for key, value in result.items():
             print(f"{key:22} {value}")
@@ -207,18 +239,26 @@ def main(
 def jobs(log: Path) -> dict[str, float]:
     """What jobs of Spark took beyond their slowest tasks, what they read in a second, how many of them handed on; without the first, which starts
     the executors' Python. Nothing where there was no other."""
-    events = [orjson.loads(line) for line in log.read_bytes().splitlines() if line.startswith(b'{"') and b'"job.ended"' in line][1:]
+    events = [
+        orjson.loads(line)
+        for line in log.read_bytes().splitlines()
+        if line.startswith(b'{"') and b'"job.ended"' in line
+    ][1:]
     if not events:
         return {}
     beyond = sorted(event["wall_s"] - event["task_s"] for event in events)
     return {
         "batch_overhead_s": round(beyond[len(beyond) // 2], 3),
-        "job_records_per_s": round(sum(event["records"] for event in events) / sum(event["wall_s"] for event in events)),
+        "job_records_per_s": round(
+            sum(event["records"] for event in events) / sum(event["wall_s"] for event in events)
+        ),
         "jobs_handed_on": sum(event["handed_on"] for event in events),
     }
 
 
-def measure(stack: Stack, count: int, flush_interval_s: float, rule: str, settings: Mapping[str, str]) -> dict[str, object]:
+def measure(
+    stack: Stack, count: int, flush_interval_s: float, rule: str, settings: Mapping[str, str]
+) -> dict[str, object]:
     """Runs the ingester until every record is committed."""
     port = 20_000 + os.getpid() % 10_000
     topics = [{"name": TOPIC, "format": "json", "tenant": [rule]}]
@@ -234,7 +274,9 @@ def measure(stack: Stack, count: int, flush_interval_s: float, rule: str, settin
     log_file = stack.folder / "logs" / "ingest.log"
     log = log_file.open("ab")
     started_s = time.monotonic()
-    process = subprocess.Popen([sys.executable, "-m", "ingest", "run"], env=environment, stdout=log, stderr=log)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ingest", "run"], env=environment, stdout=log, stderr=log
+    )
     usage = Usage([process.pid, stack.pid("catalog")])
     before_s = usage.cpu_s()
     tick = threading.Event()
@@ -262,7 +304,9 @@ def measure(stack: Stack, count: int, flush_interval_s: float, rule: str, settin
     catalog = CatalogClient(stack.address("catalog"))
     rows, files, commits, fewest = committed(catalog)
     if rows != count:
-        sys.stderr.write(f"{log_file.read_text(errors='replace')[-LOG_END_CHARACTERS:]}\nthe node ended with exit code {code}\n")
+        sys.stderr.write(
+            f"{log_file.read_text(errors='replace')[-LOG_END_CHARACTERS:]}\nthe node ended with exit code {code}\n"
+        )
     return {
         "records": count,
         "cpu_s_per_million": round(cpu_s * 1_000_000 / count, 2),
@@ -272,7 +316,11 @@ def measure(stack: Stack, count: int, flush_interval_s: float, rule: str, settin
         "commits": commits,
         "commits_per_table_min": fewest,
         "rows_verified": rows,
-        **({"jvm_cpu_s": round(usage.jvm_cpu_s, 1), **jobs(log_file)} if settings["engine"] == "spark" else {}),
+        **(
+            {"jvm_cpu_s": round(usage.jvm_cpu_s, 1), **jobs(log_file)}
+            if settings["engine"] == "spark"
+            else {}
+        ),
     }
 
 

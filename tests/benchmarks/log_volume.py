@@ -57,26 +57,47 @@ def sample_of(shape: str, start: datetime, seed: int) -> pa.Table:
     return converted(bodies, times_ms=[at_ms + at for at in range(SAMPLE_RECORDS)]).rows.combine_chunks()
 
 
-def load(catalog: CatalogClient, *, rows: int, tenants: int, start: datetime, hours: int, seed: int = 1) -> Iterator[Loaded]:
+def load(
+    catalog: CatalogClient, *, rows: int, tenants: int, start: datetime, hours: int, seed: int = 1
+) -> Iterator[Loaded]:
     """Makes the tables of `tenants` tenants with `rows` rows in all, over `hours` whole hours from `start`."""
     samples = {shape: sample_of(shape, start, seed) for shape in SHAPES}
     rates = np.array([relative_rate(epoch_ms(start) + at * 3_600_000) for at in range(hours)])
     for at, weight in enumerate(zipf_weights(tenants, 1.0)):
         shape = SHAPES[at % len(SHAPES)]
         counts = np.maximum(1, np.round(rates / rates.sum() * rows * weight)).astype(int)
-        yield _load_tenant(catalog, f"bench-{at:03d}", samples[shape], start, counts, np.random.default_rng(seed * 1_000 + at))
+        yield _load_tenant(
+            catalog,
+            f"bench-{at:03d}",
+            samples[shape],
+            start,
+            counts,
+            np.random.default_rng(seed * 1_000 + at),
+        )
 
 
-def _load_tenant(catalog: CatalogClient, tenant: str, sample: pa.Table, start: datetime, counts: Sequence[int], random: np.random.Generator) -> Loaded:
+def _load_tenant(
+    catalog: CatalogClient,
+    tenant: str,
+    sample: pa.Table,
+    start: datetime,
+    counts: Sequence[int],
+    random: np.random.Generator,
+) -> Loaded:
     storage, warehouse = open_storage(), catalog.warehouse
     assert warehouse is not None
     table = TableId(TenantId(tenant), "logs")
     state = new_table_state(TableName(table.tenant.namespace, table.table), tenant, "logs", warehouse)
     fields = [name for name in sample.column_names if name not in SYSTEM_COLUMNS]
-    schema = state.schema.with_strings({name: (state.last_column_id + at, f"/{name}") for at, name in enumerate(fields, 1)}, 1)
+    schema = state.schema.with_strings(
+        {name: (state.last_column_id + at, f"/{name}") for at, name in enumerate(fields, 1)}, 1
+    )
     first_hour = epoch_us(start) // US_PER_HOUR
     ends = np.cumsum(counts)
-    hours = [(first_hour + at, int(end - count), int(count), int(random.integers(2**32))) for at, (end, count) in enumerate(zip(ends, counts, strict=True))]
+    hours = [
+        (first_hour + at, int(end - count), int(count), int(random.integers(2**32)))
+        for at, (end, count) in enumerate(zip(ends, counts, strict=True))
+    ]
 
     def write(hour: tuple[int, int, int, int]) -> DataFile:
         number, first_offset, count, seed = hour
@@ -94,10 +115,14 @@ def _load_tenant(catalog: CatalogClient, tenant: str, sample: pa.Table, start: d
     return Loaded(table, int(ends[-1]), len(files), sum(file.size_bytes for file in files))
 
 
-def _rows(sample: pa.Table, hour: int, first_offset: int, count: int, random: np.random.Generator) -> pa.Table:
+def _rows(
+    sample: pa.Table, hour: int, first_offset: int, count: int, random: np.random.Generator
+) -> pa.Table:
     """Rows of one hour in the order of their times, offsets rising with them."""
     drawn = sample.take(pa.array(random.integers(0, len(sample), count)))
-    times = pa.array(np.sort(random.integers(hour * US_PER_HOUR, (hour + 1) * US_PER_HOUR, count)), pa.int64()).cast(_UTC)
+    times = pa.array(
+        np.sort(random.integers(hour * US_PER_HOUR, (hour + 1) * US_PER_HOUR, count)), pa.int64()
+    ).cast(_UTC)
     offsets = pa.array(np.arange(first_offset, first_offset + count), pa.int64())
     ones: dict[str, Any] = {"_topic": "bench", "_topic_id": "bench-topic"}
     replaced: dict[str, Any] = {"timestamp": times, "observed_timestamp": times, "_offset": offsets}
@@ -108,8 +133,18 @@ def _rows(sample: pa.Table, hour: int, first_offset: int, count: int, random: np
 def _write(storage: Any, uri: str, hour: int, rows: pa.Table, schema: LogSchema) -> DataFile:
     fields = [field for field in schema.json["fields"] if field["name"] in rows.column_names]
     arrow = LogSchema({"fields": fields}).arrow
-    typed = pa.table([rows.column(name).cast(kind) for name, kind in zip(arrow.names, arrow.types, strict=True)], schema=arrow)
+    typed = pa.table(
+        [rows.column(name).cast(kind) for name, kind in zip(arrow.names, arrow.types, strict=True)],
+        schema=arrow,
+    )
     buffer, footers = io.BytesIO(), list[Any]()
-    pq.write_table(typed, buffer, compression="zstd", row_group_size=ROW_GROUP_ROWS, store_schema=False, metadata_collector=footers)
+    pq.write_table(
+        typed,
+        buffer,
+        compression="zstd",
+        row_group_size=ROW_GROUP_ROWS,
+        store_schema=False,
+        metadata_collector=footers,
+    )
     storage.write(uri, buffer.getbuffer())
     return describe_parquet(uri, hour, buffer.tell(), footers[0], leaf_ids(fields))

@@ -48,7 +48,12 @@ def make_tables(catalog: CatalogClient, prefix: str, count: int, files: int, row
     storage, names = open_storage(), []
     for at in range(count):
         table = SmallFiles(catalog, storage, f"{prefix}{at}")
-        table.append(this_hour() - 3, rows, {f"field{c}": [f"value {r}" for r in range(rows)] for c in range(10)}, times=files)
+        table.append(
+            this_hour() - 3,
+            rows,
+            {f"field{c}": [f"value {r}" for r in range(rows)] for c in range(10)},
+            times=files,
+        )
         names.append(table.name)
     return names
 
@@ -60,7 +65,9 @@ def timed(command: Sequence[str], variables: Mapping[str, str]) -> tuple[float, 
     """
     started_s, spent = time.monotonic(), dict[int, float]()
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, cwd=REPOSITORY, env={**os.environ, **variables}, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command, cwd=REPOSITORY, env={**os.environ, **variables}, stdout=output, stderr=output
+        )
         root = psutil.Process(process.pid)
         while process.poll() is None:
             with contextlib.suppress(psutil.Error):
@@ -73,27 +80,43 @@ def timed(command: Sequence[str], variables: Mapping[str, str]) -> tuple[float, 
         wall_s = time.monotonic() - started_s
         if process.returncode != 0:
             output.seek(0)
-            raise UnavailableError(f"{' '.join(command[:4])} ended with {process.returncode}: {output.read()[-2_000:].decode(errors='replace')}")
+            raise UnavailableError(
+                f"{' '.join(command[:4])} ended with {process.returncode}: {output.read()[-2_000:].decode(errors='replace')}"
+            )
     return wall_s, sum(spent.values())
 
 
 def by_firn(variables: Mapping[str, str], names: Sequence[TableName]) -> tuple[float, float]:
     """One round of Firn over the tables; files that nobody reaches any more are deleted in it, as the procedures do, and not hours later."""
-    command = [sys.executable, "-m", "optimize", "run", "--once", *(part for n in names for part in ("--table", str(n)))]
+    command = [
+        sys.executable,
+        "-m",
+        "optimize",
+        "run",
+        "--once",
+        *(part for n in names for part in ("--table", str(n))),
+    ]
     return timed(command, {**variables, "FIRN_OPTIMIZE_READER_GRACE_S": "0"})
 
 
-def by_spark(variables: Mapping[str, str], names: Sequence[TableName], *, expire: bool = True) -> tuple[float, float]:
+def by_spark(
+    variables: Mapping[str, str], names: Sequence[TableName], *, expire: bool = True
+) -> tuple[float, float]:
     """rewrite_data_files and expire_snapshots over the tables, one after the other, as Spark's users do."""
     work = {"tables": [str(name) for name in names], "expire": expire}
-    return timed([sys.executable, "-m", "tests.benchmarks.spark_procedures", orjson.dumps(work).decode()], variables)
+    return timed(
+        [sys.executable, "-m", "tests.benchmarks.spark_procedures", orjson.dumps(work).decode()], variables
+    )
 
 
 def measure_small(stack: Stack, tables: int, spark_tables: int) -> dict[str, Any]:
     """The comparison on small tables."""
     catalog = CatalogClient(stack.address("catalog"))
     variables = {**stack.environment(), **environment()}
-    ours, theirs = make_tables(catalog, "firn", tables, FILES, ROWS), make_tables(catalog, "spark", spark_tables, FILES, ROWS)
+    ours, theirs = (
+        make_tables(catalog, "firn", tables, FILES, ROWS),
+        make_tables(catalog, "spark", spark_tables, FILES, ROWS),
+    )
     wall_s, cpu_s = by_firn(variables, ours)
     spark_wall_s, spark_cpu_s = by_spark(variables, theirs)
     _check_merged(catalog, [*ours, *theirs])
@@ -119,24 +142,34 @@ def _check_merged(catalog: CatalogClient, names: Sequence[TableName]) -> None:
         raise UnavailableError(f"{len(undone)} tables were not merged, {undone[0]} for one")
 
 
-def large_hour(catalog: CatalogClient, tenants: Sequence[str], files: int, size_bytes: int) -> list[TableName]:
+def large_hour(
+    catalog: CatalogClient, tenants: Sequence[str], files: int, size_bytes: int
+) -> list[TableName]:
     """Tables over the same data: `files` files in one closed hour, together about `size_bytes`, no text in them twice."""
     storage, hour = open_storage(), this_hour() - 3
     tables = [SmallFiles(catalog, storage, tenant) for tenant in tenants]
     for table in tables:
         table.append(hour - 1, 1, {"host": ["a"]})  # the table, and its column
-    rows, draws, written = max(1, size_bytes // files // ROW_BYTES), np.random.default_rng(7), list[DataFile]()
+    rows, draws, written = (
+        max(1, size_bytes // files // ROW_BYTES),
+        np.random.default_rng(7),
+        list[DataFile](),
+    )
     state = tables[0].state
     schema = grown(state, ["host"])
     for at in range(files):
         columns = rows_of(hour, at * rows, rows, {"host": [f"host-{row % 20}" for row in range(rows)]})
         columns["message"] = _texts(draws, rows)
         columns["_errors"] = pa.nulls(rows, columns["_errors"].type)
-        columns["timestamp"] = pa.array(np.sort(hour * 3_600_000_000 + draws.integers(0, 3_600_000_000, rows)), pa.int64()).cast(UTC_US)
+        columns["timestamp"] = pa.array(
+            np.sort(hour * 3_600_000_000 + draws.integers(0, 3_600_000_000, rows)), pa.int64()
+        ).cast(UTC_US)
         written.append(write_small_file(storage, state, schema, hour, columns))
     storage.sync([file.uri for file in written])
     for table in tables:
-        prepared = prepare_append(table.reload(), written, table.state.schema, table.state.marks, table.state.updated_ms)
+        prepared = prepare_append(
+            table.reload(), written, table.state.schema, table.state.marks, table.state.updated_ms
+        )
         storage.write_all(prepared.files)
         (result,) = catalog.commit_all([prepared.request])
         if result.status is not CommitStatus.COMMITTED:
@@ -156,7 +189,9 @@ def measure_large(stack: Stack, files: int, size_bytes: int) -> dict[str, Any]:
     variables = {**stack.environment(), **environment()}
     ours, theirs = large_hour(catalog, ["firn", "spark"], files, size_bytes)
     spark_wall_s, spark_cpu_s = by_spark(variables, [theirs], expire=False)
-    wall_s, cpu_s = by_firn(variables, [ours])  # the last: it deletes what it has merged, and the other table has the same files
+    wall_s, cpu_s = by_firn(
+        variables, [ours]
+    )  # the last: it deletes what it has merged, and the other table has the same files
     hour, storage = this_hour() - 3, open_storage()
     after = [live_files(catalog, storage, name)[hour] for name in (ours, theirs)]
     return {
@@ -178,15 +213,24 @@ def measure_large(stack: Stack, files: int, size_bytes: int) -> dict[str, Any]:
 def main(
     tables: Annotated[int, typer.Option(help="tables that Firn maintains", min=1)] = 1_000,
     spark_tables: Annotated[int, typer.Option(help="tables that Spark's procedures maintain", min=1)] = 100,
-    large: Annotated[bool, typer.Option("--large", help="one large hour instead of many small tables")] = False,
+    large: Annotated[
+        bool, typer.Option("--large", help="one large hour instead of many small tables")
+    ] = False,
     large_files: Annotated[int, typer.Option(help="files of the large hour", min=2)] = LARGE_FILES,
     large_bytes: Annotated[int, typer.Option(help="bytes of the large hour", min=1)] = LARGE_BYTES,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
 ) -> None:
     """Runs the comparison and keeps its result beside this file."""
-    with tempfile.TemporaryDirectory(prefix="firn-benchmark-") as folder, Stack(Path(folder), tied=True) as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="firn-benchmark-") as folder,
+        Stack(Path(folder), tied=True) as stack,
+    ):
         stack.start("catalog")
-        result = measure_large(stack, large_files, large_bytes) if large else measure_small(stack, tables, spark_tables)
+        result = (
+            measure_large(stack, large_files, large_bytes)
+            if large
+            else measure_small(stack, tables, spark_tables)
+        )
     RESULTS.mkdir(exist_ok=True)
     text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
     (RESULTS / f"optimize{'_large' if large else ''}.json").write_text(text + "\n")

@@ -48,7 +48,18 @@ HOURS = 7 * 24
 PAGE_ROWS = 100
 LARGEST = 10
 WARM_UP = 2 * LARGEST  # questions of each kind
-NEEDLES = ("deadlock", "05", "4711", "replica", "SocketTimeoutException", "denied", "refused", "404", "root", "panic")
+NEEDLES = (
+    "deadlock",
+    "05",
+    "4711",
+    "replica",
+    "SocketTimeoutException",
+    "denied",
+    "refused",
+    "404",
+    "root",
+    "panic",
+)
 
 
 @dataclass
@@ -88,7 +99,9 @@ class Bench:
 
     def needle(self, length: timedelta) -> float:
         """Seconds of the search for a rare word in any field."""
-        return self.ask("search", self.tenant(), length, limit=PAGE_ROWS, query=self.random.choice(NEEDLES))[0]
+        return self.ask("search", self.tenant(), length, limit=PAGE_ROWS, query=self.random.choice(NEEDLES))[
+            0
+        ]
 
     def page(self) -> float:
         """Seconds of the newest rows of a day or a week."""
@@ -107,7 +120,9 @@ class Bench:
         """Seconds of a page's SQL over the same files, slice by slice, straight in DuckDB."""
         names, took_s, left = [c.name for c in prepared.view.schema.columns], 0.0, PAGE_ROWS + 1
         for piece in slices(prepared.plan):
-            select = select_rows(names, prepared.condition_in(piece.start, piece.end), left, newest_first=True)
+            select = select_rows(
+                names, prepared.condition_in(piece.start, piece.end), left, newest_first=True
+            )
             sql = sql_over([str(local_path(file.uri)) for file in piece.files], prepared.view.schema, select)
             began_s = time.perf_counter()
             rows = self.duck.execute(sql).fetchall()
@@ -121,13 +136,22 @@ class Bench:
         """Seconds of a page's SQL by Trino's own client: slice by slice as the API asks it, or ORDER BY ... LIMIT over everything at once."""
         names = [c.name for c in prepared.view.schema.columns]
         engine = TrinoExecutor(self.searcher.settings)
-        pieces = [(prepared.plan.start, prepared.plan.end)] if one_piece else [(piece.start, piece.end) for piece in slices(prepared.plan)]
+        pieces = (
+            [(prepared.plan.start, prepared.plan.end)]
+            if one_piece
+            else [(piece.start, piece.end) for piece in slices(prepared.plan)]
+        )
         took_s, left = 0.0, PAGE_ROWS + 1
         for start, end in pieces:
-            sql = engine.sql(Source(prepared.view, ()), select_rows(names, prepared.condition_in(start, end), left, newest_first=True))
+            sql = engine.sql(
+                Source(prepared.view, ()),
+                select_rows(names, prepared.condition_in(start, end), left, newest_first=True),
+            )
             host, port = self.trino_address
             began_s = time.perf_counter()
-            connection: Any = trino.dbapi.Connection(host=host, port=port, user="bench", catalog="lake", http_scheme="http")
+            connection: Any = trino.dbapi.Connection(
+                host=host, port=port, user="bench", catalog="lake", http_scheme="http"
+            )
             with closing(connection):
                 rows = connection.cursor().execute(sql).fetchall()
             took_s += time.perf_counter() - began_s
@@ -142,9 +166,17 @@ def measure(bench: Bench, times: int, say: Callable[[str], None]) -> dict[str, f
     day, week = timedelta(days=1), timedelta(hours=HOURS)
     kinds: dict[str, Callable[[], float]] = {
         "page": bench.page,
-        "page_filtered": lambda: bench.ask("search", bench.tenant(), week, limit=PAGE_ROWS, query="message:4?4 OR status:404 OR severity:error")[0],
+        "page_filtered": lambda: bench.ask(
+            "search",
+            bench.tenant(),
+            week,
+            limit=PAGE_ROWS,
+            query="message:4?4 OR status:404 OR severity:error",
+        )[0],
         "histogram": bench.histogram,
-        "histogram_filtered": lambda: bench.ask("histogram", bench.tenant(), week, by="level", query="message:timed")[0],
+        "histogram_filtered": lambda: bench.ask(
+            "histogram", bench.tenant(), week, by="level", query="message:timed"
+        )[0],
         "fields": lambda: bench.ask("fields", bench.tenant(), week)[0],
         "values": lambda: bench.ask("values", bench.tenant(), day, field="severity")[0],
         "needle_hour": lambda: bench.needle(timedelta(hours=1)),
@@ -187,7 +219,11 @@ def compare(bench: Bench, times: int, say: Callable[[str], None]) -> dict[str, f
         ratios.append(whole_s / bench.ask("search", loaded, week, limit=PAGE_ROWS)[0])
         found["trino_page_s"], found["trino_one_piece_s"] = straight_s, whole_s
     found |= {"overhead_ms_p50": _p50(beyond), "overhead_ms_p95": _p95(beyond)}
-    found |= {"overhead_trino_ms_p50": _p50(beyond_trino), "overhead_trino_share_p50": _p50(shares_of_trino), "first_page_speedup": _p50(ratios)}
+    found |= {
+        "overhead_trino_ms_p50": _p50(beyond_trino),
+        "overhead_trino_share_p50": _p50(shares_of_trino),
+        "first_page_speedup": _p50(ratios),
+    }
     for name, value in found.items():
         say(f"{name:24} {value:.3f}")
     return found
@@ -221,27 +257,60 @@ def run(
         with closing(CatalogClient(stack.address("catalog"))) as catalog:
             before = [view for tenant in known_tenants(catalog) for view in streams(catalog, tenant)]
             if before:  # a state that was kept
-                tables = [Loaded(view.id, view.totals.rows, view.totals.files, view.totals.size_bytes) for view in before]
-                start = min(view.committed_at for view in before if view.committed_at).replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS)
+                tables = [
+                    Loaded(view.id, view.totals.rows, view.totals.files, view.totals.size_bytes)
+                    for view in before
+                ]
+                start = min(view.committed_at for view in before if view.committed_at).replace(
+                    minute=0, second=0, microsecond=0
+                ) - timedelta(hours=HOURS)
             else:
                 tables = list(load(catalog, rows=rows, tenants=tenants, start=start, hours=HOURS))
             tables.sort(key=lambda loaded: -loaded.rows)
-            size = {"rows": sum(t.rows for t in tables), "files": sum(t.files for t in tables), "bytes": sum(t.size_bytes for t in tables)}
+            size = {
+                "rows": sum(t.rows for t in tables),
+                "files": sum(t.files for t in tables),
+                "bytes": sum(t.size_bytes for t in tables),
+            }
             say(f"loaded {size} in {time.monotonic() - began_s:.0f} s")
             answer = _measured(stack, catalog, tables, start, times, say)
-    result = {**size, "tenants": tenants, "cores": os.cpu_count(), "machine": platform.machine(), **{k: round(v, 4) for k, v in answer.items()}}
+    result = {
+        **size,
+        "tenants": tenants,
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        **{k: round(v, 4) for k, v in answer.items()},
+    }
     if as_json:
         print(orjson.dumps(result).decode())
 
 
-def _measured(stack: Stack, catalog: CatalogClient, tables: list[Loaded], start: datetime, times: int, say: Callable[[str], None]) -> dict[str, float]:
+def _measured(
+    stack: Stack,
+    catalog: CatalogClient,
+    tables: list[Loaded],
+    start: datetime,
+    times: int,
+    say: Callable[[str], None],
+) -> dict[str, float]:
     settings = QuerySettings(trino_uri=stack.address("trino"), state=str(stack.folder / "bench"))
     storage = open_storage()
     roots = [local_path(catalog.warehouse)] if catalog.warehouse else []
-    embedded = EmbeddedExecutor(settings, lambda uris, _: [str(local_path(uri)) for uri in uris], lambda: roots)
-    searcher = Searcher(catalog, FileIndex(storage), (embedded, TrinoExecutor(settings)), settings, UnknownLag(), SystemClock())
+    embedded = EmbeddedExecutor(
+        settings, lambda uris, _: [str(local_path(uri)) for uri in uris], lambda: roots
+    )
+    searcher = Searcher(
+        catalog,
+        FileIndex(storage),
+        (embedded, TrinoExecutor(settings)),
+        settings,
+        UnknownLag(),
+        SystemClock(),
+    )
     duck = duckdb.connect(":memory:")
-    duck.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true; SET preserve_insertion_order = false")
+    duck.execute(
+        "SET TimeZone = 'UTC'; SET parquet_metadata_cache = true; SET preserve_insertion_order = false"
+    )
     with httpx.Client(base_url=stack.address("query"), timeout=300.0, trust_env=False) as api:
         bench = Bench(api, searcher, duck, host_port(stack.address("trino")), tables, start, random.Random(1))
         return {**measure(bench, times, say), **compare(bench, times, say)}

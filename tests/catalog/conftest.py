@@ -73,12 +73,18 @@ class Server:
         flags += [] if "--control" in self.arguments else ["--warehouse", self.warehouse]
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                self.command("serve", *flags, *self.arguments), cwd=REPOSITORY, stdout=log, stderr=log, env={**os.environ, **ALLOWED, **self.environment}
+                self.command("serve", *flags, *self.arguments),
+                cwd=REPOSITORY,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **ALLOWED, **self.environment},
             )
         process = self.process
 
         def listening() -> bool:
-            assert process.poll() is None, f"the catalog ended with {process.returncode}:\n{self.log()[-3000:]}"
+            assert process.poll() is None, (
+                f"the catalog ended with {process.returncode}:\n{self.log()[-3000:]}"
+            )
             return port_file.exists()
 
         wait_until(listening, "the catalog's start")
@@ -116,7 +122,10 @@ def free_port() -> int:
 def postgres_binary(name: str) -> str:
     """A PostgreSQL 15 or later server program, from PATH or where Debian puts it."""
     found = shutil.which(name)
-    places = [*sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True), *([Path(found)] if found else [])]
+    places = [
+        *sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True),
+        *([Path(found)] if found else []),
+    ]
     assert places, f"{name} is missing: apt-get install postgresql"
     return str(places[0])
 
@@ -129,7 +138,9 @@ class Postgres:
 
     def new_database(self, name: str, *, copy_of: str = "template0") -> str:
         """The URL of a database that is empty, or as another one is now, to which nobody may be connected."""
-        with psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", dbname="postgres", autocommit=True) as connection:
+        with psycopg.connect(
+            host="127.0.0.1", port=self.port, user="postgres", dbname="postgres", autocommit=True
+        ) as connection:
             connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{copy_of}"'.encode())
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{name}"
 
@@ -144,17 +155,37 @@ def postgres() -> Iterator[Postgres]:
         os.chown(folder, account.pw_uid, account.pw_gid)
         user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     data, port = folder / "data", free_port()
-    arguments = [postgres_binary("initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"]
+    arguments = [
+        postgres_binary("initdb"),
+        "-D",
+        str(data),
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C.UTF-8",
+        "-N",
+    ]
     subprocess.run(arguments, check=True, capture_output=True, cwd=folder, **user)
     options = ["-k", str(folder), "-h", "127.0.0.1", "-p", str(port), "-c", "max_connections=200"]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([postgres_binary("postgres"), "-D", str(data), *options], stdout=log, stderr=log, cwd=folder, **user)
+        process = subprocess.Popen(
+            [postgres_binary("postgres"), "-D", str(data), *options],
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            **user,
+        )
     try:
 
         def ready() -> bool:
             assert process.poll() is None, (folder / "log").read_text()[-3000:]
             try:
-                psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres", connect_timeout=2).close()
+                psycopg.connect(
+                    host="127.0.0.1", port=port, user="postgres", dbname="postgres", connect_timeout=2
+                ).close()
             except psycopg.OperationalError:
                 return False
             return True
@@ -172,7 +203,13 @@ def spark() -> Iterator[Any]:
     """A SparkSession of this process with Iceberg's extensions; each test tells it of its catalog."""
     jdk = java.find(java.CLASSIC)
     assert jdk is not None, "Spark needs Java 17 or 21"
-    options = SparkOptions("firn-tests", jars=jvm_parts.folder("spark"), java_home=jdk.java.parents[1], packages=(), more=SPARK_EXTENSIONS)
+    options = SparkOptions(
+        "firn-tests",
+        jars=jvm_parts.folder("spark"),
+        java_home=jdk.java.parents[1],
+        packages=(),
+        more=SPARK_EXTENSIONS,
+    )
     session = open_session(options)
     yield session
     session.stop()
@@ -234,7 +271,9 @@ def server(database_kind: str, shared_servers: dict[str, Server], request: pytes
     """A live catalog that is empty and lets everybody in."""
     if database_kind not in shared_servers:
         folder = Path(tempfile.mkdtemp(prefix="firn-catalog-"))
-        shared_servers[database_kind] = Server(folder, new_database_url(database_kind, folder, request)).start()
+        shared_servers[database_kind] = Server(
+            folder, new_database_url(database_kind, folder, request)
+        ).start()
     running = shared_servers[database_kind]
     empty_database(running)
     return running

@@ -12,13 +12,20 @@ from pyiceberg.view.metadata import ViewVersion
 
 Rows = list[tuple[Any, ...]]
 Json = dict[str, Any]
-SPARK_EXTENSIONS = {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"}
+SPARK_EXTENSIONS = {
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+}
 
 
 def spark_catalog(name: str, uri: str) -> dict[str, str]:
     """Spark settings of a REST catalog that sees every change at once."""
     prefix = f"spark.sql.catalog.{name}"
-    return {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.type": "rest", f"{prefix}.uri": uri, f"{prefix}.cache-enabled": "false"}
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "rest",
+        f"{prefix}.uri": uri,
+        f"{prefix}.cache-enabled": "false",
+    }
 
 
 class Engine(Protocol):
@@ -68,13 +75,18 @@ class SqlEngine:
         self._run(f"CREATE SCHEMA {self._name(namespace)}")
 
     def create(self, table: str) -> None:
-        self._run(f"CREATE TABLE {self._name(table)} (n {self._types[0]}, word {self._types[1]}){self._table_options()}")
+        self._run(
+            f"CREATE TABLE {self._name(table)} (n {self._types[0]}, word {self._types[1]}){self._table_options()}"
+        )
 
     def _table_options(self) -> str:
         return ""
 
     def append(self, table: str, rows: Rows) -> None:
-        values = ", ".join("(" + ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in row) + ")" for row in rows)
+        values = ", ".join(
+            "(" + ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in row) + ")"
+            for row in rows
+        )
         self._run(f"INSERT INTO {self._name(table)} VALUES {values}")
 
     def add_column(self, table: str, column: str) -> None:
@@ -112,7 +124,12 @@ class SparkEngine(SqlEngine):
     """A SparkSession; `catalog` is the name of a Spark catalog."""
 
     def __init__(self, session: Any, catalog: str) -> None:
-        super().__init__(lambda statement: [tuple(row) for row in session.sql(statement).collect()], catalog, long="BIGINT", string="STRING")
+        super().__init__(
+            lambda statement: [tuple(row) for row in session.sql(statement).collect()],
+            catalog,
+            long="BIGINT",
+            string="STRING",
+        )
 
     def _table_options(self) -> str:
         return " USING iceberg"
@@ -143,19 +160,30 @@ class PyIcebergEngine:
         self.catalog.create_namespace(namespace)
 
     def create(self, table: str) -> None:
-        self.catalog.create_table(table, schema=Schema(NestedField(1, "n", LongType(), required=False), NestedField(2, "word", StringType(), required=False)))
+        self.catalog.create_table(
+            table,
+            schema=Schema(
+                NestedField(1, "n", LongType(), required=False),
+                NestedField(2, "word", StringType(), required=False),
+            ),
+        )
 
     def append(self, table: str, rows: Rows) -> None:
         loaded = self.catalog.load_table(table)
         schema = loaded.schema().as_arrow()
-        self.catalog.load_table(table).append(pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema))
+        self.catalog.load_table(table).append(
+            pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+        )
 
     def add_column(self, table: str, column: str) -> None:
         with self.catalog.load_table(table).update_schema() as update:
             update.add_column(column, StringType())
 
     def read(self, table: str) -> Rows:
-        return sorted((tuple(row.values()) for row in self.catalog.load_table(table).scan().to_arrow().to_pylist()), key=lambda row: int(row[0]))
+        return sorted(
+            (tuple(row.values()) for row in self.catalog.load_table(table).scan().to_arrow().to_pylist()),
+            key=lambda row: int(row[0]),
+        )
 
     def rename(self, table: str, to: str) -> None:
         self.catalog.rename_table(table, to)
@@ -176,7 +204,9 @@ class PyIcebergEngine:
             "representations": [{"type": "sql", "sql": f"SELECT n FROM {table}", "dialect": "spark"}],
             "default-namespace": [namespace],
         }
-        self.catalog.create_view(view, Schema(NestedField(1, "n", LongType(), required=False)), ViewVersion.model_validate(version))
+        self.catalog.create_view(
+            view, Schema(NestedField(1, "n", LongType(), required=False)), ViewVersion.model_validate(version)
+        )
 
     def replace_view(self, view: str, table: str) -> None:
         """PyIceberg cannot replace a view: it drops it and makes it anew."""

@@ -23,17 +23,34 @@ def log_rows(times: Sequence[datetime], severities: Sequence[str], *, first: int
     rows = len(times)
     moments = pa.array(times, pa.timestamp("us", "UTC"))
     zeros = pa.array([0] * rows, pa.int32())
-    origin = {"_topic": ["t"] * rows, "_topic_id": [PARTITION.topic_id] * rows, "_topic_partition": zeros, "_index": zeros}
+    origin = {
+        "_topic": ["t"] * rows,
+        "_topic_id": [PARTITION.topic_id] * rows,
+        "_topic_partition": zeros,
+        "_index": zeros,
+    }
     offsets = pa.array(range(first, first + rows), pa.int64())
-    return pa.table({"timestamp": moments, "observed_timestamp": moments, "severity": list(severities), **origin, "_offset": offsets})
+    return pa.table(
+        {
+            "timestamp": moments,
+            "observed_timestamp": moments,
+            "severity": list(severities),
+            **origin,
+            "_offset": offsets,
+        }
+    )
 
 
 def append_rows(client: CatalogClient, name: TableName, rows: int, *, recreate: bool = False) -> None:
     """The next rows of the topic, and the marks behind them; the first ones create the table, where asked under a dropped one's name."""
     state = load_state(client, STORAGE, name) or _new_state(client, name)
     first = state.marks.of(PARTITION)
-    files = write_files(STORAGE, state.location, log_rows([HOUR] * rows, ["info"] * rows, first=first), state.schema)
-    prepared = prepare_append(state, files, state.schema, state.marks.advanced({PARTITION: Range(first, first + rows)}), 1)
+    files = write_files(
+        STORAGE, state.location, log_rows([HOUR] * rows, ["info"] * rows, first=first), state.schema
+    )
+    prepared = prepare_append(
+        state, files, state.schema, state.marks.advanced({PARTITION: Range(first, first + rows)}), 1
+    )
     STORAGE.write_all(prepared.files)
     (result,) = client.commit_all([{**prepared.request, "allow-recreate": recreate}], timeout_s=30)
     assert result.status is CommitStatus.COMMITTED, result
@@ -52,5 +69,8 @@ def offsets_and_marks(uri: str) -> dict[str, tuple[list[int], str]]:
         for identifier in catalog.list_tables(namespace):
             table = catalog.load_table(identifier)
             rows: Any = table.scan(selected_fields=("_offset",)).to_arrow()
-            found[".".join(identifier)] = (sorted(rows["_offset"].to_pylist()), table.properties[MARKS_PROPERTY])
+            found[".".join(identifier)] = (
+                sorted(rows["_offset"].to_pylist()),
+                table.properties[MARKS_PROPERTY],
+            )
     return found

@@ -16,7 +16,15 @@ from pyiceberg.transforms import IdentityTransform
 from catalog.commit.dirty_partitions import normal_path
 from ingest.write.writer import write_files
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
-from lake.commit import Prepared, TableState, load_state, new_table_state, prepare_append, prepare_delete, prepare_replace
+from lake.commit import (
+    Prepared,
+    TableState,
+    load_state,
+    new_table_state,
+    prepare_append,
+    prepare_delete,
+    prepare_replace,
+)
 from lake.data_file import DATA, DataFile
 from lake.manifest import ManifestEntry, Status, read_manifest
 from lake.manifest_list import ManifestFile
@@ -26,7 +34,16 @@ from tests.catalog.log_tables import log_rows
 
 HOURS = [datetime(2026, 11, 20, 5, tzinfo=UTC) + timedelta(hours=at) for at in range(5)]
 SEVERITIES = ["info", "err or", "a/b", "ünï~*"]
-COLUMNS = ("timestamp", "observed_timestamp", "severity", "_topic", "_topic_id", "_topic_partition", "_offset", "_index")
+COLUMNS = (
+    "timestamp",
+    "observed_timestamp",
+    "severity",
+    "_topic",
+    "_topic_id",
+    "_topic_partition",
+    "_offset",
+    "_index",
+)
 Counts = dict[str, tuple[int, int, int, int]]
 STORAGE = open_storage()
 
@@ -40,8 +57,12 @@ def truth(table: Table) -> Counts:
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
             file = entry.data_file
             is_data = file.content == DataFileContent.DATA
-            counts = found.setdefault(normal_path(spec.partition_to_path(file.partition, table.schema())), [0, 0, 0, 0])
-            for at, amount in enumerate((is_data, not is_data, file.file_size_in_bytes, file.record_count if is_data else 0)):
+            counts = found.setdefault(
+                normal_path(spec.partition_to_path(file.partition, table.schema())), [0, 0, 0, 0]
+            )
+            for at, amount in enumerate(
+                (is_data, not is_data, file.file_size_in_bytes, file.record_count if is_data else 0)
+            ):
                 counts[at] += amount
     return {path: (c[0], c[1], c[2], c[3]) for path, c in found.items()}
 
@@ -52,7 +73,15 @@ class RandomCommits:
     `logs` is a log table as Firn makes it, `plain` has its columns and lies by severity: PyIceberg alone cannot write hours.
     """
 
-    def __init__(self, catalog: Catalog, client: CatalogClient, spark: Any, trino: Callable[[str], Rows], namespace: str, seed: int) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        client: CatalogClient,
+        spark: Any,
+        trino: Callable[[str], Rows],
+        namespace: str,
+        seed: int,
+    ) -> None:
         self._catalog = catalog
         self._client = client
         self._spark = spark
@@ -71,8 +100,15 @@ class RandomCommits:
         assert warehouse is not None
         self._append(new_table_state(self.logs, self.logs.namespace, self.logs.name, warehouse))
         schema = self.table(self.logs).schema()
-        spec = PartitionSpec(PartitionField(schema.find_field("severity").field_id, 1000, IdentityTransform(), "severity"))
-        self._catalog.create_table(tuple(self.plain), schema=schema, partition_spec=spec, properties={"write.summary.partition-limit": "1000"})
+        spec = PartitionSpec(
+            PartitionField(schema.find_field("severity").field_id, 1000, IdentityTransform(), "severity")
+        )
+        self._catalog.create_table(
+            tuple(self.plain),
+            schema=schema,
+            partition_spec=spec,
+            properties={"write.summary.partition-limit": "1000"},
+        )
 
     def one(self) -> str:
         """One commit; returns whose and which it was."""
@@ -82,9 +118,21 @@ class RandomCommits:
             self.trino_append, self.trino_append, self.trino_delete, self.trino_replace,
         ]  # fmt: skip
         if self._name == self.logs:
-            kinds += [self.own_append, self.own_append, self.own_replace, self.own_delete, self.pyiceberg_add, self.pyiceberg_delete_hour]
+            kinds += [
+                self.own_append,
+                self.own_append,
+                self.own_replace,
+                self.own_delete,
+                self.pyiceberg_add,
+                self.pyiceberg_delete_hour,
+            ]
         else:
-            kinds += [self.pyiceberg_append, self.pyiceberg_append, self.pyiceberg_overwrite, self.pyiceberg_delete]
+            kinds += [
+                self.pyiceberg_append,
+                self.pyiceberg_append,
+                self.pyiceberg_overwrite,
+                self.pyiceberg_delete,
+            ]
         kind = self._chance.choice(kinds)
         kind()
         return kind.__name__
@@ -104,7 +152,9 @@ class RandomCommits:
     def _files(self, state: TableState, hours: Sequence[datetime], rows: int) -> list[DataFile]:
         """One file an hour, each with so many rows."""
         times = [hour for hour in hours for _ in range(rows)]
-        return write_files(STORAGE, state.location, log_rows(times, [self._severity() for _ in times]), state.schema)
+        return write_files(
+            STORAGE, state.location, log_rows(times, [self._severity() for _ in times]), state.schema
+        )
 
     def _append(self, state: TableState) -> None:
         files = self._files(state, self._hours(), self._chance.randrange(1, 30))
@@ -117,14 +167,20 @@ class RandomCommits:
         """Files of one hour become one with as many rows, as after a merge."""
         state = self._state()
         entries, kept = self._live(state)
-        with_deletes = {entry.file.hour for manifest in kept for entry in read_manifest(STORAGE.read(manifest.uri), manifest)}
+        with_deletes = {
+            entry.file.hour
+            for manifest in kept
+            for entry in read_manifest(STORAGE.read(manifest.uri), manifest)
+        }
         hours = sorted({entry.file.hour for entry in entries if entry.file.hour is not None} - with_deletes)
         if not hours:
             self._append(state)
             return
         hour = self._chance.choice(hours)
         removed = [entry.file for entry in entries if entry.file.hour == hour]
-        added = self._files(state, [datetime.fromtimestamp(hour * 3_600, UTC)], sum(file.rows for file in removed))
+        added = self._files(
+            state, [datetime.fromtimestamp(hour * 3_600, UTC)], sum(file.rows for file in removed)
+        )
         STORAGE.sync([file.uri for file in added])
         self._commit(prepare_replace(state, self._entries(entries, removed, added), added, removed, kept, 1))
 
@@ -141,13 +197,26 @@ class RandomCommits:
     def _live(self, state: TableState) -> tuple[list[ManifestEntry], list[ManifestFile]]:
         """Live entries of the manifests of data, and the manifests of delete files."""
         data = [manifest for manifest in state.manifests if manifest.content == DATA]
-        entries = [entry for manifest in data for entry in read_manifest(STORAGE.read(manifest.uri), manifest) if entry.status is not Status.DELETED]
+        entries = [
+            entry
+            for manifest in data
+            for entry in read_manifest(STORAGE.read(manifest.uri), manifest)
+            if entry.status is not Status.DELETED
+        ]
         return entries, [manifest for manifest in state.manifests if manifest.content != DATA]
 
-    def _entries(self, live: Sequence[ManifestEntry], removed: Sequence[DataFile], added: Sequence[DataFile]) -> list[ManifestEntry]:
+    def _entries(
+        self, live: Sequence[ManifestEntry], removed: Sequence[DataFile], added: Sequence[DataFile]
+    ) -> list[ManifestEntry]:
         gone = {file.uri for file in removed}
-        stay = [replace(entry, status=Status.DELETED if entry.file.uri in gone else Status.EXISTING) for entry in live]
-        return sorted([*(ManifestEntry(Status.ADDED, file) for file in added), *stay], key=lambda entry: (entry.file.hour or 0, entry.status))
+        stay = [
+            replace(entry, status=Status.DELETED if entry.file.uri in gone else Status.EXISTING)
+            for entry in live
+        ]
+        return sorted(
+            [*(ManifestEntry(Status.ADDED, file) for file in added), *stay],
+            key=lambda entry: (entry.file.hour or 0, entry.status),
+        )
 
     # ---- PyIceberg
 
@@ -173,28 +242,38 @@ class RandomCommits:
     def pyiceberg_delete_hour(self) -> None:
         """Whole files, by what their bounds say."""
         hour = self._chance.choice(HOURS)
-        self.table(self.logs).delete(f"timestamp >= '{hour.isoformat()}' and timestamp < '{(hour + timedelta(hours=1)).isoformat()}'")
+        self.table(self.logs).delete(
+            f"timestamp >= '{hour.isoformat()}' and timestamp < '{(hour + timedelta(hours=1)).isoformat()}'"
+        )
 
     # ---- Spark and Trino
 
     def _values(self) -> str:
         """Columns and rows as both spell them."""
         times = [f"TIMESTAMP '{hour:%Y-%m-%d %H:%M:%S} UTC'" for hour in self._hours() for _ in range(3)]
-        return f"({', '.join(COLUMNS)}) VALUES " + ", ".join(f"({time}, {time}, '{self._severity()}', 't', 'id', 0, 0, 0)" for time in times)
+        return f"({', '.join(COLUMNS)}) VALUES " + ", ".join(
+            f"({time}, {time}, '{self._severity()}', 't', 'id', 0, 0, 0)" for time in times
+        )
 
     def spark_append(self) -> None:
         self._spark.sql(f"INSERT INTO live.{self._name} {self._values()}")
 
     def spark_overwrite(self) -> None:
         hour = self._chance.choice(HOURS)
-        rows = self._spark.table(f"live.{self._name}").where(f"date_trunc('hour', timestamp) = TIMESTAMP '{hour:%Y-%m-%d %H:%M:%S} UTC'").limit(7)
+        rows = (
+            self._spark.table(f"live.{self._name}")
+            .where(f"date_trunc('hour', timestamp) = TIMESTAMP '{hour:%Y-%m-%d %H:%M:%S} UTC'")
+            .limit(7)
+        )
         rows.writeTo(f"live.{self._name}").overwritePartitions()
 
     def spark_delete(self) -> None:
         self._spark.sql(f"DELETE FROM live.{self._name} WHERE severity = '{self._severity()}'")
 
     def spark_replace(self) -> None:
-        self._spark.sql(f"CALL live.system.rewrite_data_files(table => '{self._name}', options => map('min-input-files', '2'))")
+        self._spark.sql(
+            f"CALL live.system.rewrite_data_files(table => '{self._name}', options => map('min-input-files', '2'))"
+        )
 
     def trino_append(self) -> None:
         self._trino(f"INSERT INTO lake.{self._name} {self._values()}")

@@ -13,7 +13,12 @@ SCHEMA: Json = {
     "fields": [
         {"id": 1, "name": "timestamp", "type": "timestamptz", "required": False},
         {"id": 2, "name": "message", "type": "string", "required": False},
-        {"id": 3, "name": "errors", "required": False, "type": {"type": "list", "element-id": 4, "element": "string", "element-required": False}},
+        {
+            "id": 3,
+            "name": "errors",
+            "required": False,
+            "type": {"type": "list", "element-id": 4, "element": "string", "element-required": False},
+        },
     ],
 }
 SPEC: Json = {"spec-id": 0, "fields": [{"source-id": 1, "transform": "hour", "name": "timestamp_hour"}]}
@@ -25,7 +30,12 @@ def create_body(name: str, **fields: Any) -> Json:
 
 
 def append(
-    parent: int | None, sequence_number: int, *, snapshot_id: int | None = None, summary: dict[str, str] | None = None, folder: str = NOWHERE
+    parent: int | None,
+    sequence_number: int,
+    *,
+    snapshot_id: int | None = None,
+    summary: dict[str, str] | None = None,
+    folder: str = NOWHERE,
 ) -> list[Json]:
     """The updates of an append to main. `folder`: where its manifest list would lie."""
     snapshot = {
@@ -38,7 +48,12 @@ def append(
     }
     if parent is not None:
         snapshot["parent-snapshot-id"] = parent
-    ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot["snapshot-id"]}
+    ref = {
+        "action": "set-snapshot-ref",
+        "ref-name": "main",
+        "type": "branch",
+        "snapshot-id": snapshot["snapshot-id"],
+    }
     return [{"action": "add-snapshot", "snapshot": snapshot}, ref]
 
 

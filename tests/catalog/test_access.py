@@ -72,18 +72,39 @@ def test_scopes_hold(guarded: tuple[Server, str]) -> None:
         commit = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
         assert client.post("/v1/namespaces/acme/tables/t", json=commit, headers=read).status_code == 403
         assert client.post("/v1/namespaces/acme/tables/t", json=commit, headers=write).status_code == 200
-        assert client.post("/v1/namespaces/other/tables/t", json=commit, headers=maintenance).status_code == 200
+        assert (
+            client.post("/v1/namespaces/other/tables/t", json=commit, headers=maintenance).status_code == 200
+        )
         assert client.delete("/v1/namespaces/other/tables/t", headers=maintenance).status_code == 403
-        rename = {"source": {"namespace": ["acme"], "name": "t"}, "destination": {"namespace": ["other"], "name": "u"}}
+        rename = {
+            "source": {"namespace": ["acme"], "name": "t"},
+            "destination": {"namespace": ["other"], "name": "u"},
+        }
         assert client.post("/v1/tables/rename", json=rename, headers=write).status_code == 403
-        batch = {"commits": [{"identifier": {"namespace": [name], "name": "t"}, "updates": []} for name in ("acme", "other")]}
+        batch = {
+            "commits": [
+                {"identifier": {"namespace": [name], "name": "t"}, "updates": []}
+                for name in ("acme", "other")
+            ]
+        }
         results = client.post("/firn/v1/commits", json=batch, headers=write).json()["results"]
         assert [result["status"] for result in results] == ["committed", "invalid"]
-        both = {"table-changes": [{"identifier": item["identifier"], "requirements": [], "updates": []} for item in batch["commits"]]}
+        both = {
+            "table-changes": [
+                {"identifier": item["identifier"], "requirements": [], "updates": []}
+                for item in batch["commits"]
+            ]
+        }
         assert client.post("/v1/transactions/commit", json=both, headers=write).status_code == 403
         for path in ("/firn/v1/keys", "/firn/v1/metrics-reports"):
             assert client.get(path, headers=maintenance).status_code == 403
-        for path in ("/firn/v1/leases", "/firn/v1/dirty-partitions", "/firn/v1/dropped-tables", "/firn/v1/parked", "/firn/v1/tenants"):
+        for path in (
+            "/firn/v1/leases",
+            "/firn/v1/dirty-partitions",
+            "/firn/v1/dropped-tables",
+            "/firn/v1/parked",
+            "/firn/v1/tenants",
+        ):
             assert client.get(path, headers=maintenance).status_code == 200
             assert client.get(path, headers=write).status_code == 403
 
@@ -96,16 +117,25 @@ def test_tokens_stand_for_keys(guarded: tuple[Server, str]) -> None:
         form = {"grant_type": "client_credentials", "client_id": key_id, "client_secret": secret}
         token = client.post("/v1/oauth/tokens", data=form).json()["access_token"]
         assert client.get("/v1/namespaces", headers=bearer(token)).status_code == 200
-        assert client.post("/v1/oauth/tokens", data={**form, "client_secret": "wrong"}).json()["error"] == "invalid_client"
+        assert (
+            client.post("/v1/oauth/tokens", data={**form, "client_secret": "wrong"}).json()["error"]
+            == "invalid_client"
+        )
         assert secret not in (server.log() + client.get("/firn/v1/keys", headers=bearer(admin)).text)
         assert run_cli(server, "key", "revoke", key_id).returncode == 0
         for credential in (admin, token):
-            wait_until(lambda: client.get("/v1/namespaces", headers=bearer(credential)).status_code == 401, "the end of a revoked key")  # noqa: B023
+            wait_until(
+                lambda: client.get("/v1/namespaces", headers=bearer(credential)).status_code == 401,
+                "the end of a revoked key",
+            )  # noqa: B023
 
 
 def test_nobody_gets_in_unguarded(tmp_path: Path) -> None:
     """Without keys the server starts only with --anonymous, and that only on loopback; it says what to do."""
-    for arguments, expected in (([], "key create"), (["--anonymous", "--host", "0.0.0.0"], "not a loopback address")):
+    for arguments, expected in (
+        ([], "key create"),
+        (["--anonymous", "--host", "0.0.0.0"], "not a loopback address"),
+    ):
         server = Server(tmp_path, f"sqlite:///{tmp_path}/c.db", arguments=arguments)
         with pytest.raises(AssertionError, match=expected):
             server.start()
@@ -119,14 +149,21 @@ def test_engines_come_in_with_a_key_or_its_credentials(guarded: tuple[Server, st
     with server.client() as client:
         read = make_key(client, admin, "read")
     token_uri = f"{server.url}/v1/oauth/tokens"
-    for number, login in enumerate(({"token": admin}, {"credential": f"{key_id}:{secret}", "oauth2-server-uri": token_uri})):
+    for number, login in enumerate(
+        ({"token": admin}, {"credential": f"{key_id}:{secret}", "oauth2-server-uri": token_uri})
+    ):
         name = fresh("guarded")  # Spark keeps a catalog for ever under its name
-        for key, value in {**spark_catalog(name, server.url), **{f"spark.sql.catalog.{name}.{key}": value for key, value in login.items()}}.items():
+        for key, value in {
+            **spark_catalog(name, server.url),
+            **{f"spark.sql.catalog.{name}.{key}": value for key, value in login.items()},
+        }.items():
             spark.conf.set(key, value)
         spark.sql(f"CREATE NAMESPACE {name}.ns{number}")
         spark.sql(f"CREATE TABLE {name}.ns{number}.t (n BIGINT) USING iceberg")
         spark.sql(f"INSERT INTO {name}.ns{number}.t VALUES (1)")
-        assert load_catalog("live", type="rest", uri=server.url, **login).load_table(f"ns{number}.t").scan().to_arrow()["n"].to_pylist() == [1]
+        assert load_catalog("live", type="rest", uri=server.url, **login).load_table(
+            f"ns{number}.t"
+        ).scan().to_arrow()["n"].to_pylist() == [1]
     reader = load_catalog("live", type="rest", uri=server.url, token=read)
     assert reader.load_table("ns0.t").scan().count() == 1
     with pytest.raises(ForbiddenError, match="scope read"):

@@ -20,11 +20,19 @@ def item(name: str, **fields: Any) -> Json:
 
 
 def creation(name: str, **fields: Any) -> Json:
-    return item(name, create={"name": name, "schema": SCHEMA, "partition-spec": SPEC, "properties": {}, **fields}, updates=append(None, 1))
+    return item(
+        name,
+        create={"name": name, "schema": SCHEMA, "partition-spec": SPEC, "properties": {}, **fields},
+        updates=append(None, 1),
+    )
 
 
 def send(client: httpx.Client, *items: Json, key: str | None = None) -> list[Json]:
-    response = client.post("/firn/v1/commits", json={"commits": list(items)}, headers={} if key is None else {"Idempotency-Key": key})
+    response = client.post(
+        "/firn/v1/commits",
+        json={"commits": list(items)},
+        headers={} if key is None else {"Idempotency-Key": key},
+    )
     assert response.status_code == 200, response.text
     results: list[Json] = response.json()["results"]
     return results
@@ -50,7 +58,17 @@ def test_each_commit_has_its_own_result(client: httpx.Client) -> None:
         item("one", updates=[{"action": "dance"}]),
         item("two", updates=append(None, 3), **{"deadline-ms": 0}),
     )
-    expected = ["conflict", "committed", "not-found", "deleted", "deleted", "conflict", "invalid", "invalid", "timeout"]
+    expected = [
+        "conflict",
+        "committed",
+        "not-found",
+        "deleted",
+        "deleted",
+        "conflict",
+        "invalid",
+        "invalid",
+        "timeout",
+    ]
     assert statuses(results) == expected
     assert results[5]["error"]["type"] == "AlreadyExistsException"
 
@@ -59,7 +77,9 @@ def test_creation_and_first_append_are_one_commit(client: httpx.Client, server: 
     """A table begins with the uuid, location and field ids the client chose, and holds its first snapshot at once."""
     table_uuid = str(uuid.uuid4())
     location = f"{server.warehouse}/{table_uuid[:2]}/{table_uuid}"
-    result = send(client, creation("t", location=location, **{"table-uuid": table_uuid}) | {"return-metadata": True})[0]
+    result = send(
+        client, creation("t", location=location, **{"table-uuid": table_uuid}) | {"return-metadata": True}
+    )[0]
     metadata = result["metadata"]
     assert (metadata["table-uuid"], metadata["location"]) == (table_uuid, location)
     assert metadata["schemas"][0]["fields"] == SCHEMA["fields"]
@@ -100,7 +120,11 @@ def test_one_broken_table_hurts_no_other(own_server: Server, broken: str) -> Non
     server = own_server
     with server.client() as client:
         created = send(client, creation("one"), creation("two"))
-    folder = server.folder / "warehouse" / created[0]["metadata-location"].split("/warehouse/")[1].rsplit("/", 1)[0]
+    folder = (
+        server.folder
+        / "warehouse"
+        / created[0]["metadata-location"].split("/warehouse/")[1].rsplit("/", 1)[0]
+    )
     server.stop()
     server.start()
     if broken == "missing":
@@ -118,10 +142,17 @@ def test_one_broken_table_hurts_no_other(own_server: Server, broken: str) -> Non
 
 def test_an_absurd_summary_hurts_no_other_table(client: httpx.Client) -> None:
     """A summary with counts or partitions that no database can keep is counted from the manifests; the other tables of the batch do not notice."""
-    absurd = {"changed-partition-count": "1", "partitions.p\x00=1": f"added-data-files={10**30},added-files-size={10**30}", "added-data-files": "1"}
+    absurd = {
+        "changed-partition-count": "1",
+        "partitions.p\x00=1": f"added-data-files={10**30},added-files-size={10**30}",
+        "added-data-files": "1",
+    }
     results = send(client, creation("one"), creation("two"))
     assert statuses(results) == ["committed", "committed"]
     broken = item("one", updates=append(None, 2, summary=absurd))
     unreadable = item("one", updates=[{"action": "assign-uuid", "uuid": "\x00"}])
     assert statuses(send(client, broken, item("two", updates=append(None, 2)))) == ["committed", "committed"]
-    assert statuses(send(client, unreadable, item("two", updates=append(None, 3)))) == ["invalid", "committed"]
+    assert statuses(send(client, unreadable, item("two", updates=append(None, 3)))) == [
+        "invalid",
+        "committed",
+    ]

@@ -28,9 +28,20 @@ def jars() -> Path:
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix="tmp-catalog-tests-", dir=target.parent))
-        command = ["mvn", "-q", "--batch-mode", "--no-transfer-progress", "-f", str(pom), f"-DoutputDirectory={scratch}", "generate-resources"]
+        command = [
+            "mvn",
+            "-q",
+            "--batch-mode",
+            "--no-transfer-progress",
+            "-f",
+            str(pom),
+            f"-DoutputDirectory={scratch}",
+            "generate-resources",
+        ]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=1_200, check=False)
-        assert answer.returncode == 0, f"Maven could not download the conformance tests:\n{answer.stdout[-3000:]}"
+        assert answer.returncode == 0, (
+            f"Maven could not download the conformance tests:\n{answer.stdout[-3000:]}"
+        )
         try:
             scratch.rename(target)
         except OSError:  # another run was faster
@@ -60,8 +71,24 @@ def test_icebergs_own_tests_pass(roomy_server: Server, jars: Path, tmp_path: Pat
     classes = tmp_path / "classes"
     sources = [str(path) for path in sorted((JVM / "src").glob("*.java"))]
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", str(classes), *sources], check=True, timeout=300)
-    command = ["java", "-Xmx1g", f"-Dfirn.catalog.uri={roomy_server.url}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{classes}:{jars}/*"]
-    launcher = ["org.junit.platform.console.ConsoleLauncher", "execute", "-c", "LiveTableTests", "-c", "LiveViewTests", "--details=summary", "--disable-banner"]
+    command = [
+        "java",
+        "-Xmx1g",
+        f"-Dfirn.catalog.uri={roomy_server.url}",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        "-cp",
+        f"{classes}:{jars}/*",
+    ]
+    launcher = [
+        "org.junit.platform.console.ConsoleLauncher",
+        "execute",
+        "-c",
+        "LiveTableTests",
+        "-c",
+        "LiveViewTests",
+        "--details=summary",
+        "--disable-banner",
+    ]
     answer = subprocess.run([*command, *launcher], capture_output=True, text=True, timeout=280, check=False)
     counts = {name: int(count) for count, name in re.findall(r"\[\s*(\d+) tests (\w+)", answer.stdout)}
     assert counts.get("failed") == 0, answer.stdout[-6000:]

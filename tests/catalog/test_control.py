@@ -25,15 +25,30 @@ def control(database_url: str, tmp_path: Path) -> Iterator[Server]:
 def test_leases_and_parked_records_need_no_warehouse(control: Server) -> None:
     """Leases and parked records work and survive a restart; a lease taken again has a higher token, and the older one changes nothing."""
     with control.client() as client:
-        first = client.post("/firn/v1/leases/ingest/acquire", json={"holder": "one", "ttl-ms": 60_000}).json()["token"]
-        change = {"lease": f"ingest:{first}", "changes": [{"identifier": TABLE, "version": 0, "reason": "storage", "record": {"from": 7}}]}
+        first = client.post(
+            "/firn/v1/leases/ingest/acquire", json={"holder": "one", "ttl-ms": 60_000}
+        ).json()["token"]
+        change = {
+            "lease": f"ingest:{first}",
+            "changes": [{"identifier": TABLE, "version": 0, "reason": "storage", "record": {"from": 7}}],
+        }
         assert client.post("/firn/v1/parked", json=change).json()["results"][0]["version"] == 1
     control.stop()
     with control.start().client() as client:
         assert client.get("/firn/v1/parked/a/t").json()["record"] == {"from": 7}
-        assert client.post("/firn/v1/leases/ingest/acquire", json={"holder": "two", "ttl-ms": 60_000}).status_code == 409
-        assert client.post("/firn/v1/leases/ingest/renew", json={"token": first, "ttl-ms": 60_000}).status_code == 200
-        second = client.post("/firn/v1/leases/ingest/acquire", json={"holder": "one", "ttl-ms": 60_000}).json()["token"]
+        assert (
+            client.post(
+                "/firn/v1/leases/ingest/acquire", json={"holder": "two", "ttl-ms": 60_000}
+            ).status_code
+            == 409
+        )
+        assert (
+            client.post("/firn/v1/leases/ingest/renew", json={"token": first, "ttl-ms": 60_000}).status_code
+            == 200
+        )
+        second = client.post(
+            "/firn/v1/leases/ingest/acquire", json={"holder": "one", "ttl-ms": 60_000}
+        ).json()["token"]
         assert second > first
         assert client.post("/firn/v1/parked", json={**change, "changes": []}).status_code == 403
 
@@ -45,7 +60,12 @@ def test_it_is_no_catalog(control: Server) -> None:
             assert client.get(path).status_code == 404
         assert client.post("/firn/v1/commits", json={"commits": []}).status_code == 404
         paths = set(client.get("/openapi.json").json()["paths"])
-        assert {path.split("/")[3] for path in paths if path.startswith("/firn/v1/")} == {"leases", "parked", "keys", "whoami"}
+        assert {path.split("/")[3] for path in paths if path.startswith("/firn/v1/")} == {
+            "leases",
+            "parked",
+            "keys",
+            "whoami",
+        }
         assert not any(path.startswith("/v1/") and path != "/v1/oauth/tokens" for path in paths)
         assert client.get("/readyz").status_code == 200
         assert "firn_catalog_requests_total" in client.get("/metrics").text

@@ -34,20 +34,41 @@ def snapshots_of(client: httpx.Client, number: int) -> list[Json]:
     return found
 
 
-def writer(server: Server, stop: threading.Event, atomic: bool, seed: int, log: list[tuple[str, list[tuple[int, int]]]]) -> None:
+def writer(
+    server: Server,
+    stop: threading.Event,
+    atomic: bool,
+    seed: int,
+    log: list[tuple[str, list[tuple[int, int]]]],
+) -> None:
     """Appends to all tables until it is stopped; notes for each request (acknowledged | refused | lost, [(table, snapshot id)])."""
     chance = random.Random(seed)
     while not stop.is_set():
         changes, written = [], []
         for number in chance.sample(range(TABLES), 3):
             updates = append(None, chance.randrange(1, 2**40), snapshot_id=chance.getrandbits(62))
-            changes.append({"identifier": {"namespace": ["a"], "name": f"t{number}"}, "requirements": [], "updates": updates})
+            changes.append(
+                {
+                    "identifier": {"namespace": ["a"], "name": f"t{number}"},
+                    "requirements": [],
+                    "updates": updates,
+                }
+            )
             written.append((number, updates[0]["snapshot"]["snapshot-id"]))
         try:
             with server.client() as client:
                 if atomic:
                     response = client.post("/v1/transactions/commit", json={"table-changes": changes})
-                    log.append(("acknowledged" if response.status_code == 204 else "refused" if response.status_code < 500 else "lost", written))
+                    log.append(
+                        (
+                            "acknowledged"
+                            if response.status_code == 204
+                            else "refused"
+                            if response.status_code < 500
+                            else "lost",
+                            written,
+                        )
+                    )
                 else:
                     results = client.post("/firn/v1/commits", json={"commits": changes}).json()["results"]
                     for result, one in zip(results, written, strict=True):
@@ -63,7 +84,12 @@ def test_killed_servers_break_no_promise(own_server: Server) -> None:
     chance = random.Random(11)
     for round_number in range(KILLS):
         stop = threading.Event()
-        threads = [threading.Thread(target=writer, args=(own_server, stop, at % 2 == 0, round_number * 10 + at, logs[at])) for at in range(4)]
+        threads = [
+            threading.Thread(
+                target=writer, args=(own_server, stop, at % 2 == 0, round_number * 10 + at, logs[at])
+            )
+            for at in range(4)
+        ]
         for thread in threads:
             thread.start()
         stop.wait(chance.uniform(0.05, 0.5))
@@ -74,12 +100,20 @@ def test_killed_servers_break_no_promise(own_server: Server) -> None:
         own_server.start()
     with own_server.client() as client:
         wait_for_the_database(client)
-        present = {number: {snapshot["snapshot-id"] for snapshot in snapshots_of(client, number)} for number in range(TABLES)}
+        present = {
+            number: {snapshot["snapshot-id"] for snapshot in snapshots_of(client, number)}
+            for number in range(TABLES)
+        }
     acknowledged = 0
     for outcome, written in (entry for log in logs for entry in log):
         there = [snapshot_id in present[number] for number, snapshot_id in written]
         acknowledged += outcome == "acknowledged"
-        allowed = {"acknowledged": all(there), "refused": not any(there), "lost": all(there) or not any(there), "lost-each": True}
+        allowed = {
+            "acknowledged": all(there),
+            "refused": not any(there),
+            "lost": all(there) or not any(there),
+            "lost-each": True,
+        }
         assert allowed[outcome], f"a commit was {outcome}, of its tables these hold it: {there}; {written}"
     assert acknowledged > 0
 
@@ -87,7 +121,10 @@ def test_killed_servers_break_no_promise(own_server: Server) -> None:
 def wait_for_the_database(client: httpx.Client) -> None:
     """A commit to all tables waits for every transaction that PostgreSQL is still ending for servers that were killed."""
     update = {"action": "set-properties", "updates": {"last": "1"}}
-    changes = [{"identifier": {"namespace": ["a"], "name": f"t{number}"}, "requirements": [], "updates": [update]} for number in range(TABLES)]
+    changes = [
+        {"identifier": {"namespace": ["a"], "name": f"t{number}"}, "requirements": [], "updates": [update]}
+        for number in range(TABLES)
+    ]
     assert client.post("/v1/transactions/commit", json={"table-changes": changes}).status_code == 204
 
 
@@ -108,7 +145,9 @@ def race_on_one_table(server: Server, seconds: float) -> None:
                 metadata = client.get("/v1/namespaces/a/tables/t0").json()["metadata"]
                 head, number = metadata.get("current-snapshot-id"), metadata["last-sequence-number"] + 1
                 updates = append(head, number)
-                response = client.post("/v1/namespaces/a/tables/t0", json={"requirements": [main_is(head)], "updates": updates})
+                response = client.post(
+                    "/v1/namespaces/a/tables/t0", json={"requirements": [main_is(head)], "updates": updates}
+                )
                 assert response.status_code in (200, 409), response.text
                 if response.status_code == 200:
                     acknowledged.append(updates[0]["snapshot"]["snapshot-id"])

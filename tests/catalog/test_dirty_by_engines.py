@@ -24,7 +24,12 @@ def index(client: CatalogClient, name: TableName) -> Counts:
         page = client.get("/firn/v1/dirty-partitions", pageToken=token)
         for entry in page["partitions"]:
             if entry["identifier"] == name.to_json():
-                found[entry["partition"]] = (entry["data-files"], entry["delete-files"], entry["bytes"], entry["records"])
+                found[entry["partition"]] = (
+                    entry["data-files"],
+                    entry["delete-files"],
+                    entry["bytes"],
+                    entry["records"],
+                )
         token = page["next-page-token"]
     return found
 
@@ -42,5 +47,7 @@ def test_index_equals_the_manifests_whoever_commits(line: Line, spark: Any) -> N
         kind = commits.one()
         done[kind] += 1
         for name in (commits.logs, commits.plain):
-            assert index(line.catalog, name) == truth(commits.table(name)), f"{name} after commit {number}, {kind}"
+            assert index(line.catalog, name) == truth(commits.table(name)), (
+                f"{name} after commit {number}, {kind}"
+            )
     assert {kind.partition("_")[0] for kind in done} == {"own", "pyiceberg", "spark", "trino"}

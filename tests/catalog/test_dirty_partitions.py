@@ -26,7 +26,9 @@ SCHEMA = Schema(
     NestedField(2, "level", StringType(), required=False),
     NestedField(3, "n", LongType(), required=False),
 )
-SPEC = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "day"), PartitionField(2, 1001, IdentityTransform(), "level"))
+SPEC = PartitionSpec(
+    PartitionField(1, 1000, IdentityTransform(), "day"), PartitionField(2, 1001, IdentityTransform(), "level")
+)
 COMMITS = 14
 
 
@@ -62,7 +64,9 @@ def test_index_equals_the_manifests(server: Server, client: httpx.Client, limit:
     chance = random.Random(5)
     catalog = load_catalog("live", type="rest", uri=server.url)
     catalog.create_namespace("a")
-    table = catalog.create_table("a.t", schema=SCHEMA, partition_spec=SPEC, properties={"write.summary.partition-limit": limit})
+    table = catalog.create_table(
+        "a.t", schema=SCHEMA, partition_spec=SPEC, properties={"write.summary.partition-limit": limit}
+    )
     for _ in range(COMMITS):
         action: Any = chance.choice([table.append, table.append, table.overwrite, None])
         if action is not None:
@@ -105,7 +109,11 @@ def test_pyiceberg_lives_with_the_catalog(server: Server) -> None:
         transaction.set_properties(k="v")
     catalog.rename_table("a.t", "a.u")
     again = catalog.load_table("a.u")
-    assert (again.scan().to_arrow().num_rows, again.properties["k"], again.schema().find_field("extra").field_type) == (20, "v", StringType())
+    assert (
+        again.scan().to_arrow().num_rows,
+        again.properties["k"],
+        again.schema().find_field("extra").field_type,
+    ) == (20, "v", StringType())
     assert catalog.list_tables("a") == [("a", "u")]
     catalog.drop_table("a.u")
     assert not catalog.table_exists("a.u")

@@ -17,7 +17,11 @@ def engines(spark: Any, line: Line) -> dict[str, Engine]:
     uri = line.stack.address("catalog")
     for name, value in spark_catalog("live", uri).items():
         spark.conf.set(name, value)
-    return {"spark": SparkEngine(spark, "live"), "trino": TrinoEngine(line.sql), "pyiceberg": PyIcebergEngine(uri)}
+    return {
+        "spark": SparkEngine(spark, "live"),
+        "trino": TrinoEngine(line.sql),
+        "pyiceberg": PyIcebergEngine(uri),
+    }
 
 
 @pytest.mark.parametrize("name", ["spark", "trino", "pyiceberg"])

@@ -29,7 +29,9 @@ def acquire(client: httpx.Client, holder: str, ttl_ms: int = 60_000) -> httpx.Re
 
 def commit(client: httpx.Client, updates: list[Json], lease: str | None = None) -> httpx.Response:
     headers = {} if lease is None else {"X-Firn-Lease": lease}
-    return client.post("/v1/namespaces/a/tables/t", json={"requirements": [], "updates": updates}, headers=headers)
+    return client.post(
+        "/v1/namespaces/a/tables/t", json={"requirements": [], "updates": updates}, headers=headers
+    )
 
 
 def test_a_late_lease_holder_cannot_commit(client: httpx.Client) -> None:
@@ -39,18 +41,27 @@ def test_a_late_lease_holder_cannot_commit(client: httpx.Client) -> None:
     assert acquire(client, "two").status_code == 409
     old = f"maintenance:{first['token']}"
     assert commit(client, append(None, 1), old).status_code == 200
-    wait_until(lambda: not client.get("/firn/v1/leases").json()["leases"][0]["in-force"], "the end of the lease")
+    wait_until(
+        lambda: not client.get("/firn/v1/leases").json()["leases"][0]["in-force"], "the end of the lease"
+    )
     assert commit(client, append(None, 2), old).status_code == 403  # also while nobody has it
     second = acquire(client, "two").json()
     assert second["token"] > first["token"]
     refused = commit(client, append(None, 2), old)
     assert (refused.status_code, refused.json()["error"]["type"]) == (403, "StaleLeaseException")
     batch = {"commits": [{"identifier": IDENT, "updates": append(None, 2)}]}
-    assert client.post("/firn/v1/commits", json=batch, headers={"X-Firn-Lease": old}).json()["results"][0]["status"] == "invalid"
+    assert (
+        client.post("/firn/v1/commits", json=batch, headers={"X-Firn-Lease": old}).json()["results"][0][
+            "status"
+        ]
+        == "invalid"
+    )
     assert commit(client, append(None, 2), f"maintenance:{second['token']}").status_code == 200
     renew = {"token": first["token"], "ttl-ms": 5_000}
     assert client.post("/firn/v1/leases/maintenance/renew", json=renew).status_code == 403
-    assert client.post("/firn/v1/leases/maintenance/release", json={"token": second["token"]}).status_code == 204
+    assert (
+        client.post("/firn/v1/leases/maintenance/release", json={"token": second["token"]}).status_code == 204
+    )
     assert acquire(client, "one").status_code == 200
 
 
@@ -60,7 +71,10 @@ def test_parked_records_change_by_compare_and_set(client: httpx.Client) -> None:
     new = acquire(client, "one").json()["token"]
 
     def change(token: int, version: int, record: Any) -> httpx.Response:
-        body = {"lease": f"maintenance:{token}", "changes": [{"identifier": IDENT, "version": version, "reason": "storage", "record": record}]}
+        body = {
+            "lease": f"maintenance:{token}",
+            "changes": [{"identifier": IDENT, "version": version, "reason": "storage", "record": record}],
+        }
         return client.post("/firn/v1/parked", json=body)
 
     assert change(old, 0, {"x": 1}).status_code == 403
@@ -122,7 +136,9 @@ def test_undo_brings_a_table_back(client: httpx.Client) -> None:
 def test_tasks_and_deletions_survive_their_owner(client: httpx.Client) -> None:
     """Tasks change over the version last read; files wait for their time and are forgotten when acknowledged."""
     task = {"id": "x/1", "kind": "compact", "state": "planned", "version": 0, "record": {"files": 3}}
-    assert client.post("/firn/v1/tasks", json={"tasks": [task]}).json()["results"] == [{"id": "x/1", "version": 1}]
+    assert client.post("/firn/v1/tasks", json={"tasks": [task]}).json()["results"] == [
+        {"id": "x/1", "version": 1}
+    ]
     assert "error" in client.post("/firn/v1/tasks", json={"tasks": [task]}).json()["results"][0]
     client.post("/firn/v1/tasks", json={"tasks": [{**task, "state": "done", "version": 1}]})
     assert client.get("/firn/v1/tasks", params={"state": "done"}).json()["tasks"][0]["version"] == 2
@@ -130,10 +146,18 @@ def test_tasks_and_deletions_survive_their_owner(client: httpx.Client) -> None:
     metadata = create_table(client)["metadata"]
     location, record = metadata["location"], {"table-uuid": metadata["table-uuid"]}
     later = int(time.time() * 1000) + 3_600_000
-    files = [{"location": f"{location}/data/a", "record": record}, {"location": f"{location}/data/b", "not-before-ms": later, "record": record}]
+    files = [
+        {"location": f"{location}/data/a", "record": record},
+        {"location": f"{location}/data/b", "not-before-ms": later, "record": record},
+    ]
     assert client.post("/firn/v1/deletions", json={"deletions": files}).json() == {"added": 2, "refused": []}
     assert client.post("/firn/v1/deletions", json={"deletions": files}).json() == {"added": 0, "refused": []}
-    assert client.post("/firn/v1/deletions", json={"deletions": [{"location": "file:///etc/passwd"}]}).status_code == 403
+    assert (
+        client.post(
+            "/firn/v1/deletions", json={"deletions": [{"location": "file:///etc/passwd"}]}
+        ).status_code
+        == 403
+    )
     (due,) = client.get("/firn/v1/deletions").json()["deletions"]
     assert due["location"].endswith("/a")
     assert due["places"] == [f"{location}/"]
@@ -147,7 +171,10 @@ def test_tenants_are_namespaces_with_a_name(client: httpx.Client) -> None:
     client.post("/v1/namespaces", json={"namespace": ["_41cme"]})
     client.post("/v1/namespaces", json={"namespace": ["firn_system"]})
     tenants = client.get("/firn/v1/tenants").json()["tenants"]
-    assert tenants == [{"tenant": "Acme", "namespace": "_41cme", "tables": 0}, {"tenant": "a", "namespace": "a", "tables": 1}]
+    assert tenants == [
+        {"tenant": "Acme", "namespace": "_41cme", "tables": 0},
+        {"tenant": "a", "namespace": "a", "tables": 1},
+    ]
 
 
 def test_requirements_count_under_a_lease_too(client: httpx.Client) -> None:
@@ -155,4 +182,9 @@ def test_requirements_count_under_a_lease_too(client: httpx.Client) -> None:
     create_table(client)
     token = acquire(client, "one").json()["token"]
     body = {"requirements": [main_is(7)], "updates": append(7, 1)}
-    assert client.post("/v1/namespaces/a/tables/t", json=body, headers={"X-Firn-Lease": f"maintenance:{token}"}).status_code == 409
+    assert (
+        client.post(
+            "/v1/namespaces/a/tables/t", json=body, headers={"X-Firn-Lease": f"maintenance:{token}"}
+        ).status_code
+        == 409
+    )

@@ -40,16 +40,26 @@ def test_leases_live_while_the_storage_hangs(stuck: Server) -> None:
 
     def wait_for_the_storage(number: int) -> None:
         with httpx.Client(base_url=stuck.url, timeout=PATIENCE_S) as client:
-            for path, body in (("/v1/namespaces", {"namespace": [f"n{number}"]}), (f"/v1/namespaces/n{number}/tables", create_body("t"))):
+            for path, body in (
+                ("/v1/namespaces", {"namespace": [f"n{number}"]}),
+                (f"/v1/namespaces/n{number}/tables", create_body("t")),
+            ):
                 with pytest.raises(httpx.ReadTimeout):
                     client.post(path, json=body)
 
     with ThreadPoolExecutor(CHANGES) as pool, stuck.client() as client:
         waiting = [pool.submit(wait_for_the_storage, number) for number in range(CHANGES)]
-        token = client.post("/firn/v1/leases/ingest/acquire", json={"holder": "h", "ttl-ms": 6_000}).json()["token"]
+        token = client.post("/firn/v1/leases/ingest/acquire", json={"holder": "h", "ttl-ms": 6_000}).json()[
+            "token"
+        ]
         answered_meanwhile = 0
         while not all(one.done() for one in waiting):
-            assert client.post("/firn/v1/leases/ingest/renew", json={"token": token, "ttl-ms": 6_000}).status_code == 200
+            assert (
+                client.post(
+                    "/firn/v1/leases/ingest/renew", json={"token": token, "ttl-ms": 6_000}
+                ).status_code
+                == 200
+            )
             parked = {"lease": f"ingest:{token}", "changes": []}
             assert client.post("/firn/v1/parked", json=parked).status_code == 200
             answered_meanwhile += not all(one.done() for one in waiting)

@@ -47,7 +47,11 @@ def mutation(operation: str, body: Callable[[Json], Json] | None = None, **names
     """`names` replace what stands in braces in the path: a text, or the name of something in the world."""
 
     def path(world: Json) -> str:
-        return re.sub(r"\{(\w+)\}", lambda match: str(world.get(names[match[1]], names[match[1]])), operation.split(" ")[1])
+        return re.sub(
+            r"\{(\w+)\}",
+            lambda match: str(world.get(names[match[1]], names[match[1]])),
+            operation.split(" ")[1],
+        )
 
     return Mutation(operation, path, body)
 
@@ -57,7 +61,11 @@ VERSION: Json = {
     "representations": [{"type": "sql", "sql": "select 1", "dialect": "trino"}],
 }  # fmt: skip
 VIEW: Json = {"name": "w", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
-NEW_VERSION: Json = {**VERSION, "version-id": 2, "representations": [{"type": "sql", "sql": "select 2", "dialect": "trino"}]}
+NEW_VERSION: Json = {
+    **VERSION,
+    "version-id": 2,
+    "representations": [{"type": "sql", "sql": "select 2", "dialect": "trino"}],
+}
 RENAMED = {"namespace": ["a"], "name": "renamed"}
 
 
@@ -74,7 +82,11 @@ MUTATIONS = [
     mutation("POST /v1/namespaces/{namespace}/tables", lambda _: create_body("new"), namespace="a"),
     mutation("POST /v1/namespaces/{namespace}/tables/{table}", lambda _: COMMIT, namespace="a", table="t"),
     mutation("DELETE /v1/namespaces/{namespace}/tables/{table}", namespace="a", table="t"),
-    mutation("POST /v1/namespaces/{namespace}/register", lambda world: {"name": "again", "metadata-location": world["metadata"]}, namespace="a"),
+    mutation(
+        "POST /v1/namespaces/{namespace}/register",
+        lambda world: {"name": "again", "metadata-location": world["metadata"]},
+        namespace="a",
+    ),
     mutation("POST /v1/tables/rename", lambda _: {"source": TABLE, "destination": RENAMED}),
     mutation("POST /v1/transactions/commit", lambda _: {"table-changes": [{"identifier": TABLE, **COMMIT}]}),
     mutation("POST /v1/namespaces/{namespace}/views", lambda _: VIEW, namespace="a"),
@@ -82,20 +94,53 @@ MUTATIONS = [
         "POST /v1/namespaces/{namespace}/views/{view}",
         lambda _: {
             "requirements": [],
-            "updates": [{"action": "add-view-version", "view-version": NEW_VERSION}, {"action": "set-current-view-version", "view-version-id": -1}],
+            "updates": [
+                {"action": "add-view-version", "view-version": NEW_VERSION},
+                {"action": "set-current-view-version", "view-version-id": -1},
+            ],
         },
         namespace="a",
         view="v",
     ),
     mutation("DELETE /v1/namespaces/{namespace}/views/{view}", namespace="a", view="v"),
-    mutation("POST /v1/namespaces/{namespace}/register-view", lambda world: {"name": "again", "metadata-location": world["view-metadata"]}, namespace="a"),
-    mutation("POST /v1/views/rename", lambda _: {"source": {"namespace": ["a"], "name": "v"}, "destination": RENAMED}),
-    mutation("POST /firn/v1/commits", lambda _: {"commits": [{"identifier": TABLE, **COMMIT}, {"identifier": RENAMED, "create": create_body("renamed")}]}),
-    mutation("POST /firn/v1/leases/{lease}/acquire", lambda _: {"holder": "h", "ttl-ms": 60_000}, lease="free"),
-    mutation("POST /firn/v1/leases/{lease}/renew", lambda world: {"token": world["token"], "ttl-ms": 90_000}, lease="held"),
+    mutation(
+        "POST /v1/namespaces/{namespace}/register-view",
+        lambda world: {"name": "again", "metadata-location": world["view-metadata"]},
+        namespace="a",
+    ),
+    mutation(
+        "POST /v1/views/rename",
+        lambda _: {"source": {"namespace": ["a"], "name": "v"}, "destination": RENAMED},
+    ),
+    mutation(
+        "POST /firn/v1/commits",
+        lambda _: {
+            "commits": [
+                {"identifier": TABLE, **COMMIT},
+                {"identifier": RENAMED, "create": create_body("renamed")},
+            ]
+        },
+    ),
+    mutation(
+        "POST /firn/v1/leases/{lease}/acquire", lambda _: {"holder": "h", "ttl-ms": 60_000}, lease="free"
+    ),
+    mutation(
+        "POST /firn/v1/leases/{lease}/renew",
+        lambda world: {"token": world["token"], "ttl-ms": 90_000},
+        lease="held",
+    ),
     mutation("POST /firn/v1/leases/{lease}/release", lambda world: {"token": world["token"]}, lease="held"),
-    mutation("POST /firn/v1/parked", lambda world: {"lease": f"held:{world['token']}", "changes": [{"identifier": TABLE, "version": 0, "record": {"x": 1}}]}),
-    mutation("POST /firn/v1/tasks", lambda _: {"tasks": [{"id": "new", "kind": "k", "state": "s", "version": 0, "record": 1}]}),
+    mutation(
+        "POST /firn/v1/parked",
+        lambda world: {
+            "lease": f"held:{world['token']}",
+            "changes": [{"identifier": TABLE, "version": 0, "record": {"x": 1}}],
+        },
+    ),
+    mutation(
+        "POST /firn/v1/tasks",
+        lambda _: {"tasks": [{"id": "new", "kind": "k", "state": "s", "version": 0, "record": 1}]},
+    ),
     mutation("DELETE /firn/v1/tasks/{task}", task="old"),
     mutation("POST /firn/v1/deletions", lambda world: {"deletions": [file_of(world["location"], "b")]}),
     mutation("POST /firn/v1/deletions/acknowledge", lambda world: {"ids": [world["deletion"]]}),
@@ -109,10 +154,16 @@ MUTATIONS = [
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def hasty_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def hasty_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """A live catalog that asks for keys, and whose dropped tables may be purged at once."""
     folder = tmp_path_factory.mktemp("hasty")
-    url = f"sqlite:///{folder}/catalog.db" if request.param == "sqlite" else request.getfixturevalue("postgres").new_database(f"hasty{uuid.uuid4().hex[:8]}")
+    url = (
+        f"sqlite:///{folder}/catalog.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres").new_database(f"hasty{uuid.uuid4().hex[:8]}")
+    )
     server = Server(folder, url, arguments=[], environment={"FIRN_CATALOG_UNDO_WINDOW_S": "0"})
     new_key(server)
     try:
@@ -133,7 +184,9 @@ def new_key(server: Server) -> dict[str, str]:
 
 
 def ask(client: httpx.Client, method: str, path: str, body: Json | None = None) -> Json:
-    response = client.request(method, path, content=None if body is None else orjson.dumps(body), headers=JSON)
+    response = client.request(
+        method, path, content=None if body is None else orjson.dumps(body), headers=JSON
+    )
     assert response.is_success, response.text
     return dict(response.json()) if response.content else {}
 
@@ -147,10 +200,18 @@ def set_up(client: httpx.Client) -> Json:
     for name, purge in (("kept", "false"), ("due", "true"), ("begun", "true")):
         ask(client, "POST", "/v1/namespaces/a/tables", create_body(name))
         ask(client, "DELETE", f"/v1/namespaces/a/tables/{name}?purgeRequested={purge}")
-    entries = {entry["identifier"]["name"]: entry for entry in ask(client, "GET", "/firn/v1/dropped-tables")["dropped-tables"]}
+    entries = {
+        entry["identifier"]["name"]: entry
+        for entry in ask(client, "GET", "/firn/v1/dropped-tables")["dropped-tables"]
+    }
     dropped = {name: entry["id"] for name, entry in entries.items()}
     ask(client, "POST", f"/firn/v1/dropped-tables/{dropped['begun']}/purge-started")
-    ask(client, "POST", "/firn/v1/tasks", {"tasks": [{"id": "old", "kind": "k", "state": "s", "version": 0, "record": 1}]})
+    ask(
+        client,
+        "POST",
+        "/firn/v1/tasks",
+        {"tasks": [{"id": "old", "kind": "k", "state": "s", "version": 0, "record": 1}]},
+    )
     location = table["metadata"]["location"]
     ask(client, "POST", "/firn/v1/deletions", {"deletions": [file_of(location, "a")]})
     (deletion,) = ask(client, "GET", "/firn/v1/deletions")["deletions"]
@@ -159,7 +220,9 @@ def set_up(client: httpx.Client) -> Json:
         "location": location,
         "metadata": entries["kept"]["metadata-location"],
         "view-metadata": view["metadata-location"],
-        "token": ask(client, "POST", "/firn/v1/leases/held/acquire", {"holder": "h", "ttl-ms": 60_000})["token"],
+        "token": ask(client, "POST", "/firn/v1/leases/held/acquire", {"holder": "h", "ttl-ms": 60_000})[
+            "token"
+        ],
         "deletion": deletion["id"],
         "key": ask(client, "POST", "/firn/v1/keys", {"scope": "read"})["key"].split("_")[1],
     }
@@ -190,7 +253,10 @@ def test_a_lost_answer_is_given_again(hasty_server: Server, kind: Mutation) -> N
     request = (kind.method, kind.path(world))
     body = None if kind.body is None else orjson.dumps(kind.body(world))
     headers = {**JSON, **admin, "Idempotency-Key": str(uuid.uuid4())}
-    with DroppingProxy(hasty_server.port) as proxy, httpx.Client(base_url=f"http://127.0.0.1:{proxy.port}", timeout=60) as client:
+    with (
+        DroppingProxy(hasty_server.port) as proxy,
+        httpx.Client(base_url=f"http://127.0.0.1:{proxy.port}", timeout=60) as client,
+    ):
         with pytest.raises(httpx.RemoteProtocolError):
             client.request(*request, content=body, headers=headers)
         lost = proxy.lost[headers["Idempotency-Key"]]
@@ -207,5 +273,10 @@ def test_a_lost_answer_is_given_again(hasty_server: Server, kind: Mutation) -> N
 def test_every_kind_of_change_was_tried(server: Server, client: httpx.Client) -> None:
     """No mutation of the OpenAPI document is left out above."""
     paths = client.get("/openapi.json").json()["paths"]
-    operations = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods if method in ("post", "put", "patch", "delete")}
+    operations = {
+        f"{method.upper()} {path}"
+        for path, methods in paths.items()
+        for method in methods
+        if method in ("post", "put", "patch", "delete")
+    }
     assert operations - NOT_MUTATIONS == {kind.operation for kind in MUTATIONS}

@@ -23,7 +23,12 @@ from schemathesis.core.result import Ok
 from catalog.commit.requirements import _TABLE_CHECKS, _VIEW_CHECKS
 from catalog.commit.updates import UPDATES
 from catalog.commit.view_changes import _UPDATES as VIEW_ACTIONS
-from catalog.http.routes.request_schemas import TABLE_REQUIREMENTS, TABLE_UPDATES, VIEW_REQUIREMENTS, VIEW_UPDATES
+from catalog.http.routes.request_schemas import (
+    TABLE_REQUIREMENTS,
+    TABLE_UPDATES,
+    VIEW_REQUIREMENTS,
+    VIEW_UPDATES,
+)
 from tests.catalog.conftest import Server
 from tests.catalog.table_requests import JSON, create_body
 
@@ -64,14 +69,24 @@ def send_all(operation: Any, session: requests.Session, url: str, number: int, s
     for mode, parameters in itertools.product(GenerationMode, [known, None] if known else [None]):
 
         @seed(SEED * 1_000 + number)
-        @settings(max_examples=PER_ROUND, phases=[Phase.generate], database=None, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=PER_ROUND,
+            phases=[Phase.generate],
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
         @given(operation.as_strategy(generation_mode=mode, path_parameters=parameters))
         def run(case: Any) -> None:
             answer = case.call(base_url=url, session=session)
             sent.append(answer.status_code)
             what = f"{case.as_curl_command()}\n{answer.status_code} {answer.text[:500]}"
             assert answer.status_code < 500, what
-            if answer.status_code >= 400 and case.method.upper() != "HEAD" and "/oauth/" not in case.operation.path:
+            if (
+                answer.status_code >= 400
+                and case.method.upper() != "HEAD"
+                and "/oauth/" not in case.operation.path
+            ):
                 assert answer.json()["error"]["message"], what
 
         with suppress(Unsatisfiable):  # an operation that takes nothing cannot be given anything invalid
@@ -93,7 +108,11 @@ def test_the_document_names_every_update_and_requirement() -> None:
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A live catalog that reads request bodies up to 8 MB."""
     folder = tmp_path_factory.mktemp("small")
-    server = Server(folder, f"sqlite:///{folder}/catalog.db", environment={"FIRN_CATALOG_REQUEST_BYTES_MAX": str(REQUEST_BYTES_MAX)})
+    server = Server(
+        folder,
+        f"sqlite:///{folder}/catalog.db",
+        environment={"FIRN_CATALOG_REQUEST_BYTES_MAX": str(REQUEST_BYTES_MAX)},
+    )
     try:
         yield server.start()
     finally:
@@ -113,8 +132,15 @@ def deep_bodies() -> dict[str, bytes]:
         "closed lists": b"[" * DEEP + b"]" * DEEP,
         "open objects": b'{"a":' * DEEP,
         "a value in an object": b'{"requirements":[],"updates":' + b"[" * DEEP + b"]" * DEEP + b"}",
-        "less than the parser's limit": b'{"namespace":["x"],"properties":{},"updates":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
-        "a task's record": b'{"tasks":[{"id":"d","kind":"k","state":"s","version":0,"record":' + b"[" * 300 + b"]" * 300 + b"}]}",
+        "less than the parser's limit": b'{"namespace":["x"],"properties":{},"updates":'
+        + b'{"a":' * 900
+        + b"1"
+        + b"}" * 900
+        + b"}",
+        "a task's record": b'{"tasks":[{"id":"d","kind":"k","state":"s","version":0,"record":'
+        + b"[" * 300
+        + b"]" * 300
+        + b"}]}",
     }
 
 
@@ -140,7 +166,11 @@ def in_chunks(chunk: bytes) -> bytes:
     return f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n"
 
 
-@pytest.mark.parametrize(("header", "wrap"), [("Content-Length: 200000000", bytes), ("Transfer-Encoding: chunked", in_chunks)], ids=["declared", "chunked"])
+@pytest.mark.parametrize(
+    ("header", "wrap"),
+    [("Content-Length: 200000000", bytes), ("Transfer-Encoding: chunked", in_chunks)],
+    ids=["declared", "chunked"],
+)
 def test_huge_bodies_are_refused(small_server: Server, header: str, wrap: Callable[[bytes], bytes]) -> None:
     """200 MB of JSON get 413, whether their length was declared or not, and the server never holds more than it may read."""
     with small_server.client() as client:
@@ -148,7 +178,9 @@ def test_huge_bodies_are_refused(small_server: Server, header: str, wrap: Callab
     before = peak_bytes(small_server)
     part = wrap(b'{"a":"' + b"x" * 999_994)
     with socket.create_connection(("127.0.0.1", small_server.port), timeout=30) as connection:
-        connection.sendall(f"POST /v1/namespaces/a/tables/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{header}\r\n\r\n".encode())
+        connection.sendall(
+            f"POST /v1/namespaces/a/tables/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{header}\r\n\r\n".encode()
+        )
         with suppress(BrokenPipeError, ConnectionResetError):  # the server need not listen to the end
             for _ in range(200):
                 connection.sendall(part)
@@ -162,7 +194,9 @@ def test_many_small_values_are_refused(small_server: Server) -> None:
     """A body within the limit of bytes that would take many times its size in memory gets 413."""
     before = peak_bytes(small_server)
     with small_server.client() as client:
-        response = client.post("/firn/v1/commits", content=b'{"commits":[' + b"0," * 3_990_000 + b"0]}", headers=JSON)
+        response = client.post(
+            "/firn/v1/commits", content=b'{"commits":[' + b"0," * 3_990_000 + b"0]}", headers=JSON
+        )
         assert response.status_code in (400, 413)
     assert peak_bytes(small_server) - before < 200_000_000
 
@@ -171,7 +205,10 @@ def test_many_small_values_are_refused(small_server: Server) -> None:
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.text(min_size=1, max_size=40) | st.text(alphabet="./\\'\"%+?#&= \x00\x1f\n\t~*:;<>|`$\u202e\u2028e\u0301é💥", min_size=1, max_size=12))
+@given(
+    name=st.text(min_size=1, max_size=40)
+    | st.text(alphabet="./\\'\"%+?#&= \x00\x1f\n\t~*:;<>|`$\u202e\u2028e\u0301é💥", min_size=1, max_size=12)
+)
 def test_any_name_is_kept_exactly_or_refused(client: httpx.Client, name: str) -> None:
     """Whatever text names a namespace and a table: it comes back as it went in, under the same path, or it gets 400 and leaves nothing behind."""
     response = client.post("/v1/namespaces", content=orjson.dumps({"namespace": [name]}), headers=JSON)

@@ -31,7 +31,9 @@ PATHS = ["a", "b", UUIDS[0]]
 
 
 def open_store(folder: Path) -> MetadataStore:
-    return MetadataStore(AnyStorage(StorageSettings()), f"file://{folder}/warehouse", cache_bytes_max=1_000_000)
+    return MetadataStore(
+        AnyStorage(StorageSettings()), f"file://{folder}/warehouse", cache_bytes_max=1_000_000
+    )
 
 
 def open_database(folder: Path) -> Database:
@@ -41,7 +43,9 @@ def open_database(folder: Path) -> Database:
 
 
 def names_in(store: MetadataStore) -> Names:
-    return read_names((item.uri, store.read_raw(item.uri)) for item in store.list(f"{store.warehouse}/{FOLDER}"))
+    return read_names(
+        (item.uri, store.read_raw(item.uri)) for item in store.list(f"{store.warehouse}/{FOLDER}")
+    )
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -58,7 +62,18 @@ def fill(database: Database, store: MetadataStore, changes: int) -> None:
                 case 0 | 1:
                     note(connection, [table_event(f"a\x1f{number}", "table", uuid, f"file:///w/{uuid}")])
                 case 2:
-                    note(connection, [{"event": "dropped", "ident": f"a\x1f{number}", "uuid": uuid, "purge": True, "dropped-ms": number}])
+                    note(
+                        connection,
+                        [
+                            {
+                                "event": "dropped",
+                                "ident": f"a\x1f{number}",
+                                "uuid": uuid,
+                                "purge": True,
+                                "dropped-ms": number,
+                            }
+                        ],
+                    )
                 case 3:
                     note_namespace(connection, path, {"n": str(number)})
                 case 4:
@@ -125,7 +140,16 @@ def test_a_storage_that_refuses_loses_no_event(tmp_path: Path) -> None:
     assert names_in(store).namespaces == {"a": {}}
 
 
-EVENTS = [orjson.dumps({"at-ms": 5 + number // 3, "id": number, **table_event(f"a\x1f{number}", "table", UUIDS[number % 2], "x")}) for number in range(9)]
+EVENTS = [
+    orjson.dumps(
+        {
+            "at-ms": 5 + number // 3,
+            "id": number,
+            **table_event(f"a\x1f{number}", "table", UUIDS[number % 2], "x"),
+        }
+    )
+    for number in range(9)
+]
 
 
 @given(st.lists(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=5), max_size=6))

@@ -30,11 +30,19 @@ def test_config_lists_endpoints_and_extras(client: httpx.Client, server: Server)
 
 def test_namespaces_live_and_die(client: httpx.Client, server: Server) -> None:
     """A namespace is created, listed with its parents, changed, found and dropped only when it is empty."""
-    assert client.post("/v1/namespaces", json={"namespace": ["a", "b"], "properties": {"k": "v"}}).status_code == 200
-    assert client.post("/v1/namespaces", json={"namespace": ["a", "b"]}).json()["error"]["type"] == "AlreadyExistsException"
+    assert (
+        client.post("/v1/namespaces", json={"namespace": ["a", "b"], "properties": {"k": "v"}}).status_code
+        == 200
+    )
+    assert (
+        client.post("/v1/namespaces", json={"namespace": ["a", "b"]}).json()["error"]["type"]
+        == "AlreadyExistsException"
+    )
     assert client.get("/v1/namespaces").json()["namespaces"] == [["a"]]
     assert client.get("/v1/namespaces", params={"parent": "a"}).json()["namespaces"] == [["a", "b"]]
-    changed = client.post("/v1/namespaces/a%1Fb/properties", json={"removals": ["k", "none"], "updates": {"x": "y"}}).json()
+    changed = client.post(
+        "/v1/namespaces/a%1Fb/properties", json={"removals": ["k", "none"], "updates": {"x": "y"}}
+    ).json()
     assert changed == {"updated": ["x"], "removed": ["k"], "missing": ["none"]}
     properties = client.get("/v1/namespaces/a%1Fb").json()["properties"]
     assert properties.pop("location").startswith(f"{server.warehouse}/")
@@ -62,18 +70,36 @@ def test_creation_assigns_fresh_ids(client: httpx.Client) -> None:
     schema = {
         "type": "struct",
         "fields": [
-            {"id": 10, "name": "s", "required": False, "type": {"type": "struct", "fields": [{"id": 11, "name": "x", "type": "int", "required": False}]}},
+            {
+                "id": 10,
+                "name": "s",
+                "required": False,
+                "type": {
+                    "type": "struct",
+                    "fields": [{"id": 11, "name": "x", "type": "int", "required": False}],
+                },
+            },
             {"id": 7, "name": "t", "type": "timestamptz", "required": True},
             {
                 "id": 3,
                 "name": "m",
                 "required": False,
-                "type": {"type": "map", "key-id": 1, "key": "string", "value-id": 2, "value": "long", "value-required": True},
+                "type": {
+                    "type": "map",
+                    "key-id": 1,
+                    "key": "string",
+                    "value-id": 2,
+                    "value": "long",
+                    "value-required": True,
+                },
             },
         ],
         "identifier-field-ids": [7],
     }
-    order = {"order-id": 5, "fields": [{"source-id": 7, "transform": "identity", "direction": "asc", "null-order": "nulls-last"}]}
+    order = {
+        "order-id": 5,
+        "fields": [{"source-id": 7, "transform": "identity", "direction": "asc", "null-order": "nulls-last"}],
+    }
     spec = {"fields": [{"source-id": 7, "field-id": 55, "name": "t_day", "transform": "day"}]}
     fields: dict[str, Any] = {"schema": schema, "partition-spec": spec, "write-order": order}
     metadata = create_table(client, **fields)["metadata"]
@@ -83,7 +109,9 @@ def test_creation_assigns_fresh_ids(client: httpx.Client) -> None:
     assert (fresh["fields"][2]["type"]["key-id"], fresh["fields"][2]["type"]["value-id"]) == (5, 6)
     assert fresh["identifier-field-ids"] == [2]
     assert metadata["last-column-id"] == 6
-    assert metadata["partition-specs"] == [{"spec-id": 0, "fields": [{"source-id": 2, "field-id": 1000, "name": "t_day", "transform": "day"}]}]
+    assert metadata["partition-specs"] == [
+        {"spec-id": 0, "fields": [{"source-id": 2, "field-id": 1000, "name": "t_day", "transform": "day"}]}
+    ]
     assert metadata["sort-orders"][0]["order-id"] == 1
     assert metadata["sort-orders"][0]["fields"][0]["source-id"] == 2
 
@@ -92,21 +120,31 @@ def test_commit_moves_the_head(client: httpx.Client) -> None:
     """A commit adds its snapshot, logs it and the metadata file before; the second with the same requirement is a 409."""
     created = create_table(client)
     updates = append(None, 1)
-    response = client.post("/v1/namespaces/a/tables/t", json={"requirements": [main_is(None)], "updates": updates})
+    response = client.post(
+        "/v1/namespaces/a/tables/t", json={"requirements": [main_is(None)], "updates": updates}
+    )
     metadata = response.json()["metadata"]
     snapshot_id = updates[0]["snapshot"]["snapshot-id"]
     assert metadata["current-snapshot-id"] == snapshot_id
     assert metadata["last-sequence-number"] == 1
     assert [entry["snapshot-id"] for entry in metadata["snapshot-log"]] == [snapshot_id]
     assert [entry["metadata-file"] for entry in metadata["metadata-log"]] == [created["metadata-location"]]
-    again = client.post("/v1/namespaces/a/tables/t", json={"requirements": [main_is(None)], "updates": append(None, 2)})
+    again = client.post(
+        "/v1/namespaces/a/tables/t", json={"requirements": [main_is(None)], "updates": append(None, 2)}
+    )
     assert (again.status_code, again.json()["error"]["type"]) == (409, "CommitFailedException")
-    assert client.get("/v1/namespaces/a/tables/t").json()["metadata-location"] == response.json()["metadata-location"]
+    assert (
+        client.get("/v1/namespaces/a/tables/t").json()["metadata-location"]
+        == response.json()["metadata-location"]
+    )
 
 
 def test_metadata_log_is_bounded_and_old_files_go(client: httpx.Client, server: Server) -> None:
     """With delete-after-commit only so many old metadata files stay, in the log and on the disk."""
-    properties = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "3"}
+    properties = {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "3",
+    }
     first = create_table(client, properties=properties)
     for number in range(8):
         body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"n": str(number)}}]}
@@ -120,8 +158,16 @@ def test_transaction_is_all_or_nothing(client: httpx.Client) -> None:
     """One failing requirement refuses the changes of all tables of a transaction."""
     create_table(client, "one")
     create_table(client, "two")
-    good = {"identifier": {"namespace": ["a"], "name": "one"}, "requirements": [main_is(None)], "updates": append(None, 1)}
-    bad = {"identifier": {"namespace": ["a"], "name": "two"}, "requirements": [main_is(77)], "updates": append(None, 1)}
+    good = {
+        "identifier": {"namespace": ["a"], "name": "one"},
+        "requirements": [main_is(None)],
+        "updates": append(None, 1),
+    }
+    bad = {
+        "identifier": {"namespace": ["a"], "name": "two"},
+        "requirements": [main_is(77)],
+        "updates": append(None, 1),
+    }
     assert client.post("/v1/transactions/commit", json={"table-changes": [good, bad]}).status_code == 409
     assert "current-snapshot-id" not in client.get("/v1/namespaces/a/tables/one").json()["metadata"]
     bad["requirements"] = [main_is(None)]
@@ -139,7 +185,11 @@ def test_staged_creation_commits_later(client: httpx.Client) -> None:
     updates = [
         {"action": "assign-uuid", "uuid": metadata["table-uuid"]},
         {"action": "upgrade-format-version", "format-version": 2},
-        {"action": "add-schema", "schema": metadata["schemas"][0], "last-column-id": metadata["last-column-id"]},
+        {
+            "action": "add-schema",
+            "schema": metadata["schemas"][0],
+            "last-column-id": metadata["last-column-id"],
+        },
         {"action": "set-current-schema", "schema-id": -1},
         {"action": "add-spec", "spec": metadata["partition-specs"][0]},
         {"action": "set-default-spec", "spec-id": -1},
@@ -156,11 +206,26 @@ def test_staged_creation_commits_later(client: httpx.Client) -> None:
     assert client.post("/v1/namespaces/a/tables/t", json=body).status_code == 409
 
 
-@pytest.mark.parametrize("location", ["file:///etc/table", "file:///elsewhere", "{warehouse}/../x", "{warehouse}", "gopher://x/y", "not a uri", ""])
-def test_locations_outside_the_warehouse_are_refused(client: httpx.Client, server: Server, location: str) -> None:
+@pytest.mark.parametrize(
+    "location",
+    [
+        "file:///etc/table",
+        "file:///elsewhere",
+        "{warehouse}/../x",
+        "{warehouse}",
+        "gopher://x/y",
+        "not a uri",
+        "",
+    ],
+)
+def test_locations_outside_the_warehouse_are_refused(
+    client: httpx.Client, server: Server, location: str
+) -> None:
     """A location must lie below the warehouse; the refusal says so and nothing is created."""
     client.post("/v1/namespaces", json={"namespace": ["a"]})
-    response = client.post("/v1/namespaces/a/tables", json=create_body("t", location=location.format(warehouse=server.warehouse)))
+    response = client.post(
+        "/v1/namespaces/a/tables", json=create_body("t", location=location.format(warehouse=server.warehouse))
+    )
     assert response.status_code in (400, 403)
     assert "location" in response.json()["error"]["message"]
     assert client.head("/v1/namespaces/a/tables/t").status_code == 404
@@ -174,7 +239,11 @@ def test_rename_and_drop(client: httpx.Client) -> None:
     assert client.post("/v1/tables/rename", json=body).status_code == 404
     assert client.get("/v1/namespaces/a/tables/u").json()["metadata-location"] == created["metadata-location"]
     assert client.delete("/v1/namespaces/a/tables/u").status_code == 204
-    assert client.get("/v1/namespaces/a/tables/u").json()["error"] == {"message": "Table does not exist: a.u", "type": "NoSuchTableException", "code": 404}
+    assert client.get("/v1/namespaces/a/tables/u").json()["error"] == {
+        "message": "Table does not exist: a.u",
+        "type": "NoSuchTableException",
+        "code": 404,
+    }
     assert create_table(client, "u")["metadata"]["location"] != created["metadata"]["location"]
 
 
@@ -186,7 +255,12 @@ def test_same_key_same_answer(client: httpx.Client) -> None:
     first = client.post("/v1/namespaces/a/tables/t", json=body, headers=key)
     second = client.post("/v1/namespaces/a/tables/t", json=body, headers=key)
     assert (first.status_code, second.content) == (200, first.content)
-    assert client.post("/v1/namespaces/a/tables/t", json={**body, "updates": append(None, 2)}, headers=key).status_code == 422
+    assert (
+        client.post(
+            "/v1/namespaces/a/tables/t", json={**body, "updates": append(None, 2)}, headers=key
+        ).status_code
+        == 422
+    )
     refused = {"Idempotency-Key": "0190-refused"}
     conflict = {"requirements": [main_is(5)], "updates": append(5, 9)}
     assert client.post("/v1/namespaces/a/tables/t", json=conflict, headers=refused).status_code == 409
@@ -209,20 +283,30 @@ def test_malformed_commits_get_a_sentence(client: httpx.Client, body: bytes) -> 
     assert len(response.json()["error"]["message"]) > 10
 
 
-@pytest.mark.parametrize("name", ["q'uo\"te", "sl/ash", "dot.ted", "ünï", "sp ace", "plus+", "per%cent", "a\\b", "💥", "?x=y", "#"])
+@pytest.mark.parametrize(
+    "name", ["q'uo\"te", "sl/ash", "dot.ted", "ünï", "sp ace", "plus+", "per%cent", "a\\b", "💥", "?x=y", "#"]
+)
 def test_names_are_stored_exactly(client: httpx.Client, name: str) -> None:
     """Names with quotes, slashes, dots and unicode come back as they went in."""
     client.post("/v1/namespaces", json={"namespace": [name]})
-    assert client.post(f"/v1/namespaces/{quote(name, safe='')}/tables", json=create_body(name)).status_code == 200
+    assert (
+        client.post(f"/v1/namespaces/{quote(name, safe='')}/tables", json=create_body(name)).status_code
+        == 200
+    )
     listed = client.get(f"/v1/namespaces/{quote(name, safe='')}/tables").json()["identifiers"]
     assert listed == [{"namespace": [name], "name": name}]
-    assert client.get(f"/v1/namespaces/{quote(name, safe='')}/tables/{quote(name, safe='')}").status_code == 200
+    assert (
+        client.get(f"/v1/namespaces/{quote(name, safe='')}/tables/{quote(name, safe='')}").status_code == 200
+    )
 
 
 @pytest.mark.parametrize("name", ["", "a\x00b", "a\x1fb", "line\n", "x" * 300])
 def test_unusable_names_are_refused(client: httpx.Client, name: str) -> None:
     """Control characters, empty and over-long names are refused with 400."""
-    assert client.post("/v1/namespaces", content=orjson.dumps({"namespace": [name]}), headers=JSON).status_code == 400
+    assert (
+        client.post("/v1/namespaces", content=orjson.dumps({"namespace": [name]}), headers=JSON).status_code
+        == 400
+    )
     client.post("/v1/namespaces", json={"namespace": ["a"]})
     body = orjson.dumps({"name": name, "schema": SCHEMA, "partition-spec": SPEC})
     assert client.post("/v1/namespaces/a/tables", content=body, headers=JSON).status_code == 400
@@ -240,11 +324,23 @@ def test_views_are_created_replaced_and_dropped(client: httpx.Client) -> None:
         "default-namespace": ["a"],
     }
     body = {"name": "v", "schema": SCHEMA, "view-version": version, "properties": {}}
-    assert client.post("/v1/namespaces/a/views", json={**body, "name": "t"}).json()["error"]["message"] == "Table with same name already exists: a.t"
+    assert (
+        client.post("/v1/namespaces/a/views", json={**body, "name": "t"}).json()["error"]["message"]
+        == "Table with same name already exists: a.t"
+    )
     assert client.post("/v1/namespaces/a/views", json=body).status_code == 200
-    again = {**version, "version-id": 2, "representations": [{"type": "sql", "sql": "select 2", "dialect": "trino"}]}
-    updates = [{"action": "add-view-version", "view-version": again}, {"action": "set-current-view-version", "view-version-id": -1}]
-    replaced = client.post("/v1/namespaces/a/views/v", json={"requirements": [], "updates": updates}).json()["metadata"]
+    again = {
+        **version,
+        "version-id": 2,
+        "representations": [{"type": "sql", "sql": "select 2", "dialect": "trino"}],
+    }
+    updates = [
+        {"action": "add-view-version", "view-version": again},
+        {"action": "set-current-view-version", "view-version-id": -1},
+    ]
+    replaced = client.post("/v1/namespaces/a/views/v", json={"requirements": [], "updates": updates}).json()[
+        "metadata"
+    ]
     assert (replaced["current-version-id"], len(replaced["versions"])) == (2, 2)
     assert client.get("/v1/namespaces/a/views").json()["identifiers"] == [{"namespace": ["a"], "name": "v"}]
     assert client.delete("/v1/namespaces/a/views/v").status_code == 204
@@ -259,7 +355,10 @@ def test_loading_can_be_cheap(client: httpx.Client) -> None:
     client.post("/v1/namespaces/a/tables/t", json={"requirements": [], "updates": first})
     client.post("/v1/namespaces/a/tables/t", json={"requirements": [], "updates": append(head, 2)})
     loaded = client.get("/v1/namespaces/a/tables/t")
-    assert client.get("/v1/namespaces/a/tables/t", headers={"If-None-Match": loaded.headers["etag"]}).status_code == 304
+    assert (
+        client.get("/v1/namespaces/a/tables/t", headers={"If-None-Match": loaded.headers["etag"]}).status_code
+        == 304
+    )
     small = client.get("/v1/namespaces/a/tables/t", params={"snapshots": "refs"})
     assert (len(loaded.json()["metadata"]["snapshots"]), len(small.json()["metadata"]["snapshots"])) == (2, 1)
     assert small.headers["etag"] != loaded.headers["etag"]
@@ -270,6 +369,14 @@ def test_registered_metadata_becomes_a_table(client: httpx.Client) -> None:
     created = create_table(client)
     client.delete("/v1/namespaces/a/tables/t")
     body = {"name": "again", "metadata-location": created["metadata-location"]}
-    assert client.post("/v1/namespaces/a/register", json=body).json()["metadata"]["table-uuid"] == created["metadata"]["table-uuid"]
+    assert (
+        client.post("/v1/namespaces/a/register", json=body).json()["metadata"]["table-uuid"]
+        == created["metadata"]["table-uuid"]
+    )
     assert client.post("/v1/namespaces/a/register", json=body).status_code == 409
-    assert client.post("/v1/namespaces/a/register", json={"name": "x", "metadata-location": "file:///etc/passwd"}).status_code == 403
+    assert (
+        client.post(
+            "/v1/namespaces/a/register", json={"name": "x", "metadata-location": "file:///etc/passwd"}
+        ).status_code
+        == 403
+    )

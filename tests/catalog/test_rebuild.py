@@ -23,7 +23,13 @@ Json = dict[str, Any]
 
 
 def run_cli(server: Server, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [*server.command(verb, *arguments), "--database-url", server.database_url, "--warehouse", server.warehouse]
+    command = [
+        *server.command(verb, *arguments),
+        "--database-url",
+        server.database_url,
+        "--warehouse",
+        server.warehouse,
+    ]
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -40,22 +46,40 @@ def fill(client: httpx.Client) -> None:
     client.post("/v1/namespaces", json={"namespace": ["a", "deep"]})
     for name in ("kept", "renamed", "dropped"):
         client.post("/v1/namespaces/a/tables", json=create_body(name, properties={"firn.offsets": "{}"}))
-    client.post("/v1/tables/rename", json={"source": {"namespace": ["a"], "name": "renamed"}, "destination": {"namespace": ["a", "deep"], "name": "x"}})
+    client.post(
+        "/v1/tables/rename",
+        json={
+            "source": {"namespace": ["a"], "name": "renamed"},
+            "destination": {"namespace": ["a", "deep"], "name": "x"},
+        },
+    )
     client.delete("/v1/namespaces/a/tables/dropped?purgeRequested=true")
     commit(client, "kept", 1)
 
 
 def commit(client: httpx.Client, name: str, number: int) -> None:
-    updates = [*append(None, number), {"action": "set-properties", "updates": {"firn.offsets": f'{{"n":{number}}}'}}]
-    assert client.post(f"/v1/namespaces/a/tables/{name}", json={"requirements": [], "updates": updates}).status_code == 200
+    updates = [
+        *append(None, number),
+        {"action": "set-properties", "updates": {"firn.offsets": f'{{"n":{number}}}'}},
+    ]
+    assert (
+        client.post(
+            f"/v1/namespaces/a/tables/{name}", json={"requirements": [], "updates": updates}
+        ).status_code
+        == 200
+    )
 
 
 def state(client: httpx.Client) -> Json:
     return {
         "namespaces": [client.get(f"/v1/namespaces/{path}").json() for path in ("a", "a%1Fdeep")],
-        "tables": [client.get(f"/v1/namespaces/{path}").json() for path in ("a/tables/kept", "a%1Fdeep/tables/x")],
+        "tables": [
+            client.get(f"/v1/namespaces/{path}").json() for path in ("a/tables/kept", "a%1Fdeep/tables/x")
+        ],
         "lists": [client.get(f"/v1/namespaces/{path}/tables").json() for path in ("a", "a%1Fdeep")],
-        "dropped": [entry["table-uuid"] for entry in client.get("/firn/v1/dropped-tables").json()["dropped-tables"]],
+        "dropped": [
+            entry["table-uuid"] for entry in client.get("/firn/v1/dropped-tables").json()["dropped-tables"]
+        ],
     }
 
 
@@ -77,7 +101,12 @@ def test_a_lost_database_comes_back_from_the_warehouse(own_server: Server) -> No
     assert rebuild(own_server) == {"unchanged": 0, "advanced": 0, "created": 2, "dropped": 1, **nothing}
     with own_server.start().client() as client:
         assert state(client) == before
-        assert client.post("/firn/v1/dropped-tables/undo", json={"identifier": {"namespace": ["a"], "name": "dropped"}}).status_code == 200
+        assert (
+            client.post(
+                "/firn/v1/dropped-tables/undo", json={"identifier": {"namespace": ["a"], "name": "dropped"}}
+            ).status_code
+            == 200
+        )
     own_server.stop()
     assert rebuild(own_server) == {"unchanged": 3, "advanced": 0, "created": 0, "dropped": 0, **nothing}
 
@@ -109,7 +138,14 @@ def live_before_the_dump(client: httpx.Client, catalog: CatalogClient) -> None:
 
 def live_after_the_dump(client: httpx.Client, catalog: CatalogClient, server: Server) -> None:
     """Everything that a dump can miss: rows, tables, names, drops, an undo, a purge, expired history, namespaces and their properties."""
-    for name, rows in (("grown", 3), ("grown", 4), ("later", 6), ("moved", 1), ("history", 2), ("history", 2)):
+    for name, rows in (
+        ("grown", 3),
+        ("grown", 4),
+        ("later", 6),
+        ("moved", 1),
+        ("history", 2),
+        ("history", 2),
+    ):
         append_rows(catalog, TableName("a", name), rows)
     rename(client, "moved", "new_name")
     for name, to in (("one", "spare"), ("other", "one"), ("spare", "other")):
@@ -118,15 +154,32 @@ def live_after_the_dump(client: httpx.Client, catalog: CatalogClient, server: Se
     append_rows(catalog, TableName("b", "first"), 2)
     client.post("/v1/namespaces/a/properties", json={"updates": {"k": "new"}})
     assert client.delete("/v1/namespaces/closed").status_code == 204
-    assert client.post("/firn/v1/dropped-tables/undo", json={"identifier": {"namespace": ["a"], "name": "back"}}).status_code == 200
+    assert (
+        client.post(
+            "/firn/v1/dropped-tables/undo", json={"identifier": {"namespace": ["a"], "name": "back"}}
+        ).status_code
+        == 200
+    )
     append_rows(catalog, TableName("a", "back"), 2)
-    (entry,) = [e for e in client.get("/firn/v1/dropped-tables").json()["dropped-tables"] if e["identifier"]["name"] == "purged"]
+    (entry,) = [
+        e
+        for e in client.get("/firn/v1/dropped-tables").json()["dropped-tables"]
+        if e["identifier"]["name"] == "purged"
+    ]
     assert client.post(f"/firn/v1/dropped-tables/{entry['id']}/purge-started").status_code == 200
     shutil.rmtree(server.folder / "warehouse" / entry["location"].split("/warehouse/")[1])
     assert client.delete(f"/firn/v1/dropped-tables/{entry['id']}").status_code == 204
     snapshots = catalog.load_table(TableName("a", "history"))["metadata"]["snapshots"]
-    expired = {"action": "remove-snapshots", "snapshot-ids": [snapshot["snapshot-id"] for snapshot in snapshots[:-1]]}
-    assert client.post("/v1/namespaces/a/tables/history", json={"requirements": [], "updates": [expired]}).status_code == 200
+    expired = {
+        "action": "remove-snapshots",
+        "snapshot-ids": [snapshot["snapshot-id"] for snapshot in snapshots[:-1]],
+    }
+    assert (
+        client.post(
+            "/v1/namespaces/a/tables/history", json={"requirements": [], "updates": [expired]}
+        ).status_code
+        == 200
+    )
 
 
 def everything(client: httpx.Client) -> Json:
@@ -135,9 +188,14 @@ def everything(client: httpx.Client) -> Json:
     listed = {name: client.get(f"/v1/namespaces/{name}/tables").json()["identifiers"] for name in namespaces}
     return {
         "namespaces": {name: client.get(f"/v1/namespaces/{name}").json() for name in namespaces},
-        "tables": {str(one): client.get(f"/v1/namespaces/{name}/tables/{one['name']}").json() for name, found in listed.items() for one in found},
+        "tables": {
+            str(one): client.get(f"/v1/namespaces/{name}/tables/{one['name']}").json()
+            for name, found in listed.items()
+            for one in found
+        },
         "dropped": sorted(
-            (e["identifier"]["name"], e["table-uuid"], e["purge-requested"]) for e in client.get("/firn/v1/dropped-tables").json()["dropped-tables"]
+            (e["identifier"]["name"], e["table-uuid"], e["purge-requested"])
+            for e in client.get("/firn/v1/dropped-tables").json()["dropped-tables"]
         ),
     }
 
@@ -187,7 +245,10 @@ def test_marks_that_lie_are_parked(ready_to_purge: Server, request: pytest.Fixtu
         first = catalog.load_table(name)["metadata"]["current-snapshot-id"]
         append_rows(catalog, name, 3)
         back = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": first}
-        assert client.post("/v1/namespaces/a/tables/t", json={"requirements": [], "updates": [back]}).status_code == 200
+        assert (
+            client.post("/v1/namespaces/a/tables/t", json={"requirements": [], "updates": [back]}).status_code
+            == 200
+        )
         rows = offsets_and_marks(server.url)
     server.stop()
     for url in (old, None):
@@ -209,7 +270,9 @@ def test_two_newest_files_are_for_a_person(own_server: Server) -> None:
         append_rows(catalog, name, 5)
         location = catalog.load_table(name)["metadata-location"].removeprefix("file://")
     server.stop()
-    shutil.copy(location, Path(location).with_name("00001-ffffffff-ffff-4fff-bfff-ffffffffffff.metadata.json"))
+    shutil.copy(
+        location, Path(location).with_name("00001-ffffffff-ffff-4fff-bfff-ffffffffffff.metadata.json")
+    )
     empty(server)
     assert rebuild(server)["parked"] == ["a.t"]
 

@@ -48,21 +48,27 @@ def drop(requests: httpx.Client) -> int:
     return dropped_id
 
 
-def test_undo_brings_back_rows_marks_and_index(hasty: Server, catalog: CatalogClient, requests: httpx.Client) -> None:
+def test_undo_brings_back_rows_marks_and_index(
+    hasty: Server, catalog: CatalogClient, requests: httpx.Client
+) -> None:
     """A dropped table comes back with every row, its marks and its partitions, and goes on from there."""
     append_rows(catalog, NAME, 7)
     before, partitions = offsets_and_marks(hasty.url), requests.get("/firn/v1/dirty-partitions").json()
     drop(requests)
     assert offsets_and_marks(hasty.url) == {}
     assert requests.get("/firn/v1/dirty-partitions").json()["partitions"] == []
-    assert requests.post("/firn/v1/dropped-tables/undo", json={"identifier": NAME.to_json()}).status_code == 200
+    assert (
+        requests.post("/firn/v1/dropped-tables/undo", json={"identifier": NAME.to_json()}).status_code == 200
+    )
     assert offsets_and_marks(hasty.url) == before
     assert requests.get("/firn/v1/dirty-partitions").json() == partitions
     append_rows(catalog, NAME, 2)
     assert offsets_and_marks(hasty.url)["a.t"][0] == list(range(9))
 
 
-def test_the_purge_of_a_name_spares_who_has_it_now(hasty: Server, catalog: CatalogClient, requests: httpx.Client) -> None:
+def test_the_purge_of_a_name_spares_who_has_it_now(
+    hasty: Server, catalog: CatalogClient, requests: httpx.Client
+) -> None:
     """A table re-created under a dropped one's name lies elsewhere; when all files of the old one are deleted, the new one has its rows."""
     append_rows(catalog, NAME, 5)
     old = requests.get(PATH).json()["metadata"]["location"]
@@ -87,20 +93,40 @@ def test_a_table_lives_under_one_name(hasty: Server, catalog: CatalogClient, req
     body = {"name": "again", "metadata-location": requests.get(PATH).json()["metadata-location"]}
     refused = requests.post("/v1/namespaces/a/register", json=body)
     assert (refused.status_code, "a.t; rename it" in refused.text) == (409, True)
-    assert requests.post("/v1/namespaces/a/register", json={**body, "name": "other", "overwrite": True}).status_code == 409
-    assert requests.post("/v1/namespaces/a/register", json={**body, "name": "t", "overwrite": True}).status_code == 200
+    assert (
+        requests.post(
+            "/v1/namespaces/a/register", json={**body, "name": "other", "overwrite": True}
+        ).status_code
+        == 409
+    )
+    assert (
+        requests.post("/v1/namespaces/a/register", json={**body, "name": "t", "overwrite": True}).status_code
+        == 200
+    )
     dropped_id = drop(requests)
     assert requests.post("/v1/namespaces/a/register", json=body).status_code == 200
     assert requests.post("/firn/v1/dropped-tables/undo", json={"id": dropped_id}).status_code == 409
-    assert {name: len(offsets) for name, (offsets, _) in offsets_and_marks(hasty.url).items()} == {"a.again": 5, "a.other": 3}
+    assert {name: len(offsets) for name, (offsets, _) in offsets_and_marks(hasty.url).items()} == {
+        "a.again": 5,
+        "a.other": 3,
+    }
 
 
-def test_a_shared_location_is_said_before_a_purge(hasty: Server, catalog: CatalogClient, requests: httpx.Client) -> None:
+def test_a_shared_location_is_said_before_a_purge(
+    hasty: Server, catalog: CatalogClient, requests: httpx.Client
+) -> None:
     """Where a dropped table's files are a living table's too, because it was registered again, the list and the purge say so."""
     append_rows(catalog, NAME, 5)
     location = requests.get(PATH).json()["metadata-location"]
     dropped_id = drop(requests)
-    assert requests.post("/v1/namespaces/a/register", json={"name": "again", "metadata-location": location}).status_code == 200
+    assert (
+        requests.post(
+            "/v1/namespaces/a/register", json={"name": "again", "metadata-location": location}
+        ).status_code
+        == 200
+    )
     (listed,) = requests.get("/firn/v1/dropped-tables", params={"purgeable": "true"}).json()["dropped-tables"]
     assert listed["location-shared"] is True
-    assert requests.post(f"/firn/v1/dropped-tables/{dropped_id}/purge-started").json()["location-shared"] is True
+    assert (
+        requests.post(f"/firn/v1/dropped-tables/{dropped_id}/purge-started").json()["location-shared"] is True
+    )

@@ -25,7 +25,24 @@ CHECK = MetadataStore(open_storage(), "file:///w", cache_bytes_max=1_000_000).ch
 # Few enough that updates meet each other and what is there, odd enough to be refused now and then.
 NUMBERS = st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 1000, 1001, 77, NOW_MS - 1, 2**31 - 1, 2**31, 2**63 - 1])
 TEXTS = st.sampled_from(
-    ["main", "b", "timestamp", "message", "errors", "hour", "identity", "bucket[4]", "void", "string", "long", "k", "1", "gzip", "file:///w/t/x", UUID]
+    [
+        "main",
+        "b",
+        "timestamp",
+        "message",
+        "errors",
+        "hour",
+        "identity",
+        "bucket[4]",
+        "void",
+        "string",
+        "long",
+        "k",
+        "1",
+        "gzip",
+        "file:///w/t/x",
+        UUID,
+    ]
 )
 
 
@@ -59,7 +76,12 @@ def values(schema: Json) -> st.SearchStrategy[Any]:
 
 def starting_metadata(version: int) -> Json:
     """A table with a snapshot and a property."""
-    metadata = new_metadata(create_body("t", properties={"format-version": str(version), "k": "v"}), uuid=UUID, location="file:///w/t", now_ms=1)
+    metadata = new_metadata(
+        create_body("t", properties={"format-version": str(version), "k": "v"}),
+        uuid=UUID,
+        location="file:///w/t",
+        now_ms=1,
+    )
     updates = append(None, 1, snapshot_id=77, folder="file:///w/t/metadata")
     if version == 3:
         updates[0]["snapshot"] |= {"first-row-id": 0, "added-rows": 5}
@@ -97,7 +119,11 @@ def test_updates_are_refused_or_leave_metadata_that_others_read(version: int) ->
 
         def apply() -> None:
             apply_updates(draft, updates)
-            finish(draft, previous_location="file:///w/t/metadata/00000-x.metadata.json", previous_updated_ms=NOW_MS)
+            finish(
+                draft,
+                previous_location="file:///w/t/metadata/00000-x.metadata.json",
+                previous_updated_ms=NOW_MS,
+            )
 
         refusal = refusal_of(apply)
         if refusal is not None:
@@ -114,13 +140,20 @@ def test_updates_are_refused_or_leave_metadata_that_others_read(version: int) ->
 def test_creations_are_refused_or_make_metadata_that_others_read(request: Json) -> None:
     """Whatever schema, partition spec, sort order and properties a table is to begin with: a refusal, or metadata that PyIceberg reads."""
     made: list[Json] = []
-    refusal = refusal_of(lambda: made.append(new_metadata(request, uuid=UUID, location="file:///w/t", now_ms=1)))
+    refusal = refusal_of(
+        lambda: made.append(new_metadata(request, uuid=UUID, location="file:///w/t", now_ms=1))
+    )
     if refusal is None:
         read_by_pyiceberg(made[0])
 
 
-@given(st.lists(values(COMMIT["properties"]["requirements"]["items"]), max_size=3), st.sampled_from([None, 1, 2, 3]))
+@given(
+    st.lists(values(COMMIT["properties"]["requirements"]["items"]), max_size=3),
+    st.sampled_from([None, 1, 2, 3]),
+)
 def test_requirements_hold_or_are_refused(requirements: list[Json], version: int | None) -> None:
     """Whatever a requirement says of a table that is or is not there: it holds, or it is a 409, or a 400 where it makes no sense."""
-    refusal = refusal_of(lambda: check_requirements(requirements, None if version is None else starting_metadata(version)))
+    refusal = refusal_of(
+        lambda: check_requirements(requirements, None if version is None else starting_metadata(version))
+    )
     assert refusal is None or refusal.status in (400, 409)

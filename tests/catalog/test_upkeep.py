@@ -39,7 +39,9 @@ class Duties:
         self.done.append("note_maintenance")
 
 
-def test_a_duty_that_fails_is_counted_and_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_duty_that_fails_is_counted_and_keeps_no_other_from_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Again and again."""
     monkeypatch.setattr(services, "UPKEEP_INTERVAL_S", 0.0)
     duties, failures = Duties(), metrics.upkeep_failures.labels("compact_names")
@@ -53,5 +55,8 @@ def test_a_duty_that_fails_is_counted_and_keeps_no_other_from_its_turn(monkeypat
         turns.cancel()
 
     asyncio.run(two_turns())
-    assert duties.done[:10] == ["flush_names", "count_partitions", "forget", "checkpoint", "note_maintenance"] * 2
+    assert (
+        duties.done[:10]
+        == ["flush_names", "count_partitions", "forget", "checkpoint", "note_maintenance"] * 2
+    )
     assert failures._value.get() >= before + 2

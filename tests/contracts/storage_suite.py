@@ -69,7 +69,9 @@ class StorageContract:
         storage.write(uri, b"")
         assert (storage.read(uri), storage.size(uri)) == (b"", 0)
 
-    def test_file_being_written_is_not_there_and_stays_away_when_writing_fails(self, storage: AnyStorage, root: str) -> None:
+    def test_file_being_written_is_not_there_and_stays_away_when_writing_fails(
+        self, storage: AnyStorage, root: str
+    ) -> None:
         """Nobody reads half a file, and a failure leaves nothing behind."""
         uri = f"{root}/streamed"
         with storage.create(uri) as file:

@@ -39,7 +39,12 @@ class TestLocalFiles(StorageContract):
         """What one engine wrote as `file:/x` another reads as `file:///x`."""
         path = local_path(root)
         storage.write(f"file:{path}/x", b"1")
-        assert storage.read(f"file:///{path}/x".replace("////", "///")) == storage.read(f"{path}/x") == storage.read(f"file://localhost{path}/x") == b"1"
+        assert (
+            storage.read(f"file:///{path}/x".replace("////", "///"))
+            == storage.read(f"{path}/x")
+            == storage.read(f"file://localhost{path}/x")
+            == b"1"
+        )
 
     @pytest.mark.parametrize("files", [1, storage_module.SYNCFS_FROM_FILES + 1])
     def test_few_and_many_files_are_synced(self, storage: AnyStorage, root: str, files: int) -> None:
@@ -50,7 +55,9 @@ class TestLocalFiles(StorageContract):
         storage.sync(uris)
 
     @pytest.mark.parametrize("files", [1, storage_module.SYNCFS_FROM_FILES])
-    def test_new_folders_are_synced_with_the_files_in_them(self, storage: AnyStorage, root: str, files: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_new_folders_are_synced_with_the_files_in_them(
+        self, storage: AnyStorage, root: str, files: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Every folder that holds a new one, once; those of files that are not asked for wait for theirs."""
         synced = list[str]()
         monkeypatch.setattr(storage_module, "_fsync", synced.append)
@@ -69,7 +76,9 @@ class TestLocalFiles(StorageContract):
         storage.sync(uris[:1])
         assert sorted(synced) == [f"{root_path}/t/0", f"{root_path}/t/0/x"]
 
-    def test_folder_made_while_another_is_synced_is_not_forgotten(self, storage: AnyStorage, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_folder_made_while_another_is_synced_is_not_forgotten(
+        self, storage: AnyStorage, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A thread writes to a new folder between the sync of the folder above and its end."""
         folder = str(local_path(root))
         storage.write(f"{root}/a/x", b"1")
@@ -85,7 +94,9 @@ class TestLocalFiles(StorageContract):
         storage.sync([f"{root}/b/x"])
         assert folder in synced
 
-    def test_full_disk_is_a_prerequisite_that_says_what_to_do(self, storage: AnyStorage, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_full_disk_is_a_prerequisite_that_says_what_to_do(
+        self, storage: AnyStorage, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """No space left is not a service that is away: somebody has to free space."""
 
         def full(*_: object) -> None:
@@ -130,11 +141,16 @@ class TestS3(StorageContract):
     def root(self) -> str:
         return f"s3://firn-warehouse/{uuid.uuid4().hex}"
 
-    def test_wrong_key_is_told_and_never_taken_for_a_missing_file(self, endpoint: dict[str, str], root: str) -> None:
+    def test_wrong_key_is_told_and_never_taken_for_a_missing_file(
+        self, endpoint: dict[str, str], root: str
+    ) -> None:
         """A refused request is an error, not an empty warehouse."""
         stranger = AnyStorage(
             StorageSettings(
-                s3_endpoint=endpoint["FIRN_STORAGE_S3_ENDPOINT"], s3_access_key_id="firn", s3_secret_access_key=SecretStr("wrong"), request_timeout_s=5
+                s3_endpoint=endpoint["FIRN_STORAGE_S3_ENDPOINT"],
+                s3_access_key_id="firn",
+                s3_secret_access_key=SecretStr("wrong"),
+                request_timeout_s=5,
             )
         )
         with pytest.raises(UnavailableError):

@@ -65,7 +65,11 @@ def test_json_lines_go_to_the_json_topic_as_they_are(tmp_path: Path, clock: Held
     """A JSON object is shipped at once and byte for byte; what else stands in that file goes to the text topic."""
     log = tmp_path / "catalog.log"
     event = '{"event": "table created", "room": "catalog", "level": "info", "timestamp": "2026-11-21T15:28:29.000000Z"}'
-    _append(log, f"{event}\n\nTraceback (most recent call last):\n  File x\nValueError: bad\n{event}\n" + '{"cut": \n{"event": "no time"}\n')
+    _append(
+        log,
+        f"{event}\n\nTraceback (most recent call last):\n  File x\nValueError: bad\n{event}\n"
+        + '{"cut": \n{"event": "no time"}\n',
+    )
     records = Collector({"catalog": log}, clock).poll(at_end=True)
     assert [(record.topic, record.value.decode()) for record in records] == [
         (JSON_TOPIC, event),
@@ -88,7 +92,9 @@ def test_a_partial_line_waits_for_its_rest(collector: Collector, log: Path, cloc
     assert _texts(collector.poll()) == [f"{HEAD}INFO half and half"]
 
 
-@pytest.mark.parametrize("head", [HEAD, "2026-11-21T15:28:29.123Z\t", "[main] "], ids=["log4j", "trino", "slf4j-simple"])
+@pytest.mark.parametrize(
+    "head", [HEAD, "2026-11-21T15:28:29.123Z\t", "[main] "], ids=["log4j", "trino", "slf4j-simple"]
+)
 def test_a_stack_trace_stays_with_its_first_line(collector: Collector, log: Path, head: str) -> None:
     """Frames, causes and blank lines join the record before them, also when they come in several writes."""
     trace = f"{head}ERROR failed\njava.io.IOException: disk\n\tat a.B.c(B.java:1)\nCaused by: x.Y: z\n\n\t... 3 more"
@@ -124,7 +130,9 @@ def test_a_rotated_file_is_read_to_its_end(collector: Collector, log: Path) -> N
     log.rename(old)
     _append(old, f"{HEAD}INFO two\n{HEAD}INFO three")
     _append(log, f"{HEAD}INFO four\n")
-    assert _texts(collector.poll(at_end=True)) == [f"{HEAD}INFO {number}" for number in ("one", "two", "three", "four")]
+    assert _texts(collector.poll(at_end=True)) == [
+        f"{HEAD}INFO {number}" for number in ("one", "two", "three", "four")
+    ]
 
 
 def test_an_old_file_is_followed_until_the_new_one_is_there(collector: Collector, log: Path) -> None:
@@ -175,7 +183,9 @@ def test_positions_of_another_file_do_not_count(tmp_path: Path, log: Path, clock
     assert len(Collector({"kafka": log}, clock, positions).poll(at_end=True)) == 2
 
 
-def test_unreadable_positions_are_refused_with_the_remedy(tmp_path: Path, log: Path, clock: HeldClock) -> None:
+def test_unreadable_positions_are_refused_with_the_remedy(
+    tmp_path: Path, log: Path, clock: HeldClock
+) -> None:
     """A positions file that holds something else is one error that says what to do."""
     positions = tmp_path / "positions.json"
     positions.write_text("[]")
@@ -200,8 +210,13 @@ def test_an_endless_line_comes_in_pieces(log: Path) -> None:
     assert b"".join([*pieces, *(line.content for line in tail.read_lines(at_end=True))]) == content
 
 
-@given(lines=st.lists(st.text(alphabet="ab \té", max_size=6), max_size=12), cuts=st.lists(st.integers(min_value=0, max_value=120), max_size=6))
-def test_however_a_file_grows_its_lines_come_once_and_in_order(tmp_path_factory: pytest.TempPathFactory, lines: list[str], cuts: list[int]) -> None:
+@given(
+    lines=st.lists(st.text(alphabet="ab \té", max_size=6), max_size=12),
+    cuts=st.lists(st.integers(min_value=0, max_value=120), max_size=6),
+)
+def test_however_a_file_grows_its_lines_come_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], cuts: list[int]
+) -> None:
     """Whatever the sizes of the writes, the tail gives each line exactly once, with the position it starts at."""
     path = tmp_path_factory.mktemp("tail") / "grown.log"
     content = "".join(f"{line}\n" for line in lines).encode()

@@ -21,8 +21,15 @@ COMBINED = re.compile(
 )
 # RFC 5424, section 6: header, structured data (values with escaped quote, backslash and bracket), message.
 PARAMETER = r' [^\s="\]]{1,32}="(?:[^"\\\]]|\\["\\\]])*"'
-SYSLOG = re.compile(rf"^<(\d{{1,3}})>1 (\S+) (\S{{1,255}}) (\S{{1,48}}) (\S{{1,128}}) (\S{{1,32}}) (-|(?:\[[^\s=\"\]]{{1,32}}(?:{PARAMETER})*\])+) (.+)$")
-TIME_FIELD = {"nginx_json": "time", "audit": "timestamp", "application": "timestamp", "kubernetes": "@timestamp"}
+SYSLOG = re.compile(
+    rf"^<(\d{{1,3}})>1 (\S+) (\S{{1,255}}) (\S{{1,48}}) (\S{{1,128}}) (\S{{1,32}}) (-|(?:\[[^\s=\"\]]{{1,32}}(?:{PARAMETER})*\])+) (.+)$"
+)
+TIME_FIELD = {
+    "nginx_json": "time",
+    "audit": "timestamp",
+    "application": "timestamp",
+    "kubernetes": "@timestamp",
+}
 
 
 @settings(deadline=None, max_examples=30)
@@ -123,7 +130,11 @@ def test_zipf_pools_prefer_the_first_and_hold_all() -> None:
 def _columns(value: object, prefix: str = "") -> list[str]:
     if not isinstance(value, dict) or not value:
         return [prefix]
-    return [column for name, inner in value.items() for column in _columns(inner, f"{prefix}_{name}" if prefix else name)]
+    return [
+        column
+        for name, inner in value.items()
+        for column in _columns(inner, f"{prefix}_{name}" if prefix else name)
+    ]
 
 
 def _combined(seed: int) -> LineShape:

@@ -63,7 +63,11 @@ def test_kafka_timestamps_ascend_inside_the_window(load: list[DemoRecord]) -> No
 
 def test_events_are_mostly_in_order_and_sometimes_late(load: list[DemoRecord]) -> None:
     """Good events happened at most three days before they were shipped, nearly all just before; a few per cent are out of order, a few per mille late."""
-    delays = [record.timestamp_ms - _happened_ms(record) for record in load if record.topic == JSON_TOPIC and record.kind == GOOD]
+    delays = [
+        record.timestamp_ms - _happened_ms(record)
+        for record in load
+        if record.topic == JSON_TOPIC and record.kind == GOOD
+    ]
     assert min(delays) >= 0
     assert max(delays) < LATE_LIMIT_MS
     out_of_order = sum(delay > 5_000 for delay in delays) / len(delays)
@@ -86,7 +90,9 @@ def test_tenants_are_usable_and_stay_apart() -> None:
     assert all(isinstance(tenant, TenantId) for tenant in tenants)
     assert len({to_identifier(profile.tenant) for profile in PROFILES}) == len(PROFILES)
     assert {"acme-shop", "Acme-Shop", "münchen.example"} <= {profile.tenant for profile in PROFILES}
-    assert all(isinstance(parse_stream(source.stream), str) for profile in PROFILES for source in profile.sources)
+    assert all(
+        isinstance(parse_stream(source.stream), str) for profile in PROFILES for source in profile.sources
+    )
 
 
 def test_good_records_have_realistic_sizes(load: list[DemoRecord]) -> None:
@@ -119,14 +125,20 @@ def test_dead_letters_name_their_tenant_in_the_header_or_not_at_all(load: list[D
             assert record.tenant == (tenant.name if isinstance(tenant, TenantId) else None)
 
 
-def test_the_oversized_record_is_larger_than_the_limit_and_smaller_than_what_the_topic_takes(load: list[DemoRecord]) -> None:
+def test_the_oversized_record_is_larger_than_the_limit_and_smaller_than_what_the_topic_takes(
+    load: list[DemoRecord],
+) -> None:
     """Oversized records pass the broker, so that refusing them is Firn's task."""
     sizes = [len(record.value) for record in load if record.kind == "oversized"]
     assert all(RECORD_BYTES_MAX < OVERSIZED_BYTES <= size < MESSAGE_BYTES_MAX for size in sizes)
 
 
 @settings(max_examples=40)
-@given(records=st.integers(min_value=0, max_value=2_000), hours=st.floats(min_value=0.01, max_value=72), seed=st.text(max_size=8))
+@given(
+    records=st.integers(min_value=0, max_value=2_000),
+    hours=st.floats(min_value=0.01, max_value=72),
+    seed=st.text(max_size=8),
+)
 def test_arrivals_are_as_many_as_asked_for(records: int, hours: float, seed: str) -> None:
     """Any window holds exactly the records asked for, ascending, none outside."""
     start_ms = epoch_ms(END - timedelta(hours=hours))
@@ -139,7 +151,10 @@ def test_arrivals_are_as_many_as_asked_for(records: int, hours: float, seed: str
 def test_arrivals_follow_the_hour_of_the_day() -> None:
     """Over a whole day the busiest hour has about four times the records of the quietest."""
     start_ms = epoch_ms(datetime(2026, 11, 20, tzinfo=UTC))
-    per_hour = Counter((time - start_ms) // 3_600_000 for time in arrival_times_ms(100_000, start_ms, start_ms + 86_400_000, "day"))
+    per_hour = Counter(
+        (time - start_ms) // 3_600_000
+        for time in arrival_times_ms(100_000, start_ms, start_ms + 86_400_000, "day")
+    )
     assert max(per_hour, key=per_hour.__getitem__) in (13, 14)
     assert 3.3 < max(per_hour.values()) / min(per_hour.values()) < 4.5
     assert relative_rate(start_ms + 14 * 3_600_000) == pytest.approx(1.6)
@@ -153,7 +168,13 @@ def _judged(record: DemoRecord) -> tuple[str, bool, str | None]:
     parsed = None if named is None else parse_tenant(named)
     tenant = parsed.name if isinstance(parsed, TenantId) else None
     stream_refused = isinstance(parse_stream(headers.get("stream", b"logs")), Rejected)
-    if event is None or tenant is None or stream_refused or len(record.value) > RECORD_BYTES_MAX or _depth(event) > 100:
+    if (
+        event is None
+        or tenant is None
+        or stream_refused
+        or len(record.value) > RECORD_BYTES_MAX
+        or _depth(event) > 100
+    ):
         return "dead_letter", False, tenant
     if record.topic != JSON_TOPIC:
         return "row", False, tenant
@@ -161,7 +182,9 @@ def _judged(record: DemoRecord) -> tuple[str, bool, str | None]:
     if happened_ms is not None and not -AHEAD_LIMIT_MS <= record.timestamp_ms - happened_ms <= LATE_LIMIT_MS:
         return "dead_letter", False, tenant
     names = [name.lower() for name in event]
-    errors = happened_ms is None or len(names) != len(set(names)) or any(name.startswith("_") for name in names)
+    errors = (
+        happened_ms is None or len(names) != len(set(names)) or any(name.startswith("_") for name in names)
+    )
     return "row", errors, tenant
 
 
@@ -194,6 +217,10 @@ def _happened_ms(record: DemoRecord) -> int:
 def _happened_ms_of(event: dict[str, Any]) -> int | None:
     value = next((event[name] for name in TIME_FIELDS if name in event), None)
     try:
-        return None if value is None else epoch_ms(datetime.fromisoformat(value[:26] + "Z" if len(value) == 30 else value))
+        return (
+            None
+            if value is None
+            else epoch_ms(datetime.fromisoformat(value[:26] + "Z" if len(value) == 30 else value))
+        )
     except ValueError:
         return None

@@ -98,7 +98,10 @@ def test_missing_brokers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_log_files_are_named_by_service() -> None:
     """`SERVICE=FILE` options become a mapping; anything else is refused with an example."""
-    assert parse_log_files(["kafka=a/b.log", "trino=c=d.log"]) == {"kafka": Path("a/b.log"), "trino": Path("c=d.log")}
+    assert parse_log_files(["kafka=a/b.log", "trino=c=d.log"]) == {
+        "kafka": Path("a/b.log"),
+        "trino": Path("c=d.log"),
+    }
     for wrong in (["kafka"], ["=x"], ["kafka="], ["kafka=a", "kafka=b"]):
         with pytest.raises(typer.BadParameter):
             parse_log_files(wrong)

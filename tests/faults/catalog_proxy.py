@@ -88,7 +88,11 @@ class CatalogProxy:
             self.landed.set()
             request.close_connection = True
             return
-        status, answer = self._batch(request, body) if request.path == COMMITS and self.slow else self._forward(request, body, self._delay_s(request.path))
+        status, answer = (
+            self._batch(request, body)
+            if request.path == COMMITS and self.slow
+            else self._forward(request, body, self._delay_s(request.path))
+        )
         request.send_response(status if status != LOST else 503)
         request.send_header("Content-Length", str(len(answer)))
         request.send_header("Content-Type", "application/json")
@@ -99,7 +103,9 @@ class CatalogProxy:
     def _delay_s(self, path: str) -> float:
         parts = unquote(path.split("?")[0]).split("/")
         if "namespaces" in parts and "tables" in parts and len(parts) > parts.index("tables") + 1:
-            return self.slow.get(TableName(parts[parts.index("namespaces") + 1], parts[parts.index("tables") + 1]), 0.0)
+            return self.slow.get(
+                TableName(parts[parts.index("namespaces") + 1], parts[parts.index("tables") + 1]), 0.0
+            )
         return 0.0
 
     def _batch(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
@@ -107,20 +113,48 @@ class CatalogProxy:
         commits = orjson.loads(body)["commits"]
         slow = [commit for commit in commits if _name(commit) in self.slow]
         quick = [commit for commit in commits if _name(commit) not in self.slow]
-        made = orjson.loads(self._forward(request, orjson.dumps({"commits": quick}))[1])["results"] if quick else []
-        wait_s = max((min(self.slow[_name(commit)], commit.get("deadline-ms", 60_000) / 1000) for commit in slow), default=0.0)
+        made = (
+            orjson.loads(self._forward(request, orjson.dumps({"commits": quick}))[1])["results"]
+            if quick
+            else []
+        )
+        wait_s = max(
+            (min(self.slow[_name(commit)], commit.get("deadline-ms", 60_000) / 1000) for commit in slow),
+            default=0.0,
+        )
         pause(wait_s)
-        late = [commit for commit in slow if commit.get("deadline-ms", 60_000) / 1000 <= self.slow[_name(commit)]]
+        late = [
+            commit for commit in slow if commit.get("deadline-ms", 60_000) / 1000 <= self.slow[_name(commit)]
+        ]
         in_time = [commit for commit in slow if commit not in late]
-        made += orjson.loads(self._forward(request, orjson.dumps({"commits": in_time}))[1])["results"] if in_time else []
+        made += (
+            orjson.loads(self._forward(request, orjson.dumps({"commits": in_time}))[1])["results"]
+            if in_time
+            else []
+        )
         by_name = {_name(result): result for result in made}
-        timeout = {"status": "timeout", "error": {"message": "the table's storage did not answer in time", "type": "CommitTimeoutException", "code": 503}}
-        results = [by_name.get(_name(commit), {"identifier": commit["identifier"], **timeout}) for commit in commits]
+        timeout = {
+            "status": "timeout",
+            "error": {
+                "message": "the table's storage did not answer in time",
+                "type": "CommitTimeoutException",
+                "code": 503,
+            },
+        }
+        results = [
+            by_name.get(_name(commit), {"identifier": commit["identifier"], **timeout}) for commit in commits
+        ]
         return 200, orjson.dumps({"results": results})
 
-    def _forward(self, request: BaseHTTPRequestHandler, body: bytes, delay_s: float = 0.0) -> tuple[int, bytes]:
+    def _forward(
+        self, request: BaseHTTPRequestHandler, body: bytes, delay_s: float = 0.0
+    ) -> tuple[int, bytes]:
         pause(delay_s)
-        kept = {name: value for name, value in request.headers.items() if name.lower() in ("authorization", "content-type", "idempotency-key", "x-firn-lease")}
+        kept = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() in ("authorization", "content-type", "idempotency-key", "x-firn-lease")
+        }
         try:
             answer = self._client.request(request.command, request.path, content=body or None, headers=kept)
         except httpx.HTTPError:

@@ -40,7 +40,9 @@ REACHED_S = 30.0
 REST_S = 180.0
 BACK_S = 90.0
 DYING_S = 0.3  # from the signal to the end of the process
-WHILE_PARKING = frozenset({"parked_record_written", "parking_told", "parked_in_flight", "parked_acknowledged"})
+WHILE_PARKING = frozenset(
+    {"parked_record_written", "parking_told", "parked_in_flight", "parked_acknowledged"}
+)
 WHILE_DRAINING = frozenset({"drain_handed_over", "held", "parked_record_removed", "released"})
 LATE_COMMIT, AT_RANDOM = "late_commit", "at_random"
 
@@ -104,9 +106,27 @@ class Matrix:
         """Records flow; one tenant is there to be broken."""
         topic, name = self.kafka.topic(PARTITIONS), fresh("g-")
         self.sick = fresh("Sick-")
-        self.flow = RecordFlow(self.kafka, topic, [self.sick, *(fresh("well-") for _ in range(TENANTS - 1))], PARTITIONS, self.draws)
-        own = {"group": name, "dead_letter_topic": f"dead-{name}", "parked_topic": f"parked-{name}", "replay_topic": f"replay-{name}", "workers": "2"}
-        quick = {"flush_interval_s": "0.4", "park_after_s": "0.8", "commit_timeout_s": "5", "flush_bytes": "20000", "shutdown_s": "30"}
+        self.flow = RecordFlow(
+            self.kafka,
+            topic,
+            [self.sick, *(fresh("well-") for _ in range(TENANTS - 1))],
+            PARTITIONS,
+            self.draws,
+        )
+        own = {
+            "group": name,
+            "dead_letter_topic": f"dead-{name}",
+            "parked_topic": f"parked-{name}",
+            "replay_topic": f"replay-{name}",
+            "workers": "2",
+        }
+        quick = {
+            "flush_interval_s": "0.4",
+            "park_after_s": "0.8",
+            "commit_timeout_s": "5",
+            "flush_bytes": "20000",
+            "shutdown_s": "30",
+        }
         settings = {**own, **quick, "bootstrap_servers": self.kafka.bootstrap_servers}
         self.ingester = Ingester(self.folder, self.stack.environment(), [{"name": topic}], settings)
         try:
@@ -118,7 +138,11 @@ class Matrix:
             self.ingester.kill()
 
     def _wait_for_sick_table(self) -> None:
-        self.ingester.wait_until(lambda: rows(self.catalog, table_of(self.sick), self._topic_id()), 60, "rows of the table that is to be broken")
+        self.ingester.wait_until(
+            lambda: rows(self.catalog, table_of(self.sick), self._topic_id()),
+            60,
+            "rows of the table that is to be broken",
+        )
         self.data = local_path(self.catalog.load_table(table_of(self.sick))["metadata"]["location"]) / "data"
 
     def _topic_id(self) -> str:
@@ -156,7 +180,10 @@ class Matrix:
         self.ingester.kill()
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         action = "kill" if case.victim == "itself" else "wait"
-        self.ingester.start(ready=False, environment={"FIRN_FAULT_POINT": f"{case.step}:{action}", "FIRN_FAULT_FOLDER": str(folder)})
+        self.ingester.start(
+            ready=False,
+            environment={"FIRN_FAULT_POINT": f"{case.step}:{action}", "FIRN_FAULT_FOLDER": str(folder)},
+        )
         act()
         try:
             wait_for((folder / f"{case.step}.reached").exists, REACHED_S, str(case))
@@ -176,7 +203,11 @@ class Matrix:
             self.stack.kill(service)
             self.stack.start(service)
         elif victim == "worker" and self.ingester.alive:
-            workers = [child for child in psutil.Process(self.ingester.pid).children() if "spawn_main" in " ".join(child.cmdline())]
+            workers = [
+                child
+                for child in psutil.Process(self.ingester.pid).children()
+                if "spawn_main" in " ".join(child.cmdline())
+            ]
             if workers:
                 os.kill(self.draws.choice(workers).pid, signal.SIGKILL)
         elif victim == "main":
@@ -185,7 +216,11 @@ class Matrix:
     def _while_parking(self, case: Case) -> bool:
         """The table breaks; the process dies somewhere on the way to its parking; it is healed while records flow."""
         # One that an earlier kill has left parked is not parked anew.
-        self.ingester.wait_until(lambda: self.ingester.takes_rows(str(table_of(self.sick))), REST_S, "the table that is to be broken being whole")
+        self.ingester.wait_until(
+            lambda: self.ingester.takes_rows(str(table_of(self.sick))),
+            REST_S,
+            "the table that is to be broken being whole",
+        )
         with ExitStack() as broken:
             reached = self._at(case, partial(_enter, broken, self.data))
             wait_for(self._is_back, BACK_S, "the ingester coming back while the table is broken")
@@ -196,7 +231,11 @@ class Matrix:
         """The table is parked, the node starts again, the table is healed, and the process dies somewhere on the way back."""
         with ExitStack() as broken:
             broken.enter_context(unwritable(self.data))
-            self.ingester.wait_until(lambda: self.ingester.has_parked(str(table_of(self.sick))), 60, "the broken table being parked")
+            self.ingester.wait_until(
+                lambda: self.ingester.has_parked(str(table_of(self.sick))),
+                60,
+                "the broken table being parked",
+            )
             return self._at(case, broken.close)
 
     def _late_commit(self) -> bool:
@@ -208,7 +247,13 @@ class Matrix:
         self.ingester.kill()
         self.ingester.start()
         before = {name: rows(self.catalog, name, self._topic_id()).total() for name in self.flow.good}
-        self.ingester.wait_until(lambda: any(rows(self.catalog, n, self._topic_id()).total() > count for n, count in before.items()), 60, "marks being loaded")
+        self.ingester.wait_until(
+            lambda: any(
+                rows(self.catalog, n, self._topic_id()).total() > count for n, count in before.items()
+            ),
+            60,
+            "marks being loaded",
+        )
         if held:
             self.proxy.land()
         return held
@@ -218,12 +263,20 @@ class Matrix:
     def verify(self) -> Found:
         """Everything comes to rest; then every record is looked for."""
         self.flow.end()
-        self.ingester.wait_until(lambda: self.ingester.is_ready() and self.ingester.parked() == {}, REST_S, "nothing being parked")
+        self.ingester.wait_until(
+            lambda: self.ingester.is_ready() and self.ingester.parked() == {}, REST_S, "nothing being parked"
+        )
         ends = self.kafka.ends(self.flow.topic)
-        self.ingester.wait_until(lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends, REST_S, f"group offsets at {ends}")
+        self.ingester.wait_until(
+            lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends,
+            REST_S,
+            f"group offsets at {ends}",
+        )
         assert self.ingester.stop() == 0
         found = {name: rows(self.catalog, name, self._topic_id()) for name in self.flow.good}
-        return compare(self.flow.good, self.flow.bad, found, dead(self.kafka, self.ingester.dead_letter_topic))
+        return compare(
+            self.flow.good, self.flow.bad, found, dead(self.kafka, self.ingester.dead_letter_topic)
+        )
 
 
 def _enter(broken: ExitStack, folder: Path) -> None:
@@ -233,14 +286,23 @@ def _enter(broken: ExitStack, folder: Path) -> None:
 def run_matrix(stack: Stack, folder: Path, kills: int, seed: int) -> dict[str, object]:
     """So many kills on a running stack; what the command prints."""
     draws = random.Random(seed)
-    matrix = Matrix(stack, KafkaTopics(stack.address("kafka")), CatalogClient(stack.address("catalog")), folder, draws)
+    matrix = Matrix(
+        stack, KafkaTopics(stack.address("kafka")), CatalogClient(stack.address("catalog")), folder, draws
+    )
     with matrix.running():
         for number, case in enumerate(cases(kills, draws), 1):
             print(f"kill {number}: {case}", file=sys.stderr, flush=True)
             matrix.kill(case)
         found = matrix.verify()
     records = sum(map(len, matrix.flow.good.values())) + len(matrix.flow.bad)
-    result: dict[str, object] = {"kills": kills, "lost": found.lost, "doubled": found.doubled, "by_step": matrix.by_step, "records": records, "seed": seed}
+    result: dict[str, object] = {
+        "kills": kills,
+        "lost": found.lost,
+        "doubled": found.doubled,
+        "by_step": matrix.by_step,
+        "records": records,
+        "seed": seed,
+    }
     return result | ({"details": found.details} if found.details else {})
 
 
@@ -250,12 +312,19 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object as the last line")] = False,
 ) -> None:
     """Kills, and counts what was lost or doubled; ends with 1 where anything was."""
-    with tempfile.TemporaryDirectory(prefix="firn-crashes-") as name, Stack(Path(name) / "stack", tied=True) as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="firn-crashes-") as name,
+        Stack(Path(name) / "stack", tied=True) as stack,
+    ):
         stack.start("kafka", "catalog")
         folder = Path(name) / "ingest"
         folder.mkdir()
         result = run_matrix(stack, folder, kills, seed)
-    typer.echo(orjson.dumps(result).decode() if as_json else "\n".join(f"{key}: {value}" for key, value in result.items()))
+    typer.echo(
+        orjson.dumps(result).decode()
+        if as_json
+        else "\n".join(f"{key}: {value}" for key, value in result.items())
+    )
     if result["lost"] or result["doubled"]:
         raise typer.Exit(1)
 

@@ -39,7 +39,9 @@ def rows(catalog: CatalogClient, name: TableName, topic_id: str) -> Counter[Iden
         for entry in read_manifest(storage.read(manifest.uri), manifest):
             if entry.status is Status.DELETED or entry.file.content != DATA:
                 continue
-            table = pq.read_table(io.BytesIO(storage.read(entry.file.uri)), columns=[TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX])
+            table = pq.read_table(
+                io.BytesIO(storage.read(entry.file.uri)), columns=[TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX]
+            )
             for row in table.to_pylist():
                 assert (row[TOPIC_ID], row[INDEX]) == (topic_id, 0)
                 found[row[TOPIC_PARTITION], row[OFFSET]] += 1
@@ -57,18 +59,36 @@ def dead(kafka: KafkaTopics, topic: str) -> set[Identity]:
     return {identity[1:] for identity in kafka.dead_letters(topic)}
 
 
-def compare(good: dict[TableName, set[Identity]], bad: set[Identity], found: dict[TableName, Counter[Identity]], letters: set[Identity]) -> Found:
+def compare(
+    good: dict[TableName, set[Identity]],
+    bad: set[Identity],
+    found: dict[TableName, Counter[Identity]],
+    letters: set[Identity],
+) -> Found:
     """Compares what was produced with where it is now, nothing being parked any more."""
     missing = {name: expected - found[name].keys() for name, expected in good.items()}
-    twice = {name: [identity for identity, count in rows.items() if count > 1] for name, rows in found.items()}
+    twice = {
+        name: [identity for identity, count in rows.items() if count > 1] for name, rows in found.items()
+    }
     strange = {name: rows.keys() - good[name] for name, rows in found.items()}
     both = [identity for rows in found.values() for identity in rows.keys() & letters]
     lost = sum(map(len, missing.values())) + len(bad - letters)
-    doubled = sum(sum(found[name][identity] - 1 for identity in identities) for name, identities in twice.items()) + len(both)
+    doubled = sum(
+        sum(found[name][identity] - 1 for identity in identities) for name, identities in twice.items()
+    ) + len(both)
     unburied = {TableName("dead", "letters"): bad - letters}
-    details = "; ".join([*_some("missing", missing), *_some("twice", twice), *_some("strange", strange), *_some("missing", unburied)])
+    details = "; ".join(
+        [
+            *_some("missing", missing),
+            *_some("twice", twice),
+            *_some("strange", strange),
+            *_some("missing", unburied),
+        ]
+    )
     return Found(lost, doubled + sum(map(len, strange.values())), details)
 
 
 def _some(what: str, by_table: Mapping[TableName, Collection[Identity]]) -> list[str]:
-    return [f"{what} in {name}: {sorted(identities)[:10]}" for name, identities in by_table.items() if identities]
+    return [
+        f"{what} in {name}: {sorted(identities)[:10]}" for name, identities in by_table.items() if identities
+    ]

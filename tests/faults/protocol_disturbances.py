@@ -28,7 +28,9 @@ def went_back(w: World) -> bool:
     """Whether the catalog does not know a commit it acknowledged; behind a foreign one a table that is gone may have been dropped."""
     for _, table, snapshot in witnesses(w):
         found = w.tables.get(table)
-        if (w.own and found is None) or (found is not None and not found.dropped and snapshot not in found.snapshots.keys() | found.expired):
+        if (w.own and found is None) or (
+            found is not None and not found.dropped and snapshot not in found.snapshots.keys() | found.expired
+        ):
             return True
     return False
 
@@ -44,7 +46,9 @@ def act_start(w: World, pick: Pick) -> str | None:
     node = w.nodes[-1]
     if node.begun or any(not entry.told for entry in node.tables.values()):
         return None
-    if w.hidden or (w.rules.ask_witness and went_back(w)):  # who restores a database under a lease in force knows that he did
+    if w.hidden or (
+        w.rules.ask_witness and went_back(w)
+    ):  # who restores a database under a lease in force knows that he did
         w.seen["resolved all"] += 1
         w.hidden.clear()
         w.nodes.clear()
@@ -52,7 +56,9 @@ def act_start(w: World, pick: Pick) -> str | None:
         w.group.clear()
         return "a person has all input topics read again"
     # What a dead process had sent arrived while its lease ran out, or never will: its connection ended with it.
-    w.air = [message for message in w.air if not isinstance(message.body, GroupWrite) or message.sender in w.nodes]
+    w.air = [
+        message for message in w.air if not isinstance(message.body, GroupWrite) or message.sender in w.nodes
+    ]
     node.begun = True
     if w.rules.keep_newer_witness:
         node.newest = max(witnesses(w), default=None)
@@ -88,7 +94,9 @@ def act_maintain(w: World, pick: Pick) -> str | None:
     table, how = w.tables.get(name), pick(4)
     if table is None or table.dropped or table.head is None:
         return None
-    if how == 3 and w.own:  # behind a foreign catalog, a rollback to what nobody can tell the marks of goes unseen
+    if (
+        how == 3 and w.own
+    ):  # behind a foreign catalog, a rollback to what nobody can tell the marks of goes unseen
         table.expired |= table.snapshots.keys() - {table.head}
         table.snapshots = {table.head: table.snapshots[table.head]}
         return f"somebody expires {name}"
@@ -128,10 +136,16 @@ def act_set_back(w: World, pick: Pick) -> str | None:
         if w.backup[3] != w.token or pick(2):
             w.token += 1  # the leases went back, too: the one in force is not in the copy, or ran out there
         else:
-            w.hidden |= {at for at, now in w.tables.items() if at not in w.backup[0] or w.backup[0][at].marks != now.marks}
+            w.hidden |= {
+                at
+                for at, now in w.tables.items()
+                if at not in w.backup[0] or w.backup[0][at].marks != now.marks
+            }
         w.tables, w.parked, w.backup = w.backup[0], w.backup[1], None
         w.deciding.clear()
-        w.air = [message for message in w.air if isinstance(message.body, GroupWrite)]  # the catalog was down: what was on its way to it is gone
+        w.air = [
+            message for message in w.air if isinstance(message.body, GroupWrite)
+        ]  # the catalog was down: what was on its way to it is gone
         return "the database is restored"
     table = w.tables.get(name)
     if table is None or table.dropped or table.head is None or w.setbacks >= SETBACKS_MAX:
@@ -157,7 +171,10 @@ def act_decide(w: World, pick: Pick) -> str | None:
     if name not in w.deciding:
         head = table.head_marks() if table else {}
         if head is None and table is not None:  # nobody says: what its rows say
-            head = {p: max(r.offset for r in table.rows if r.partition == p) + 1 for p in {r.partition for r in table.rows}}
+            head = {
+                p: max(r.offset for r in table.rows if r.partition == p) + 1
+                for p in {r.partition for r in table.rows}
+            }
         w.deciding[name] = record.version, table.head if table else None, dict(head or {})
         return f"a person looks at {name}"
     version, old_head, marks = w.deciding.pop(name)

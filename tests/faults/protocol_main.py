@@ -111,7 +111,17 @@ def drain(node: Node, table: str, stage: Stage) -> None:
         raise Violation(f"{table} is drained into a table that node {node.token} does not know")
     record, first = entry.record, stage is Stage.DRAINING
     start, reread = record.start if first else entry.reached, first and record.cause == RESOLVED
-    node.workers[0].orders.append(Order("drain", table, next_number(node, entry), node.known[table], record=record, start=start, reread=reread))
+    node.workers[0].orders.append(
+        Order(
+            "drain",
+            table,
+            next_number(node, entry),
+            node.known[table],
+            record=record,
+            start=start,
+            reread=reread,
+        )
+    )
 
 
 def heard(w: World, node: Node, worker: Worker, said: Said) -> None:
@@ -191,7 +201,12 @@ def commit_answer(w: World, node: Node, body: Commit, result: str) -> None:
         return
     before = node.known.pop(body.table, None)
     table = w.tables.get(body.table)
-    if result == "conflict" and not w.rules.reload_after_conflict and table is not None and before is not None:
+    if (
+        result == "conflict"
+        and not w.rules.reload_after_conflict
+        and table is not None
+        and before is not None
+    ):
         learn(node, body.table, View(table.uuid, True, table.head, before.marks), 0)
     job.request = None
     w.seen[result] += 1
@@ -213,10 +228,17 @@ def load(w: World, node: Node, table: str) -> str:
         if before is not None and before.exists and found is None and w.rules.notice_vanished:
             failed(w, node, table, ROLLED_BACK)
             return f"finds {table} gone without having been dropped"
-        node.loaded[table] = (before if before is not None and not before.exists else View(w.next_id(), False, None, {})), 0
+        node.loaded[table] = (
+            (before if before is not None and not before.exists else View(w.next_id(), False, None, {})),
+            0,
+        )
         return f"finds no {table}"
     head = found.head_marks()
-    if w.rules.compare_head and head is not None and any(mark > head.get(p, 0) for p, mark in found.marks.items()):
+    if (
+        w.rules.compare_head
+        and head is not None
+        and any(mark > head.get(p, 0) for p, mark in found.marks.items())
+    ):
         failed(w, node, table, ROLLED_BACK)
         return f"finds {table} moved back by its head"
     made = found.snapshots[found.head].made if found.head is not None else 0
@@ -241,7 +263,11 @@ def look_for_rollbacks(w: World, node: Node) -> None:
 
 
 def has_lost(before: View | None, now: View) -> bool:
-    return before is not None and before.uuid == now.uuid and any(mark > now.marks.get(p, 0) for p, mark in before.marks.items())
+    return (
+        before is not None
+        and before.uuid == now.uuid
+        and any(mark > now.marks.get(p, 0) for p, mark in before.marks.items())
+    )
 
 
 def is_news(entry: Entry | None, record: ParkedRecord) -> bool:
@@ -261,7 +287,9 @@ def attempt(w: World, node: Node, job: Job) -> str:
     """Compares with the marks and sends; the state is known."""
     table, view = job.table, node.known[job.table]
     if job.request is not None:
-        there = job.request.uuid == view.uuid and all(view.marks.get(p, 0) >= to for p, (_, to) in job.ranges.items())
+        there = job.request.uuid == view.uuid and all(
+            view.marks.get(p, 0) >= to for p, (_, to) in job.ranges.items()
+        )
         if there and w.rules.compare_with_marks:
             settle(node, job, "settled")
             return f"finds {table} {job.ranges} already there"
@@ -272,7 +300,9 @@ def attempt(w: World, node: Node, job: Job) -> str:
             return f"has nothing to commit to {table}"
         marks = view.marks | {p: max(to, view.marks.get(p, 0)) for p, (_, to) in job.ranges.items()}
         rows = tuple(record for flush in job.flushes for record in flush.rows)
-        job.request = Commit(table, view.uuid, view.exists, view.head, w.next_id(), rows, tuple(sorted(marks.items())))
+        job.request = Commit(
+            table, view.uuid, view.exists, view.head, w.next_id(), rows, tuple(sorted(marks.items()))
+        )
     job.in_air = True
     w.air.append(Message(job.request, node))
     return f"sends {job.request}"
@@ -285,7 +315,9 @@ def compare(w: World, node: Node, job: Job, view: View) -> bool:
         if flush.view.uuid != view.uuid:
             settle(node, job, "redo", [flush])
         elif any(mark < start for mark, start in starts) and w.rules.marks_never_go_back:
-            raise Violation(f"node {node.token} would leave a gap in {job.table}: {flush.ranges} on {view.marks}")
+            raise Violation(
+                f"node {node.token} would leave a gap in {job.table}: {flush.ranges} on {view.marks}"
+            )
         elif all(view.marks.get(p, 0) >= to for p, (_, to) in flush.ranges.items()):
             settle(node, job, "settled", [flush])
         elif any(mark > start for mark, start in starts) and w.rules.redo_what_is_ahead:

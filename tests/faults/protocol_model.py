@@ -20,8 +20,20 @@ STEPS = 250
 PHASE_STEPS = 50
 REST_STEPS = 6_000
 
-ACTIONS = {name.removeprefix("act_"): act for module in (steps, disturbances) for name, act in vars(module).items() if name.startswith("act_")}
-FAULTS = {"crash": 1, "take_over": 1, "maintain": 4, "disturb": 6, "set_back": 2, "give_up": 4}  # how often, against each other
+ACTIONS = {
+    name.removeprefix("act_"): act
+    for module in (steps, disturbances)
+    for name, act in vars(module).items()
+    if name.startswith("act_")
+}
+FAULTS = {
+    "crash": 1,
+    "take_over": 1,
+    "maintain": 4,
+    "disturb": 6,
+    "set_back": 2,
+    "give_up": 4,
+}  # how often, against each other
 PROGRESS = [name for name in ACTIONS if name not in FAULTS]
 
 
@@ -33,7 +45,10 @@ def make_world(rules: Rules, seed: int) -> World:
     most = draw.choice((2, 4, 9))
     log = []
     for p in range(partitions):
-        kinds = [(draw.choice(names), draw.random() < 0.1) if draw.random() > 0.08 else (None, True) for _ in range(draw.randint(2, most))]
+        kinds = [
+            (draw.choice(names), draw.random() < 0.1) if draw.random() > 0.08 else (None, True)
+            for _ in range(draw.randint(2, most))
+        ]
         log.append([Record(p, offset, table, bad) for offset, (table, bad) in enumerate(kinds)])
     log[0][0] = Record(0, 0, "a", False)
     return World(rules, log, draw.randint(1, partitions), own=draw.random() < 0.7)
@@ -66,7 +81,11 @@ def random_run(rules: Rules, seed: int, steps: int = STEPS) -> Run:
             if not at % PHASE_STEPS:
                 pace = {name: draw.choice((1, 1, 4, 12)) for name in PROGRESS}
             faulty = draw.random() < trouble
-            for name in draw.choices(list(FAULTS), weights) if faulty else sorted(PROGRESS, key=lambda name: draw.expovariate(pace[name])):
+            for name in (
+                draw.choices(list(FAULTS), weights)
+                if faulty
+                else sorted(PROGRESS, key=lambda name: draw.expovariate(pace[name]))
+            ):
                 picks = []
                 if ACTIONS[name](w, pick) is not None:
                     schedule.append((name, picks))
@@ -118,12 +137,31 @@ def come_to_rest(w: World, trace: list[str]) -> None:
 
 def is_at_rest(w: World) -> bool:
     node = w.nodes[-1] if w.nodes else None
-    if node is None or not node.begun or w.air or w.parked or w.deciding or node.jobs or node.waiting or node.tables:
+    if (
+        node is None
+        or not node.begun
+        or w.air
+        or w.parked
+        or w.deciding
+        or node.jobs
+        or node.waiting
+        or node.tables
+    ):
         return False
     for worker in node.workers:
-        if worker.outbox or worker.orders or worker.said or worker.drains or any(worker.buffer.values()) or any(worker.flights.values()):
+        if (
+            worker.outbox
+            or worker.orders
+            or worker.said
+            or worker.drains
+            or any(worker.buffer.values())
+            or any(worker.flights.values())
+        ):
             return False
-        if any(worker.routed[p] != w.end(p) or p not in w.group or w.group[p].offset != w.end(p) for p in worker.partitions):
+        if any(
+            worker.routed[p] != w.end(p) or p not in w.group or w.group[p].offset != w.end(p)
+            for p in worker.partitions
+        ):
             return False
     return True
 
@@ -162,7 +200,9 @@ def main(
     if without == "all" or "," in without:
         for rule in RULES if without == "all" else without.split(","):
             number = noticed_in(rule, runs, seed)
-            typer.echo(f"{rule:34} {'NOT NOTICED' if number is None else f'noticed with seed {seed + number}'}")
+            typer.echo(
+                f"{rule:34} {'NOT NOTICED' if number is None else f'noticed with seed {seed + number}'}"
+            )
         return
     rules, seen = replace(Rules(), **({without: False} if without else {})), Counter[str]()
     for number in range(1, runs + 1):
@@ -170,9 +210,20 @@ def main(
         seen.update(run.seen)
         if run.violation:
             short = replay(rules, seed + number, shrink(rules, seed + number, run.schedule))
-            typer.echo("\n  ".join([f"run {number} (seed {seed + number}):", *(line for line in short.trace or () if line), f"VIOLATION: {short.violation}"]))
+            typer.echo(
+                "\n  ".join(
+                    [
+                        f"run {number} (seed {seed + number}):",
+                        *(line for line in short.trace or () if line),
+                        f"VIOLATION: {short.violation}",
+                    ]
+                )
+            )
             raise typer.Exit(1)
-    typer.echo(f"{runs} runs, nothing lost, nothing doubled; " + ", ".join(f"{what} {count}" for what, count in sorted(seen.items())))
+    typer.echo(
+        f"{runs} runs, nothing lost, nothing doubled; "
+        + ", ".join(f"{what} {count}" for what, count in sorted(seen.items()))
+    )
 
 
 if __name__ == "__main__":

@@ -102,7 +102,9 @@ class Worker:
     parked: dict[str, int] = field(default_factory=dict)  # id of the parking
     held: set[str] = field(default_factory=set)
     drains: dict[str, Drain] = field(default_factory=dict)
-    outbox: deque[tuple[int, Record]] = field(default_factory=deque)  # id of the parking (0: a dead letter); sent in order
+    outbox: deque[tuple[int, Record]] = field(
+        default_factory=deque
+    )  # id of the parking (0: a dead letter); sent in order
     sent: int = 0
     orders: deque[Order] = field(default_factory=deque)
     said: deque[Said] = field(default_factory=deque)
@@ -118,8 +120,19 @@ class Worker:
 
     def waiting(self, partition: int) -> Iterable[tuple[Record, bool]]:
         """Records that are neither written nor parked, each with whether it is in flight."""
-        yield from ((record, False) for records in self.buffer.values() for record in records if record.partition == partition)
-        yield from ((record, True) for flushes in self.flights.values() for f in flushes for record in f.records if record.partition == partition)
+        yield from (
+            (record, False)
+            for records in self.buffer.values()
+            for record in records
+            if record.partition == partition
+        )
+        yield from (
+            (record, True)
+            for flushes in self.flights.values()
+            for f in flushes
+            for record in f.records
+            if record.partition == partition
+        )
 
 
 @dataclass(eq=False)
@@ -156,7 +169,9 @@ class Node:
     begun: bool = False
     known: dict[str, View] = field(default_factory=dict)
     last: dict[str, View] = field(default_factory=dict)  # as it was when it was last known
-    loaded: dict[str, tuple[View, int]] = field(default_factory=dict)  # not yet compared with the parked records
+    loaded: dict[str, tuple[View, int]] = field(
+        default_factory=dict
+    )  # not yet compared with the parked records
     waiting: list[Flush] = field(default_factory=list)
     jobs: dict[str, Job] = field(default_factory=dict)
     tables: dict[str, Entry] = field(default_factory=dict)  # the parked ones

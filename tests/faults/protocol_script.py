@@ -3,10 +3,31 @@
 from collections.abc import Callable, Iterable
 
 from tests.faults.protocol_model import ACTIONS, FAULTS, come_to_rest
-from tests.faults.protocol_world import Commit, GroupWrite, Message, ParkedWrite, Record, Rules, Violation, World, check_rows
+from tests.faults.protocol_world import (
+    Commit,
+    GroupWrite,
+    Message,
+    ParkedWrite,
+    Record,
+    Rules,
+    Violation,
+    World,
+    check_rows,
+)
 
 # What would go on for ever, or has to be said.
-_ON_DEMAND = {"deliver", "poll", "route", "probe", "list", "time_out", "write_again", "start", "decide", *FAULTS}
+_ON_DEMAND = {
+    "deliver",
+    "poll",
+    "route",
+    "probe",
+    "list",
+    "time_out",
+    "write_again",
+    "start",
+    "decide",
+    *FAULTS,
+}
 _BY_WORKER = {"acknowledge", "cut", "hand_over", "obey", "drain", "say_durable", "hear", "open"}
 FATES = ("", "", "", "answer lost", "copy stays", "lost")
 Held = Callable[[Message], bool]
@@ -40,7 +61,9 @@ class Script:
 
     def __init__(self, rules: Rules, records: Iterable[int]) -> None:
         """`records`: how many there are, by partition."""
-        log = [[Record(p, offset, "a", bad=False) for offset in range(count)] for p, count in enumerate(records)]
+        log = [
+            [Record(p, offset, "a", bad=False) for offset in range(count)] for p, count in enumerate(records)
+        ]
         self.w = World(rules, log, len(log), own=True)
 
     def do(self, action: str, *picks: int) -> None:
@@ -60,18 +83,32 @@ class Script:
             self.do("poll", 0, worker)
             self.do("route", 0, worker)
 
-    def work(self, *without: str, hold: Held = nothing, obeying: Iterable[int] = range(9), hearing: Iterable[int] = range(9)) -> None:
+    def work(
+        self,
+        *without: str,
+        hold: Held = nothing,
+        obeying: Iterable[int] = range(9),
+        hearing: Iterable[int] = range(9),
+    ) -> None:
         """The newest node does all that it can but these actions, and what is in the air arrives but what is held.
 
         `obeying`, `hearing`: the workers that take orders, and those that are heard.
         """
         moved = True
         while moved:
-            steps = sum(self._one(name, obeying, hearing) for name in ACTIONS if name not in {*_ON_DEMAND, *without})
-            moved = steps + sum(self.deliver(message) for message in list(self.w.air) if not hold(message)) > 0
+            steps = sum(
+                self._one(name, obeying, hearing) for name in ACTIONS if name not in {*_ON_DEMAND, *without}
+            )
+            moved = (
+                steps + sum(self.deliver(message) for message in list(self.w.air) if not hold(message)) > 0
+            )
 
     def _one(self, name: str, obeying: Iterable[int], hearing: Iterable[int]) -> int:
-        workers = {"obey": obeying, "hear": hearing}.get(name, range(len(self.w.log))) if name in _BY_WORKER else (0,)
+        workers = (
+            {"obey": obeying, "hear": hearing}.get(name, range(len(self.w.log)))
+            if name in _BY_WORKER
+            else (0,)
+        )
         return sum(self._try(name, worker) for worker in workers if worker < len(self.w.log))
 
     def _try(self, name: str, worker: int) -> bool:

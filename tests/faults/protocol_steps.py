@@ -6,10 +6,31 @@ A step takes its choices from `pick(n)`, so that a run is a list of (step, picks
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.faults.protocol_main import adopt, attempt, back, commit_answer, group_write, heard, load, look_for_rollbacks, parked_answer, settle, write
+from tests.faults.protocol_main import (
+    adopt,
+    attempt,
+    back,
+    commit_answer,
+    group_write,
+    heard,
+    load,
+    look_for_rollbacks,
+    parked_answer,
+    settle,
+    write,
+)
 from tests.faults.protocol_node import AT_WORK, Flush, Job, Node, Order, Said, Stage, Worker
 from tests.faults.protocol_worker import convert, drain_step, obey
-from tests.faults.protocol_world import ROLLED_BACK, Commit, GroupWrite, Message, ParkedRecord, World, commit, park
+from tests.faults.protocol_world import (
+    ROLLED_BACK,
+    Commit,
+    GroupWrite,
+    Message,
+    ParkedRecord,
+    World,
+    commit,
+    park,
+)
 
 Pick = Callable[[int], int]
 SELDOM = 4  # what happens every few seconds, or after some, is so much rarer than what happens at once
@@ -109,11 +130,17 @@ def act_cut(w: World, pick: Pick) -> str | None:
         return None
     node, worker = who
     table = sorted(worker.buffer)[pick(len(worker.buffer))]
-    if table not in worker.views or table in worker.held or (worker.flights.get(table) and w.rules.one_flush_in_flight):
+    if (
+        table not in worker.views
+        or table in worker.held
+        or (worker.flights.get(table) and w.rules.one_flush_in_flight)
+    ):
         return None
     records, to = worker.buffer.pop(table), worker.routed if w.rules.end_is_routed else worker.position
     ranges = {p: (0, to[p]) for p in {record.partition for record in records}}
-    flush = convert(w, worker, Flush(table, worker.views[table], ranges, records, worker), worker.views[table])
+    flush = convert(
+        w, worker, Flush(table, worker.views[table], ranges, records, worker), worker.views[table]
+    )
     if flush.rows:
         worker.flights.setdefault(table, []).append(flush)
     return f"node {node.token} cuts {table} [{' '.join(map(str, records))}] {flush.ranges}"
@@ -124,7 +151,9 @@ def act_hand_over(w: World, pick: Pick) -> str | None:
     if (who := a_worker(w, pick)) is None:
         return None
     node, worker = who
-    flushes = [flush for flights in worker.flights.values() for flush in flights] + [drain.flush for drain in worker.drains.values() if drain.flush]
+    flushes = [flush for flights in worker.flights.values() for flush in flights] + [
+        drain.flush for drain in worker.drains.values() if drain.flush
+    ]
     ready = [flush for flush in flushes if not flush.handed_over and worker.acknowledged >= flush.after]
     if not ready:
         return None
@@ -172,7 +201,11 @@ def act_say_durable(w: World, pick: Pick) -> str | None:
         return None
     low = {}
     for p in worker.partitions:
-        waiting = [r.offset for r, in_flight in worker.waiting(p) if (w.rules.offsets_wait_for_flights if in_flight else w.rules.offsets_wait_for_buffers)]
+        waiting = [
+            r.offset
+            for r, in_flight in worker.waiting(p)
+            if (w.rules.offsets_wait_for_flights if in_flight else w.rules.offsets_wait_for_buffers)
+        ]
         low[p] = min([worker.routed[p], *waiting])
     moved = {p: offset for p, offset in low.items() if p not in w.group or w.group[p].offset != offset}
     if not moved:
@@ -200,7 +233,11 @@ def act_hear(w: World, pick: Pick) -> str | None:
 
 def act_confirm(w: World, pick: Pick) -> str | None:
     """The lease was renewed: what workers said before stands."""
-    if (node := a_node(w, pick)) is None or not node.confirmations or (node.token != w.token and w.rules.offsets_wait_for_the_lease):
+    if (
+        (node := a_node(w, pick)) is None
+        or not node.confirmations
+        or (node.token != w.token and w.rules.offsets_wait_for_the_lease)
+    ):
         return None
     for worker, number in node.confirmations:
         worker.orders.append(Order("confirmed", number=number))
@@ -211,8 +248,15 @@ def act_confirm(w: World, pick: Pick) -> str | None:
 def act_load(w: World, pick: Pick) -> str | None:
     if (node := a_node(w, pick)) is None:
         return None
-    wanted = {job.table for job in node.jobs.values() if not job.in_air} | {t for t, e in node.tables.items() if e.stage is Stage.OPENING}
-    wanted |= {t for worker in node.workers for t in worker.buffer if t not in worker.views and t not in worker.parked and t not in node.tables}
+    wanted = {job.table for job in node.jobs.values() if not job.in_air} | {
+        t for t, e in node.tables.items() if e.stage is Stage.OPENING
+    }
+    wanted |= {
+        t
+        for worker in node.workers
+        for t in worker.buffer
+        if t not in worker.views and t not in worker.parked and t not in node.tables
+    }
     wanted = {t for t in wanted if t not in node.known and t not in node.loaded}
     if not wanted:
         return None
@@ -236,7 +280,11 @@ def act_open(w: World, pick: Pick) -> str | None:
         return None
     node, worker = who
     told = {order.table for order in worker.orders if order.kind == "opened"}
-    asked = [t for t in sorted(worker.buffer) if t not in worker.views and t not in told and t not in node.tables and t in node.known]
+    asked = [
+        t
+        for t in sorted(worker.buffer)
+        if t not in worker.views and t not in told and t not in node.tables and t in node.known
+    ]
     if not asked:
         return None
     table = asked[pick(len(asked))]
@@ -269,7 +317,11 @@ def act_time_out(w: World, pick: Pick) -> str | None:
     """An answer does not come: the outcome is unknown."""
     if (node := a_node(w, pick)) is None or pick(SELDOM):
         return None
-    jobs = [j for j in node.jobs.values() if j.in_air and (w.faults_allowed or not any(m.body == j.request for m in w.air))]
+    jobs = [
+        j
+        for j in node.jobs.values()
+        if j.in_air and (w.faults_allowed or not any(m.body == j.request for m in w.air))
+    ]
     if not jobs:
         return None
     job = jobs[pick(len(jobs))]
@@ -303,7 +355,11 @@ def act_probe(w: World, pick: Pick) -> str | None:
     """A parked table is tried again."""
     if (node := a_node(w, pick)) is None or not node.begun:
         return None
-    resting = [t for t, e in sorted(node.tables.items()) if e.stage is Stage.PARKED and not awaits_person(w, e.record)]
+    resting = [
+        t
+        for t, e in sorted(node.tables.items())
+        if e.stage is Stage.PARKED and not awaits_person(w, e.record)
+    ]
     if not resting:
         return None
     table = resting[pick(len(resting))]
@@ -329,10 +385,16 @@ def act_list(w: World, pick: Pick) -> str | None:
     """All parked records are read: the catalog parks what moves back, a person decides, another node was here."""
     if (node := a_node(w, pick)) is None or not node.begun or pick(SELDOM):
         return None
-    if node.token != w.token and w.rules.known_under_the_lease:  # what its successor parks is not its own to park
+    if (
+        node.token != w.token and w.rules.known_under_the_lease
+    ):  # what its successor parks is not its own to park
         w.nodes.remove(node)
         return f"node {node.token} ends: its lease is lost"
-    changed = [t for t, r in sorted(w.parked.items()) if (e := node.tables.get(t)) is None or (e.write is None and e.record.version != r.version)]
+    changed = [
+        t
+        for t, r in sorted(w.parked.items())
+        if (e := node.tables.get(t)) is None or (e.write is None and e.record.version != r.version)
+    ]
     missing = [t for t, e in sorted(node.tables.items()) if t not in w.parked and e.write is None]
     for table in changed:
         adopt(w, node, table, w.parked[table])

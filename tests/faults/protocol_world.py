@@ -50,13 +50,17 @@ class Rules:
     hold_after_acknowledgement: bool = True
     held_records_wait: bool = True  # they are not parked while the rest is drained
     drain_after_the_hold: bool = True  # once more, up to what the topic holds then
-    finish_behind_what_was_read: bool = True  # from where the drain before it has read, not from where the topic ended when it was done
+    finish_behind_what_was_read: bool = (
+        True  # from where the drain before it has read, not from where the topic ended when it was done
+    )
     release_when_known: bool = True  # not before the catalog has said that the record is gone
     numbered_orders: bool = True  # an answer to an order that was given up does not count
     record_under_lease: bool = True  # the parked record changes only under the newest token
     record_by_version: bool = True  # and over the version last read
     record_once: bool = True  # a repeated change has the same key, and happens once
-    take_up_before_known: bool = True  # a parked record that somebody has changed since comes first: a person may have rows read again
+    take_up_before_known: bool = (
+        True  # a parked record that somebody has changed since comes first: a person may have rows read again
+    )
     known_under_the_lease: bool = True  # what was loaded counts once the lease was in force after it
     compare_head: bool = True  # marks beyond those of the head's summary mean that it was moved back
     marks_never_go_back: bool = True  # marks before those last known, too
@@ -67,7 +71,9 @@ class Rules:
     resolve_in_a_commit: bool = True  # on the head that was read, and with a new one
     notice_vanished: bool = True  # a table that is gone without having been dropped went back, too
     ask_witness: bool = True  # a catalog that went back is noticed at the next start
-    keep_newer_witness: bool = True  # a node goes on from the witnesses it finds: what it meets itself may be older
+    keep_newer_witness: bool = (
+        True  # a node goes on from the witnesses it finds: what it meets itself may be older
+    )
 
 
 RULES = tuple(rule.name for rule in fields(Rules))
@@ -198,9 +204,15 @@ class World:
     group: dict[int, GroupWrite] = field(default_factory=dict)
     air: list[Message] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)  # the last one holds the lease, others are paused
-    backup: tuple[dict[str, Table], dict[str, ParkedRecord], int, int] | None = None  # the catalog, how many parkings had ended, the newest token
-    deciding: dict[str, tuple[int, int | None, Marks]] = field(default_factory=dict)  # a person has read: version, head, marks to set
-    hidden: set[str] = field(default_factory=set)  # tables that went back under a lease that stayed in force, and nobody has noticed yet
+    backup: tuple[dict[str, Table], dict[str, ParkedRecord], int, int] | None = (
+        None  # the catalog, how many parkings had ended, the newest token
+    )
+    deciding: dict[str, tuple[int, int | None, Marks]] = field(
+        default_factory=dict
+    )  # a person has read: version, head, marks to set
+    hidden: set[str] = field(
+        default_factory=set
+    )  # tables that went back under a lease that stayed in force, and nobody has noticed yet
     setbacks: int = 0
     parkings_ended: int = 0
     ids: int = 0
@@ -229,7 +241,13 @@ def commit(w: World, c: Commit) -> str:
         return "deleted"
     if table is None and not c.exists:
         table = w.tables[c.table] = Table(c.uuid)
-    elif table is None or not c.exists or table.uuid != c.uuid or c.snapshot in table.snapshots or (w.rules.assert_head and table.head != c.head):
+    elif (
+        table is None
+        or not c.exists
+        or table.uuid != c.uuid
+        or c.snapshot in table.snapshots
+        or (w.rules.assert_head and table.head != c.head)
+    ):
         return "conflict"
     if w.rules.marks_in_the_commit:
         table.marks = dict(c.marks)
@@ -288,6 +306,8 @@ def check_end(w: World) -> None:
     check_rows(w)
     for record in (record for part in w.log for record in part):
         wanted_row = record.table is not None and not record.bad
-        has_row = record.table in w.tables and record in w.tables[record.table].rows if record.table else False
+        has_row = (
+            record.table in w.tables and record in w.tables[record.table].rows if record.table else False
+        )
         if wanted_row != has_row or (not wanted_row and record not in w.dead):
             raise Violation(f"lost: {record} of {record.table}")

@@ -63,8 +63,16 @@ class RecordFlow:
         for _ in range(CHUNK_RECORDS):
             tenant, bad = self.draws.choice(self.tenants), self.draws.random() < BAD_SHARE
             number = self.draws.randrange(10**9)
-            body = b'{"n":' if bad else orjson.dumps({"n": number, f"field_{number % 7}": "x" * (number % 50)})
-            records.append(Record(body, headers=(("tenant", tenant.encode()),), partition=self.draws.randrange(self.partitions)))
+            body = (
+                b'{"n":' if bad else orjson.dumps({"n": number, f"field_{number % 7}": "x" * (number % 50)})
+            )
+            records.append(
+                Record(
+                    body,
+                    headers=(("tenant", tenant.encode()),),
+                    partition=self.draws.randrange(self.partitions),
+                )
+            )
             kinds.append((tenant, bad))
         for (tenant, bad), place in zip(kinds, self.kafka.produce(self.topic, records), strict=True):
             (self.bad if bad else self.good[table_of(tenant)]).add((place.partition, place.offset))

@@ -26,7 +26,9 @@ def test_every_named_step_is_among_the_cases() -> None:
 
 
 @pytest.mark.timeout(60 * KILLS + 600)
-def test_nothing_is_lost_or_doubled_however_a_process_dies(stack: Stack, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_nothing_is_lost_or_doubled_however_a_process_dies(
+    stack: Stack, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """SIGKILL of worker, main process, catalog and broker at named steps while records flow: every identity is in its table once, or a dead letter."""
     seed = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
     result = run_matrix(stack, tmp_path, KILLS, seed)
@@ -39,4 +41,6 @@ def test_nothing_is_lost_or_doubled_however_a_process_dies(stack: Stack, tmp_pat
     for case, counted in by_step.items():
         reached[case.partition("/")[0]] += counted["reached"]
     assert reached.total() >= 0.9 * KILLS, f"too many steps were not reached: {by_step}"
-    assert all(reached.values()), f"steps that nobody has died at: {[step for step, times in reached.items() if not times]}"
+    assert all(reached.values()), (
+        f"steps that nobody has died at: {[step for step, times in reached.items() if not times]}"
+    )

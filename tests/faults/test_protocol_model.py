@@ -51,7 +51,15 @@ def test_no_schedule_loses_or_doubles_a_record() -> None:
         run = random_run(Rules(), seed)
         if run.violation:
             short = replay(Rules(), seed, shrink(Rules(), seed, run.schedule))
-            pytest.fail("\n  ".join([f"seed {seed}:", *(line for line in short.trace or () if line), f"VIOLATION: {short.violation}"]))
+            pytest.fail(
+                "\n  ".join(
+                    [
+                        f"seed {seed}:",
+                        *(line for line in short.trace or () if line),
+                        f"VIOLATION: {short.violation}",
+                    ]
+                )
+            )
 
 
 def test_every_rule_has_a_run_that_breaks_without_it() -> None:
@@ -65,7 +73,9 @@ def test_random_schedules_need_the_rule(rule: str) -> None:
     """Without the rule a known schedule loses or doubles something, and with it the same schedule does not."""
     seed = NOTICED[rule]
     run = random_run(replace(Rules(), **{rule: False}), seed)
-    assert run.violation, f"the schedule of seed {seed} does not break without {rule} any more; find another by --without {rule}"
+    assert run.violation, (
+        f"the schedule of seed {seed} does not break without {rule} any more; find another by --without {rule}"
+    )
     assert replay(Rules(), seed, run.schedule).violation is None
 
 

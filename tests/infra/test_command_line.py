@@ -53,7 +53,9 @@ def test_wrong_port_is_refused(text: str) -> None:
         (("up", "kafka", "--warehouse", "ftp://x"), "unknown scheme"),
     ],
 )
-def test_mistakes_are_one_message_and_exit_code_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_mistakes_are_one_message_and_exit_code_2(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
     """A mistake on the command line ends in one message without traceback, and nothing is started."""
     code, text = run(*arguments, "--state", str(tmp_path))
     assert code == 2

@@ -39,7 +39,9 @@ NO_CATALOG = "http://127.0.0.1:1"
 def infra(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """`python -m infra ...` as a child process, its output in one pipe; killed at the end if it still runs."""
     command = (sys.executable, "-m", "infra", *arguments)
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         yield process
     finally:
@@ -48,7 +50,14 @@ def infra(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def run_infra(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run((sys.executable, "-m", "infra", *arguments), cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        (sys.executable, "-m", "infra", *arguments),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def read_until(process: subprocess.Popen[str], wanted: str) -> str:
@@ -68,7 +77,10 @@ def of_stack(folder: Path) -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             ours = LAUNCH_VARIABLE in process.environ() and process.status() != psutil.STATUS_ZOMBIE
-            if ours and (str(folder) in " ".join(process.cmdline()) or process.environ().get("FIRN_INFRA_STATE") == str(folder)):
+            if ours and (
+                str(folder) in " ".join(process.cmdline())
+                or process.environ().get("FIRN_INFRA_STATE") == str(folder)
+            ):
                 found.append(process)
         except psutil.Error:
             continue
@@ -223,7 +235,9 @@ threading.Event().wait()
 def supervisor(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A program of its own that starts PostgreSQL and S3 through the API and stays."""
     command = (sys.executable, "-c", SUPERVISOR, str(folder))
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     process.stdout, process.stderr = process.stderr, None
     try:
         yield process
@@ -235,7 +249,12 @@ def supervisor(folder: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.parametrize("moment", ["postgres starts", "s3 starts", "is ready", "all up"])
 def test_down_after_a_killed_supervisor_stops_exactly_what_it_started(folder: Path, moment: str) -> None:
     """Whenever the supervisor is killed, a later `down` ends all it started, and no process of anybody else."""
-    with subprocess.Popen((sys.executable, "-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE) as stranger, supervisor(folder) as process:
+    with (
+        subprocess.Popen(
+            (sys.executable, "-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE
+        ) as stranger,
+        supervisor(folder) as process,
+    ):
         read_until(process, moment)
         process.kill()
         process.wait(timeout=ANSWER_S)
@@ -261,7 +280,9 @@ def test_killed_foreground_command_leaves_nothing_behind(folder: Path) -> None:
 
 @pytest.mark.parametrize("wanted", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["s3 starts", "Ctrl-C stops everything"])
-def test_interrupted_foreground_command_stops_what_it_started(folder: Path, wanted: signal.Signals, moment: str) -> None:
+def test_interrupted_foreground_command_stops_what_it_started(
+    folder: Path, wanted: signal.Signals, moment: str
+) -> None:
     """Ctrl-C and SIGTERM stop every service, during the start and after it, with the exit code usual for the signal."""
     with infra("up", "s3", "--foreground", "--state", str(folder)) as process:
         read_until(process, moment)
@@ -306,7 +327,9 @@ def test_service_that_fails_to_start_shows_its_log(folder: Path, monkeypatch: py
     assert real
     program = folder / "java-home/bin/java"
     program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\n[ \"$1\" = -version ] && exec {real.java} -version\necho 'the words of the service'\nexit 3\n")
+    program.write_text(
+        f"#!/bin/sh\n[ \"$1\" = -version ] && exec {real.java} -version\necho 'the words of the service'\nexit 3\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(folder / "java-home"))
     up = run_infra("up", "s3", "--state", str(folder))

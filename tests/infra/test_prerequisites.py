@@ -78,7 +78,12 @@ def test_missing_java_is_named_with_what_was_found(monkeypatch: pytest.MonkeyPat
 
 def test_all_missing_things_are_in_one_message() -> None:
     """One error names everything that is missing and one command that installs it, each thing once."""
-    things = [Missing("Maven", package="maven"), Missing("Java", package="jre"), Missing("Maven", package="maven"), Missing("Java 24", advice="make setup")]
+    things = [
+        Missing("Maven", package="maven"),
+        Missing("Java", package="jre"),
+        Missing("Maven", package="maven"),
+        Missing("Java 24", advice="make setup"),
+    ]
     with pytest.raises(PrerequisiteError) as error:
         require(things)
     message = str(error.value)
@@ -110,7 +115,9 @@ def fake_maven(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("FIRN_CACHE", str(folder / "cache"))
 
 
-def test_failed_download_leaves_nothing_and_shows_mavens_last_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_download_leaves_nothing_and_shows_mavens_last_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A download that fails half way is never taken for finished, and the error shows how Maven ended and what to do."""
     fake_maven(tmp_path, WRITE_JAR + 'echo "no route to host"; exit 1', monkeypatch)
     with pytest.raises(UnavailableError, match="no route to host") as error:
@@ -120,7 +127,9 @@ def test_failed_download_leaves_nothing_and_shows_mavens_last_lines(tmp_path: Pa
     assert [path.name for path in jvm_parts.cache_folder().iterdir()] == ["kafka.lock"]
 
 
-def test_leftover_of_a_killed_download_is_removed_and_a_second_fetch_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftover_of_a_killed_download_is_removed_and_a_second_fetch_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a killed download left is cleared away; parts that are there are not downloaded again."""
     fake_maven(tmp_path, WRITE_JAR, monkeypatch)
     shutil.copytree(jvm_parts.POMS, tmp_path / "poms")
@@ -175,7 +184,9 @@ def test_failure_message_shows_the_end_of_this_run_and_advice(tmp_path: Path) ->
     start = log.stat().st_size
     with log.open("a") as file:
         file.writelines(f"line {n}\n" for n in range(30))
-        file.write("java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)\n\t... 12 more\n")
+        file.write(
+            "java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)\n\t... 12 more\n"
+        )
     message = log_tail.failure("kafka", "died", log, start=start)
     shown = [line for line in message.splitlines() if line.startswith("  | ")]
     assert message.startswith("kafka died.")

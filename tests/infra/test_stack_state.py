@@ -34,7 +34,9 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 def launched(folder: Path, name: str, code: str) -> tuple[ServiceRecord, subprocess.Popen[bytes]]:
     """A process started as the supervisor starts one, and the record of it before its pid is noted."""
     record = ServiceRecord(name).planned(ports={}, environment={}, log_start=0)
-    process = processes.spawn((sys.executable, "-c", code), launch=record.launch, environment={}, folder=folder, log=folder / "log")
+    process = processes.spawn(
+        (sys.executable, "-c", code), launch=record.launch, environment={}, folder=folder, log=folder / "log"
+    )
     return record, process
 
 
@@ -43,7 +45,9 @@ FOREVER = "import threading; threading.Event().wait()"
 
 def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
     """What is written to the state file is read back the same, and only the owner may read it."""
-    record = ServiceRecord("kafka", "kafka-1-ab", 12, 1.5, {"port": 9}, "127.0.0.1:9", 7, {"FIRN_X": "y"}, {"A": "b"})
+    record = ServiceRecord(
+        "kafka", "kafka-1-ab", 12, 1.5, {"port": 9}, "127.0.0.1:9", 7, {"FIRN_X": "y"}, {"A": "b"}
+    )
     state = StackState(warehouse="file:///w", database="sqlite").with_record(record)
     state_file.save(tmp_path, state)
     assert state_file.load(tmp_path) == state
@@ -56,7 +60,17 @@ def test_folder_without_a_state_file_is_an_empty_stack(tmp_path: Path) -> None:
     assert state_file.load(tmp_path) == StackState()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', '{"version": 1, "services": {"kafka": {"unknown": 1}}}', '{"version": 99, "services": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"version": 1}',
+        '{"version": 1, "services": {"kafka": {"unknown": 1}}}',
+        '{"version": 99, "services": {}}',
+    ],
+)
 def test_damaged_state_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
     """A state file that cannot be understood is an error that names the file and what to do, not a traceback."""
     (tmp_path / state_file.FILE).write_text(text)
@@ -76,7 +90,9 @@ def test_dead_pid_is_not_running(stranger: subprocess.Popen[bytes]) -> None:
 
 def test_reused_pid_is_never_touched(tmp_path: Path, stranger: subprocess.Popen[bytes]) -> None:
     """A living process that has the recorded pid but another start time is somebody else's: not running, and `stop` leaves it alone."""
-    record = ServiceRecord("kafka", "kafka-1-x", stranger.pid, processes.created_at(stranger.pid) - 3600, address="127.0.0.1:1")
+    record = ServiceRecord(
+        "kafka", "kafka-1-x", stranger.pid, processes.created_at(stranger.pid) - 3600, address="127.0.0.1:1"
+    )
     state_file.save(tmp_path, StackState().with_record(record))
     stack = Stack(tmp_path)
     assert not stack.running("kafka")
@@ -113,7 +129,9 @@ def test_children_of_a_killed_leader_are_ended(tmp_path: Path) -> None:
 
 def test_process_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
     """A process that does not end politely gets SIGKILL once its grace is over."""
-    code = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {FOREVER}"
+    code = (
+        f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {FOREVER}"
+    )
     record, process = launched(tmp_path, "kafka", code)
     record = replace(record, pid=process.pid, created=processes.created_at(process.pid))
     while "deaf" not in (tmp_path / "log").read_text():
@@ -150,7 +168,12 @@ def test_stopping_a_stack_that_never_ran_does_nothing(tmp_path: Path) -> None:
 
 def test_warehouse_of_a_stack_cannot_change(tmp_path: Path) -> None:
     """A stack keeps the warehouse its catalog first started with; another one is refused before anything starts."""
-    state_file.save(tmp_path, StackState(warehouse="file:///first").with_record(ServiceRecord("catalog", address="http://127.0.0.1:5")))
+    state_file.save(
+        tmp_path,
+        StackState(warehouse="file:///first").with_record(
+            ServiceRecord("catalog", address="http://127.0.0.1:5")
+        ),
+    )
     with pytest.raises(SettingsError, match="file:///first"):
         Stack(tmp_path, warehouse="/second").start("kafka")
 
@@ -163,7 +186,9 @@ def test_warehouse_in_another_bucket_is_refused(tmp_path: Path) -> None:
 
 def test_environment_joins_what_the_services_export(tmp_path: Path) -> None:
     """The environment of a stack has what each service exports, and where the stack is."""
-    state = StackState(catalog_uri="http://127.0.0.1:5").with_record(ServiceRecord("kafka", exports={"FIRN_INGEST_BOOTSTRAP_SERVERS": "127.0.0.1:9"}))
+    state = StackState(catalog_uri="http://127.0.0.1:5").with_record(
+        ServiceRecord("kafka", exports={"FIRN_INGEST_BOOTSTRAP_SERVERS": "127.0.0.1:9"})
+    )
     state_file.save(tmp_path, state)
     variables = Stack(tmp_path).environment()
     assert variables["FIRN_INGEST_BOOTSTRAP_SERVERS"] == "127.0.0.1:9"

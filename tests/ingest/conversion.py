@@ -34,7 +34,14 @@ def converted(
     for offset, body in enumerate(bodies):
         buffer.add(*RawRecord(0, offset, KAFKA_MS if times_ms is None else times_ms[offset], None, (), body))
     sources = [Source("topic", "id", 0, form, time_zone)]
-    return convert(buffer, sources, schema or new_log_schema(), [0], limits or ConverterLimits(100, 1_000, ANY_TIME), shapes or Shapes())
+    return convert(
+        buffer,
+        sources,
+        schema or new_log_schema(),
+        [0],
+        limits or ConverterLimits(100, 1_000, ANY_TIME),
+        shapes or Shapes(),
+    )
 
 
 def rows_of(result: Converted) -> dict[tuple[int, int], dict[str, Any]]:
@@ -44,7 +51,9 @@ def rows_of(result: Converted) -> dict[tuple[int, int], dict[str, Any]]:
         assert (row[OFFSET], row[INDEX]) not in rows, "an identity comes twice"
         plain = {name: value for name, value in row.items() if value is not None}
         if "_errors" in plain:
-            plain["_errors"] = [(error["field"], error["value"], error["reason"]) for error in plain["_errors"]]
+            plain["_errors"] = [
+                (error["field"], error["value"], error["reason"]) for error in plain["_errors"]
+            ]
         rows[row[OFFSET], row[INDEX]] = plain
     return rows
 
@@ -55,7 +64,9 @@ def fields_of(body: bytes | str, form: Form = "auto", **options: Any) -> dict[st
     assert not result.rejected
     (row,) = rows_of(result).values()
     system = ("_topic", "_topic_id", "_topic_partition", OFFSET, INDEX, "observed_timestamp")
-    return {name: value for name, value in row.items() if name not in system} | {"timestamp": row["timestamp"].isoformat()}
+    return {name: value for name, value in row.items() if name not in system} | {
+        "timestamp": row["timestamp"].isoformat()
+    }
 
 
 def by_exact_path(monkeypatch: pytest.MonkeyPatch) -> None:

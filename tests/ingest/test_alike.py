@@ -38,17 +38,30 @@ def _buffers(tables: Sequence[Sequence[str]]) -> list[TableBuffer]:
     for number, bodies in enumerate(tables):
         buffer = TableBuffer(TableId(TenantId(f"t{number}"), "logs"), 0.0)
         for body in bodies:
-            buffer.add(*RawRecord(offset % len(SOURCES), offset, KAFKA_MS + offset, None, (), body.encode("utf-8", "surrogatepass")))
+            buffer.add(
+                *RawRecord(
+                    offset % len(SOURCES),
+                    offset,
+                    KAFKA_MS + offset,
+                    None,
+                    (),
+                    body.encode("utf-8", "surrogatepass"),
+                )
+            )
             offset += 1
         buffers.append(buffer)
     return buffers
 
 
-def _together(buffers: Sequence[TableBuffer], schema: LogSchema, limits: ConverterLimits = LIMITS) -> Mapping[TableId, Sequence[Part]]:
+def _together(
+    buffers: Sequence[TableBuffer], schema: LogSchema, limits: ConverterLimits = LIMITS
+) -> Mapping[TableId, Sequence[Part]]:
     return convert_alike([Waiting(buffer, schema) for buffer in buffers], SOURCES, limits, Shapes())
 
 
-def _converted(buffer: TableBuffer, schema: LogSchema, parts: Sequence[Part] = (), limits: ConverterLimits = LIMITS) -> Converted:
+def _converted(
+    buffer: TableBuffer, schema: LogSchema, parts: Sequence[Part] = (), limits: ConverterLimits = LIMITS
+) -> Converted:
     return convert(buffer, SOURCES, schema, [0] * len(SOURCES), limits, Shapes(), parts)
 
 
@@ -61,7 +74,9 @@ def test_each_table_gets_what_it_would_get_by_itself(tables: list[list[str]], sc
         alone, shared = _converted(buffer, schema), _converted(buffer, schema, parts.get(buffer.table, ()))
         assert rows_of(shared) == rows_of(alone)
         assert shared.new.keys() == alone.new.keys()
-        assert sorted(shared.rejected, key=lambda one: one[0]) == sorted(alone.rejected, key=lambda one: one[0])
+        assert sorted(shared.rejected, key=lambda one: one[0]) == sorted(
+            alone.rejected, key=lambda one: one[0]
+        )
         assert shared.rows_with_errors == alone.rows_with_errors
 
 
@@ -83,9 +98,13 @@ def test_records_without_a_time_are_converted_together_too() -> None:
     parts = _together(buffers, new_log_schema())
     for buffer in buffers:
         converted = _converted(buffer, new_log_schema(), parts[buffer.table])
-        assert sum(len(part.places) for part in parts[buffer.table]) == len(buffer) == converted.rows_with_errors
+        assert (
+            sum(len(part.places) for part in parts[buffer.table]) == len(buffer) == converted.rows_with_errors
+        )
         assert rows_of(converted) == rows_of(_converted(buffer, new_log_schema()))
-        assert converted.rows.column("_errors").to_pylist() == [[{"field": "timestamp", "value": None, "reason": "missing_timestamp"}]] * len(buffer)
+        assert converted.rows.column("_errors").to_pylist() == [
+            [{"field": "timestamp", "value": None, "reason": "missing_timestamp"}]
+        ] * len(buffer)
 
 
 def test_new_column_has_the_spelling_of_its_table() -> None:
@@ -93,7 +112,10 @@ def test_new_column_has_the_spelling_of_its_table() -> None:
     schema = new_log_schema()
     buffers = _buffers([_lines("Zone"), _lines("zone")])
     parts = _together(buffers, schema)
-    assert [dict(_converted(buffer, schema, parts[buffer.table]).new) for buffer in buffers] == [{"zone": "/Zone"}, {"zone": "/zone"}]
+    assert [dict(_converted(buffer, schema, parts[buffer.table]).new) for buffer in buffers] == [
+        {"zone": "/Zone"},
+        {"zone": "/zone"},
+    ]
 
 
 def test_column_that_is_empty_in_one_table_is_not_made_there() -> None:
@@ -101,7 +123,10 @@ def test_column_that_is_empty_in_one_table_is_not_made_there() -> None:
     schema = new_log_schema()
     buffers = _buffers([['{"ts":1763000000000,"a":1,"b":2}'], ['{"ts":1763000000000,"a":null,"b":3}']])
     parts = _together(buffers, schema)
-    assert [sorted(_converted(buffer, schema, parts[buffer.table]).new) for buffer in buffers] == [["a", "b"], ["b"]]
+    assert [sorted(_converted(buffer, schema, parts[buffer.table]).new) for buffer in buffers] == [
+        ["a", "b"],
+        ["b"],
+    ]
 
 
 def test_limit_of_columns_is_each_tables_own() -> None:

@@ -74,7 +74,9 @@ def test_a_node_that_is_not_active_any_more_measures_nothing() -> None:
     for gauge in held:
         gauge.set(7)
     engine._end_workers()
-    told = {sample.name: sample.value for gauge in held for family in gauge.collect() for sample in family.samples}
+    told = {
+        sample.name: sample.value for gauge in held for family in gauge.collect() for sample in family.samples
+    }
     assert set(told.values()) == {0}
     assert REGISTRY.get_sample_value("firn_ingest_lag_records", {"topic": "logs", "partition": "0"}) is None
     assert REGISTRY.get_sample_value("firn_ingest_tables_parked", {"reason": "storage"}) is None
@@ -94,7 +96,9 @@ time.sleep(60)
 
 def test_a_last_flush_that_takes_too_long_is_given_up_with_a_sentence() -> None:
     """The process ends, says why, and what becomes of the records."""
-    done = subprocess.run([sys.executable, "-c", HANGS], cwd=REPOSITORY, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS], cwd=REPOSITORY, capture_output=True, text=True, timeout=50, check=False
+    )
     told = done.stdout + done.stderr
     assert done.returncode == 2, told
     assert "ingest.not_flushed" in told

@@ -62,7 +62,9 @@ def test_pattern_names_files(tmp_path: Path, pattern: str, expected: list[str]) 
     """Wild characters stay within a name, two stars go through folders, and a name that holds wild characters is found as it is."""
     _put(tmp_path, "a.gz", "b.gz", "c.log", "x/c.gz", "x/y/d.gz", "x/y/e[1].log")
     for spelled in (f"{tmp_path}/{pattern}", f"file://{tmp_path}/{pattern}", f"file:{tmp_path}/{pattern}"):
-        assert [file.uri.removeprefix(f"file://{tmp_path}/") for file in find_files([spelled], LOCAL)] == expected
+        assert [
+            file.uri.removeprefix(f"file://{tmp_path}/") for file in find_files([spelled], LOCAL)
+        ] == expected
 
 
 def test_files_of_several_patterns_come_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +120,9 @@ def test_lines_are_numbered(tmp_path: Path, packed: bytes) -> None:
     assert _records(tmp_path / "x") == []
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor(write_checksum=True).compress], ids=["gzip", "zstd"])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, zstandard.ZstdCompressor(write_checksum=True).compress], ids=["gzip", "zstd"]
+)
 def test_file_that_is_cut_off_is_told(tmp_path: Path, pack: Any) -> None:
     """Records come up to the damage, then an error that names the record; no half record."""
     lines = [b'{"n":%d,"x":"%s"}' % (n, os.urandom(20).hex().encode()) for n in range(20_000)]
@@ -133,7 +137,9 @@ def test_file_that_is_cut_off_is_told(tmp_path: Path, pack: Any) -> None:
             found.extend(record.value for record in read_records(file, LOCAL))
         assert f"beyond record {len(found) - 1} " in str(raised.value)
         assert len(found) > 5_000
-        assert found == lines[: len(found)] or data == bytes(damaged)  # other bytes show by the checksum, at the end
+        assert found == lines[: len(found)] or data == bytes(
+            damaged
+        )  # other bytes show by the checksum, at the end
 
 
 def test_line_without_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +189,13 @@ def test_rows_of_parquet_are_json_objects(tmp_path: Path) -> None:
     assert number == 1
     assert b'"float":NaN' in second
     other = orjson.loads(second.replace(b"NaN", b"null"))
-    assert other == {"word": "b", "big": 0, "float": None, "bytes": base64.b64encode(b"\xff").decode(), "map": []}
+    assert other == {
+        "word": "b",
+        "big": 0,
+        "float": None,
+        "bytes": base64.b64encode(b"\xff").decode(),
+        "map": [],
+    }
 
 
 def test_parquet_that_is_damaged_is_told(tmp_path: Path) -> None:
@@ -217,10 +229,17 @@ def test_archive_on_s3(s3: AnyStorage, tmp_path: Path) -> None:
     root = "s3://firn-warehouse/archive"
     pq.write_table(pa.table({"n": range(1_000)}), tmp_path / "t", row_group_size=100)
     large = b"".join(b'{"n":%d}\n' % n for n in range(300_000))
-    data = {"x/a.gz": gzip.compress(LINES), "x/y/b.zst": zstandard.compress(LINES), "t.parquet": (tmp_path / "t").read_bytes(), "large.json": large}
+    data = {
+        "x/a.gz": gzip.compress(LINES),
+        "x/y/b.zst": zstandard.compress(LINES),
+        "t.parquet": (tmp_path / "t").read_bytes(),
+        "large.json": large,
+    }
     for name, content in data.items():
         s3.write(f"{root}/{name}", content)
-    assert [file.uri for file in find_files([f"{root}/**/*.gz", "s3a://firn-warehouse/archive/x/**"], s3)] == [f"{root}/x/a.gz", f"{root}/x/y/b.zst"]
+    assert [
+        file.uri for file in find_files([f"{root}/**/*.gz", "s3a://firn-warehouse/archive/x/**"], s3)
+    ] == [f"{root}/x/a.gz", f"{root}/x/y/b.zst"]
     assert _records(f"{root}/x/a.gz", s3) == _records(f"{root}/x/y/b.zst", s3) == RECORDS
     assert _records(f"{root}/t.parquet", s3) == [(n, b'{"n":%d}' % n) for n in range(1_000)]
     assert _records(f"{root}/large.json", s3)[-1] == (299_999, b'{"n":299999}')

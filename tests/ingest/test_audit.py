@@ -36,7 +36,11 @@ class Finds(NamedTuple):
     dropped: Sequence[tuple[int, int]] = ()
 
 
-OFFSETS = st.one_of(st.integers(0, 6), st.sampled_from([BUCKET_OFFSETS // 2 + at for at in range(-2, 3)]), st.just(BUCKET_OFFSETS - 1))
+OFFSETS = st.one_of(
+    st.integers(0, 6),
+    st.sampled_from([BUCKET_OFFSETS // 2 + at for at in range(-2, 3)]),
+    st.just(BUCKET_OFFSETS - 1),
+)
 INDEXES = st.integers(0, 2)
 PLACES = st.one_of(st.none(), INDEXES)
 FINDS = st.builds(
@@ -53,15 +57,22 @@ FINDS = st.builds(
 
 
 def _is_covered(key: Key, by: Iterable[Key]) -> bool:
-    return any(key[0] == other[0] and (key[1] == other[1] or other[1] is None or key[1] is None) for other in by)
+    return any(
+        key[0] == other[0] and (key[1] == other[1] or other[1] is None or key[1] is None) for other in by
+    )
 
 
 def _plainly(finds: Finds) -> dict[str, int]:
     """The audit's rules, one identity at a time."""
     rows = set(finds.rows)
     replays = {(offset, index) for offset, index, _, _ in finds.replayed}
-    taken_up = {key: max(a for o, i, a, read in finds.replayed if read and (o, i) == key) for key in {(o, i) for o, i, _, read in finds.replayed if read}}
-    deaths = {key: max(a for o, i, a in finds.dead if (o, i) == key) for key in {(o, i) for o, i, _ in finds.dead}}
+    taken_up = {
+        key: max(a for o, i, a, read in finds.replayed if read and (o, i) == key)
+        for key in {(o, i) for o, i, _, read in finds.replayed if read}
+    }
+    deaths = {
+        key: max(a for o, i, a in finds.dead if (o, i) == key) for key in {(o, i) for o, i, _ in finds.dead}
+    }
     dead = {key for key, attempt in deaths.items() if attempt >= taken_up.get(key, 0)}
     looked_at = {offset: many for offset, many in finds.messages.items() if finds.start <= offset < finds.end}
     keys = {(offset, index) for offset, many in looked_at.items() for index in range(many)}
@@ -69,7 +80,13 @@ def _plainly(finds: Finds) -> dict[str, int]:
     dead_lettered = {key for key in left if _is_covered(key, dead)}
     parked = {key for key in left - dead_lettered if key[0] in finds.parked}
     dropped = (left - dead_lettered - parked) & set(finds.dropped)
-    lost = {key for key in taken_up if not _is_covered(key, rows | set(finds.dropped)) and key not in dead and not finds.start <= key[0] < finds.end}
+    lost = {
+        key
+        for key in taken_up
+        if not _is_covered(key, rows | set(finds.dropped))
+        and key not in dead
+        and not finds.start <= key[0] < finds.end
+    }
     return {
         "consumed": len(keys),
         "written": len(keys & rows),
@@ -87,7 +104,13 @@ def _compared(finds: Finds, folder: Path) -> Verdict:
     spool = IdentitySpool(folder, frozenset({"topic"}))
     if finds.rows:
         offsets, indexes = zip(*finds.rows, strict=True)
-        spool.add(Place.ROWS, PARTITION, pa.array([BASE + offset for offset in offsets], pa.int64()), pa.array(indexes, pa.int32()), 7)
+        spool.add(
+            Place.ROWS,
+            PARTITION,
+            pa.array([BASE + offset for offset in offsets], pa.int64()),
+            pa.array(indexes, pa.int32()),
+            7,
+        )
     for offset, index, attempt in finds.dead:
         spool.add_one(Place.DEAD, PARTITION, BASE + offset, index, attempt)
     for offset, index in finds.dropped:
@@ -96,7 +119,9 @@ def _compared(finds: Finds, folder: Path) -> Verdict:
         spool.add_one(Place.PARKED, PARTITION, BASE + offset, None)
     for offset, index, attempt, read in finds.replayed:
         spool.add_one(Place.REPLAYED, PARTITION, BASE + offset, index, 2 * attempt + read)
-    messages = sorted((offset, many) for offset, many in finds.messages.items() if finds.start <= offset < finds.end)
+    messages = sorted(
+        (offset, many) for offset, many in finds.messages.items() if finds.start <= offset < finds.end
+    )
     found, records = (pa.array([part[at] for part in messages], pa.int64()) for at in range(2))
     return compare(spool, PARTITION, BUCKET, Expected(found, records, finds.start, finds.end))
 
@@ -134,7 +159,13 @@ def test_identities_of_many_buckets_come_back_as_they_were(tmp_path: Path) -> No
     offsets = [5, BUCKET_OFFSETS - 1, BUCKET_OFFSETS, 3 * BUCKET_OFFSETS + 2, 6]
     for first in range(0, 5, 2):
         part = slice(first, first + 2)
-        spool.add(Place.ROWS, PARTITION, pa.array(offsets[part], pa.int64()), pa.array([first] * len(offsets[part]), pa.int32()), first)
+        spool.add(
+            Place.ROWS,
+            PARTITION,
+            pa.array(offsets[part], pa.int64()),
+            pa.array([first] * len(offsets[part]), pa.int32()),
+            first,
+        )
     for number in range(5_000):
         spool.add_one(Place.DEAD, PARTITION, number, number % 3, number)
     assert spool.buckets(PARTITION) == [0, 1, 3]
@@ -169,6 +200,8 @@ def _loaded(spool: IdentitySpool, place: Place, bucket: int) -> Iterator[tuple[i
         (b'{"resourceLogs":5}', "auto", 1),
     ],
 )
-def test_records_of_a_message_are_counted_as_ingestion_takes_it_apart(value: bytes | None, form: Form, records: int) -> None:
+def test_records_of_a_message_are_counted_as_ingestion_takes_it_apart(
+    value: bytes | None, form: Form, records: int
+) -> None:
     """A batch counts its members, bad ones included; everything else is one."""
     assert records_in(value, form, 100) == records

@@ -26,7 +26,10 @@ REJECTED = Rejected(Reason.UNDECODABLE, "half")
 
 def _state(**properties: str) -> TableState:
     state = new_table_state(TableName("acme", "logs"), "acme", "logs", "file:///warehouse")
-    return TableState(**{name: getattr(state, name) for name in TableState.__slots__} | {"properties": properties, "marks": LIVE, "writer": "node"})
+    return TableState(
+        **{name: getattr(state, name) for name in TableState.__slots__}
+        | {"properties": properties, "marks": LIVE, "writer": "node"}
+    )
 
 
 def _ledger() -> BackfillLedger:
@@ -44,10 +47,18 @@ def test_commit_moves_the_marks_of_files_and_no_others() -> None:
     mark = parse_backfill_mark(advance.properties, FILE.source)
     assert mark is not None
     assert (mark.path, mark.size, mark.etag, mark.next, mark.complete) == (FILE.uri, 100, "e1", 7, False)
-    prepared = prepare_append(state, [], state.schema, advance.marks, 1, writer=advance.writer, properties=advance.properties)
-    assert prepared.request["updates"][-1] == {"action": "set-properties", "updates": dict(advance.properties)}
+    prepared = prepare_append(
+        state, [], state.schema, advance.marks, 1, writer=advance.writer, properties=advance.properties
+    )
+    assert prepared.request["updates"][-1] == {
+        "action": "set-properties",
+        "updates": dict(advance.properties),
+    }
     assert ledger.marks(prepared.after) == Marks({PLACE: 7})
-    assert absorbed(prepared.after.properties) == {TopicPartition("topic-id", 0): (Range(0, 5),), PLACE: (Range(0, 7),)}
+    assert absorbed(prepared.after.properties) == {
+        TopicPartition("topic-id", 0): (Range(0, 5),),
+        PLACE: (Range(0, 7),),
+    }
     ledger.ends[FILE.source] = 9
     last = ledger.advance(prepared.after, {PLACE: Range(7, 9)}, "backfill").properties
     assert list(last) == [backfill_property(FILE.source)]
@@ -77,7 +88,9 @@ def _letters(path: Path) -> tuple[OnceLetters, RejectsFile]:
 
 def _send(letters: OnceLetters, offset: int, index: int | None = None, value: bytes | None = b"x") -> None:
     record = RawRecord(0, offset, FILE.modified_ms, None, (), b"whole" if index is not None else value)
-    rejected = REJECTED if index is None else RejectedRecord(REJECTED.reason, REJECTED.detail, index, value or b"")
+    rejected = (
+        REJECTED if index is None else RejectedRecord(REJECTED.reason, REJECTED.detail, index, value or b"")
+    )
     letters.send(Source(FILE.uri, FILE.source, 0, "auto"), record, rejected, "acme.logs")
 
 
@@ -98,8 +111,18 @@ def test_letter_is_written_once(tmp_path: Path) -> None:
     second.flush()
     assert (second.sent, second.there_already) == (2, 2)
     letters = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-    assert [(letter["offset"], letter["index"]) for letter in letters] == [(3, None), (4, 0), (4, None), (5, None)]
-    assert [(letter["value"], letter["value_base64"]) for letter in letters] == [("x", "eA=="), (None, "/w=="), ("x", "eA=="), (None, None)]
+    assert [(letter["offset"], letter["index"]) for letter in letters] == [
+        (3, None),
+        (4, 0),
+        (4, None),
+        (5, None),
+    ]
+    assert [(letter["value"], letter["value_base64"]) for letter in letters] == [
+        ("x", "eA=="),
+        (None, "/w=="),
+        ("x", "eA=="),
+        (None, None),
+    ]
     assert {letter["topic"] for letter in letters} == {FILE.uri}
 
 

@@ -31,7 +31,15 @@ pytestmark = pytest.mark.stack
 
 RUN_S = 120.0
 KILLED = -9
-FAULTS = ("files_written", "files_synced", "dead_letters_acknowledged", "handed_over", "metadata_written", "commit_answered", "settled")
+FAULTS = (
+    "files_written",
+    "files_synced",
+    "dead_letters_acknowledged",
+    "handed_over",
+    "metadata_written",
+    "commit_answered",
+    "settled",
+)
 # Every run of the tests kills at these two; the long proofs at all of them.
 FIRST_FAULTS = ("metadata_written", "settled")
 
@@ -56,7 +64,15 @@ class Archive:
         """JSON lines, an hour's worth each 200, packed as the name says; every so many of them cut off."""
         lines = []
         for at in range(count):
-            line = orjson.dumps({"time": _time(at), "level": "info", "message": f"record {first + at}", "n": first + at, f"only_{first % 7}": "x" * (at % 40)})
+            line = orjson.dumps(
+                {
+                    "time": _time(at),
+                    "level": "info",
+                    "message": f"record {first + at}",
+                    "n": first + at,
+                    f"only_{first % 7}": "x" * (at % 40),
+                }
+            )
             is_bad = bool(bad_every) and at % bad_every == bad_every - 1
             lines.append(line[:-5] if is_bad else line)
             if is_bad:
@@ -67,7 +83,10 @@ class Archive:
 
     def text(self, name: str, count: int) -> None:
         """Lines of text, blank ones among them."""
-        lines = [b"" if at % 10 == 9 else f"2024-03-01T10:00:{at % 60:02}Z app[1]: line {at}".encode() for at in range(count)]
+        lines = [
+            b"" if at % 10 == 9 else f"2024-03-01T10:00:{at % 60:02}Z app[1]: line {at}".encode()
+            for at in range(count)
+        ]
         self.rows |= {(self.uri(name), at): None for at, line in enumerate(lines) if line}
         self.put(name, _packed(name, b"\n".join(lines)))
 
@@ -77,7 +96,11 @@ class Archive:
         times = pa.array([1_709_290_800_000_000_000 + at for at in range(count)], pa.timestamp("ns", "UTC"))
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"time": times, "message": [f"row {n}" for n in numbers], "n": numbers}), path, row_group_size=100)
+        pq.write_table(
+            pa.table({"time": times, "message": [f"row {n}" for n in numbers], "n": numbers}),
+            path,
+            row_group_size=100,
+        )
         self.rows |= {(self.uri(name), at): n for at, n in enumerate(numbers)}
 
 
@@ -89,7 +112,9 @@ def _packed(name: str, data: bytes) -> bytes:
     half = len(data) // 2
     if name.endswith(".gz"):
         return gzip.compress(data[:half]) + gzip.compress(data[half:])
-    return zstandard.compress(data[:half]) + zstandard.compress(data[half:]) if name.endswith(".zst") else data
+    return (
+        zstandard.compress(data[:half]) + zstandard.compress(data[half:]) if name.endswith(".zst") else data
+    )
 
 
 class BackfillRun:
@@ -100,9 +125,20 @@ class BackfillRun:
         self.tenant = fresh("old-")
         self.dead_letter_topic = fresh("dead-")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
-        own = {"group": fresh("g-"), "dead_letter_topic": self.dead_letter_topic, "bootstrap_servers": line.kafka.bootstrap_servers, **settings}
+        own = {
+            "group": fresh("g-"),
+            "dead_letter_topic": self.dead_letter_topic,
+            "bootstrap_servers": line.kafka.bootstrap_servers,
+            **settings,
+        }
         variables = {f"FIRN_INGEST_{name.upper()}": value for name, value in own.items() if value}
-        self.environment = {**inherited, **line.stack.environment(), **variables, "FIRN_CONFIG": "", "COLUMNS": "200"}
+        self.environment = {
+            **inherited,
+            **line.stack.environment(),
+            **variables,
+            "FIRN_CONFIG": "",
+            "COLUMNS": "200",
+        }
         if not own["bootstrap_servers"]:
             self.environment.pop("FIRN_INGEST_BOOTSTRAP_SERVERS", None)
 
@@ -110,9 +146,17 @@ class BackfillRun:
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
         command = (*tied, sys.executable, "-m", "ingest", "backfill", "files", *arguments, "--json")
         variables = {**self.environment, **(environment or {})}
-        return subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command, cwd=REPOSITORY, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
-    def done(self, *arguments: str, code: int = 0, environment: Mapping[str, str] | None = None, timeout_s: float = RUN_S) -> dict[str, Any]:
+    def done(
+        self,
+        *arguments: str,
+        code: int = 0,
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float = RUN_S,
+    ) -> dict[str, Any]:
         """The report of a run that has to end with this code; its errors under `stderr`."""
         process = self.start(*arguments, environment=environment)
         stdout, stderr = process.communicate(timeout=timeout_s)
@@ -125,13 +169,18 @@ class BackfillRun:
     def rows(self) -> list[tuple[str, int, int | None]]:
         """Path, number of the record, and field `n` of every row that comes from a file."""
         columns = "_topic, _offset, TRY_CAST(n AS BIGINT), _topic_partition, _index"
-        found = self.line.sql(f"SELECT {columns} FROM {self.line.table(self.tenant)} WHERE _topic LIKE 'file:%'")
+        found = self.line.sql(
+            f"SELECT {columns} FROM {self.line.table(self.tenant)} WHERE _topic LIKE 'file:%'"
+        )
         assert all(row[3:] == (0, 0) for row in found)
         return [(row[0], row[1], row[2]) for row in found]
 
     def dead(self) -> list[tuple[str, int]]:
         """Path and number of every letter of the topic, repeated ones too."""
-        return [(letter.facts["firn.topic"], int(letter.facts["firn.offset"])) for letter in self.line.kafka.read(self.dead_letter_topic)]
+        return [
+            (letter.facts["firn.topic"], int(letter.facts["firn.offset"]))
+            for letter in self.line.kafka.read(self.dead_letter_topic)
+        ]
 
     def is_exact(self, archive: Archive) -> None:
         """Every record of the archive is a row once."""
@@ -165,14 +214,21 @@ def _patterns(archive: Archive) -> list[str]:
     return [archive.uri(pattern) for pattern in PATTERNS]
 
 
-def test_archive_is_in_the_table_once_however_often_it_is_read(line: Line, tmp_path: Path, archive: Archive) -> None:
+def test_archive_is_in_the_table_once_however_often_it_is_read(
+    line: Line, tmp_path: Path, archive: Archive
+) -> None:
     """Every record of every kind of file is a row under its path and number, or one dead letter; a second run adds nothing and says so."""
     run = BackfillRun(line, tmp_path)
     report = run.into_tenant(*_patterns(archive))
     run.is_exact(archive)
     blank = 49  # the last one has no line end, so it is no line
     total = len(archive.rows) + len(archive.bad) + blank
-    assert (report["files"], report["records"], report["rows"], report["blank"]) == (6, total, len(archive.rows), blank)
+    assert (report["files"], report["records"], report["rows"], report["blank"]) == (
+        6,
+        total,
+        len(archive.rows),
+        blank,
+    )
     assert (report["dead_letters"], report["skipped"], report["failed"]) == (len(archive.bad), 0, {})
     assert sorted(run.dead()) == sorted(archive.bad)
     assert sum(name.startswith(BACKFILL_PREFIX) for name in run.properties()) == 5
@@ -182,15 +238,28 @@ def test_archive_is_in_the_table_once_however_often_it_is_read(line: Line, tmp_p
     assert len(run.dead()) == len(archive.bad)
 
 
-@pytest.mark.parametrize("step", [step if step in FIRST_FAULTS else pytest.param(step, marks=pytest.mark.prove) for step in FAULTS])
+@pytest.mark.parametrize(
+    "step", [step if step in FIRST_FAULTS else pytest.param(step, marks=pytest.mark.prove) for step in FAULTS]
+)
 def test_killed_run_is_completed_by_the_next(line: Line, tmp_path: Path, archive: Archive, step: str) -> None:
     """Killed at each step of the protocol while most of the archive is still to come, and run again: every record once, every bad one a letter."""
     run = BackfillRun(line, tmp_path, buffer_bytes_max="300000")
-    run.into_tenant(*_patterns(archive), code=KILLED, environment={"FIRN_FAULT_POINT": f"{step}:kill", "FIRN_FAULT_FOLDER": str(tmp_path)})
+    run.into_tenant(
+        *_patterns(archive),
+        code=KILLED,
+        environment={"FIRN_FAULT_POINT": f"{step}:kill", "FIRN_FAULT_FOLDER": str(tmp_path)},
+    )
     assert (tmp_path / f"{step}.reached").exists()
     report = run.into_tenant(*_patterns(archive))
     run.is_exact(archive)
-    assert report["rows"] + report["skipped"] + report["dead_letters"] + report["dead_letters_before"] + report["blank"] >= report["records"]
+    assert (
+        report["rows"]
+        + report["skipped"]
+        + report["dead_letters"]
+        + report["dead_letters_before"]
+        + report["blank"]
+        >= report["records"]
+    )
     assert report["commits"] > 3, "the archive is to be more than one flush"
     assert sorted(run.dead()) == sorted(archive.bad)
 
@@ -203,7 +272,13 @@ def test_archive_beside_a_live_ingester(line: Line, tmp_path: Path, archive: Arc
     try:
         process, sent = run.start(*_patterns(archive), "--tenant", run.tenant), 0
         while process.poll() is None or sent < 500:
-            line.kafka.produce(topic, [Record(orjson.dumps({"live": n, "message": "now"}), partition=n % 2) for n in range(sent, sent + 50)])
+            line.kafka.produce(
+                topic,
+                [
+                    Record(orjson.dumps({"live": n, "message": "now"}), partition=n % 2)
+                    for n in range(sent, sent + 50)
+                ],
+            )
             sent += 50
         stdout, stderr = process.communicate()
         assert process.returncode == 0, stderr
@@ -253,7 +328,12 @@ def test_changed_file_is_refused(line: Line, tmp_path: Path) -> None:
 def test_damaged_file_is_told_and_what_precedes_is_kept(line: Line, tmp_path: Path) -> None:
     """A compressed file that is cut off gives what can be read, ends with 1 and is named; the next run adds nothing."""
     archive = Archive(tmp_path / "archive")
-    archive.put("a.gz", gzip.compress(b"".join(b'{"n":%d,"x":"%s"}\n' % (n, os.urandom(20).hex().encode()) for n in range(5_000)))[:-20_000])
+    archive.put(
+        "a.gz",
+        gzip.compress(
+            b"".join(b'{"n":%d,"x":"%s"}\n' % (n, os.urandom(20).hex().encode()) for n in range(5_000))
+        )[:-20_000],
+    )
     run = BackfillRun(line, tmp_path)
     report = run.into_tenant(archive.uri("a.gz"), code=1)
     assert "damaged or cut off" in report["failed"][archive.uri("a.gz")]
@@ -263,10 +343,17 @@ def test_damaged_file_is_told_and_what_precedes_is_kept(line: Line, tmp_path: Pa
 
 def test_without_kafka_rejects_go_to_a_file(line: Line, tmp_path: Path, archive: Archive) -> None:
     """Nothing is asked of Kafka: bad records are lines of a file, each once, also after a crash that left half a line; without a place there is an error."""
-    run, rejects = BackfillRun(line, tmp_path, bootstrap_servers="", buffer_bytes_max="300000"), tmp_path / "rejects.ndjson"
+    run, rejects = (
+        BackfillRun(line, tmp_path, bootstrap_servers="", buffer_bytes_max="300000"),
+        tmp_path / "rejects.ndjson",
+    )
     assert "--rejects FILE" in run.into_tenant(*_patterns(archive), code=2)["stderr"]
     arguments = (*_patterns(archive), "--rejects", str(rejects))
-    run.into_tenant(*arguments, code=KILLED, environment={"FIRN_FAULT_POINT": "handed_over:kill", "FIRN_FAULT_FOLDER": str(tmp_path)})
+    run.into_tenant(
+        *arguments,
+        code=KILLED,
+        environment={"FIRN_FAULT_POINT": "handed_over:kill", "FIRN_FAULT_FOLDER": str(tmp_path)},
+    )
     with rejects.open("ab") as file:
         file.write(b'{"reason":"und')
     run.into_tenant(*arguments)
@@ -298,11 +385,20 @@ class LargeArchive:
 
 
 def _generated(at: int) -> bytes:
-    return b'{"time":"%s","level":"info","message":"request %d","path":"/p/%d","status":"%d"}\n' % (_time(at).encode(), at, at % 97, 200 + at % 5)
+    return b'{"time":"%s","level":"info","message":"request %d","path":"/p/%d","status":"%d"}\n' % (
+        _time(at).encode(),
+        at,
+        at % 97,
+        200 + at % 5,
+    )
 
 
 def _lines(data: bytes) -> list[bytes]:
-    plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else zstandard.ZstdDecompressor().stream_reader(data).read()
+    plain = (
+        gzip.decompress(data)
+        if data[:2] == b"\x1f\x8b"
+        else zstandard.ZstdDecompressor().stream_reader(data).read()
+    )
     return plain.removesuffix(b"\n").split(b"\n")
 
 
@@ -317,7 +413,9 @@ def test_million_records_with_a_crash_in_the_middle(line: Line, tmp_path: Path) 
     run = BackfillRun(line, tmp_path)
     pattern = f"{archive.folder}/*"
     process = run.start(pattern, "--tenant", run.tenant)
-    wait_for(lambda: line.rows_written(run.tenant) > archive.records // 3, 1_800, "a third of the rows", poll_s=0.2)
+    wait_for(
+        lambda: line.rows_written(run.tenant) > archive.records // 3, 1_800, "a third of the rows", poll_s=0.2
+    )
     process.kill()
     process.communicate()
     half = line.rows_written(run.tenant)
@@ -337,7 +435,9 @@ def test_million_records_with_a_crash_in_the_middle(line: Line, tmp_path: Path) 
     before = _files_by_hour(line, run.tenant)
     optimizer = Optimizer(tmp_path, line.stack)
     try:
-        assert optimizer.start("run", "--once", "--table", f"{to_identifier(run.tenant)}.logs").wait(1_800) == 0, optimizer.log()[-4_000:]
+        assert (
+            optimizer.start("run", "--once", "--table", f"{to_identifier(run.tenant)}.logs").wait(1_800) == 0
+        ), optimizer.log()[-4_000:]
     finally:
         optimizer.kill()
     after = _files_by_hour(line, run.tenant)
@@ -345,9 +445,15 @@ def test_million_records_with_a_crash_in_the_middle(line: Line, tmp_path: Path) 
     over = [hour for hour in after if hour < int(run.began_s) // 3_600 - 1]
     assert len(over) > 100, "the archive is to be of many hours"
     assert {after[hour] for hour in over} == {1}
-    assert line.sql(f"SELECT count(*), count(DISTINCT ROW(_topic_id, _offset, _index)) FROM {table}") == [(rows, rows)]
-    print(f"{archive.records:,} records, killed at {half:,} rows, {report['commits']} commits and {report['seconds']} s later {rows:,} rows")
-    print(f"{sum(before.values()):,} files of {len(before):,} hours, after one round of maintenance {sum(after.values()):,}")
+    assert line.sql(f"SELECT count(*), count(DISTINCT ROW(_topic_id, _offset, _index)) FROM {table}") == [
+        (rows, rows)
+    ]
+    print(
+        f"{archive.records:,} records, killed at {half:,} rows, {report['commits']} commits and {report['seconds']} s later {rows:,} rows"
+    )
+    print(
+        f"{sum(before.values()):,} files of {len(before):,} hours, after one round of maintenance {sum(after.values()):,}"
+    )
 
 
 def _files_by_hour(line: Line, tenant: str) -> dict[int, int]:

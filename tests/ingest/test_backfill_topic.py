@@ -28,7 +28,9 @@ PLACE = TopicPartition("id", 0)
 class FakeReader:
     """Two partitions of offsets 10 to 100."""
 
-    group: Mapping[KafkaPartition, Stored] = field(default_factory=lambda: {P0: Stored(90, "id", first=60), P1: Stored(95, "id", first=70)})
+    group: Mapping[KafkaPartition, Stored] = field(
+        default_factory=lambda: {P0: Stored(90, "id", first=60), P1: Stored(95, "id", first=70)}
+    )
 
     def partitions(self, topics: Iterable[str]) -> list[KafkaPartition]:
         return [each for each in (P0, P1) if each.topic in topics]
@@ -61,7 +63,9 @@ def _ranges(wanted: Wanted, reader: FakeReader | None = None, topic: str = "t") 
         (Wanted({ALL: 50}, {ALL: 50}), []),
     ],
 )
-def test_ranges_are_what_was_asked_for_as_far_as_it_is_there_and_not_to_be_read_live(wanted: Wanted, ranges: list[tuple[int, int, int]]) -> None:
+def test_ranges_are_what_was_asked_for_as_far_as_it_is_there_and_not_to_be_read_live(
+    wanted: Wanted, ranges: list[tuple[int, int, int]]
+) -> None:
     """Without bounds all before the group began; never below what Kafka has nor beyond what the group has read."""
     assert _ranges(wanted) == ranges
 
@@ -96,7 +100,10 @@ def test_bounds_and_topics_that_mean_nothing_are_refused() -> None:
             _input_topic(settings, name)
 
 
-@pytest.mark.parametrize("stored", [Stored(7, "id", "n.t:u:1:2", 5), Stored(7, "id", "n.t:u:1:2"), Stored(7, "id", "", 5), Stored(7, "id")])
+@pytest.mark.parametrize(
+    "stored",
+    [Stored(7, "id", "n.t:u:1:2", 5), Stored(7, "id", "n.t:u:1:2"), Stored(7, "id", "", 5), Stored(7, "id")],
+)
 def test_what_stands_beside_an_offset_comes_back(stored: Stored) -> None:
     """Topic, witness and beginning; an older Firn wrote no beginning, and another tool nothing at all: then the group begins there."""
     assert parse_stored(7, stored.metadata) == stored
@@ -118,7 +125,10 @@ def test_commit_joins_offsets_and_moves_no_live_mark() -> None:
     assert ledger.marks(state) == Marks({PLACE: 10})
     advance = ledger.advance(state, {PLACE: Range(10, 35)}, "backfill")
     assert (advance.marks, advance.writer) == (live, "node")
-    assert advance.properties == {fill_property("id"): TopicFill("t", {0: (Range(10, 40),)}).to_property(), MARKS_PROPERTY: live.to_property()}
+    assert advance.properties == {
+        fill_property("id"): TopicFill("t", {0: (Range(10, 40),)}).to_property(),
+        MARKS_PROPERTY: live.to_property(),
+    }
     assert ledger.marks(_state(live, TopicFill("t", {0: (Range(10, 40),)}))) == Marks({PLACE: 40})
     assert ledger.moved_by(state) == ""
 
@@ -134,8 +144,13 @@ def test_stretch_that_another_run_has_filled_ahead_ends_the_run() -> None:
 
 def test_live_ingestion_takes_what_was_filled_for_absorbed_where_it_has_no_mark() -> None:
     """Also where somebody sets its offsets back, nothing comes twice; its first commit says where it began."""
-    live, filled = LiveMarks({PLACE: 60}), _state(fill=TopicFill("t", {0: (Range(10, 40),), 1: (Range(0, 5),)}))
+    live, filled = (
+        LiveMarks({PLACE: 60}),
+        _state(fill=TopicFill("t", {0: (Range(10, 40),), 1: (Range(0, 5),)})),
+    )
     assert live.marks(filled) == Marks({PLACE: 40, TopicPartition("id", 1): 5})
     assert live.advance(filled, {PLACE: Range(40, 70)}, "node").marks == Marks({PLACE: 70}, {PLACE: 60})
-    assert live.marks(_state(Marks({PLACE: 70}, {PLACE: 60}), TopicFill("t", {0: (Range(10, 40),)}))) == Marks({PLACE: 70}, {PLACE: 60})
+    assert live.marks(
+        _state(Marks({PLACE: 70}, {PLACE: 60}), TopicFill("t", {0: (Range(10, 40),)}))
+    ) == Marks({PLACE: 70}, {PLACE: 60})
     assert live.marks(_state()) == NO_MARKS

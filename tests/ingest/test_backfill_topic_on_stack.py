@@ -28,7 +28,15 @@ pytestmark = pytest.mark.stack
 KILLED = -9
 RUN_S = 120.0
 PARTITIONS = 2
-FAULTS = ("files_written", "files_synced", "dead_letters_acknowledged", "handed_over", "metadata_written", "commit_answered", "settled")
+FAULTS = (
+    "files_written",
+    "files_synced",
+    "dead_letters_acknowledged",
+    "handed_over",
+    "metadata_written",
+    "commit_answered",
+    "settled",
+)
 # Every run of the tests kills there; the long proofs at all of them.
 FIRST_FAULTS = ("settled",)
 # Long before the limit of live ingestion: what comes in by a backfill is never too late.
@@ -41,7 +49,9 @@ class Attached:
     def __init__(self, line: Line, **settings: str) -> None:
         self.line = line
         self.tenants = [fresh("past-"), fresh("past-")]
-        self.topic = line.kafka.topic(PARTITIONS, retention_ms="-1")  # what is old must not go while it is read
+        self.topic = line.kafka.topic(
+            PARTITIONS, retention_ms="-1"
+        )  # what is old must not go while it is read
         self.tools = ToolLine(line, [{"name": self.topic, "start": "latest"}], **settings)
         self.sent: dict[str, list[Delivered]] = {tenant: [] for tenant in self.tenants}
         self.bad: list[Delivered] = []
@@ -52,7 +62,18 @@ class Attached:
         for at in range(count):
             tenant, partition = self.tenants[at % 2], at // 2 % PARTITIONS
             headers = (("tenant", tenant.encode()),)
-            good.append((tenant, Record(orjson.dumps({"time": OLD, "n": at, "message": "m"}), None, headers, timestamp_ms, partition)))
+            good.append(
+                (
+                    tenant,
+                    Record(
+                        orjson.dumps({"time": OLD, "n": at, "message": "m"}),
+                        None,
+                        headers,
+                        timestamp_ms,
+                        partition,
+                    ),
+                )
+            )
             if at % 50 == 7:
                 bad.append(Record(b'{"n":', None, headers, timestamp_ms, partition))
             if at % 50 == 9:
@@ -68,23 +89,34 @@ class Attached:
     def produce_now(self, count: int) -> None:
         """Live records, of the first tenant."""
         tenant = self.tenants[0]
-        records = [Record(orjson.dumps({"n": at}), None, (("tenant", tenant.encode()),), None, at % PARTITIONS) for at in range(count)]
+        records = [
+            Record(orjson.dumps({"n": at}), None, (("tenant", tenant.encode()),), None, at % PARTITIONS)
+            for at in range(count)
+        ]
         self.sent[tenant] += self.line.kafka.produce(self.topic, records)
 
     def start(self) -> None:
         """Returns when the group has begun; a node that waits for its lease is ready, and has not."""
         self.tools.ingester.start()
-        self.tools.ingester.wait_until(lambda: len(self.line.kafka.group_offsets(self.tools.group, self.topic)) == PARTITIONS, 60, "the group's beginning")
+        self.tools.ingester.wait_until(
+            lambda: len(self.line.kafka.group_offsets(self.tools.group, self.topic)) == PARTITIONS,
+            60,
+            "the group's beginning",
+        )
 
     def wait_for_live(self, rows: int) -> None:
         self.line.wait_for_rows(self.tools.ingester, self.tenants[0], rows)
 
-    def verb(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def verb(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """A verb of ingest as a process."""
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
         variables = {**self.tools.environment, **(environment or {})}
         command = (*tied, sys.executable, "-m", "ingest", *arguments)
-        return subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, timeout=RUN_S, check=False)
+        return subprocess.run(
+            command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, timeout=RUN_S, check=False
+        )
 
     def backfill(self, *arguments: str) -> dict[str, Any]:
         """The report of a backfill that has to succeed."""
@@ -102,17 +134,25 @@ class Attached:
         return parse_marks(self._properties(tenant).get(MARKS_PROPERTY))
 
     def filled(self, tenant: str) -> int:
-        return sum(end - start for ranges in all_fills(self._properties(tenant)).values() for start, end in ranges)
+        return sum(
+            end - start for ranges in all_fills(self._properties(tenant)).values() for start, end in ranges
+        )
 
     def _properties(self, tenant: str) -> dict[str, str]:
-        return dict(self.line.catalog.load_table(TableName(to_identifier(tenant), "logs"))["metadata"]["properties"])
+        return dict(
+            self.line.catalog.load_table(TableName(to_identifier(tenant), "logs"))["metadata"]["properties"]
+        )
 
     def check(self, *, repeated_letters: bool = False) -> None:
         """Every record is a row once under its coordinates, every bad one a dead letter once (or, where letters may be repeated, at least once)."""
         topic_id = self.line.kafka.topic_id(self.topic)
         for tenant, sent in self.sent.items():
-            rows = self.line.sql(f"SELECT _topic_partition, _offset FROM {self.line.table(tenant)} WHERE _topic_id = '{topic_id}'")
-            assert Counter((partition, offset) for partition, offset in rows) == Counter((each.partition, each.offset) for each in sent)
+            rows = self.line.sql(
+                f"SELECT _topic_partition, _offset FROM {self.line.table(tenant)} WHERE _topic_id = '{topic_id}'"
+            )
+            assert Counter((partition, offset) for partition, offset in rows) == Counter(
+                (each.partition, each.offset) for each in sent
+            )
         facts = [letter.facts for letter in self.line.kafka.read(self.tools.settings["dead_letter_topic"])]
         found = Counter((int(each["firn.partition"]), int(each["firn.offset"])) for each in facts)
         assert repeated_letters or set(found.values()) == {1}
@@ -152,7 +192,11 @@ def test_past_of_a_topic_comes_in_once_and_no_live_mark_moves(attached: Callable
     live = one.marks(one.tenants[0])
     assert sum(live.firsts.values()) == 400 + len(one.bad)
     report = one.backfill()
-    assert (report["records"], report["rows"], report["dead_letters"]) == (400 + len(one.bad), 400, len(one.bad))
+    assert (report["records"], report["rows"], report["dead_letters"]) == (
+        400 + len(one.bad),
+        400,
+        len(one.bad),
+    )
     assert (report["skipped"], report["live"]) == (0, 0)
     one.check()
     assert one.marks(one.tenants[0]) == live
@@ -168,7 +212,9 @@ def test_past_of_a_topic_comes_in_once_and_no_live_mark_moves(attached: Callable
     assert (whole["written"], whole["dead_lettered"]) == (480, len(one.bad))
 
 
-def test_a_table_that_was_moved_back_is_read_again_from_where_its_group_began(attached: Callable[..., Attached]) -> None:
+def test_a_table_that_was_moved_back_is_read_again_from_where_its_group_began(
+    attached: Callable[..., Attached],
+) -> None:
     """What was taken away comes back from the topic, nothing older; the backfill then brings in just that."""
     one = attached(flush_interval_s="0.3")
     one.produce(100)
@@ -188,14 +234,23 @@ def test_a_table_that_was_moved_back_is_read_again_from_where_its_group_began(at
     one.check()
 
 
-@pytest.mark.parametrize("step", [step if step in FIRST_FAULTS else pytest.param(step, marks=pytest.mark.prove) for step in FAULTS])
-def test_killed_run_is_completed_by_the_next_beside_a_live_node(attached: Callable[..., Attached], tmp_path: Path, step: str) -> None:
+@pytest.mark.parametrize(
+    "step", [step if step in FIRST_FAULTS else pytest.param(step, marks=pytest.mark.prove) for step in FAULTS]
+)
+def test_killed_run_is_completed_by_the_next_beside_a_live_node(
+    attached: Callable[..., Attached], tmp_path: Path, step: str
+) -> None:
     """Killed in the middle while live records flow into the same tables, and run again: every record once, and the node notices nothing."""
     one = attached(buffer_bytes_max="200000", flush_interval_s="0.1")
     one.produce(4_000)
     one.start()
     one.produce_now(20)
-    killed = one.verb("backfill", "kafka", one.topic, environment={"FIRN_FAULT_POINT": f"{step}:kill", "FIRN_FAULT_FOLDER": str(tmp_path)})
+    killed = one.verb(
+        "backfill",
+        "kafka",
+        one.topic,
+        environment={"FIRN_FAULT_POINT": f"{step}:kill", "FIRN_FAULT_FOLDER": str(tmp_path)},
+    )
     assert killed.returncode == KILLED, killed.stderr
     assert (tmp_path / f"{step}.reached").exists()
     before = one.filled(one.tenants[0]) if one.line.exists(one.tenants[0]) else 0
@@ -210,7 +265,9 @@ def test_killed_run_is_completed_by_the_next_beside_a_live_node(attached: Callab
     assert one.tools.ingester.status()["second_writers"] == []
 
 
-def test_pieces_by_offset_partition_and_time_make_the_whole_in_any_order(attached: Callable[..., Attached]) -> None:
+def test_pieces_by_offset_partition_and_time_make_the_whole_in_any_order(
+    attached: Callable[..., Attached],
+) -> None:
     """Each piece brings in its own; one over all of them only what is missing between. Offsets set back bring nothing twice."""
     one = attached()
     early, late = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)

@@ -7,7 +7,9 @@ import pytest
 from ingest.kafka.batch_size import BATCH_BYTES, MESSAGES_FIRST, MESSAGES_MAX, BatchSize
 
 
-@pytest.mark.parametrize(("bytes_each", "messages"), [(100, MESSAGES_MAX), (4_096, BATCH_BYTES // 4_096), (3 * BATCH_BYTES, 1)])
+@pytest.mark.parametrize(
+    ("bytes_each", "messages"), [(100, MESSAGES_MAX), (4_096, BATCH_BYTES // 4_096), (3 * BATCH_BYTES, 1)]
+)
 def test_a_batch_holds_about_so_many_bytes(bytes_each: int, messages: int) -> None:
     size = BatchSize()
     assert size.messages == MESSAGES_FIRST

@@ -16,7 +16,9 @@ def _buffers(**waiting: tuple[float, int]) -> Buffers:
     """Buffers by table: since when (seconds), and how many bytes they hold."""
     buffers = Buffers(large_bytes=1_000)
     for name, (since_s, size) in sorted(waiting.items(), key=lambda item: item[1]):
-        buffers.add(_table(name), since_s, *RawRecord(0, 0, 0, None, (), b"x" * (size - RECORD_OVERHEAD_BYTES)))
+        buffers.add(
+            _table(name), since_s, *RawRecord(0, 0, 0, None, (), b"x" * (size - RECORD_OVERHEAD_BYTES))
+        )
     return buffers
 
 
@@ -37,27 +39,38 @@ def _table(name: str) -> TableId:
         (6_000, "huge", {"old", "large", "small", "tiny"}),
     ],
 )
-def test_due_by_age_by_size_and_under_pressure_the_largest_first(excess: int, busy: str, due: set[str]) -> None:
+def test_due_by_age_by_size_and_under_pressure_the_largest_first(
+    excess: int, busy: str, due: set[str]
+) -> None:
     """Old and large buffers always; while bytes are in excess, the largest of the rest; a table with a flush in flight waits."""
-    buffers = _buffers(old=(0.0, 100), huge=(9.0, 5_000), large=(9.0, 2_000), small=(9.0, 400), tiny=(9.0, 300))
+    buffers = _buffers(
+        old=(0.0, 100), huge=(9.0, 5_000), large=(9.0, 2_000), small=(9.0, 400), tiny=(9.0, 300)
+    )
     rules = FlushRules(interval_s=10.0, cold_interval_s=10.0, flush_bytes=5_000)
     found = buffers.due(10.0, rules, excess_bytes=excess, may_flush=lambda table: table != _table(busy))
     assert {table.tenant.name for table in found} == due
 
 
-@pytest.mark.parametrize(("now_s", "due"), [(9.9, set()), (10.0, {"hot"}), (22.4, {"hot"}), (30.0, {"hot", "cold"})])
+@pytest.mark.parametrize(
+    ("now_s", "due"), [(9.9, set()), (10.0, {"hot"}), (22.4, {"hot"}), (30.0, {"hot", "cold"})]
+)
 def test_a_table_with_little_traffic_waits_longer(now_s: float, due: set[str]) -> None:
     """Below `cold_bytes` a buffer is due at the age for cold tables, above it at the ordinary one."""
     buffers = _buffers(hot=(0.0, 1_000), cold=(0.0, 999))
     rules = FlushRules(interval_s=10.0, cold_interval_s=30.0, flush_bytes=5_000, cold_bytes=1_000)
-    assert {table.tenant.name for table in buffers.due(now_s, rules, excess_bytes=0, may_flush=lambda _: True)} == due
+    assert {
+        table.tenant.name for table in buffers.due(now_s, rules, excess_bytes=0, may_flush=lambda _: True)
+    } == due
 
 
 def test_tables_with_little_traffic_come_one_after_the_other() -> None:
     """Of thousands that began to wait at once, as after a restart, each part of the last quarter of their time has its share; none is later."""
     buffers = _buffers(**{f"table{number}": (0.0, 200) for number in range(2_000)})
     rules = FlushRules(interval_s=10.0, cold_interval_s=80.0, flush_bytes=5_000)
-    counts = [len(buffers.due(now_s, rules, excess_bytes=0, may_flush=lambda _: True)) for now_s in (60.0, 65.0, 70.0, 75.0, 80.0)]
+    counts = [
+        len(buffers.due(now_s, rules, excess_bytes=0, may_flush=lambda _: True))
+        for now_s in (60.0, 65.0, 70.0, 75.0, 80.0)
+    ]
     assert counts[0] <= 40
     assert counts[-1] == 2_000
     assert all(350 < later - before < 650 for before, later in pairwise(counts))
@@ -75,7 +88,9 @@ def test_taking_a_buffer_gives_its_bytes_back() -> None:
 
 MESSAGES = st.lists(
     st.tuples(
-        st.none() | st.binary(max_size=5), st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.binary(max_size=5)), max_size=2), st.binary(min_size=1)
+        st.none() | st.binary(max_size=5),
+        st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.binary(max_size=5)), max_size=2),
+        st.binary(min_size=1),
     ),
     min_size=1,
     max_size=8,
@@ -89,7 +104,10 @@ def test_messages_added_together_are_those_added_one_by_one(runs: list[tuple[int
     for source, run in runs:
         numbered = list(enumerate(run, offset))
         offset += len(run)
-        messages = [Message(offset=at, timestamp=(1, at * 2), key=key, headers=headers, value=value) for at, (key, headers, value) in numbered]
+        messages = [
+            Message(offset=at, timestamp=(1, at * 2), key=key, headers=headers, value=value)
+            for at, (key, headers, value) in numbered
+        ]
         together.extend(_table("t"), 1.0, source, messages)
         for at, (key, headers, value) in numbered:
             alone.add(_table("t"), 1.0, source, at, at * 2, key, headers or (), value)
@@ -98,14 +116,28 @@ def test_messages_added_together_are_those_added_one_by_one(runs: list[tuple[int
                 buffers.pack(_table("t"))
     for one, other in zip(alone, together, strict=True):
         assert list(one.alive()) == list(other.alive())
-        assert (one.size_bytes, one.raw_bytes, one.first_offsets) == (other.size_bytes, other.raw_bytes, other.first_offsets)
+        assert (one.size_bytes, one.raw_bytes, one.first_offsets) == (
+            other.size_bytes,
+            other.raw_bytes,
+            other.first_offsets,
+        )
     assert alone.size_bytes == together.size_bytes
 
 
 def test_packed_messages_come_back_as_they_were() -> None:
     """What is packed takes less, and every part comes back with coordinates, keys, headers and what became of it."""
     buffer = TableBuffer(_table("hot"), 0.0)
-    records = [RawRecord(at % 2, 100 + at, at, b"k" if at % 3 else None, (("h", None),) if at % 5 == 0 else (), b'{"n":%d}' % at * 20) for at in range(300)]
+    records = [
+        RawRecord(
+            at % 2,
+            100 + at,
+            at,
+            b"k" if at % 3 else None,
+            (("h", None),) if at % 5 == 0 else (),
+            b'{"n":%d}' % at * 20,
+        )
+        for at in range(300)
+    ]
     for at, record in enumerate(records):
         if at in (100, 200):
             buffer.buried, buffer.looked_at = frozenset({at % 7}), len(buffer)
@@ -114,7 +146,10 @@ def test_packed_messages_come_back_as_they_were() -> None:
         buffer.add(*record)
     assert [len(part) for part in buffer.parts()] == [100, 100, 100]
     assert [part.record(at) for part in buffer.parts() for at in range(len(part))] == records
-    assert [record for record in records if record not in list(buffer.alive())] == [records[100 % 7], records[100 + 200 % 7]]
+    assert [record for record in records if record not in list(buffer.alive())] == [
+        records[100 % 7],
+        records[100 + 200 % 7],
+    ]
     assert buffer.first_offsets == {0: 100, 1: 101}
     assert buffer.raw_bytes > 3 * buffer.size_bytes - buffer.open_bytes
 

@@ -43,18 +43,36 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=5), st.sampled_from([None, 1]), st.booleans())
-def test_any_object_is_read_without_loss(document: dict[str, Any], indent: int | None, ascii_only: bool) -> None:
+def test_any_object_is_read_without_loss(
+    document: dict[str, Any], indent: int | None, ascii_only: bool
+) -> None:
     """Whatever JSON says, the fields say the same, however it is spaced and escaped."""
     body = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     fields = _decoded(body)
     if isinstance(fields, Rejected):
-        assert any(0xD800 <= ord(c) <= 0xDFFF for c in body.decode("utf-8", "surrogatepass")), "only a bare surrogate is no UTF-8"
+        assert any(0xD800 <= ord(c) <= 0xDFFF for c in body.decode("utf-8", "surrogatepass")), (
+            "only a bare surrogate is no UTF-8"
+        )
         return
     assert _same(_plain(fields), document)
     assert _same(json.loads(json_text(fields)), document)
 
 
-@pytest.mark.parametrize("number", ["0", "-0", "1.10", "1E400", "-1e-400", "123456789012345678901234567890", "0.1000", "NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        "0",
+        "-0",
+        "1.10",
+        "1E400",
+        "-1e-400",
+        "123456789012345678901234567890",
+        "0.1000",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+    ],
+)
 def test_number_keeps_its_text(number: str) -> None:
     """A number is not read and written again: every digit stays."""
     fields = _decoded(b'{"n":' + number.encode() + b"}")
@@ -75,12 +93,36 @@ def test_array_keeps_its_text_blanks_included() -> None:
 
 def test_duplicate_keys_are_all_there_in_order() -> None:
     """Nothing hides that a record says a key twice."""
-    assert _decoded(b'{"a":1,"b":{"c":2,"c":3},"a":"x"}') == [("a", "1"), ("b", [("c", "2"), ("c", "3")]), ("a", "x")]
+    assert _decoded(b'{"a":1,"b":{"c":2,"c":3},"a":"x"}') == [
+        ("a", "1"),
+        ("b", [("c", "2"), ("c", "3")]),
+        ("a", "x"),
+    ]
 
 
 HALVES = [b"{", b"}", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,', b'{"a":[1,2}', b'{"a":"x}', b'{"a":"\\u12"}']
-DOUBLES = [b'{"a":1}x', b'{"a":1}{"b":2}', b'{"a":1} {"b":2}', b'{"a":1 "b":2}', b'{"a":[1 2]}', b'{"a":1,}', b"{,}", b"{:1}"]
-OTHERS = [b"{a:1}", b"{'a':1}", b'{"a":01}', b'{"a":+1}', b'{"a":tru}', b'{"a":"\\x"}', b"[1]", b'"text"', b"5", b"null"]
+DOUBLES = [
+    b'{"a":1}x',
+    b'{"a":1}{"b":2}',
+    b'{"a":1} {"b":2}',
+    b'{"a":1 "b":2}',
+    b'{"a":[1 2]}',
+    b'{"a":1,}',
+    b"{,}",
+    b"{:1}",
+]
+OTHERS = [
+    b"{a:1}",
+    b"{'a':1}",
+    b'{"a":01}',
+    b'{"a":+1}',
+    b'{"a":tru}',
+    b'{"a":"\\x"}',
+    b"[1]",
+    b'"text"',
+    b"5",
+    b"null",
+]
 
 
 @pytest.mark.parametrize("body", [*HALVES, *DOUBLES, *OTHERS])
@@ -89,7 +131,10 @@ def test_what_is_no_json_object_is_undecodable(body: bytes) -> None:
     assert _reason(body) is Reason.UNDECODABLE
 
 
-@pytest.mark.parametrize("body", [b"\xff", b'{"a":"\xc3"}', b"\xed\xa0\x80", b'{"\xc0\xaf":1}', b"text \x80", b"\xff\xfe{\x00}\x00"])
+@pytest.mark.parametrize(
+    "body",
+    [b"\xff", b'{"a":"\xc3"}', b"\xed\xa0\x80", b'{"\xc0\xaf":1}', b"text \x80", b"\xff\xfe{\x00}\x00"],
+)
 @pytest.mark.parametrize("form", ["auto", "json", "text"])
 def test_what_is_no_utf8_is_undecodable(body: bytes, form: str) -> None:
     """Bytes that are no UTF-8 are kept as bytes, in the dead letter."""
@@ -114,7 +159,16 @@ def test_byte_order_mark_and_blanks_around_an_object_are_passed_over() -> None:
         assert _decoded(b'\xef\xbb\xbf \r\n{"a":1}\n\n', form) == [("a", "1")]
 
 
-@pytest.mark.parametrize(("body", "line"), [(b"plain\r\n", "plain"), (b"a\nb\n", "a\nb"), (b"  x ", "  x "), ("☃\x00".encode(), "☃\x00"), (b'"{"', '"{"')])
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (b"plain\r\n", "plain"),
+        (b"a\nb\n", "a\nb"),
+        (b"  x ", "  x "),
+        ("☃\x00".encode(), "☃\x00"),
+        (b'"{"', '"{"'),
+    ],
+)
 def test_line_of_text_stays_but_for_its_end(body: bytes, line: str) -> None:
     """Only the newline at the end goes."""
     assert _decoded(body, "text") == _decoded(body, "auto") == line
@@ -129,7 +183,9 @@ def test_form_says_what_an_opening_brace_means() -> None:
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
-def test_nesting_is_counted_exactly_and_a_deep_record_does_not_end_the_process(opening: bytes, closing: bytes) -> None:
+def test_nesting_is_counted_exactly_and_a_deep_record_does_not_end_the_process(
+    opening: bytes, closing: bytes
+) -> None:
     """`depth_max` levels are fine, one more is too deep, a hundred thousand are refused as quietly."""
 
     def nested(levels: int) -> bytes:
@@ -158,7 +214,11 @@ def test_ten_thousand_keys_are_read() -> None:
 
 def test_control_characters_and_lone_surrogates_are_read_as_they_are() -> None:
     """What strict JSON forbids in text, real logs hold: it is read, and judged when it is stored."""
-    assert _decoded(b'{"tab":"a\tb","nul":"\\u0000","lone":"\\ud800"}') == [("tab", "a\tb"), ("nul", "\x00"), ("lone", "\ud800")]
+    assert _decoded(b'{"tab":"a\tb","nul":"\\u0000","lone":"\\ud800"}') == [
+        ("tab", "a\tb"),
+        ("nul", "\x00"),
+        ("lone", "\ud800"),
+    ]
 
 
 @given(TEXT)

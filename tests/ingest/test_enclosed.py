@@ -47,14 +47,24 @@ class Sent:
     def __init__(self) -> None:
         self.messages: list[Message] = []
 
-    def send(self, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], **_: object) -> None:
-        size = len(value or b"") + len(key or b"") + sum(len(name) + len(text or b"") for name, text in headers)
+    def send(
+        self, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], **_: object
+    ) -> None:
+        size = (
+            len(value or b"") + len(key or b"") + sum(len(name) + len(text or b"") for name, text in headers)
+        )
         assert size <= LARGE
-        self.messages.append(Message(topic="own", partition=0, offset=0, key=key, value=value, headers=headers, timestamp=(1, 9)))
+        self.messages.append(
+            Message(
+                topic="own", partition=0, offset=0, key=key, value=value, headers=headers, timestamp=(1, 9)
+            )
+        )
 
 
 @pytest.mark.parametrize(("value", "key", "headers"), MESSAGES)
-def test_a_parked_message_comes_back_whole(tmp_path: Path, value: bytes | None, key: bytes | None, headers: Headers) -> None:
+def test_a_parked_message_comes_back_whole(
+    tmp_path: Path, value: bytes | None, key: bytes | None, headers: Headers
+) -> None:
     """However large its parts are."""
     topic, sent = ParkedTopic(IngestSettings(), STORAGE, f"file://{tmp_path}"), Sent()
     topic._producer = sent  # type: ignore[assignment]
@@ -65,19 +75,33 @@ def test_a_parked_message_comes_back_whole(tmp_path: Path, value: bytes | None, 
 
 
 @pytest.mark.parametrize(("value", "key", "headers"), MESSAGES)
-def test_a_dead_letter_is_shown_whole(tmp_path: Path, value: bytes | None, key: bytes | None, headers: Headers) -> None:
+def test_a_dead_letter_is_shown_whole(
+    tmp_path: Path, value: bytes | None, key: bytes | None, headers: Headers
+) -> None:
     """However large its parts are, and what its reason quotes."""
     letters, sent = DeadLetters(IngestSettings(), STORAGE, f"file://{tmp_path}"), Sent()
     letters._producer = sent  # type: ignore[assignment]
-    letters.send(SOURCE, RawRecord(0, 11, 5_000, key, headers, value), Rejected(Reason.TENANT_INVALID, "x" * LARGE), None)
+    letters.send(
+        SOURCE,
+        RawRecord(0, 11, 5_000, key, headers, value),
+        Rejected(Reason.TENANT_INVALID, "x" * LARGE),
+        None,
+    )
     letter = read_letter(sent.messages[0], TopicMac(IngestSettings()))
     assert letter is not None
-    assert (letter.was_topic, letter.was_partition, letter.was_offset, len(letter.detail)) == ("topic", 4, 11, DETAIL_CHARACTERS_MAX)
+    assert (letter.was_topic, letter.was_partition, letter.was_offset, len(letter.detail)) == (
+        "topic",
+        4,
+        11,
+        DETAIL_CHARACTERS_MAX,
+    )
     aside = Aside.of(STORAGE, f"file://{tmp_path}", LETTERS_FOLDER)
     assert letter.read_value(aside) == value
     shown = letter.to_json_whole(aside)
     assert shown["key"] == (None if key is None else key.decode())
-    assert [(each["name"], each["value"]) for each in shown["headers"]] == [(name, None if text is None else text.decode()) for name, text in headers]
+    assert [(each["name"], each["value"]) for each in shown["headers"]] == [
+        (name, None if text is None else text.decode()) for name, text in headers
+    ]
 
 
 def test_what_fits_is_not_put_aside(tmp_path: Path) -> None:

@@ -14,12 +14,16 @@ RUNNER = CliRunner()
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     toml = tmp_path / "firn.toml"
-    toml.write_text('[[ingest.topics]]\nname = "syslog"\ntenant = ["header:tenant", "const:ops"]\nstream = ["const:hosts"]\ntime_zone = "Europe/Berlin"\n')
+    toml.write_text(
+        '[[ingest.topics]]\nname = "syslog"\ntenant = ["header:tenant", "const:ops"]\nstream = ["const:hosts"]\ntime_zone = "Europe/Berlin"\n'
+    )
     monkeypatch.setenv("FIRN_CONFIG", str(toml))
 
 
 def _explained(body: bytes, *options: str) -> dict[str, Any]:
-    result = RUNNER.invoke(app, ["explain-message", "--json", "--timestamp-ms", "1795210000000", *options], input=body)
+    result = RUNNER.invoke(
+        app, ["explain-message", "--json", "--timestamp-ms", "1795210000000", *options], input=body
+    )
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.output)
     return found
@@ -32,7 +36,9 @@ def test_tenant_table_format_and_time_are_told_with_their_reasons() -> None:
     assert told == ("ops", "rule const:ops", "ops.hosts", "rule const:hosts", "syslog (RFC 3164)")
     (record,) = found["records"]
     assert (record["timestamp"], record["timestamp_why"]) == ("2026-11-20T21:00:00+00:00", "field /timestamp")
-    assert {column["name"]: (column["kind"], column["value"]) for column in record["columns"]}["severity"] == ("string", "crit")
+    assert {column["name"]: (column["kind"], column["value"]) for column in record["columns"]}[
+        "severity"
+    ] == ("string", "crit")
 
 
 def test_batches_errors_and_dead_letters_are_shown() -> None:
@@ -55,7 +61,9 @@ def test_a_message_without_a_tenant_says_which_rules_were_tried() -> None:
 
 def test_the_table_for_people_holds_the_same() -> None:
     """Without --json the explanation is a table, and nothing in a value can break it."""
-    result = RUNNER.invoke(app, ["explain-message"], input=b'{"time":"2020-01-01T00:00:00Z","msg":"[bold]x","s":"\\ud800"}')
+    result = RUNNER.invoke(
+        app, ["explain-message"], input=b'{"time":"2020-01-01T00:00:00Z","msg":"[bold]x","s":"\\ud800"}'
+    )
     assert result.exit_code == 0, result.output
     assert "too_late" in result.output
     shown = RUNNER.invoke(app, ["explain-message"], input=b'{"msg":"[bold]x"}')

@@ -26,25 +26,89 @@ DAY_US = 86_400_000_000
 LIMITS = ConverterLimits(depth_max=6, columns_max=24, time=TimeLimits(3 * DAY_US, DAY_US))
 PLAIN = new_log_schema()
 DECLARED_TYPES = {"d": "long", "n": "double", "b": "timestamptz", "a_b": "boolean"}
-DECLARED_FIELDS = [{"id": 16 + at, "name": name, "required": False, "type": kind} for at, (name, kind) in enumerate(DECLARED_TYPES.items())]
+DECLARED_FIELDS = [
+    {"id": 16 + at, "name": name, "required": False, "type": kind}
+    for at, (name, kind) in enumerate(DECLARED_TYPES.items())
+]
 DECLARED = LogSchema({**PLAIN.json, "fields": [*PLAIN.json["fields"], *DECLARED_FIELDS]})
 
 BLANKS = st.sampled_from(["", "", "", "", " ", "\n\t"])
 TIME_KEYS = ("ts", "time", "timestamp", "@timestamp")
 PLAIN_KEYS = ["a", "a", "b", "c", "d", "n", *TIME_KEYS, "level", "severity", "msg", "message", "log"]
-ODD_KEYS = ["A", "a.b", "a_b", "é", "e\\u0301", 'q\\"', "", "_offset", "x\\u0001", "\\u0061", "k\\\\", "very/odd~key", 'n\\":']
+ODD_KEYS = [
+    "A",
+    "a.b",
+    "a_b",
+    "é",
+    "e\\u0301",
+    'q\\"',
+    "",
+    "_offset",
+    "x\\u0001",
+    "\\u0061",
+    "k\\\\",
+    "very/odd~key",
+    'n\\":',
+]
 KEYS = st.sampled_from([*PLAIN_KEYS, *PLAIN_KEYS, *ODD_KEYS])
 STRINGS = st.sampled_from(
-    ["", "x", "true", "null", "5", "snow ☃", "\\n", "\\u0000", "\\ud800", "\\ud83d\\ude00", '\\":', '{\\"a\\":1}', "\\\\", '\\\\\\":', "2025-11-13T02:13:20Z"]
+    [
+        "",
+        "x",
+        "true",
+        "null",
+        "5",
+        "snow ☃",
+        "\\n",
+        "\\u0000",
+        "\\ud800",
+        "\\ud83d\\ude00",
+        '\\":',
+        '{\\"a\\":1}',
+        "\\\\",
+        '\\\\\\":',
+        "2025-11-13T02:13:20Z",
+    ]
 )
 LONG_NUMBERS = ["9223372036854775807", "9223372036854775808", "123456789012345678901234567890"]
 NUMBERS = st.sampled_from(["0", "-0", "1", "-1", "1.0", "1.10", "1e5", "1E400", "-0.0", *LONG_NUMBERS])
-TIME_TEXTS = ["13T02:13:20Z", "13T02:13:20.123456789Z", "13 02:13:20,5", "13T02:13:20+01:00", "13", "13T02:13", "13T25:00:00Z", "13T23:59:60Z"]
-TIME_NUMBERS = ["1763000000", "1763000000000", "1763000000.25", "1763000000000001", "1763000000000000001", "1", "-1", "1.5e9", "1.763e12"]
+TIME_TEXTS = [
+    "13T02:13:20Z",
+    "13T02:13:20.123456789Z",
+    "13 02:13:20,5",
+    "13T02:13:20+01:00",
+    "13",
+    "13T02:13",
+    "13T25:00:00Z",
+    "13T23:59:60Z",
+]
+TIME_NUMBERS = [
+    "1763000000",
+    "1763000000000",
+    "1763000000.25",
+    "1763000000000001",
+    "1763000000000000001",
+    "1",
+    "-1",
+    "1.5e9",
+    "1.763e12",
+]
 TIMES = st.sampled_from(
-    ["1763000000000", '"2025-11-13T02:13:20Z"', *(f'"2025-11-{text}"' for text in TIME_TEXTS), *TIME_NUMBERS, '"1763000000"', '"soon"', "null", "true", "[1]"]
+    [
+        "1763000000000",
+        '"2025-11-13T02:13:20Z"',
+        *(f'"2025-11-{text}"' for text in TIME_TEXTS),
+        *TIME_NUMBERS,
+        '"1763000000"',
+        '"soon"',
+        "null",
+        "true",
+        "[1]",
+    ]
 )
-SCALARS = st.one_of(STRINGS.map(lambda s: f'"{s}"'), NUMBERS, st.sampled_from(["true", "false", "null", "NaN", "-Infinity"]))
+SCALARS = st.one_of(
+    STRINGS.map(lambda s: f'"{s}"'), NUMBERS, st.sampled_from(["true", "false", "null", "NaN", "-Infinity"])
+)
 
 
 @st.composite
@@ -59,7 +123,13 @@ def _object(draw: st.DrawFn, depth: int) -> str:
 
 @st.composite
 def _array(draw: st.DrawFn, depth: int) -> str:
-    return "[" + ",".join(draw(BLANKS) + item + draw(BLANKS) for item in draw(st.lists(_value(depth - 1), max_size=3))) + "]"
+    return (
+        "["
+        + ",".join(
+            draw(BLANKS) + item + draw(BLANKS) for item in draw(st.lists(_value(depth - 1), max_size=3))
+        )
+        + "]"
+    )
 
 
 def _value(depth: int) -> st.SearchStrategy[str]:
@@ -94,7 +164,10 @@ def _converted(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> Conver
 
 
 def _rows(table: pa.Table) -> dict[int, dict[str, Any]]:
-    return {row[OFFSET]: {name: value for name, value in row.items() if value is not None} for row in table.to_pylist()}
+    return {
+        row[OFFSET]: {name: value for name, value in row.items() if value is not None}
+        for row in table.to_pylist()
+    }
 
 
 def _exact(body: bytes, converted: Converted, schema: LogSchema) -> dict[str, Any] | Rejected:
@@ -106,14 +179,20 @@ def _exact(body: bytes, converted: Converted, schema: LogSchema) -> dict[str, An
         return row
     errors = entries(row.errors)
     return (
-        _moments(row.values, schema) | {TIMESTAMP: row.timestamp_us} | ({ERRORS: errors} if errors else {}) | ({OVERFLOW: row.overflow} if row.overflow else {})
+        _moments(row.values, schema)
+        | {TIMESTAMP: row.timestamp_us}
+        | ({ERRORS: errors} if errors else {})
+        | ({OVERFLOW: row.overflow} if row.overflow else {})
     )
 
 
 def _moments(values: dict[str, Any], schema: LogSchema) -> dict[str, Any]:
     """Microseconds of declared timestamps as the moments that Arrow gives back."""
     kinds = {name: column.kind for name, column in schema.by_name.items()}
-    return {name: EPOCH + timedelta(microseconds=value) if kinds.get(name) == "timestamptz" else value for name, value in values.items()}
+    return {
+        name: EPOCH + timedelta(microseconds=value) if kinds.get(name) == "timestamptz" else value
+        for name, value in values.items()
+    }
 
 
 def _check(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> None:
@@ -125,7 +204,11 @@ def _check(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> None:
         if isinstance(expected, Rejected):
             assert rejected[offset].reason == expected.reason, body
             continue
-        stored = {name: value for name, value in rows[offset].items() if name in expected or not name.startswith("_") or name in (ERRORS, OVERFLOW)}
+        stored = {
+            name: value
+            for name, value in rows[offset].items()
+            if name in expected or not name.startswith("_") or name in (ERRORS, OVERFLOW)
+        }
         stored.pop("observed_timestamp")
         stored[TIMESTAMP] = epoch_us(stored[TIMESTAMP])
         assert stored == expected, body
@@ -138,7 +221,10 @@ def _check(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> None:
 @example([f'{{{TS},"a":1,"a":1}}', f'{{{TS},"a" :1}}'], PLAIN)
 @example([f'{{{TS},"a":"x\\":"}}', f'{{{TS},"a":"x"}}', f'{{{TS},"a":"x","a":"y"}}'] * 3, PLAIN)
 @example([f'{{{TS},"a":-0}}', f'{{{TS},"a":0}}', f'{{{TS},"a": -0}}'] * 3, PLAIN)
-@example([f'{{{TS},"a":{{}}}}', f'{{{TS},"a":{{"b":1}}}}', f'{{{TS},"a":null}}', f'{{{TS},"a":{{"b":null}}}}'] * 3, PLAIN)
+@example(
+    [f'{{{TS},"a":{{}}}}', f'{{{TS},"a":{{"b":1}}}}', f'{{{TS},"a":null}}', f'{{{TS},"a":{{"b":null}}}}'] * 3,
+    PLAIN,
+)
 def test_fast_path_stores_what_the_exact_path_stores(records: list[str], schema: LogSchema) -> None:
     """Whole flushes through the converter give, record by record, what the exact path alone gives."""
     shapes = Shapes()

@@ -30,7 +30,11 @@ def _bodies(path: Path) -> Iterator[bytes]:
         return
     for line in path.read_bytes().splitlines():
         message = json.loads(line)
-        yield base64.b64decode(message["value_base64"]) if "value_base64" in message else message["value"].encode()
+        yield (
+            base64.b64decode(message["value_base64"])
+            if "value_base64" in message
+            else message["value"].encode()
+        )
 
 
 def _columns(result: Converted) -> dict[str, pa.ChunkedArray]:
@@ -38,11 +42,16 @@ def _columns(result: Converted) -> dict[str, pa.ChunkedArray]:
     if not result.rows.num_rows:
         return {}
     rows = result.rows.sort_by([(OFFSET, "ascending"), (INDEX, "ascending")])
-    return {name: rows.column(name) for name in rows.column_names if rows.column(name).null_count < rows.num_rows}
+    return {
+        name: rows.column(name) for name in rows.column_names if rows.column(name).null_count < rows.num_rows
+    }
 
 
 def _told(rejected: Sequence[tuple[int, Rejected]]) -> list[tuple[int, int, str]]:
-    return sorted((place, one.index if isinstance(one, RejectedRecord) else -1, one.reason.value) for place, one in rejected)
+    return sorted(
+        (place, one.index if isinstance(one, RejectedRecord) else -1, one.reason.value)
+        for place, one in rejected
+    )
 
 
 def _check(bodies: list[bytes], form: Form, shapes: Shapes) -> int:
@@ -54,8 +63,14 @@ def _check(bodies: list[bytes], form: Form, shapes: Shapes) -> int:
     assert ours.keys() == theirs.keys()
     for name, column in ours.items():
         if not column.equals(theirs[name]):
-            at = next(at for at, pair in enumerate(zip(column.to_pylist(), theirs[name].to_pylist(), strict=True)) if pair[0] != pair[1])
-            pytest.fail(f"{name} of row {at}: {column[at]!r} by the fast path, {theirs[name][at]!r} by the exact one")
+            at = next(
+                at
+                for at, pair in enumerate(zip(column.to_pylist(), theirs[name].to_pylist(), strict=True))
+                if pair[0] != pair[1]
+            )
+            pytest.fail(
+                f"{name} of row {at}: {column[at]!r} by the fast path, {theirs[name][at]!r} by the exact one"
+            )
     assert _told(fast.rejected) == _told(exact.rejected)
     assert (fast.rows_with_errors, fast.new) == (exact.rows_with_errors, exact.new)
     return int(fast.rows.num_rows) + len(fast.rejected)

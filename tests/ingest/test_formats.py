@@ -24,7 +24,12 @@ def test_ndjson_gives_a_row_per_line_and_a_dead_letter_per_bad_line() -> None:
     """The lines of a batch are numbered; a bad one is rejected alone, with its number and its own bytes."""
     result = converted([b'{"a":1}\n\n{"a":2}\r\n{"a":\noops\n{"a":5}', b'{"a":"alone"}'])
     rows = rows_of(result)
-    assert {at: row["a"] for at, row in rows.items()} == {(0, 0): "1", (0, 1): "2", (0, 4): "5", (1, 0): "alone"}
+    assert {at: row["a"] for at, row in rows.items()} == {
+        (0, 0): "1",
+        (0, 1): "2",
+        (0, 4): "5",
+        (1, 0): "alone",
+    }
     bad = {(place, one.index): one.value for place, one in result.rejected if isinstance(one, RejectedRecord)}
     assert bad == {(0, 2): b'{"a":', (0, 3): b"oops"}
     assert len(result.rejected) == 2
@@ -39,14 +44,19 @@ def test_one_object_over_several_lines_is_one_record(text: str) -> None:
 def test_a_broken_object_over_several_lines_is_one_dead_letter() -> None:
     """Where no line is an object by itself the message is rejected as a whole."""
     result = converted([b'{\n  "a": 1,\n  "b": \n}'])
-    assert [(place, type(one).__name__, one.reason.value) for place, one in result.rejected] == [(0, "Rejected", "undecodable")]
+    assert [(place, type(one).__name__, one.reason.value) for place, one in result.rejected] == [
+        (0, "Rejected", "undecodable")
+    ]
 
 
 def test_an_array_of_objects_gives_a_row_each() -> None:
     """Items keep their spelling; one that is no object is rejected alone."""
     result = converted([b'[{"a":1.10}, 5,\n{"a":NaN}, null]'])
     assert {at: row["a"] for at, row in rows_of(result).items()} == {(0, 0): "1.10", (0, 2): "NaN"}
-    assert [(one.index, one.value) for _, one in result.rejected if isinstance(one, RejectedRecord)] == [(1, b"5"), (3, b"null")]
+    assert [(one.index, one.value) for _, one in result.rejected if isinstance(one, RejectedRecord)] == [
+        (1, b"5"),
+        (3, b"null"),
+    ]
 
 
 @pytest.mark.parametrize("text", ["[INFO] started [ok]", "[1,2]", "[]", "[a]"])
@@ -60,13 +70,20 @@ def test_late_members_of_a_batch_are_rejected_alone() -> None:
     limits = ConverterLimits(100, 1_000, TimeLimits(3_600_000_000, 3_600_000_000))
     result = converted([f'{{{AT}}}\n{{"time":"2020-01-01T00:00:00Z"}}'.encode()], limits=limits)
     assert list(rows_of(result)) == [(0, 0)]
-    assert [(one.reason.value, one.index) for _, one in result.rejected if isinstance(one, RejectedRecord)] == [("too_late", 1)]
+    assert [
+        (one.reason.value, one.index) for _, one in result.rejected if isinstance(one, RejectedRecord)
+    ] == [("too_late", 1)]
 
 
 OTLP: dict[str, Any] = {
     "resourceLogs": [
         {
-            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "pay"}}, {"key": "zone", "value": {"stringValue": "r"}}]},
+            "resource": {
+                "attributes": [
+                    {"key": "service.name", "value": {"stringValue": "pay"}},
+                    {"key": "zone", "value": {"stringValue": "r"}},
+                ]
+            },
             "scopeLogs": [
                 {
                     "scope": {"name": "lib"},
@@ -79,11 +96,19 @@ OTLP: dict[str, Any] = {
                             "attributes": [
                                 {"key": "message", "value": {"stringValue": "m"}},
                                 {"key": "zone", "value": {"boolValue": True}},
-                                {"key": "list", "value": {"arrayValue": {"values": [{"doubleValue": 1.5}, {}]}}},
+                                {
+                                    "key": "list",
+                                    "value": {"arrayValue": {"values": [{"doubleValue": 1.5}, {}]}},
+                                },
                             ],
                             "traceId": "0af7651916cd43dd8448eb211c80319c",
                         },
-                        {"observedTimeUnixNano": "1795209601000000000", "body": {"stringValue": "late"}, "severityText": "WARN", "severityNumber": 9},
+                        {
+                            "observedTimeUnixNano": "1795209601000000000",
+                            "body": {"stringValue": "late"},
+                            "severityText": "WARN",
+                            "severityNumber": 9,
+                        },
                         {"body": {"stringValue": 5}},
                     ],
                 }
@@ -107,7 +132,11 @@ def _held(number: int, body: bytes) -> bytes:
 
 def _request(*records: bytes) -> bytes:
     attribute = _held(1, _held(1, b"service.name") + _held(2, _held(1, b"pay")))
-    return _held(1, _held(1, attribute) + _held(2, _held(1, _held(1, b"lib")) + b"".join(_held(2, record) for record in records)))
+    return _held(
+        1,
+        _held(1, attribute)
+        + _held(2, _held(1, _held(1, b"lib")) + b"".join(_held(2, record) for record in records)),
+    )
 
 
 def test_otlp_json_gives_a_flat_row_per_log_record() -> None:
@@ -129,7 +158,11 @@ def test_otlp_json_gives_a_flat_row_per_log_record() -> None:
         "trace_id": "0af7651916cd43dd8448eb211c80319c",
     }
     assert {name: first.get(name) for name in expected} == expected
-    assert (rows[0, 1]["timestamp"].isoformat(), rows[0, 1]["severity"], rows[0, 1]["message"]) == ("2026-11-20T21:20:01+00:00", "WARN", "late")
+    assert (rows[0, 1]["timestamp"].isoformat(), rows[0, 1]["severity"], rows[0, 1]["message"]) == (
+        "2026-11-20T21:20:01+00:00",
+        "WARN",
+        "late",
+    )
     assert [one.index for _, one in result.rejected if isinstance(one, RejectedRecord)] == [2]
 
 
@@ -137,13 +170,29 @@ def test_otlp_json_gives_a_flat_row_per_log_record() -> None:
 def test_otlp_protobuf_gives_a_row_per_log_record(form: Any) -> None:
     """Numbers, ids and negative integers come as they are; a broken record is rejected alone, with its bytes."""
     amount = _held(6, _held(1, b"amount") + _held(2, b"\x18" + _varint((1 << 64) - 5)))
-    good = b"\x09" + struct.pack("<Q", 1_795_208_400_000_000_000) + b"\x10\x09" + _held(5, _held(1, "köln".encode())) + amount + _held(9, bytes(range(16)))
+    good = (
+        b"\x09"
+        + struct.pack("<Q", 1_795_208_400_000_000_000)
+        + b"\x10\x09"
+        + _held(5, _held(1, "köln".encode()))
+        + amount
+        + _held(9, bytes(range(16)))
+    )
     bad = _held(3, b"\xff\xfe")
     result = converted([_request(good, bad)], form)
     row = rows_of(result)[0, 0]
-    told = (row["timestamp"].isoformat(), row["severity"], row["message"], row["amount"], row["trace_id"], row["service_name"])
+    told = (
+        row["timestamp"].isoformat(),
+        row["severity"],
+        row["message"],
+        row["amount"],
+        row["trace_id"],
+        row["service_name"],
+    )
     assert told == (THEN, "INFO", "köln", "-5", bytes(range(16)).hex(), "pay")
-    assert [(one.index, one.value) for _, one in result.rejected if isinstance(one, RejectedRecord)] == [(1, bad)]
+    assert [(one.index, one.value) for _, one in result.rejected if isinstance(one, RejectedRecord)] == [
+        (1, bad)
+    ]
 
 
 def test_what_is_no_otlp_is_rejected_on_a_topic_of_otlp_only() -> None:
@@ -154,14 +203,29 @@ def test_what_is_no_otlp_is_rejected_on_a_topic_of_otlp_only() -> None:
 
 SYSLOG = {"host": "web", "app_name": "sshd", "proc_id": "12"}
 LINES: list[tuple[str, dict[str, Any]]] = [
-    ("<34>Nov 20 21:00:00 web sshd[12]: hi", {"timestamp": THEN, "severity": "crit", "facility": "auth", "message": "hi", **SYSLOG}),
+    (
+        "<34>Nov 20 21:00:00 web sshd[12]: hi",
+        {"timestamp": THEN, "severity": "crit", "facility": "auth", "message": "hi", **SYSLOG},
+    ),
     ("Nov 20 21:00:00 web sshd[12]:  two blanks", {"timestamp": THEN, "message": " two blanks", **SYSLOG}),
-    ("Jan  2 03:04:05 web sshd[12]: hi", {"timestamp": "2027-01-02T03:04:05+00:00", "message": "hi", **SYSLOG}),
+    (
+        "Jan  2 03:04:05 web sshd[12]: hi",
+        {"timestamp": "2027-01-02T03:04:05+00:00", "message": "hi", **SYSLOG},
+    ),
     ("2026-11-20T21:00:00.000Z web sshd[12] hi\n", {"timestamp": THEN, "message": "hi", **SYSLOG}),
     ("2026-11-20T22:00:00+01:00 web sshd[12]: a\nb", {"timestamp": THEN, "message": "a\nb", **SYSLOG}),
     (
         '<165>1 2026-11-20T21:00:00Z web sshd 12 ID7 [x@1 a="1" b="q\\"\\]"][alone] \ufeffhi',
-        {"timestamp": THEN, "severity": "notice", "facility": "local4", "message": "hi", "msg_id": "ID7", "x@1_a": "1", "alone": "", **SYSLOG},
+        {
+            "timestamp": THEN,
+            "severity": "notice",
+            "facility": "local4",
+            "message": "hi",
+            "msg_id": "ID7",
+            "x@1_a": "1",
+            "alone": "",
+            **SYSLOG,
+        },
     ),
     (
         '1.2.3.4 - bob [20/Nov/2026:22:00:00 +0100] "GET /x HTTP/1.1" 200 12',
@@ -197,7 +261,9 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES)
-def test_lines_of_known_formats_become_fields(line: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_known_formats_become_fields(
+    line: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Time, severity, text and fields of a line, by the fast path and by the exact one."""
     fast = fields_of(line)
     assert {name: fast.get(name) for name in expected} == expected
@@ -215,7 +281,11 @@ def test_other_lines_stay_one_message(line: str, monkeypatch: pytest.MonkeyPatch
 
 def test_times_without_a_zone_are_in_the_zone_of_the_topic() -> None:
     """Syslog and ISO times that name no zone are local to the topic."""
-    for body in ("Nov 20 22:00:00 web sshd[12]: x", '{"DATE":"Nov 20 22:00:00"}', '{"time":"2026-11-20 22:00:00"}'):
+    for body in (
+        "Nov 20 22:00:00 web sshd[12]: x",
+        '{"DATE":"Nov 20 22:00:00"}',
+        '{"time":"2026-11-20 22:00:00"}',
+    ):
         assert fields_of(body, time_zone="Europe/Berlin")["timestamp"] == THEN
 
 
@@ -224,7 +294,10 @@ SHIPPERS: list[tuple[str, tuple[str, str | None, str | None]]] = [
     ('{"level":"warn","message":"x","timestamp":"2026-11-20T21:00:00.000Z"}', (THEN, "warn", "x")),
     ('{"event": "x", "level": "info", "timestamp": "2026-11-20T21:00:00.000000Z"}', (THEN, "info", "x")),
     ('{"@timestamp":"2026-11-20T21:00:00.000Z","log.level":"INFO","message":"x"}', (THEN, "INFO", "x")),
-    ('{"@timestamp":"2026-11-20T21:00:00.0Z","@version":"1","message":"x","level":"INFO","level_value":20000}', (THEN, "INFO", "x")),
+    (
+        '{"@timestamp":"2026-11-20T21:00:00.0Z","@version":"1","message":"x","level":"INFO","level_value":20000}',
+        (THEN, "INFO", "x"),
+    ),
     ('{"@timestamp":1795208400.000000,"log":"x","time":"2026-11-20T21:00:00.000000001Z"}', (THEN, None, "x")),
     ('{"message":"x","source_type":"file","timestamp":"2026-11-20T21:00:00.000000001Z"}', (THEN, None, "x")),
     ('{"@timestamp":"2026-11-20T21:00:00.000Z","log":{"offset":1},"message":"x"}', (THEN, None, "x")),
@@ -235,7 +308,9 @@ SHIPPERS: list[tuple[str, tuple[str, str | None, str | None]]] = [
 
 
 @pytest.mark.parametrize(("body", "expected"), SHIPPERS)
-def test_time_severity_and_text_under_the_names_of_shippers(body: str, expected: tuple[str, str | None, str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_severity_and_text_under_the_names_of_shippers(
+    body: str, expected: tuple[str, str | None, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One record in the shape of each shipper, by the fast path and by the exact one."""
     fast = fields_of(body)
     assert (fast["timestamp"], fast.get("severity"), fast.get("message")) == expected
@@ -247,7 +322,11 @@ def test_a_priority_that_is_no_word_of_syslog_is_a_field() -> None:
     """Tickets have priorities too."""
     bodies = [f'{{{AT},"priority":"{word}"}}'.encode() for word in ("high", "err", "high")]
     rows = rows_of(converted(bodies))
-    assert [(row.get("priority"), row.get("severity")) for _, row in sorted(rows.items())] == [("high", None), (None, "err"), ("high", None)]
+    assert [(row.get("priority"), row.get("severity")) for _, row in sorted(rows.items())] == [
+        ("high", None),
+        (None, "err"),
+        ("high", None),
+    ]
 
 
 REJECTED = [
@@ -285,7 +364,9 @@ NASTY: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("members", "expected"), NASTY)
-def test_nasty_members_are_kept_or_named(members: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nasty_members_are_kept_or_named(
+    members: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is lost and nothing stops the line, by either path."""
     body = f"{{{AT},{members}}}"
     assert fields_of(body) == {"timestamp": THEN, **expected}
@@ -301,8 +382,12 @@ def test_ten_thousand_keys_fit_into_the_columns_and_the_overflow() -> None:
     assert kept | json.loads(row["_overflow"]) == document
 
 
-@pytest.mark.parametrize("body", ["0000-01-01T00:00:00Z", "2026-11-20T21Z", "9999-12-31T23:59:59.999999Z", "2026-11-20"])
-def test_years_and_short_times_mean_the_same_on_both_paths(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "body", ["0000-01-01T00:00:00Z", "2026-11-20T21Z", "9999-12-31T23:59:59.999999Z", "2026-11-20"]
+)
+def test_years_and_short_times_mean_the_same_on_both_paths(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A time that one path reads the other reads too, as the same moment."""
     fast = fields_of(f'{{"@timestamp":"{body}"}}')
     by_exact_path(monkeypatch)
@@ -312,11 +397,35 @@ def test_years_and_short_times_mean_the_same_on_both_paths(body: str, monkeypatc
 
 PIECES = st.sampled_from(
     [
-        *("<34>", "1 ", "Nov 20 21:00:00 ", "2026-11-20T21:00:00Z ", "2026-02-30T21:00:00.1234567Z ", "web ", "sshd", "[12]", ": ", " ", "- ", '[a b="1"] '),
-        *('1.2.3.4 - - [20/Nov/2026:21:00:00 +0000] "GET / HTTP/1.1" 200 1', ' "-" "x"', "é", "\x00", '"', '[app name="x"] ', "INFO ", "hi"),
+        *(
+            "<34>",
+            "1 ",
+            "Nov 20 21:00:00 ",
+            "2026-11-20T21:00:00Z ",
+            "2026-02-30T21:00:00.1234567Z ",
+            "web ",
+            "sshd",
+            "[12]",
+            ": ",
+            " ",
+            "- ",
+            '[a b="1"] ',
+        ),
+        *(
+            '1.2.3.4 - - [20/Nov/2026:21:00:00 +0000] "GET / HTTP/1.1" 200 1',
+            ' "-" "x"',
+            "é",
+            "\x00",
+            '"',
+            '[app name="x"] ',
+            "INFO ",
+            "hi",
+        ),
     ]
 )
-LINE_TEXTS = st.one_of(st.lists(PIECES, max_size=8).map("".join), st.sampled_from([line for line, _ in LINES] + PLAIN))
+LINE_TEXTS = st.one_of(
+    st.lists(PIECES, max_size=8).map("".join), st.sampled_from([line for line, _ in LINES] + PLAIN)
+)
 
 
 @given(st.lists(LINE_TEXTS, min_size=1, max_size=12), st.sampled_from(["UTC", "Asia/Kolkata"]))
@@ -329,8 +438,12 @@ def test_lines_are_the_same_by_both_paths(lines: list[str], time_zone: str) -> N
     with pytest.MonkeyPatch.context() as patch:
         by_exact_path(patch)
         exact = converted(bodies, "text", time_zone=time_zone, limits=limits)
-    assert sorted((place, one.reason) for place, one in fast.rejected) == sorted((place, one.reason) for place, one in exact.rejected)
-    if max(len(fast.new), len(exact.new)) + 11 < limits.columns_max:  # at the limit, the first to come get the columns
+    assert sorted((place, one.reason) for place, one in fast.rejected) == sorted(
+        (place, one.reason) for place, one in exact.rejected
+    )
+    if (
+        max(len(fast.new), len(exact.new)) + 11 < limits.columns_max
+    ):  # at the limit, the first to come get the columns
         assert rows_of(fast) == rows_of(exact)
 
 

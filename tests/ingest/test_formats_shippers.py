@@ -26,7 +26,9 @@ def _iso(text: str) -> datetime:
     cut = re.sub(r"(\.\d{6})\d+", r"\1", text)
     whole, _, fraction = cut.rstrip("Z").partition(".")
     if cut.endswith("Z"):
-        return datetime.fromisoformat(whole).replace(tzinfo=UTC) + timedelta(microseconds=int(fraction.ljust(6, "0") or 0))
+        return datetime.fromisoformat(whole).replace(tzinfo=UTC) + timedelta(
+            microseconds=int(fraction.ljust(6, "0") or 0)
+        )
     return datetime.fromisoformat(cut)
 
 
@@ -48,7 +50,11 @@ def _syslog_ng(value: str) -> Told:
 
 def _syslog_ng_json(value: str) -> Told:
     document = json.loads(value)
-    return datetime.strptime(f"2026 {document['DATE']} +0000", "%Y %b %d %H:%M:%S %z"), document["PRIORITY"], document["MESSAGE"]
+    return (
+        datetime.strptime(f"2026 {document['DATE']} +0000", "%Y %b %d %H:%M:%S %z"),
+        document["PRIORITY"],
+        document["MESSAGE"],
+    )
 
 
 def _pino(value: str) -> Told:
@@ -58,7 +64,11 @@ def _pino(value: str) -> Told:
 
 def _winston(value: str) -> Told:
     document = json.loads(value)
-    return _iso(document["timestamp"]) if "timestamp" in document else None, document["level"], document.get("message")
+    return (
+        _iso(document["timestamp"]) if "timestamp" in document else None,
+        document["level"],
+        document.get("message"),
+    )
 
 
 def _fluent_bit(value: str) -> Told:
@@ -99,7 +109,9 @@ OTLP = ("otlp-json", "otlp-json-collector", "otlp-proto")
 
 
 def _messages(datasets: Path, shipper: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (datasets / "shippers" / f"{shipper}.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line) for line in (datasets / "shippers" / f"{shipper}.jsonl").read_text().splitlines()
+    ]
 
 
 def _body(message: dict[str, Any]) -> bytes:
@@ -121,7 +133,12 @@ def _plain_value(value: dict[str, Any]) -> Any:
 def _otlp_records(datasets: Path) -> list[list[dict[str, Any]]]:
     """Per message its log records, from the JSON that the SDK sent; the other encodings hold the same."""
     return [
-        [record for of in json.loads(message["value"])["resourceLogs"] for scope in of["scopeLogs"] for record in scope["logRecords"]]
+        [
+            record
+            for of in json.loads(message["value"])["resourceLogs"]
+            for scope in of["scopeLogs"]
+            for record in scope["logRecords"]
+        ]
         for message in _messages(datasets, "otlp-json")
     ]
 
@@ -136,7 +153,9 @@ def test_no_shipper_is_left_out(datasets: Path) -> None:
 def test_counts_of_a_shipper(datasets: Path, shipper: str) -> None:
     """Records, severities, missing texts and entries of `_errors` are those of the golden table; nothing is rejected."""
     messages = _messages(datasets, shipper)
-    result = converted([_body(message) for message in messages], times_ms=[message["timestamp_ms"] for message in messages])
+    result = converted(
+        [_body(message) for message in messages], times_ms=[message["timestamp_ms"] for message in messages]
+    )
     rows = rows_of(result).values()
     assert list(result.rejected) == []
     assert {
@@ -145,7 +164,9 @@ def test_counts_of_a_shipper(datasets: Path, shipper: str) -> None:
         "severities": dict(sorted(Counter(row["severity"] for row in rows if "severity" in row).items())),
         "without_severity": sum("severity" not in row for row in rows),
         "without_message": sum("message" not in row for row in rows),
-        "errors": dict(sorted(Counter(reason for row in rows for _, _, reason in row.get("_errors", [])).items())),
+        "errors": dict(
+            sorted(Counter(reason for row in rows for _, _, reason in row.get("_errors", [])).items())
+        ),
     } == COUNTS[shipper]
 
 
@@ -153,7 +174,12 @@ def test_counts_of_a_shipper(datasets: Path, shipper: str) -> None:
 def test_every_record_of_a_shipper(datasets: Path, shipper: str) -> None:
     """Each record has the time, the severity and the text that its shipper wrote."""
     messages = _messages(datasets, shipper)
-    rows = rows_of(converted([_body(message) for message in messages], times_ms=[message["timestamp_ms"] for message in messages]))
+    rows = rows_of(
+        converted(
+            [_body(message) for message in messages],
+            times_ms=[message["timestamp_ms"] for message in messages],
+        )
+    )
     assert len(rows) == len(messages)
     for offset, message in enumerate(messages):
         time, severity, text = RULES[shipper](message["value"])
@@ -166,17 +192,32 @@ def test_every_record_of_a_shipper(datasets: Path, shipper: str) -> None:
 def test_every_record_of_otlp(datasets: Path, shipper: str) -> None:
     """Each log record of a batch is a row of its own, with the ids as text, its attributes, and those of its resource, whatever the encoding."""
     messages = _messages(datasets, shipper)
-    rows = rows_of(converted([_body(message) for message in messages], times_ms=[message["timestamp_ms"] for message in messages]))
+    rows = rows_of(
+        converted(
+            [_body(message) for message in messages],
+            times_ms=[message["timestamp_ms"] for message in messages],
+        )
+    )
     expected = _otlp_records(datasets)
-    assert sorted(rows) == [(offset, index) for offset, records in enumerate(expected) for index in range(len(records))]
+    assert sorted(rows) == [
+        (offset, index) for offset, records in enumerate(expected) for index in range(len(records))
+    ]
     for offset, records in enumerate(expected):
         for index, record in enumerate(records):
             row = rows[offset, index]
             body = _plain_value(record["body"])
             message = json.loads(row["message"]) if isinstance(body, dict) else row["message"]
-            assert (row["timestamp"], row["severity"], message) == (_micros(int(record["timeUnixNano"]) // 1000), record["severityText"], body)
+            assert (row["timestamp"], row["severity"], message) == (
+                _micros(int(record["timeUnixNano"]) // 1000),
+                record["severityText"],
+                body,
+            )
             assert row["timestamp__string"] == record["timeUnixNano"], "the nanoseconds are kept beside"
-            assert (row.get("trace_id"), row.get("span_id"), row.get("event_name")) == (record.get("traceId"), record.get("spanId"), record.get("eventName"))
+            assert (row.get("trace_id"), row.get("span_id"), row.get("event_name")) == (
+                record.get("traceId"),
+                record.get("spanId"),
+                record.get("eventName"),
+            )
             assert row["tenant"] == "shop"
             for attribute in record["attributes"]:
                 value = _plain_value(attribute["value"])
@@ -188,8 +229,17 @@ def test_every_record_of_otlp(datasets: Path, shipper: str) -> None:
 def test_docker_parts_stay_rows(datasets: Path) -> None:
     """A line that docker split at 16 KiB is one row per part, each with its own text."""
     messages = _messages(datasets, "docker-json-file")
-    rows = rows_of(converted([_body(message) for message in messages], times_ms=[message["timestamp_ms"] for message in messages]))
-    parts = [offset for offset, message in enumerate(messages) if not json.loads(message["value"])["log"].endswith("\n")]
+    rows = rows_of(
+        converted(
+            [_body(message) for message in messages],
+            times_ms=[message["timestamp_ms"] for message in messages],
+        )
+    )
+    parts = [
+        offset
+        for offset, message in enumerate(messages)
+        if not json.loads(message["value"])["log"].endswith("\n")
+    ]
     assert len(parts) == 1
     assert len(rows[parts[0], 0]["message"]) == 16 * 1024
 
@@ -197,5 +247,13 @@ def test_docker_parts_stay_rows(datasets: Path) -> None:
 def test_pino_keeps_the_number_of_its_level(datasets: Path) -> None:
     """The name of a numeric level is the severity, the number stays in its own column."""
     messages = _messages(datasets, "pino")
-    rows = rows_of(converted([_body(message) for message in messages], times_ms=[message["timestamp_ms"] for message in messages]))
-    assert all(rows[offset, 0]["level"] == str(json.loads(message["value"])["level"]) for offset, message in enumerate(messages))
+    rows = rows_of(
+        converted(
+            [_body(message) for message in messages],
+            times_ms=[message["timestamp_ms"] for message in messages],
+        )
+    )
+    assert all(
+        rows[offset, 0]["level"] == str(json.loads(message["value"])["level"])
+        for offset, message in enumerate(messages)
+    )

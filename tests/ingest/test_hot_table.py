@@ -38,7 +38,9 @@ class Columns:
     def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
         new = {name: path for name, path in names[TABLE].items() if name not in self.schema.by_name}
         first = max(column.id for column in self.schema.columns) + 1_000
-        self.schema = self.schema.with_strings({name: (first + at, path) for at, (name, path) in enumerate(new.items())}, 1)
+        self.schema = self.schema.with_strings(
+            {name: (first + at, path) for at, (name, path) in enumerate(new.items())}, 1
+        )
         return {TABLE: orjson.dumps(self.schema.json)}
 
 
@@ -60,7 +62,9 @@ class HotTable:
 
     def __init__(self, folder: Path) -> None:
         self.letters, self.columns = Letters(), Columns()
-        self.writer = FlushWriter(IngestSettings(), self.columns, cast("DeadLetters", self.letters), open_storage())
+        self.writer = FlushWriter(
+            IngestSettings(), self.columns, cast("DeadLetters", self.letters), open_storage()
+        )
         self.view = TableView("uuid", f"file://{folder}/table", orjson.dumps(new_log_schema().json), NO_MARKS)
         self.buffer = TableBuffer(TABLE, 0.0)
         self.offset = 0
@@ -90,7 +94,11 @@ class HotTable:
         for file in flush.files:
             table = pq.read_table(local_path(file.uri))
             ids = {int(field.metadata[b"PARQUET:field_id"]): field.name for field in table.schema}
-            values = table.column(ids[late.id]).to_pylist() if late is not None and late.id in ids else [None] * table.num_rows
+            values = (
+                table.column(ids[late.id]).to_pylist()
+                if late is not None and late.id in ids
+                else [None] * table.num_rows
+            )
             found += zip(table.column("_offset").to_pylist(), values, strict=True)
         return sorted(found)
 
@@ -190,7 +198,9 @@ def _of_hours(hours: int) -> Sequence[bytes]:
 
 def test_a_full_disk_is_the_flushes_to_tell(hot: HotTable, tmp_path: Path) -> None:
     """Open files that cannot be closed are given up without another word: the node waits for space, and must not end."""
-    hot.writer = FlushWriter(IngestSettings(), hot.columns, cast("DeadLetters", hot.letters), cast("AnyStorage", FullDisk()))
+    hot.writer = FlushWriter(
+        IngestSettings(), hot.columns, cast("DeadLetters", hot.letters), cast("AnyStorage", FullDisk())
+    )
     hot.add(*_of_hours(3))
     hot.spool()
     hot.writer.cool(TABLE)

@@ -10,8 +10,12 @@ def _events(count: int, size_bytes: int = 1) -> list[TailEvent]:
     return [TailEvent("record", {"n": at}, size_bytes) for at in range(count)]
 
 
-@pytest.mark.parametrize(("bound", "limit", "size_bytes"), [("QUEUE_EVENTS_MAX", 3, 1), ("QUEUE_BYTES_MAX", 30, 10)])
-def test_what_does_not_fit_is_dropped_counted_and_told_once(monkeypatch: pytest.MonkeyPatch, bound: str, limit: int, size_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("bound", "limit", "size_bytes"), [("QUEUE_EVENTS_MAX", 3, 1), ("QUEUE_BYTES_MAX", 30, 10)]
+)
+def test_what_does_not_fit_is_dropped_counted_and_told_once(
+    monkeypatch: pytest.MonkeyPatch, bound: str, limit: int, size_bytes: int
+) -> None:
     """By number and by bytes: the first ones stay, the count of the others comes behind them, and the queue takes records again."""
     monkeypatch.setattr(live_tail, bound, limit)
     queue = TailQueue()

@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.kafka.offsets import RECOMMIT_S, Offsets
-from ingest.route.buffer import HEADER_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, KEY_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Buffers, RawRecord, TableBuffer
+from ingest.route.buffer import (
+    HEADER_OVERHEAD_BYTES,
+    HEADERS_OVERHEAD_BYTES,
+    KEY_OVERHEAD_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    Buffers,
+    RawRecord,
+    TableBuffer,
+)
 from lake.tenant import TableId, TenantId
 
 TABLES = [TableId(TenantId(name), "logs") for name in "abc"]
@@ -60,10 +68,16 @@ def test_only_what_moved_is_stored_and_once_an_hour_everything() -> None:
 def test_record_comes_back_with_key_and_headers() -> None:
     """Coordinates lie in arrays, key and headers only where there are any; all come back."""
     buffer = TableBuffer(TABLES[0], 0.0)
-    records = [_record(0, 1), _record(1, 2, b"", b"key"), RawRecord(0, 2**62, -1, None, (("h", None), ("h", b"\xff")), b"x" * 100)]
+    records = [
+        _record(0, 1),
+        _record(1, 2, b"", b"key"),
+        RawRecord(0, 2**62, -1, None, (("h", None), ("h", b"\xff")), b"x" * 100),
+    ]
     for record in records:
         buffer.add(*record)
     assert [buffer.record(at) for at in range(len(buffer))] == records
-    extras = KEY_OVERHEAD_BYTES + len(b"key") + HEADERS_OVERHEAD_BYTES + 2 * HEADER_OVERHEAD_BYTES + len(b"\xff")
+    extras = (
+        KEY_OVERHEAD_BYTES + len(b"key") + HEADERS_OVERHEAD_BYTES + 2 * HEADER_OVERHEAD_BYTES + len(b"\xff")
+    )
     assert buffer.size_bytes == sum(len(r.value or b"") for r in records) + 3 * RECORD_OVERHEAD_BYTES + extras
     assert buffer.first_offsets == {0: 1, 1: 2}

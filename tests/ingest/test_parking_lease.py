@@ -37,7 +37,17 @@ def test_a_node_whose_lease_is_lost_takes_up_nothing_that_its_successor_parked()
     unused = cast("Any", None)
     with ThreadPoolExecutor(1) as pool:
         records = cast("ParkedRecords", Successors())
-        parking = Parking(records, cast("TableStates", unused), pool, SystemClock(), 1, "ingest:1", tell, lambda _: None, lambda _: ("id", 0, 0))
+        parking = Parking(
+            records,
+            cast("TableStates", unused),
+            pool,
+            SystemClock(),
+            1,
+            "ingest:1",
+            tell,
+            lambda _: None,
+            lambda _: ("id", 0, 0),
+        )
         parking.step()
         pool.submit(lambda: None).result()  # the listing before it is done
         with pytest.raises(RefusedError):

@@ -55,10 +55,16 @@ def test_every_table_is_tried_however_many_fail_for_long() -> None:
         began_s = clock.s
         while clock.s < began_s + 4 * (round_s + PROBE_MAX_S):
             parking.step()
-            at_work |= {table: times[-1] for table, times in states.opened.items() if times and table not in at_work}
+            at_work |= {
+                table: times[-1] for table, times in states.opened.items() if times and table not in at_work
+            }
             for table in [table for table, since_s in at_work.items() if clock.s - since_s >= FAILS_AFTER_S]:
                 del at_work[table]
                 parking.failed(table, Trouble(Cause.STORAGE, "still broken"))
             clock.s += 1.0
-    gaps = [later - earlier for times in states.opened.values() for earlier, later in zip([began_s, *times], [*times, clock.s], strict=True)]
+    gaps = [
+        later - earlier
+        for times in states.opened.values()
+        for earlier, later in zip([began_s, *times], [*times, clock.s], strict=True)
+    ]
     assert max(gaps) <= 2 * round_s + PROBE_MAX_S

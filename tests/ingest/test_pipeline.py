@@ -27,7 +27,12 @@ class Writer:
     hot: TableId | None = None
 
     def write(self, flushes: Sequence[Flush], *_: Any) -> Written:
-        return Written([WrittenFlush(f.table, "u", {TopicPartition("id", 0): Range(0, 1)}, [], 1, {}, 0) for f in flushes])
+        return Written(
+            [
+                WrittenFlush(f.table, "u", {TopicPartition("id", 0): Range(0, 1)}, [], 1, {}, 0)
+                for f in flushes
+            ]
+        )
 
     def acknowledged(self) -> None: ...
 
@@ -46,10 +51,23 @@ class Worker:
         self.flushed: list[TableId] = []
         self.clock, self.writer, self.offset = FakeClock(), Writer(), 0
         source = Source("t", "id", 0, "json", "UTC")
-        topics = SimpleNamespace(assignment=SimpleNamespace(sources=[source], numbers={("t", 0): 0}, place=lambda _: None), check_identity=lambda: None)
+        topics = SimpleNamespace(
+            assignment=SimpleNamespace(sources=[source], numbers={("t", 0): 0}, place=lambda _: None),
+            check_identity=lambda: None,
+        )
         link = SimpleNamespace(submit=lambda flushes: self.flushed.extend(flush.table for flush in flushes))
-        settings = IngestSettings(topics=(TopicSettings(name="t"),), replay_records_max=FAR, flush_interval_s=3_600.0)
-        parts: Any = (settings, topics, link, self.writer, SimpleNamespace(flush=lambda: None), self.clock, 1 << 40)
+        settings = IngestSettings(
+            topics=(TopicSettings(name="t"),), replay_records_max=FAR, flush_interval_s=3_600.0
+        )
+        parts: Any = (
+            settings,
+            topics,
+            link,
+            self.writer,
+            SimpleNamespace(flush=lambda: None),
+            self.clock,
+            1 << 40,
+        )
         self.pipeline = Pipeline(*parts)
         self.pipeline.opened(dict.fromkeys(TABLES, TableView("u", "file:///t", b"{}", NO_MARKS)), [])
 

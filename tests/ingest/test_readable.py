@@ -23,18 +23,35 @@ class BadMessage:
         raise SystemError("<method 'headers'> returned a result with an exception set")
 
     def __getattr__(self, name: str) -> Any:
-        return lambda: {"topic": "t", "partition": 3, "offset": 7, "key": b"k", "value": b'{"tenant":"a"}', "timestamp": (1, 5_000)}[name]
+        return lambda: {
+            "topic": "t",
+            "partition": 3,
+            "offset": 7,
+            "key": b"k",
+            "value": b'{"tenant":"a"}',
+            "timestamp": (1, 5_000),
+        }[name]
 
 
-def test_the_others_stay_as_they_are_and_the_bad_one_keeps_its_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_others_stay_as_they_are_and_the_bad_one_keeps_its_coordinates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Only its headers are others."""
     monkeypatch.setattr("ingest.kafka.readable._ask", lambda message: message.headers())
-    good = Message(topic="t", partition=0, offset=1, key=None, value=b"{}", headers=[("tenant", b"a")], timestamp=(1, 2))
+    good = Message(
+        topic="t", partition=0, offset=1, key=None, value=b"{}", headers=[("tenant", b"a")], timestamp=(1, 2)
+    )
     bad_ones = [cast("Message", BadMessage()) for _ in range(3)]
     first, bad, second, *others = with_readable_headers([good, bad_ones[0], good, *bad_ones[1:]])
     assert (first, second) == (good, good)
     assert all(one.headers() is UNREADABLE for one in others)
-    assert (bad.topic(), bad.partition(), bad.offset(), bad.key(), bad.timestamp()) == ("t", 3, 7, b"k", (1, 5_000))
+    assert (bad.topic(), bad.partition(), bad.offset(), bad.key(), bad.timestamp()) == (
+        "t",
+        3,
+        7,
+        b"k",
+        (1, 5_000),
+    )
     assert bad.headers() is UNREADABLE
 
 

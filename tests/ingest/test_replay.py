@@ -20,7 +20,13 @@ from tests.ingest.conversion import ANY_TIME, KAFKA_MS
 TABLE = TableId(TenantId("Acme ☃"), "web")
 SOURCES = [Source("firn.replay", "replay-id", 0, "replay"), Source("topic", "id", 1, "auto")]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-HEADERS = st.lists(st.tuples(st.sampled_from(["a", "firn.attempt", "firn.topic", "firn.reason", ""]), st.one_of(st.none(), st.binary(max_size=4))), max_size=5)
+HEADERS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "firn.attempt", "firn.topic", "firn.reason", ""]),
+        st.one_of(st.none(), st.binary(max_size=4)),
+    ),
+    max_size=5,
+)
 ORIGINS = st.builds(
     Origin,
     TEXT,
@@ -48,11 +54,16 @@ def _converted(messages: list[tuple[bytes, Origin | None]], source: int = 0) -> 
 
 def _rows(result: Converted) -> list[dict[str, Any]]:
     rows = result.rows.to_pylist() if result.rows.num_rows else []
-    return sorted(({name: value for name, value in row.items() if value is not None} for row in rows), key=lambda row: (row[OFFSET], row[INDEX]))
+    return sorted(
+        ({name: value for name, value in row.items() if value is not None} for row in rows),
+        key=lambda row: (row[OFFSET], row[INDEX]),
+    )
 
 
 @given(ORIGINS, HEADERS)
-def test_headers_lead_back_to_the_origin_whatever_stood_before_them(origin: Origin, own: list[tuple[str, bytes | None]]) -> None:
+def test_headers_lead_back_to_the_origin_whatever_stood_before_them(
+    origin: Origin, own: list[tuple[str, bytes | None]]
+) -> None:
     """What the replay puts behind a message's own headers is found again, and they are left as they were."""
     found = origin_of([*own, *replay_headers(origin, TABLE)])
     assert found is not None
@@ -65,8 +76,14 @@ def test_headers_lead_back_to_the_origin_whatever_stood_before_them(origin: Orig
         [],
         [("firn.attempt", b"1")],
         [(name, value) for name, value in replay_headers(_origin(1), TABLE) if name != "firn.offset"],
-        [(name, b"x" if name == "firn.partition" else value) for name, value in replay_headers(_origin(1), TABLE)],
-        [(name, b"replay" if name == "firn.format" else value) for name, value in replay_headers(_origin(1), TABLE)],
+        [
+            (name, b"x" if name == "firn.partition" else value)
+            for name, value in replay_headers(_origin(1), TABLE)
+        ],
+        [
+            (name, b"replay" if name == "firn.format" else value)
+            for name, value in replay_headers(_origin(1), TABLE)
+        ],
     ],
 )
 def test_headers_that_do_not_tell_give_no_origin(headers: list[tuple[str, bytes | None]]) -> None:
@@ -108,7 +125,12 @@ def test_replayed_record_of_a_batch_is_never_taken_apart_again() -> None:
 def test_message_of_the_replay_topic_without_origin_is_a_message_like_any_other() -> None:
     """Somebody may produce to the topic by hand: such a row has the replay topic's coordinates."""
     (row,) = _rows(_converted([(b'{"message":"by hand"}', None)]))
-    assert (row[TOPIC], row[TOPIC_ID], row[TOPIC_PARTITION], row[OFFSET]) == ("firn.replay", "replay-id", 0, 0)
+    assert (row[TOPIC], row[TOPIC_ID], row[TOPIC_PARTITION], row[OFFSET]) == (
+        "firn.replay",
+        "replay-id",
+        0,
+        0,
+    )
 
 
 def test_headers_of_a_replay_mean_nothing_on_an_ordinary_topic() -> None:
@@ -120,7 +142,10 @@ def test_headers_of_a_replay_mean_nothing_on_an_ordinary_topic() -> None:
 def test_the_replay_topic_is_an_input_topic_where_there_are_others() -> None:
     """It is added once, routed by the headers that the replay writes; without any topic there is nothing to replay."""
     settings = IngestSettings(topics=(TopicSettings(name="a"),)).with_replay_topic()
-    assert [(topic.name, topic.format) for topic in settings.topics] == [("a", "auto"), ("firn.replay", "replay")]
+    assert [(topic.name, topic.format) for topic in settings.topics] == [
+        ("a", "auto"),
+        ("firn.replay", "replay"),
+    ]
     assert settings.with_replay_topic() == settings
     assert settings.topics[1].tenant == ("header:firn.tenant",)
     assert IngestSettings(topics=()).with_replay_topic().topics == ()

@@ -18,7 +18,11 @@ def _route(tenant: tuple[str, ...], envelope: Envelope, stream: tuple[str, ...] 
 
 
 def _message(
-    *, topic: str = "logs.acme.web", key: bytes | None = None, headers: tuple[tuple[str, bytes | None], ...] = (), value: bytes | None = b"x"
+    *,
+    topic: str = "logs.acme.web",
+    key: bytes | None = None,
+    headers: tuple[tuple[str, bytes | None], ...] = (),
+    value: bytes | None = b"x",
 ) -> Envelope:
     return Envelope(topic, key, headers, value)
 
@@ -72,19 +76,33 @@ def test_first_rule_that_yields_a_name_wins() -> None:
     """Rules are tried in order, for the tenant and for the stream alike."""
     message = _message(key=b"by-key", headers=(("stream", b"web"),), value=b'{"tenant":"by-field"}')
     rules = ("header:tenant", "field:tenant", "key")
-    assert _route(rules, message, ("header:other", "header:stream", "const:last")) == TableId(TenantId("by-field"), "web")
+    assert _route(rules, message, ("header:other", "header:stream", "const:last")) == TableId(
+        TenantId("by-field"), "web"
+    )
     assert _route(rules[::2], message) == TableId(TenantId("by-key"), DEFAULT_STREAM)
 
 
-@pytest.mark.parametrize(("tenant", "stream", "reason"), [(b"\xff", b"s", Reason.TENANT_INVALID), (b"t", b"a\nb", Reason.STREAM_INVALID)])
-def test_name_that_cannot_be_used_is_rejected_and_no_later_rule_steps_in(tenant: bytes, stream: bytes, reason: Reason) -> None:
+@pytest.mark.parametrize(
+    ("tenant", "stream", "reason"),
+    [(b"\xff", b"s", Reason.TENANT_INVALID), (b"t", b"a\nb", Reason.STREAM_INVALID)],
+)
+def test_name_that_cannot_be_used_is_rejected_and_no_later_rule_steps_in(
+    tenant: bytes, stream: bytes, reason: Reason
+) -> None:
     """A bad name is bad data; another rule's name would be somebody else's tenant."""
-    rejected = _route(("header:t", "const:fallback"), _message(headers=(("t", tenant), ("s", stream))), ("header:s", "const:fallback"))
+    rejected = _route(
+        ("header:t", "const:fallback"),
+        _message(headers=(("t", tenant), ("s", stream))),
+        ("header:s", "const:fallback"),
+    )
     assert isinstance(rejected, Rejected)
     assert rejected.reason is reason
 
 
-@pytest.mark.parametrize("rule", ["", "header", "header:", "field:", "const:", "topic:", "Key", "headers:tenant", "topic:(unclosed"])
+@pytest.mark.parametrize(
+    "rule",
+    ["", "header", "header:", "field:", "const:", "topic:", "Key", "headers:tenant", "topic:(unclosed"],
+)
 def test_wrong_rule_is_a_settings_error_that_names_the_topic(rule: str) -> None:
     """A rule that cannot be understood is found at the start."""
     with pytest.raises(SettingsError, match="topic web"):
@@ -93,7 +111,10 @@ def test_wrong_rule_is_a_settings_error_that_names_the_topic(rule: str) -> None:
 
 def test_rule_for_the_topic_without_a_group_says_how_to_write_it() -> None:
     """It would never yield a name."""
-    with pytest.raises(SettingsError, match=r"topic logs\.acme: topic:logs\.\.\* names nothing; put the part .* into parentheses"):
+    with pytest.raises(
+        SettingsError,
+        match=r"topic logs\.acme: topic:logs\.\.\* names nothing; put the part .* into parentheses",
+    ):
         Router(TopicSettings(name="logs.acme", tenant=("topic:logs..*",)))
 
 
@@ -115,7 +136,9 @@ OTHER_RESOURCE = ',{"resource":{"attributes":[{"key":"tenant","value":{"stringVa
 )
 def test_field_rule_looks_into_the_records_of_a_message(value: bytes) -> None:
     """Records that came together have their tenant in the field like others, also those that only the exact path reads."""
-    assert _route(("field:tenant", "const:fallback"), _message(value=value)) == TableId(TenantId("acme"), DEFAULT_STREAM)
+    assert _route(("field:tenant", "const:fallback"), _message(value=value)) == TableId(
+        TenantId("acme"), DEFAULT_STREAM
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,22 +164,32 @@ def test_message_whose_records_are_of_different_tenants_goes_to_none_of_them(val
 
 def test_batch_without_the_field_leaves_the_word_to_the_next_rule() -> None:
     """What no record of a message says is not said."""
-    assert _route(("field:tenant", "const:fallback"), _message(value=b'{"a":1}\n{"b":2}')) == TableId(TenantId("fallback"), DEFAULT_STREAM)
+    assert _route(("field:tenant", "const:fallback"), _message(value=b'{"a":1}\n{"b":2}')) == TableId(
+        TenantId("fallback"), DEFAULT_STREAM
+    )
 
 
 def test_lines_of_a_text_topic_are_never_looked_into() -> None:
     """A topic of text may hold lines that look like JSON; two of them are still one message."""
     topic = TopicSettings(name="web", format="text", tenant=("field:tenant", "const:fallback"))
-    assert Router(topic).route(_message(value=b'{"tenant":"a"}\n{"tenant":"b"}')) == TableId(TenantId("fallback"), DEFAULT_STREAM)
+    assert Router(topic).route(_message(value=b'{"tenant":"a"}\n{"tenant":"b"}')) == TableId(
+        TenantId("fallback"), DEFAULT_STREAM
+    )
 
 
-NAMES = st.one_of(st.sampled_from(["acme", "Acme", "../x", "", "x" * 300, "a\x00", "\u2028"]), st.text(max_size=5))
+NAMES = st.one_of(
+    st.sampled_from(["acme", "Acme", "../x", "", "x" * 300, "a\x00", "\u2028"]), st.text(max_size=5)
+)
 VALUES = st.one_of(NAMES, st.none(), st.integers(), st.lists(st.integers(), max_size=2))
-RECORDS = st.lists(st.dictionaries(st.sampled_from(["tenant", "n", "Tenant"]), VALUES, max_size=3), min_size=1, max_size=5)
+RECORDS = st.lists(
+    st.dictionaries(st.sampled_from(["tenant", "n", "Tenant"]), VALUES, max_size=3), min_size=1, max_size=5
+)
 
 
 @given(RECORDS, st.sampled_from(["lines", "array"]))
-def test_a_batch_goes_where_each_of_its_records_alone_would_go(records: list[dict[str, Any]], form: str) -> None:
+def test_a_batch_goes_where_each_of_its_records_alone_would_go(
+    records: list[dict[str, Any]], form: str
+) -> None:
     """Whatever the records are: to the one table they all name, else to no table at all."""
     texts = [json.dumps(record) for record in records]
     value = ("\n".join(texts) if form == "lines" else f"[{','.join(texts)}]").encode()
@@ -172,6 +205,8 @@ def test_a_batch_goes_where_each_of_its_records_alone_would_go(records: list[dic
 @given(st.binary(max_size=40), st.sampled_from(["auto", "json", "text", "otlp_proto"]))
 def test_no_bytes_stop_the_router(value: bytes, form: Any) -> None:
     """Whatever a message holds, it has a table or a reason."""
-    topic = TopicSettings(name="web", format=form, tenant=("header:tenant", "field:tenant", "key"), stream=("field:stream",))
+    topic = TopicSettings(
+        name="web", format=form, tenant=("header:tenant", "field:tenant", "key"), stream=("field:stream",)
+    )
     target = Router(topic).route(_message(value=value, key=value, headers=(("tenant", value[:3]),)))
     assert isinstance(target, TableId) or target.detail

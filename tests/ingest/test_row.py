@@ -20,7 +20,10 @@ TIMED = {"ts": KAFKA_MS}
 
 
 def _columns(*, columns_max: int = 1_000, **kinds: Any) -> Columns:
-    fields = [{"id": 100 + at, "name": name, "required": False, "type": kind, "doc": f"/{name}"} for at, (name, kind) in enumerate(kinds.items())]
+    fields = [
+        {"id": 100 + at, "name": name, "required": False, "type": kind, "doc": f"/{name}"}
+        for at, (name, kind) in enumerate(kinds.items())
+    ]
     return Columns(LogSchema({"fields": [*new_log_schema().json["fields"], *fields]}), columns_max)
 
 
@@ -30,7 +33,9 @@ def _row(record: dict[str, Any] | bytes, columns: Columns | None = None, limits:
     return row
 
 
-def _laid_out(record: dict[str, Any] | bytes, columns: Columns | None = None, limits: TimeLimits = LIMITS) -> Row | Rejected:
+def _laid_out(
+    record: dict[str, Any] | bytes, columns: Columns | None = None, limits: TimeLimits = LIMITS
+) -> Row | Rejected:
     fields = decode(record if isinstance(record, bytes) else orjson.dumps(record), "auto", 100)
     assert not isinstance(fields, Rejected)
     return lay_out(fields, KAFKA_MS, columns or _columns(), limits)
@@ -39,10 +44,18 @@ def _laid_out(record: dict[str, Any] | bytes, columns: Columns | None = None, li
 def test_nested_fields_are_joined_with_underscores_and_dots_become_underscores() -> None:
     """An object's fields become columns of their own; an array and an empty object stay JSON text; null is no value."""
     columns = _columns()
-    row = _row({**TIMED, "a": {"b.c": {"D": 1}, "list": [1, {"x": 2}], "empty": {}, "none": None}, "k8s.pod": "p"}, columns)
+    row = _row(
+        {**TIMED, "a": {"b.c": {"D": 1}, "list": [1, {"x": 2}], "empty": {}, "none": None}, "k8s.pod": "p"},
+        columns,
+    )
     assert row.values == {"a_b_c_d": "1", "a_list": '[1,{"x":2}]', "a_empty": "{}", "k8s_pod": "p"}
     assert row.errors == []
-    assert columns.new == {"a_b_c_d": "/a/b.c/D", "a_list": "/a/list", "a_empty": "/a/empty", "k8s_pod": "/k8s.pod"}
+    assert columns.new == {
+        "a_b_c_d": "/a/b.c/D",
+        "a_list": "/a/list",
+        "a_empty": "/a/empty",
+        "k8s_pod": "/k8s.pod",
+    }
 
 
 def test_path_is_a_json_pointer() -> None:
@@ -52,7 +65,9 @@ def test_path_is_a_json_pointer() -> None:
     assert columns.new == {"a/b_c~d": "/a~1b/c~0d"}
 
 
-@pytest.mark.parametrize("name", ["time", "@timestamp", "ts", "timestamp", "eventTime", "event_time", "TIMESTAMP", "datetime"])
+@pytest.mark.parametrize(
+    "name", ["time", "@timestamp", "ts", "timestamp", "eventTime", "event_time", "TIMESTAMP", "datetime"]
+)
 def test_time_is_found_under_its_usual_names(name: str) -> None:
     """The record's time becomes `timestamp` and is no column of its own."""
     row = _row({name: "2025-11-21T11:00:00Z"})
@@ -69,7 +84,9 @@ def test_surest_name_of_the_time_wins_and_the_others_stay_columns() -> None:
 def test_time_finer_than_microseconds_is_kept_beside() -> None:
     """Nothing of a nanosecond is lost: the whole text stays in a column."""
     assert _row({"ts": "2025-11-21T12:00:00.000000001Z"}).values == {"ts": "2025-11-21T12:00:00.000000001Z"}
-    assert _row({"timestamp": "2025-11-21T12:00:00.000000001Z"}).values == {"timestamp__string": "2025-11-21T12:00:00.000000001Z"}
+    assert _row({"timestamp": "2025-11-21T12:00:00.000000001Z"}).values == {
+        "timestamp__string": "2025-11-21T12:00:00.000000001Z"
+    }
 
 
 def test_record_without_time_gets_that_of_kafka_and_says_so() -> None:
@@ -80,7 +97,9 @@ def test_record_without_time_gets_that_of_kafka_and_says_so() -> None:
 
 def test_time_that_cannot_be_read_is_kept_in_errors() -> None:
     """A name that says it is the time and holds none is worth an entry; `time: "12ms"` is only a field."""
-    assert _row({"@timestamp": "soon"}) == Row(KAFKA_US, {}, [BadValue("/@timestamp", "soon", ValueReason.BAD_TIMESTAMP)])
+    assert _row({"@timestamp": "soon"}) == Row(
+        KAFKA_US, {}, [BadValue("/@timestamp", "soon", ValueReason.BAD_TIMESTAMP)]
+    )
     assert _row({"time": "12ms"}) == Row(KAFKA_US, {"time": "12ms"}, [MISSING])
     assert _row({"timestamp": {"nested": 1}, "ts": KAFKA_MS}).values == {"timestamp_nested": "1"}
 
@@ -103,7 +122,9 @@ def test_next_name_is_tried_where_the_surest_holds_no_time() -> None:
         (KAFKA_US + 9_000 * DAY_US, ANY_TIME, None),
     ],
 )
-def test_lateness_is_judged_against_kafkas_timestamp(us: int, limits: TimeLimits, reason: Reason | None) -> None:
+def test_lateness_is_judged_against_kafkas_timestamp(
+    us: int, limits: TimeLimits, reason: Reason | None
+) -> None:
     """To the microsecond, and never against the wall clock, so that replay does not change the verdict."""
     laid_out = _laid_out({"ts": us}, limits=limits)
     if reason is None:
@@ -120,11 +141,16 @@ def test_lateness_is_judged_against_kafkas_timestamp(us: int, limits: TimeLimits
         ({"level": "warn", "msg": "m"}, {"severity": "warn", "message": "m"}),
         ({"log.level": "warn", "event": "m"}, {"severity": "warn", "message": "m"}),
         ({"LEVEL": "Warn", "log": "m"}, {"severity": "Warn", "message": "m"}),
-        ({"severity": "a", "level": "b", "message": "c", "msg": "d"}, {"severity": "a", "level": "b", "message": "c", "msg": "d"}),
+        (
+            {"severity": "a", "level": "b", "message": "c", "msg": "d"},
+            {"severity": "a", "level": "b", "message": "c", "msg": "d"},
+        ),
         ({"event": {"kind": "x"}, "body": "m"}, {"event_kind": "x", "message": "m"}),
     ],
 )
-def test_severity_and_message_are_found_under_their_usual_names(record: dict[str, Any], values: dict[str, str]) -> None:
+def test_severity_and_message_are_found_under_their_usual_names(
+    record: dict[str, Any], values: dict[str, str]
+) -> None:
     """What shippers call level or msg goes into the columns every table has; a second such name stays a column."""
     assert _row({**TIMED, **record}).values == values
 
@@ -133,7 +159,10 @@ def test_two_spellings_in_one_record_keep_the_one_the_column_was_made_of() -> No
     """The doc's spelling wins, whichever comes first; the other is kept whole in `_errors`."""
     columns = _columns()
     _row({**TIMED, "User": "first"}, columns)
-    for record in (b'{"ts":1763726400000,"user":"b","User":"a"}', b'{"ts":1763726400000,"User":"a","user":"b"}'):
+    for record in (
+        b'{"ts":1763726400000,"user":"b","User":"a"}',
+        b'{"ts":1763726400000,"User":"a","user":"b"}',
+    ):
         row = _row(record, columns)
         assert row.values == {"user": "a"}
         assert row.errors == [BadValue("/user", "b", ValueReason.NAME_COLLISION)]
@@ -143,10 +172,28 @@ def test_different_paths_that_make_one_name_collide_too() -> None:
     """`a.b`, `a_b` and `a: {b}` are one column."""
     row = _row(b'{"ts":1763726400000,"a.b":1,"a":{"b":2},"a_b":3}')
     assert row.values == {"a_b": "1"}
-    assert row.errors == [BadValue("/a/b", "2", ValueReason.NAME_COLLISION), BadValue("/a_b", "3", ValueReason.NAME_COLLISION)]
+    assert row.errors == [
+        BadValue("/a/b", "2", ValueReason.NAME_COLLISION),
+        BadValue("/a_b", "3", ValueReason.NAME_COLLISION),
+    ]
 
 
-@pytest.mark.parametrize("name", ["_offset", "_OFFSET", "_topic", "_errors", "_overflow", "_key", "_op", "_file", "_pos", "_partition", "observed_timestamp"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_offset",
+        "_OFFSET",
+        "_topic",
+        "_errors",
+        "_overflow",
+        "_key",
+        "_op",
+        "_file",
+        "_pos",
+        "_partition",
+        "observed_timestamp",
+    ],
+)
 def test_reserved_names_go_to_errors(name: str) -> None:
     """No record can forge a system column, whatever its spelling."""
     row = _row({**TIMED, name: {"x": 1} if name == "never" else "v"})
@@ -181,4 +228,6 @@ def test_fields_past_the_limit_of_columns_go_to_overflow() -> None:
 def test_no_errors_are_null_never_an_empty_list() -> None:
     """The value of `_errors` is NULL where there are none."""
     assert entries([]) is None
-    assert entries([BadValue("/a", None, ValueReason.WRONG_TYPE)]) == [{"field": "/a", "value": None, "reason": "wrong_type"}]
+    assert entries([BadValue("/a", None, ValueReason.WRONG_TYPE)]) == [
+        {"field": "/a", "value": None, "reason": "wrong_type"}
+    ]

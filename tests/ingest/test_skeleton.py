@@ -19,7 +19,9 @@ TERMS = Terms(Columns(new_log_schema(), 1_000), TimeLimits(None, None), 100)
 KEYS = st.sampled_from(["a", "b", "c", "d", "n", "é", "A", "level", "message", "x y"])
 BLANKS = st.sampled_from(["", "", " ", "\t"])  # a line end would make several records of one that is broken
 TEXTS = STRINGS.map(lambda text: f'"{text}"')
-LITERALS = st.one_of(NUMBERS, st.sampled_from(["true", "false", "null", "NaN", "01", "", "1,2", "[1]", "{}", '"x"']))
+LITERALS = st.one_of(
+    NUMBERS, st.sampled_from(["true", "false", "null", "NaN", "01", "", "1,2", "[1]", "{}", '"x"'])
+)
 Frame = list[tuple[str, Any]]  # bytes, and what values go behind them
 
 
@@ -48,13 +50,17 @@ def _frame(draw: st.DrawFn, depth: int = 2) -> Frame:
 def _alike(draw: st.DrawFn) -> list[str]:
     frame, timed = draw(_frame()), draw(st.booleans())
     return [
-        "{" + (f'"ts":{draw(TIMES)},' if timed else "") + "".join(text + (draw(kind) if kind is not None else "") for text, kind in frame)[1:]
+        "{"
+        + (f'"ts":{draw(TIMES)},' if timed else "")
+        + "".join(text + (draw(kind) if kind is not None else "") for text, kind in frame)[1:]
         for _ in range(draw(st.integers(1, 8)))
     ]
 
 
 @given(_alike(), st.sampled_from([PLAIN, DECLARED]))
-def test_records_alike_are_stored_as_the_exact_path_stores_them(records: list[str], schema: LogSchema) -> None:
+def test_records_alike_are_stored_as_the_exact_path_stores_them(
+    records: list[str], schema: LogSchema
+) -> None:
     """Records of one layout with all kinds of values, also such that break it."""
     _check([record.encode("utf-8", "surrogatepass") for record in records], schema, Shapes())
 
@@ -71,9 +77,16 @@ def _decoded(records: list[bytes]) -> list[Decoded]:
 
 def test_two_layouts_in_one_chunk_are_cut_by_two_skeletons() -> None:
     """Interleaved records of two layouts give one result each, and nothing is left over."""
-    records = [b'{"ts":"2025-11-13T02:13:20Z","a":"x%d"}' % at if at % 3 else b'{"ts":"2025-11-13T02:13:20Z","n":%d,"o":{"p":null}}' % at for at in range(30)]
+    records = [
+        b'{"ts":"2025-11-13T02:13:20Z","a":"x%d"}' % at
+        if at % 3
+        else b'{"ts":"2025-11-13T02:13:20Z","n":%d,"o":{"p":null}}' % at
+        for at in range(30)
+    ]
     first, second, rest = _decoded(records)
-    assert rest.odd == [at for at in range(30) if not at % 3], "nothing but null in an object is for the exact path"
+    assert rest.odd == [at for at in range(30) if not at % 3], (
+        "nothing but null in an object is for the exact path"
+    )
     assert first.places == []
     assert second.places == [at for at in range(30) if at % 3]
     assert second.columns["a"].to_pylist() == [f"x{at}" for at in second.places]
@@ -104,5 +117,7 @@ def test_a_record_that_departs_from_the_skeleton_is_left_over(odd: bytes) -> Non
 
 def test_a_chunk_that_is_not_utf_8_is_left_over_whole() -> None:
     """Which record it is only the other paths find out."""
-    (rest,) = _decoded([b'{"ts":"2025-11-13T02:13:20Z","a":"xy"}', b'{"ts":"2025-11-13T02:13:20Z","a":"x\xff"}'])
+    (rest,) = _decoded(
+        [b'{"ts":"2025-11-13T02:13:20Z","a":"xy"}', b'{"ts":"2025-11-13T02:13:20Z","a":"x\xff"}']
+    )
     assert rest.odd == [0, 1]

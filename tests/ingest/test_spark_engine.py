@@ -34,7 +34,15 @@ REACHED_S, BACK_S, REST_S = 90.0, 120.0, 120.0
 # Every run of the tests has the driver die at these five: by itself at four, with the main process at one.
 FIRST_STEPS = ("job_ended", "metadata_written", "job_collected", "handed_over", "offsets_stored")
 # Those at which tasks and the main process die; of the death of a task on this machine alone the driver dies, too.
-STEPS = (*FIRST_STEPS, "routed_in_batch", "commit_answered", "dead_letters_acknowledged", "settled", "files_synced", "offsets_confirmed")
+STEPS = (
+    *FIRST_STEPS,
+    "routed_in_batch",
+    "commit_answered",
+    "dead_letters_acknowledged",
+    "settled",
+    "files_synced",
+    "offsets_confirmed",
+)
 
 
 @dataclass
@@ -75,20 +83,34 @@ class Flowing:
         deadline_s = time.monotonic() + REACHED_S * len(steps)
         while not all(file.exists() for file in reached):
             missing = [file.stem for file in reached if not file.exists()]
-            assert time.monotonic() < deadline_s, f"it never came to {missing}:\n{self.ingester.log()[-4_000:]}"
+            assert time.monotonic() < deadline_s, (
+                f"it never came to {missing}:\n{self.ingester.log()[-4_000:]}"
+            )
             if not self.ingester.alive:
-                self.ingester.start(ready=False, environment={"FIRN_FAULT_POINT": fault, "FIRN_FAULT_FOLDER": str(folder)})
+                self.ingester.start(
+                    ready=False, environment={"FIRN_FAULT_POINT": fault, "FIRN_FAULT_FOLDER": str(folder)}
+                )
             pause(0.2)
 
     def check(self) -> None:
         """Ends the flow; when everything is at rest, every record is looked for by its identity."""
         self.flow.end()
         ends = self.kafka.ends(self.flow.topic)
-        self.ingester.wait_until(lambda: self.ingester.is_ready() and self.ingester.parked() == {}, REST_S, "nothing being parked")
-        self.ingester.wait_until(lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends, REST_S, f"group offsets at {ends}")
+        self.ingester.wait_until(
+            lambda: self.ingester.is_ready() and self.ingester.parked() == {}, REST_S, "nothing being parked"
+        )
+        self.ingester.wait_until(
+            lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends,
+            REST_S,
+            f"group offsets at {ends}",
+        )
         assert self.ingester.stop() == 0
-        found = {name: rows(self.catalog, name, self.kafka.topic_id(self.flow.topic)) for name in self.flow.good}
-        result = compare(self.flow.good, self.flow.bad, found, dead(self.kafka, self.ingester.dead_letter_topic))
+        found = {
+            name: rows(self.catalog, name, self.kafka.topic_id(self.flow.topic)) for name in self.flow.good
+        }
+        result = compare(
+            self.flow.good, self.flow.bad, found, dead(self.kafka, self.ingester.dead_letter_topic)
+        )
         assert (result.lost, result.doubled) == (0, 0), result.details
 
 
@@ -97,10 +119,23 @@ def _flowing(stack: Stack, kafka: KafkaTopics, folder: Path, **settings: str) ->
     seed = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
     print(f"FIRN_TEST_SEED={seed}")
     topic, name = kafka.topic(PARTITIONS), fresh("g-")
-    own = {"group": name, "dead_letter_topic": f"dead-{name}", "parked_topic": f"parked-{name}", "replay_topic": f"replay-{name}", "shutdown_s": "30"}
-    quick = {"flush_interval_s": "0.4", "park_after_s": "0.8", "commit_timeout_s": "5", "bootstrap_servers": kafka.bootstrap_servers}
+    own = {
+        "group": name,
+        "dead_letter_topic": f"dead-{name}",
+        "parked_topic": f"parked-{name}",
+        "replay_topic": f"replay-{name}",
+        "shutdown_s": "30",
+    }
+    quick = {
+        "flush_interval_s": "0.4",
+        "park_after_s": "0.8",
+        "commit_timeout_s": "5",
+        "bootstrap_servers": kafka.bootstrap_servers,
+    }
     flow = RecordFlow(kafka, topic, [fresh("spark-") for _ in range(5)], PARTITIONS, random.Random(seed))
-    ingester = Ingester(folder, stack.environment(), [{"name": topic}], {"engine": "spark", **own, **quick, **settings})
+    ingester = Ingester(
+        folder, stack.environment(), [{"name": topic}], {"engine": "spark", **own, **quick, **settings}
+    )
     try:
         with flow:
             yield Flowing(stack, kafka, flow, ingester)
@@ -126,7 +161,9 @@ def test_engines_take_turns_on_one_topic(stack: Stack, kafka: KafkaTopics, tmp_p
 
 @pytest.mark.prove
 @pytest.mark.timeout(300 * KILLS + 300)
-def test_nothing_is_lost_or_doubled_whichever_process_dies_at_whatever_step(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_doubled_whichever_process_dies_at_whatever_step(
+    stack: Stack, kafka: KafkaTopics, tmp_path: Path
+) -> None:
     """SIGKILL of tasks, of the driver and of the main process at named steps while records flow."""
     assert set(STEPS) >= set(SPARK_STEPS)
     with _flowing(stack, kafka, tmp_path) as flowing:
@@ -140,31 +177,47 @@ def test_nothing_is_lost_or_doubled_whichever_process_dies_at_whatever_step(stac
 
 @pytest.mark.prove
 @pytest.mark.timeout(600)
-def test_a_table_that_takes_no_rows_is_parked_by_tasks_and_drained(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+def test_a_table_that_takes_no_rows_is_parked_by_tasks_and_drained(
+    stack: Stack, kafka: KafkaTopics, tmp_path: Path
+) -> None:
     """The others go on meanwhile; healed, it has every record once."""
     with _flowing(stack, kafka, tmp_path) as flowing:
         flowing.ingester.start()
         flowing.wait_for_more()
         sick = table_of(flowing.flow.tenants[0])
-        flowing.ingester.wait_until(lambda: rows(flowing.catalog, sick, kafka.topic_id(flowing.flow.topic)), BACK_S, "rows of the table")
+        flowing.ingester.wait_until(
+            lambda: rows(flowing.catalog, sick, kafka.topic_id(flowing.flow.topic)),
+            BACK_S,
+            "rows of the table",
+        )
         data = local_path(flowing.catalog.load_table(sick)["metadata"]["location"]) / "data"
         with unwritable(data):
-            flowing.ingester.wait_until(lambda: flowing.ingester.has_parked(str(sick)), BACK_S, "the table being parked")
+            flowing.ingester.wait_until(
+                lambda: flowing.ingester.has_parked(str(sick)), BACK_S, "the table being parked"
+            )
             flowing.wait_for_more(*(name for name in flowing.flow.good if name != sick))
         flowing.check()
 
 
 @pytest.mark.prove
 @pytest.mark.timeout(900)
-def test_a_cluster_of_which_one_worker_dies_in_the_middle_of_a_task(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+def test_a_cluster_of_which_one_worker_dies_in_the_middle_of_a_task(
+    stack: Stack, kafka: KafkaTopics, tmp_path: Path
+) -> None:
     """On a standalone cluster, with our packages shipped to it: what the dead worker had read, the other one reads again."""
     reached = tmp_path / "files_written.reached"
     fault = {"FIRN_FAULT_POINT": "files_written:wait", "FIRN_FAULT_FOLDER": str(tmp_path)}
     options = OPTIONS | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
     with spark_machines(tmp_path) as machines:
-        with _flowing(stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()) as flowing:
+        with _flowing(
+            stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()
+        ) as flowing:
             flowing.ingester.start()
-            flowing.ingester.wait_until(lambda: reached.exists() and reached.read_text(), REACHED_S, "a task that has written its files")
+            flowing.ingester.wait_until(
+                lambda: reached.exists() and reached.read_text(),
+                REACHED_S,
+                "a task that has written its files",
+            )
             machines.kill_worker_of(int(reached.read_text()))
             flowing.wait_for_more()
             flowing.check()
@@ -175,20 +228,41 @@ MANY_TENANTS, BATCH_RECORDS = 150, 45_000
 
 @pytest.mark.prove
 @pytest.mark.timeout(600)
-def test_small_parts_of_many_tables_become_one_file_each(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+def test_small_parts_of_many_tables_become_one_file_each(
+    stack: Stack, kafka: KafkaTopics, tmp_path: Path
+) -> None:
     """Two tasks that both meet all tables write two files of each in the first batch; in the next they hand on what they have, and each has one more."""
     topic, name, draws = kafka.topic(PARTITIONS), fresh("g-"), random.Random(1)
     tenants = [fresh("many-") for _ in range(MANY_TENANTS)]
-    own = {"group": name, "dead_letter_topic": f"dead-{name}", "parked_topic": f"parked-{name}", "replay_topic": f"replay-{name}"}
-    settings = {"engine": "spark", **own, "flush_interval_s": "20", "shutdown_s": "30", "bootstrap_servers": kafka.bootstrap_servers}
-    ingester, catalog, storage = Ingester(tmp_path, stack.environment(), [{"name": topic}], settings), CatalogClient(stack.address("catalog")), open_storage()
+    own = {
+        "group": name,
+        "dead_letter_topic": f"dead-{name}",
+        "parked_topic": f"parked-{name}",
+        "replay_topic": f"replay-{name}",
+    }
+    settings = {
+        "engine": "spark",
+        **own,
+        "flush_interval_s": "20",
+        "shutdown_s": "30",
+        "bootstrap_servers": kafka.bootstrap_servers,
+    }
+    ingester, catalog, storage = (
+        Ingester(tmp_path, stack.environment(), [{"name": topic}], settings),
+        CatalogClient(stack.address("catalog")),
+        open_storage(),
+    )
     good: dict[TableName, set[tuple[int, int]]] = {table_of(tenant): set() for tenant in tenants}
     bad: set[tuple[int, int]] = set()
 
     def produce() -> None:
         sent = [draws.choice(tenants) for _ in range(BATCH_RECORDS)]
         records = [
-            Record(b'{"n":%d}' % at if at % 1_000 else b"{", headers=(("tenant", tenant.encode()),), partition=at % PARTITIONS)
+            Record(
+                b'{"n":%d}' % at if at % 1_000 else b"{",
+                headers=(("tenant", tenant.encode()),),
+                partition=at % PARTITIONS,
+            )
             for at, tenant in enumerate(sent)
         ]
         for at, (tenant, place) in enumerate(zip(sent, kafka.produce(topic, records), strict=True)):
@@ -219,25 +293,42 @@ def test_small_parts_of_many_tables_become_one_file_each(stack: Stack, kafka: Ka
 
 
 def _jobs(ingester: Ingester) -> list[dict[str, Any]]:
-    return [event for text in ingester.log().splitlines() if "job.ended" in text and (event := orjson.loads(text))["event"] == "job.ended"]
+    return [
+        event
+        for text in ingester.log().splitlines()
+        if "job.ended" in text and (event := orjson.loads(text))["event"] == "job.ended"
+    ]
 
 
 # A task that runs for longer than a second is run a second time, beside it.
-SPECULATION = {"spark.speculation": "true", "spark.speculation.interval": "200ms", "spark.speculation.task.duration.threshold": "1s"}
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.task.duration.threshold": "1s",
+}
 
 
 @pytest.mark.prove
 @pytest.mark.timeout(900)
-def test_a_task_that_runs_twice_at_once_and_once_more(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
+def test_a_task_that_runs_twice_at_once_and_once_more(
+    stack: Stack, kafka: KafkaTopics, tmp_path: Path
+) -> None:
     """One that hangs with its files written gets a twin; that dies with its own written and its dead letters sent, and is tried again: nothing is there
     twice, and what the others wrote belongs to no table."""
-    fault = {"FIRN_FAULT_POINT": "files_synced:wait,dead_letters_acknowledged:kill", "FIRN_FAULT_FOLDER": str(tmp_path)}
+    fault = {
+        "FIRN_FAULT_POINT": "files_synced:wait,dead_letters_acknowledged:kill",
+        "FIRN_FAULT_FOLDER": str(tmp_path),
+    }
     options = OPTIONS | SPECULATION | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
     with spark_machines(tmp_path) as machines:
-        with _flowing(stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()) as flowing:
+        with _flowing(
+            stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()
+        ) as flowing:
             flowing.ingester.start()
             for step in ("files_synced", "dead_letters_acknowledged"):
-                flowing.ingester.wait_until((tmp_path / f"{step}.reached").exists, 2 * REACHED_S, step)  # two executors begin at once
+                flowing.ingester.wait_until(
+                    (tmp_path / f"{step}.reached").exists, 2 * REACHED_S, step
+                )  # two executors begin at once
             (tmp_path / "files_synced.go").touch()
             flowing.wait_for_more()
             flowing.check()
@@ -248,4 +339,6 @@ def test_a_task_that_runs_twice_at_once_and_once_more(stack: Stack, kafka: Kafka
 def _unreferenced(catalog: CatalogClient, name: TableName) -> set[str]:
     """Data files of a table that lie there and belong to no snapshot."""
     location = local_path(catalog.load_table(name)["metadata"]["location"])
-    return {str(file) for file in (location / "data").rglob("*.parquet")} - {str(local_path(uri)) for uri in live_uris(catalog, open_storage(), name)}
+    return {str(file) for file in (location / "data").rglob("*.parquet")} - {
+        str(local_path(uri)) for uri in live_uris(catalog, open_storage(), name)
+    }

@@ -28,7 +28,9 @@ class FakeTopics:
     """One partition whose end a test moves."""
 
     ends: int = 0
-    assignment: Assignment = field(default_factory=lambda: Assignment([Source("t", "id", 0, "json", "UTC")], {("t", 0): 0}))
+    assignment: Assignment = field(
+        default_factory=lambda: Assignment([Source("t", "id", 0, "json", "UTC")], {("t", 0): 0})
+    )
     positions: Mapping[int, int] = field(default_factory=lambda: {0: 0})
 
     def discover(self) -> list[int]:
@@ -98,7 +100,9 @@ def driven() -> Driven:
     class Writer:
         def acknowledged(self) -> None: ...
 
-    line = SparkLine(IngestSettings(flush_interval_s=1), cast("Any", topics), link, cast("Any", Writer()), clock, slots=2)
+    line = SparkLine(
+        IngestSettings(flush_interval_s=1), cast("Any", topics), link, cast("Any", Writer()), clock, slots=2
+    )
     line.discover()
     line.opened({A: view(0), B: view(0)}, [])
     return Driven(line, topics, link, clock)
@@ -114,9 +118,16 @@ def written(table: TableId, start: int, end: int, first: int, uuid: str = "u") -
     return TaskFlush(WrittenFlush(table, uuid, {PLACE: Range(start, end)}, [], 1, {}), {0: first})
 
 
-def read(start: int, end: int, *flushes: TaskFlush, left: Mapping[TableId, int] | None = None, **more: Any) -> TaskResult:
+def read(
+    start: int, end: int, *flushes: TaskFlush, left: Mapping[TableId, int] | None = None, **more: Any
+) -> TaskResult:
     """A task's result."""
-    return TaskResult([OffsetRange(0, start, end)], flushes, {table: {0: first} for table, first in (left or {}).items()}, **more)
+    return TaskResult(
+        [OffsetRange(0, start, end)],
+        flushes,
+        {table: {0: first} for table, first in (left or {}).items()},
+        **more,
+    )
 
 
 def test_a_later_batch_starts_where_the_one_in_flight_ends(driven: Driven) -> None:
@@ -252,11 +263,22 @@ def test_a_batch_hands_on_when_the_one_before_it_was_spread(driven: Driven) -> N
     line = driven.line
     many = [TableId(TenantId(f"t{at}"), "logs") for at in range(500)]
     assert not driven.batch(100_000).hands_on
-    line.collect([read(0, 50_000, small=many, small_bytes=1_000_000), read(50_000, 100_000, small=many, small_bytes=1_000_000)])
+    line.collect(
+        [
+            read(0, 50_000, small=many, small_bytes=1_000_000),
+            read(50_000, 100_000, small=many, small_bytes=1_000_000),
+        ]
+    )
     job = driven.batch(200_000)
     assert job.hands_on
     assert all(each.whole for task in job.tasks for each in task)
-    line.collect([read(100_000, 150_000, small=many, small_bytes=1_000_000), read(150_000, 200_000, left={A: 160_000}), TaskResult()])
+    line.collect(
+        [
+            read(100_000, 150_000, small=many, small_bytes=1_000_000),
+            read(150_000, 200_000, left={A: 160_000}),
+            TaskResult(),
+        ]
+    )
     assert driven.lowest() == 160_000
     repetition = line.next_job()
     assert repetition is not None

@@ -3,23 +3,43 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.node.engines.spark_plan import PIECE_RECORDS_MIN, TASK_RECORDS_MIN, Capacity, Lag, OffsetRange, Spread, plan, waiting
+from ingest.node.engines.spark_plan import (
+    PIECE_RECORDS_MIN,
+    TASK_RECORDS_MIN,
+    Capacity,
+    Lag,
+    OffsetRange,
+    Spread,
+    plan,
+    waiting,
+)
 
 SMALL = Capacity(slots=4, records_max=100_000, bytes_max=100_000_000)
-LAGS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 3_000_000), st.floats(1, 100_000), st.booleans()), max_size=12)
+LAGS = st.lists(
+    st.tuples(st.integers(0, 10_000), st.integers(0, 3_000_000), st.floats(1, 100_000), st.booleans()),
+    max_size=12,
+)
 
 
 @given(LAGS, st.integers(1, 8))
-def test_ranges_begin_where_the_lag_begins_and_leave_no_gap(drawn: list[tuple[int, int, float, bool]], slots: int) -> None:
+def test_ranges_begin_where_the_lag_begins_and_leave_no_gap(
+    drawn: list[tuple[int, int, float, bool]], slots: int
+) -> None:
     """Whatever waits: no task is empty or has two ranges of a source, pieces of a source join, and nothing beyond its end is read."""
-    lags = [Lag(source, start, start + records, size, measured) for source, (start, records, size, measured) in enumerate(drawn)]
+    lags = [
+        Lag(source, start, start + records, size, measured)
+        for source, (start, records, size, measured) in enumerate(drawn)
+    ]
     tasks = plan(lags, Capacity(slots, 100_000, 50_000_000))
     assert len(tasks) <= slots
     for ranges in tasks:
         assert ranges
         assert len({each.source for each in ranges}) == len(ranges)
     for lag in lags:
-        pieces = sorted((each for ranges in tasks for each in ranges if each.source == lag.source), key=lambda each: each.start)
+        pieces = sorted(
+            (each for ranges in tasks for each in ranges if each.source == lag.source),
+            key=lambda each: each.start,
+        )
         assert bool(pieces) == bool(lag.records)
         at = lag.start
         for piece in pieces:
@@ -31,7 +51,10 @@ def test_ranges_begin_where_the_lag_begins_and_leave_no_gap(drawn: list[tuple[in
 def test_tasks_are_bounded_by_records_and_bytes_and_who_lags_most_catches_up_most() -> None:
     """A job takes as much as the slots hold, of each partition the same share of what waits."""
     lags = [Lag(0, 0, 900_000, 100.0), Lag(1, 50, 300_050, 100.0)]
-    taken = [sum(each.end - each.start for ranges in plan(lags, SMALL) for each in ranges if each.source == source) for source in (0, 1)]
+    taken = [
+        sum(each.end - each.start for ranges in plan(lags, SMALL) for each in ranges if each.source == source)
+        for source in (0, 1)
+    ]
     assert taken == [300_000, 100_000]
     heavy = plan([Lag(0, 0, 1_000_000, 10_000.0)], SMALL)
     assert sum(each.end - each.start for ranges in heavy for each in ranges) == 40_000
@@ -50,7 +73,12 @@ def test_only_a_hot_partition_is_split_and_only_when_its_records_are_known() -> 
     """Pieces are worth reading apart; a partition of which nothing was read yet may have to end early, and then it has to be one range."""
     hot = Lag(0, 0, 8 * PIECE_RECORDS_MIN // 2, 10.0)
     tasks = plan([hot, Lag(1, 0, 1_000, 10.0)], SMALL)
-    assert sorted(each.start for ranges in tasks for each in ranges if each.source == 0) == [0, 50_000, 100_000, 150_000]
+    assert sorted(each.start for ranges in tasks for each in ranges if each.source == 0) == [
+        0,
+        50_000,
+        100_000,
+        150_000,
+    ]
     assert len(plan([Lag(0, 0, hot.end, 10.0, measured=False)], SMALL)) == 1
     assert plan([], SMALL) == []
     assert waiting([hot], SMALL) == 2.0

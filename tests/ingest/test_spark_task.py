@@ -82,7 +82,12 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder, self.letters, self.schema = folder, Letters(), new_log_schema()
         self.messages = [self._message(number, partition) for partition in range(3) for number in range(600)]
-        tools = {"setup": SimpleNamespace(settings=SETTINGS), "storage": open_storage(), "dead_letters": self.letters, "reader": self}
+        tools = {
+            "setup": SimpleNamespace(settings=SETTINGS),
+            "storage": open_storage(),
+            "dead_letters": self.letters,
+            "reader": self,
+        }
         self.tools = SimpleNamespace(**tools, parked_topic=Letters(), routes=Routes(SETTINGS))
 
     def _message(self, number: int, partition: int) -> FakeMessage:
@@ -94,10 +99,16 @@ class World:
         body = orjson.dumps({"n": number, "text": "x" * (2_000 if tenant == LARGE and partition < 2 else 10)})
         return FakeMessage((partition, number), tenant, body)
 
-    def read_runs(self, ranges: Mapping[KafkaPartition, tuple[int, int]], fetch_bytes: int) -> Generator[list[FakeMessage]]:
+    def read_runs(
+        self, ranges: Mapping[KafkaPartition, tuple[int, int]], fetch_bytes: int
+    ) -> Generator[list[FakeMessage]]:
         assert fetch_bytes > 0
         asked = {partition.partition: bounds for partition, bounds in ranges.items()}
-        there = [m for m in self.messages if m.partition() in asked and asked[m.partition()][0] <= m.offset() < asked[m.partition()][1]]
+        there = [
+            m
+            for m in self.messages
+            if m.partition() in asked and asked[m.partition()][0] <= m.offset() < asked[m.partition()][1]
+        ]
         for _, run in groupby(there, lambda m: (m.partition(), m.offset() // 50)):
             yield list(run)
 
@@ -108,14 +119,22 @@ class World:
         return Fates({table: self.view(table) for table in tables if table.tenant.name != AWAY})
 
     def view(self, table: TableId) -> TableView:
-        return TableView("u", f"file://{self.folder}/{table.tenant.name}", orjson.dumps(self.schema.json), NO_MARKS)
+        return TableView(
+            "u", f"file://{self.folder}/{table.tenant.name}", orjson.dumps(self.schema.json), NO_MARKS
+        )
 
     def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
         columns = {name: (100 + len(name), path) for new in names.values() for name, path in new.items()}
-        return {table: orjson.dumps(LogSchema(self.schema.json).with_strings(columns, 1).json) for table in names}
+        return {
+            table: orjson.dumps(LogSchema(self.schema.json).with_strings(columns, 1).json) for table in names
+        }
 
     def task(self, ranges: Sequence[OffsetRange], *, hands_on: bool = False) -> Task:
-        return Task(TaskOrder(SOURCES, ranges, frozenset(), None, hands_on), cast("Any", self.tools), cast("Any", self))
+        return Task(
+            TaskOrder(SOURCES, ranges, frozenset(), None, hands_on),
+            cast("Any", self.tools),
+            cast("Any", self),
+        )
 
     def rows(self, results: Iterable[TaskResult]) -> Counter[tuple[str, int, int]]:
         """Tenant, partition and offset of every row of every file that a result names."""
@@ -124,12 +143,15 @@ class World:
             for file in flush.files:
                 table = pq.read_table(local_path(file.uri))
                 found.update(
-                    (flush.table.tenant.name, row["_topic_partition"], row["_offset"]) for row in table.select(["_topic_partition", "_offset"]).to_pylist()
+                    (flush.table.tenant.name, row["_topic_partition"], row["_offset"])
+                    for row in table.select(["_topic_partition", "_offset"]).to_pylist()
                 )
         return found
 
     def good(self) -> Counter[tuple[str, int, int]]:
-        return Counter((m.tenant, *m.at) for m in self.messages if m.tenant not in ("", AWAY) and m.body != b'{"n":')
+        return Counter(
+            (m.tenant, *m.at) for m in self.messages if m.tenant not in ("", AWAY) and m.body != b'{"n":'
+        )
 
     def bad(self) -> list[tuple[int, int]]:
         return sorted(m.at for m in self.messages if not m.tenant or m.body == b'{"n":')
@@ -158,7 +180,10 @@ def test_a_task_writes_all_that_it_reads(tmp_path: Path) -> None:
 def test_what_is_handed_on_is_one_flush_of_each_table(tmp_path: Path) -> None:
     """Two tasks read pieces of the same partitions: small tables end in one file, large parts stay with their tasks, nothing is there twice or missing."""
     world = World(tmp_path)
-    pieces = [[OffsetRange(0, 0, 600, True), OffsetRange(1, 0, 300, True)], [OffsetRange(1, 300, 600, True), OffsetRange(2, 0, 600, True)]]
+    pieces = [
+        [OffsetRange(0, 0, 600, True), OffsetRange(1, 0, 300, True)],
+        [OffsetRange(1, 300, 600, True), OffsetRange(2, 0, 600, True)],
+    ]
     read = [world.task(ranges, hands_on=True).run() for ranges in pieces]
     received = [buffer for done in reversed(read) for buffer in _sent(done)]
     written = world.task([each for ranges in pieces for each in ranges]).write(received)
@@ -172,4 +197,6 @@ def test_what_is_handed_on_is_one_flush_of_each_table(tmp_path: Path) -> None:
     assert set(small) >= set(SMALL)
     for name in SMALL:
         assert len(small[name].files) == 1
-        assert small[name].ranges == {TopicPartition("id", partition): Range(0, 600) for partition in range(3)}
+        assert small[name].ranges == {
+            TopicPartition("id", partition): Range(0, 600) for partition in range(3)
+        }

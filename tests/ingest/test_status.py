@@ -34,7 +34,15 @@ NODE: dict[str, Any] = {
     "breakers": [{"table": "acme.logs", "reason": "storage", "sentence": "no space"}],
     "second_writers": [{"writer": "host:1", "table": "acme.logs"}],
     "postponed_tables": 4,
-    "parked": [{"table": "sick.logs", "reason": "storage", "since": "2026-11-21T11:00:00", "stage": "draining", "sentence": "cannot write"}],
+    "parked": [
+        {
+            "table": "sick.logs",
+            "reason": "storage",
+            "since": "2026-11-21T11:00:00",
+            "stage": "draining",
+            "sentence": "cannot write",
+        }
+    ],
     "partitions": [{"topic": "logs", "partition": 0, "routed": 90}],
 }
 COMMITS = {"acme": NOW - timedelta(seconds=3), "quiet": NOW - timedelta(minutes=50)}
@@ -49,16 +57,33 @@ def _text(status: Status) -> str:
 def test_json_has_what_search_and_maintenance_ask_for() -> None:
     """Lag in records, completeness, parked tables by name, and how far the node has routed; where nobody knows, up to the group's offset."""
     told = Status(NOW, LAG, NODE, {"sick.logs": "storage"}, COMMITS).to_json()
-    assert (told["lag_records"], told["complete_until"], told["parked"]) == (67, "2026-11-21T11:55:00.000Z", {"sick.logs": "storage"})
+    assert (told["lag_records"], told["complete_until"], told["parked"]) == (
+        67,
+        "2026-11-21T11:55:00.000Z",
+        {"sick.logs": "storage"},
+    )
     assert [part["routed"] for part in told["partitions"]] == [90, 0]
-    assert (told["recreated_topics"], told["missing_topics"], told["breakers"]) == (["logs"], ["absent"], NODE["breakers"])
-    assert [(each["tenant"], each["age_s"]) for each in told["freshness"]["stalest"]] == [("quiet", 3000.0), ("acme", 3.0)]
+    assert (told["recreated_topics"], told["missing_topics"], told["breakers"]) == (
+        ["logs"],
+        ["absent"],
+        NODE["breakers"],
+    )
+    assert [(each["tenant"], each["age_s"]) for each in told["freshness"]["stalest"]] == [
+        ("quiet", 3000.0),
+        ("acme", 3.0),
+    ]
 
 
 def test_terminal_shows_what_needs_attention() -> None:
     """The most lagging partition first, what is re-created, failing, written by another, postponed, parked and why."""
     shown = _text(Status(NOW, LAG, NODE, {"sick.logs": "storage"}, COMMITS))
-    for told in ("67 records", "300 s ago", "re-created: run reset-topic", "1 tables failing: acme.logs (storage)", "host:1 writes acme.logs too"):
+    for told in (
+        "67 records",
+        "300 s ago",
+        "re-created: run reset-topic",
+        "1 tables failing: acme.logs (storage)",
+        "host:1 writes acme.logs too",
+    ):
         assert told in shown
     for told in ("4 new tables wait", "draining", "cannot write", "quiet", "absent", "2.0 MB of 3 tables"):
         assert told in shown
@@ -87,12 +112,19 @@ def test_metrics_of_serve_are_its_own() -> None:
     assert _metric("group_tables_parked", reason="columns") == 1
     assert _metric("group_lag_records", topic="logs", partition="0") == 60
     assert _metric("complete_until_timestamp_seconds") == (NOW - timedelta(minutes=5)).timestamp()
-    assert (_metric("lag_records", topic="logs", partition="0"), _metric("tables_parked", reason="storage")) == node
+    assert (
+        _metric("lag_records", topic="logs", partition="0"),
+        _metric("tables_parked", reason="storage"),
+    ) == node
 
 
 def test_every_reason_of_a_parked_table_comes_with_what_to_do() -> None:
     """In the list and on the operators' page; a person is asked for a decision only where one is waited for."""
-    page = [line.split("|")[1] for line in (REPOSITORY / "docs" / "ingest.md").read_text().splitlines() if line.startswith("|")]
+    page = [
+        line.split("|")[1]
+        for line in (REPOSITORY / "docs" / "ingest.md").read_text().splitlines()
+        if line.startswith("|")
+    ]
     for cause in Cause:
         assert ("ingest resolve t.logs" in ADVICE[cause].format(table="t.logs")) == (cause in FOR_A_PERSON)
         assert cause in NEVER_PARKED or any(f"`{cause.value}`" in cell for cell in page), cause
@@ -101,7 +133,9 @@ def test_every_reason_of_a_parked_table_comes_with_what_to_do() -> None:
 def test_the_operators_page_names_metrics_that_exist() -> None:
     """An alert on a metric that was renamed never fires."""
     known = {
-        f"{metric._name}_total" if metric._type == "counter" else metric._name for name, metric in vars(metrics).items() if name.isupper() and name[0] != "_"
+        f"{metric._name}_total" if metric._type == "counter" else metric._name
+        for name, metric in vars(metrics).items()
+        if name.isupper() and name[0] != "_"
     }
     page = (REPOSITORY / "docs" / "ingest.md").read_text()
     named = set(re.findall(r"`(firn_ingest_\w+)", page))

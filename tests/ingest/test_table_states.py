@@ -63,7 +63,17 @@ def states(parked: Parked, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("ingest.commit.table_states.load_state", catalog.load)
     clock, unused = SystemClock(), cast("Any", None)
     with ThreadPoolExecutor(1) as pool:
-        yield TableStates(unused, unused, "file:///warehouse", cast("ParkedRecords", parked), pool, clock, 5.0, NewTables(1, clock), "node:1")
+        yield TableStates(
+            unused,
+            unused,
+            "file:///warehouse",
+            cast("ParkedRecords", parked),
+            pool,
+            clock,
+            5.0,
+            NewTables(1, clock),
+            "node:1",
+        )
 
 
 def arrivals(states: TableStates, version: int | None) -> Arrivals:
@@ -86,10 +96,30 @@ def known(states: TableStates, version: int | None) -> bool:
     ("record", "version", "expected"),
     [
         pytest.param(None, None, True, id="not parked"),
-        pytest.param(ParkedRecord(TABLE, Cause.RESOLVED, version=2), None, False, id="a person decided before the node heard of it"),
-        pytest.param(ParkedRecord(TABLE, Cause.RESOLVED, version=3, id="p"), 2, False, id="a person decided while the node tries the table again"),
-        pytest.param(ParkedRecord(TABLE, Cause.FAILING, version=2, id="p"), 2, True, id="the node tries the table again"),
-        pytest.param(ParkedRecord(TABLE, Cause.FAILING, version=2, id="p"), None, True, id="the node has just released it"),
+        pytest.param(
+            ParkedRecord(TABLE, Cause.RESOLVED, version=2),
+            None,
+            False,
+            id="a person decided before the node heard of it",
+        ),
+        pytest.param(
+            ParkedRecord(TABLE, Cause.RESOLVED, version=3, id="p"),
+            2,
+            False,
+            id="a person decided while the node tries the table again",
+        ),
+        pytest.param(
+            ParkedRecord(TABLE, Cause.FAILING, version=2, id="p"),
+            2,
+            True,
+            id="the node tries the table again",
+        ),
+        pytest.param(
+            ParkedRecord(TABLE, Cause.FAILING, version=2, id="p"),
+            None,
+            True,
+            id="the node has just released it",
+        ),
     ],
 )
 def test_a_table_is_known_when_its_parked_record_is(
@@ -109,17 +139,25 @@ def test_a_table_becomes_known_once_the_record_is_taken_up(states: TableStates, 
     assert known(states, None)
 
 
-def test_marks_that_went_back_are_noticed_whatever_is_to_be_written(states: TableStates, parked: Parked, catalog: Catalog) -> None:
+def test_marks_that_went_back_are_noticed_whatever_is_to_be_written(
+    states: TableStates, parked: Parked, catalog: Catalog
+) -> None:
     """A restored database, met while the table is parked for something else: its drain would carry the marks past what was taken away."""
     catalog.mark = 7
     assert known(states, None)
     catalog.mark, parked.record = 5, ParkedRecord(TABLE, Cause.FAILING, version=2, id="p")
     states.outdate(TABLE)
     ((table, trouble),) = arrivals(states, 2).failed
-    assert (table, trouble.cause, trouble.expected.of(TopicPartition("id", 0))) == (TABLE, Cause.ROLLED_BACK, 7)
+    assert (table, trouble.cause, trouble.expected.of(TopicPartition("id", 0))) == (
+        TABLE,
+        Cause.ROLLED_BACK,
+        7,
+    )
 
 
-def test_marks_that_a_person_has_set_back_stand(states: TableStates, parked: Parked, catalog: Catalog) -> None:
+def test_marks_that_a_person_has_set_back_stand(
+    states: TableStates, parked: Parked, catalog: Catalog
+) -> None:
     """Once the node has taken the decision up."""
     catalog.mark = 7
     assert known(states, None)
@@ -128,9 +166,13 @@ def test_marks_that_a_person_has_set_back_stand(states: TableStates, parked: Par
     assert known(states, 3)
 
 
-def test_a_table_that_nobody_can_read_fails_alone(states: TableStates, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_nobody_can_read_fails_alone(
+    states: TableStates, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever is in its metadata: trouble of this table, and the node goes on."""
-    monkeypatch.setattr("ingest.commit.table_states.load_state", lambda *_, **__: dict[str, int]()["current-schema-id"])
+    monkeypatch.setattr(
+        "ingest.commit.table_states.load_state", lambda *_, **__: dict[str, int]()["current-schema-id"]
+    )
     ((table, trouble),) = arrivals(states, None).failed
     assert (table, trouble.cause) == (TABLE, Cause.METADATA)
     monkeypatch.setattr("ingest.commit.table_states.load_state", catalog.load)
@@ -150,7 +192,17 @@ class Told:
         self.parking = SimpleNamespace(version=lambda _: 7, known=lambda _: None, step=lambda **_: None)
         nothing = SimpleNamespace(committed=(), failed=(), settled=())
         troubles = SimpleNamespace(now={}, verdicts=dict, suspects=lambda _: {}, passed=lambda *_: None)
-        parts: Any = (self, SimpleNamespace(step=lambda: nothing), self.parking, troubles, None, None, None, SystemClock(), self._tell)
+        parts: Any = (
+            self,
+            SimpleNamespace(step=lambda: nothing),
+            self.parking,
+            troubles,
+            None,
+            None,
+            None,
+            SystemClock(),
+            self._tell,
+        )
         self.node = Node(*parts)
 
     def _tell(self, worker: int | None, message: Any) -> None:

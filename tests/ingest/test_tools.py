@@ -32,7 +32,9 @@ class Catalog(CatalogClient):
         pytest.param(FOREIGN, "http://127.0.0.1:2", False, True, id="another with a control service"),
     ],
 )
-def test_tools_ask_whom_the_node_asks(says: Mapping[str, str], control_uri: str, is_catalog: bool, has_extras: bool) -> None:
+def test_tools_ask_whom_the_node_asks(
+    says: Mapping[str, str], control_uri: str, is_catalog: bool, has_extras: bool
+) -> None:
     """About leases and parked records; a control service serves nothing else, not even a configuration."""
     settings = IngestSettings(topics=(TopicSettings(name="t"),), control_uri=control_uri)
     tools = Tools(settings, Catalog(says), open_storage(), SystemClock())
@@ -43,6 +45,10 @@ def test_every_verb_keeps_logs_away_from_what_it_prints(monkeypatch: pytest.Monk
     """Also those that log only when something has to be tried again."""
     rooms = list[str]()
     monkeypatch.setattr(program, "configure_logs", rooms.append)
-    for verb in (["explain-message", "--help"], ["parked", "list", "--help"], ["backfill", "files", "--help"]):
+    for verb in (
+        ["explain-message", "--help"],
+        ["parked", "list", "--help"],
+        ["backfill", "files", "--help"],
+    ):
         assert CliRunner().invoke(program.app, verb).exit_code == 0
     assert rooms == ["ingest"] * 3

@@ -12,7 +12,9 @@ WELL = [TableId(TenantId(f"well-{n}"), "logs") for n in range(200)]
 SICK = [TableId(TenantId(f"sick-{n}"), "logs") for n in range(200)]
 
 
-def _troubles(sick: int, well: int, *, cause: Cause = Cause.STORAGE, attempts: int = 3, well_at_s: float = 5.0) -> Troubles:
+def _troubles(
+    sick: int, well: int, *, cause: Cause = Cause.STORAGE, attempts: int = 3, well_at_s: float = 5.0
+) -> Troubles:
     """Some tables that fail from second 0 on, and some that took rows at `well_at_s`."""
     troubles = Troubles(AFTER_S)
     for _ in range(attempts):
@@ -39,13 +41,17 @@ def _troubles(sick: int, well: int, *, cause: Cause = Cause.STORAGE, attempts: i
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_table_is_suspected_only_when_it_fails_alone(what: str, troubles: Troubles, now_s: float, parked: int) -> None:
+def test_a_table_is_suspected_only_when_it_fails_alone(
+    what: str, troubles: Troubles, now_s: float, parked: int
+) -> None:
     """Few tables, lasting, while others take rows: suspected; many at once, or all of several: an outage, and nobody is."""
     assert len(troubles.suspects(now_s)) == parked, what
 
 
 @pytest.mark.parametrize("cause", [Cause.ROLLED_BACK, Cause.DELETED, Cause.COLUMNS])
-def test_what_a_working_catalog_says_of_a_table_counts_at_once_however_many_it_says_it_of(cause: Cause) -> None:
+def test_what_a_working_catalog_says_of_a_table_counts_at_once_however_many_it_says_it_of(
+    cause: Cause,
+) -> None:
     """A hundred tables dropped at the same time are no outage."""
     troubles = _troubles(100, 0, cause=cause, attempts=1)
     assert len(troubles.verdicts()) == 100

@@ -33,7 +33,9 @@ PLAIN = b'{%b,"n":1}' % TIME
     ],
 )
 @pytest.mark.parametrize("others", [0, 20, 800])
-def test_numbers_of_any_length_are_stored_as_they_are_spelled(monkeypatch: pytest.MonkeyPatch, body: bytes, others: int) -> None:
+def test_numbers_of_any_length_are_stored_as_they_are_spelled(
+    monkeypatch: pytest.MonkeyPatch, body: bytes, others: int
+) -> None:
     """Python's own integers end at 4,300 digits."""
     bodies = [*[PLAIN] * others, body]
     found = converted(bodies)
@@ -72,15 +74,22 @@ def _together(poison: bytes) -> object:
 
 
 @pytest.mark.parametrize("bad", [{0}, {999}, {3, 4, 500, 513}], ids=str)
-def test_the_few_that_bring_about_an_error_are_dead_letters(monkeypatch: pytest.MonkeyPatch, bad: set[int]) -> None:
+def test_the_few_that_bring_about_an_error_are_dead_letters(
+    monkeypatch: pytest.MonkeyPatch, bad: set[int]
+) -> None:
     """All others are rows, once."""
-    bodies = [b'{%b,"n":%d,"poison":1}' % (TIME, at) if at in bad else b'{%b,"n":%d}' % (TIME, at) for at in range(1_000)]
+    bodies = [
+        b'{%b,"n":%d,"poison":1}' % (TIME, at) if at in bad else b'{%b,"n":%d}' % (TIME, at)
+        for at in range(1_000)
+    ]
     monkeypatch.setattr(converter, "_convert_together", _together(b"poison"))
     monkeypatch.setattr(converter, "CHUNK_ROWS", 512)
     with capture_logs() as told:
         found = converted(bodies)
     assert {entry["offset"] for entry in told} == bad
-    assert {(at, rejected.reason) for at, rejected in found.rejected} == {(at, Reason.UNSTORABLE) for at in bad}
+    assert {(at, rejected.reason) for at, rejected in found.rejected} == {
+        (at, Reason.UNSTORABLE) for at in bad
+    }
     assert set(rows_of(found)) == {(at, 0) for at in range(len(bodies)) if at not in bad}
 
 
@@ -92,7 +101,9 @@ def test_an_error_that_all_bring_about_is_the_tables(monkeypatch: pytest.MonkeyP
         converted([b'{%b,"poison":1}' % TIME] * count)
 
 
-@pytest.mark.parametrize("wild_ms", [1_795_210_000_000_000_000, 9_300_000_000_000_000, -(1 << 62), 253_402_300_800_000])
+@pytest.mark.parametrize(
+    "wild_ms", [1_795_210_000_000_000_000, 9_300_000_000_000_000, -(1 << 62), 253_402_300_800_000]
+)
 @pytest.mark.parametrize("others", [0, 800])
 def test_kafka_timestamps_beyond_the_calendar_are_told(wild_ms: int, others: int) -> None:
     """A producer that sends nanoseconds: neither a wrong time nor an error."""
@@ -107,7 +118,9 @@ def test_what_the_table_has_absorbed_is_no_dead_letter_again() -> None:
     for offset in range(3):
         buffer.add(*RawRecord(0, offset, 1 << 60, None, (), PLAIN))
     limits = ConverterLimits(100, 1_000, ANY_TIME)
-    found = convert(buffer, [Source("topic", "id", 0, "auto", "UTC")], new_log_schema(), [2], limits, Shapes())
+    found = convert(
+        buffer, [Source("topic", "id", 0, "auto", "UTC")], new_log_schema(), [2], limits, Shapes()
+    )
     assert (found.absorbed, [at for at, _ in found.rejected]) == (2, [2])
 
 
@@ -133,15 +146,31 @@ def test_what_is_learned_of_a_table_is_bounded() -> None:
 @pytest.mark.parametrize(
     "bodies",
     [
-        pytest.param([b'{%b,"a_b":1,"a":{"b":2}}' % TIME] * 3 + [b'{%b,"a_b":1,"a":{}}' % TIME] * 3, id="an object without members"),
+        pytest.param(
+            [b'{%b,"a_b":1,"a":{"b":2}}' % TIME] * 3 + [b'{%b,"a_b":1,"a":{}}' % TIME] * 3,
+            id="an object without members",
+        ),
         pytest.param([b'{%b,"":{"b":2}}' % TIME] * 3 + [b'{%b,"":{}}' % TIME] * 3, id="one without a name"),
         pytest.param(
-            [b'{"timestamp":"2026-11-20T21:26:40.123456789Z"}', b'{"timestamp":"2026-11-20T21:26:40Z","timestamp__string":"x"}'] * 300,
+            [
+                b'{"timestamp":"2026-11-20T21:26:40.123456789Z"}',
+                b'{"timestamp":"2026-11-20T21:26:40Z","timestamp__string":"x"}',
+            ]
+            * 300,
             id="digits beyond microseconds beside a column of their name",
         ),
-        pytest.param([b'{"timestamp":"2026-11-20T21:26:40.123456789Z","timestamp__string":"x"}'] * 3, id="in one record"),
-        pytest.param([b'{%b,"a":{"b":[1]}}' % TIME] * 20 + [b'{%b,"a":{"b":%b1%b}}' % (TIME, b"[" * 99, b"]" * 99)], id="as deep as no record may be"),
-        pytest.param([b'{%b,"a":{"b":[1]}}' % TIME] * 20 + [b'{%b,"a":{"b":%b1%b}}' % (TIME, b"[" * 98, b"]" * 98)], id="as deep as a record may be"),
+        pytest.param(
+            [b'{"timestamp":"2026-11-20T21:26:40.123456789Z","timestamp__string":"x"}'] * 3,
+            id="in one record",
+        ),
+        pytest.param(
+            [b'{%b,"a":{"b":[1]}}' % TIME] * 20 + [b'{%b,"a":{"b":%b1%b}}' % (TIME, b"[" * 99, b"]" * 99)],
+            id="as deep as no record may be",
+        ),
+        pytest.param(
+            [b'{%b,"a":{"b":[1]}}' % TIME] * 20 + [b'{%b,"a":{"b":%b1%b}}' % (TIME, b"[" * 98, b"]" * 98)],
+            id="as deep as a record may be",
+        ),
     ],
 )
 def test_both_paths_store_the_same(monkeypatch: pytest.MonkeyPatch, bodies: list[bytes]) -> None:
@@ -150,12 +179,16 @@ def test_both_paths_store_the_same(monkeypatch: pytest.MonkeyPatch, bodies: list
     by_exact_path(monkeypatch)
     exact = converted(bodies)
     assert rows_of(fast) == rows_of(exact)
-    assert {(at, rejected.reason) for at, rejected in fast.rejected} == {(at, rejected.reason) for at, rejected in exact.rejected}
+    assert {(at, rejected.reason) for at, rejected in fast.rejected} == {
+        (at, rejected.reason) for at, rejected in exact.rejected
+    }
 
 
 def test_digits_that_find_no_place_are_kept_with_the_errors() -> None:
     """The column beside the time is another field's."""
-    (row,) = rows_of(converted([b'{"timestamp":"2026-11-20T21:26:40.123456789Z","timestamp__string":"x"}'])).values()
+    (row,) = rows_of(
+        converted([b'{"timestamp":"2026-11-20T21:26:40.123456789Z","timestamp__string":"x"}'])
+    ).values()
     assert row["timestamp__string"] == "x"
     assert ("/timestamp", "2026-11-20T21:26:40.123456789Z", "name_collision") in row["_errors"]
 

@@ -12,7 +12,10 @@ from lake.tenant import TableId, TenantId
 
 # More than any pipe holds.
 TABLES = [TableId(TenantId(f"tenant-{number}"), f"logs-{number}" * 500) for number in range(2_000)]
-VIEWS = {table: TableView(f"uuid of {table}", f"file:///warehouse/{table}", b"%d" % number * 1_000, Marks({})) for number, table in enumerate(TABLES)}
+VIEWS = {
+    table: TableView(f"uuid of {table}", f"file:///warehouse/{table}", b"%d" % number * 1_000, Marks({}))
+    for number, table in enumerate(TABLES)
+}
 
 
 def _worker(pipe: Connection) -> None:

@@ -41,7 +41,9 @@ def _read(files: list[DataFile]) -> dict[int, tuple[int | None, datetime, str | 
     for file in files:
         rows = pq.read_table(local_path(file.uri)).to_pylist()
         assert len(rows) == file.rows
-        found |= {row["_offset"]: (file.hour, row["timestamp"], row.get("even"), row.get("odd")) for row in rows}
+        found |= {
+            row["_offset"]: (file.hour, row["timestamp"], row.get("even"), row.get("odd")) for row in rows
+        }
     assert len(found) == sum(file.rows for file in files)
     return found
 

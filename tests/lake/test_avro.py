@@ -7,7 +7,19 @@ import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.avro import BLOCK_BYTES, array, blob, container, integer, optional_blob, optional_blobs, optional_integer, optional_numbers, schema_json, text
+from lake.avro import (
+    BLOCK_BYTES,
+    array,
+    blob,
+    container,
+    integer,
+    optional_blob,
+    optional_blobs,
+    optional_integer,
+    optional_numbers,
+    schema_json,
+    text,
+)
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 
@@ -77,7 +89,16 @@ def test_records_come_back(records: list[dict[str, Any]]) -> None:
 
 def test_large_files_are_deflated_in_blocks() -> None:
     """A file of several blocks is smaller than what is in it, and whole; what the header says of it comes back."""
-    one = {"number": 1, "text": "x" * 1_000, "data": b"", "maybe_number": None, "maybe_data": None, "list": [], "numbers": None, "blobs": {1: b"y"}}
+    one = {
+        "number": 1,
+        "text": "x" * 1_000,
+        "data": b"",
+        "maybe_number": None,
+        "maybe_data": None,
+        "list": [],
+        "numbers": None,
+        "blobs": {1: b"y"},
+    }
     records = [one | {"number": number} for number in range(3 * BLOCK_BYTES // 1_000)]
     file = container(schema_json(SCHEMA), map(_encoded, records), {"format-version": "2"})
     assert _read(file) == records

@@ -41,7 +41,12 @@ def test_absorbed_are_offsets_of_topics_of_their_pasts_and_of_files() -> None:
     place, legacy = TopicPartition("id", 3), TopicPartition("old", 0)
     live = Marks({place: 50, legacy: 9}, {place: 40})
     fill = TopicFill("t", {3: (Range(5, 8), Range(30, 40)), 4: (Range(0, 2),)})
-    properties = {MARKS_PROPERTY: live.to_property(), backfill_property("s"): MARK.to_property(), fill_property("id"): fill.to_property(), "firn.other": "x"}
+    properties = {
+        MARKS_PROPERTY: live.to_property(),
+        backfill_property("s"): MARK.to_property(),
+        fill_property("id"): fill.to_property(),
+        "firn.other": "x",
+    }
     assert absorbed({}) == {}
     assert absorbed(properties) == {
         place: (Range(5, 8), Range(30, 50)),

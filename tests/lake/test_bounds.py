@@ -40,11 +40,17 @@ Values = st.SearchStrategy[Any]
 
 
 def _decimals(precision: int, scale: int) -> Values:
-    return st.integers(-(10**precision) + 1, 10**precision - 1).map(lambda n: Decimal(n).scaleb(-scale, Context(prec=60)))
+    return st.integers(-(10**precision) + 1, 10**precision - 1).map(
+        lambda n: Decimal(n).scaleb(-scale, Context(prec=60))
+    )
 
 
 _FF = st.binary(max_size=40).map(lambda b: b.replace(b"a", b"\xff"))
-_FIXED = st.one_of(st.binary(min_size=20, max_size=20), st.just(b"\xff" * 20), st.integers(0, 20).map(lambda n: b"\xff" * n + b"\x00" * (20 - n)))
+_FIXED = st.one_of(
+    st.binary(min_size=20, max_size=20),
+    st.just(b"\xff" * 20),
+    st.integers(0, 20).map(lambda n: b"\xff" * n + b"\x00" * (20 - n)),
+)
 _TIMES = st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.replace(tzinfo=None))
 _ZEROS = st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf])
 
@@ -56,26 +62,62 @@ TYPES: dict[str, tuple[PrimitiveType, pa.DataType, Values, dict[str, Any]]] = {
     "float": (FloatType(), pa.float32(), st.one_of(st.floats(width=32), _ZEROS), {}),
     "double": (DoubleType(), pa.float64(), st.one_of(st.floats(), _ZEROS), {}),
     "decimal(5,2)": (DecimalType(5, 2), pa.decimal128(5, 2), _decimals(5, 2), {}),
-    "decimal(5,2) as int": (DecimalType(5, 2), pa.decimal128(5, 2), _decimals(5, 2), {"store_decimal_as_integer": True}),
-    "decimal(18,6) as long": (DecimalType(18, 6), pa.decimal128(18, 6), _decimals(18, 6), {"store_decimal_as_integer": True}),
+    "decimal(5,2) as int": (
+        DecimalType(5, 2),
+        pa.decimal128(5, 2),
+        _decimals(5, 2),
+        {"store_decimal_as_integer": True},
+    ),
+    "decimal(18,6) as long": (
+        DecimalType(18, 6),
+        pa.decimal128(18, 6),
+        _decimals(18, 6),
+        {"store_decimal_as_integer": True},
+    ),
     "decimal(38,10)": (DecimalType(38, 10), pa.decimal128(38, 10), _decimals(38, 10), {}),
     "date": (DateType(), pa.date32(), st.dates(), {}),
     "time": (TimeType(), pa.time64("us"), st.times(), {}),
-    "time of ms": (TimeType(), pa.time32("ms"), st.times().map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)), {}),
+    "time of ms": (
+        TimeType(),
+        pa.time32("ms"),
+        st.times().map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)),
+        {},
+    ),
     "timestamp": (TimestampType(), pa.timestamp("us"), _TIMES, {}),
-    "timestamptz": (TimestamptzType(), pa.timestamp("us", "Europe/Berlin"), _TIMES.map(lambda t: t.replace(tzinfo=UTC)), {}),
-    "timestamp of ms": (TimestampType(), pa.timestamp("ms"), _TIMES.map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)), {}),
+    "timestamptz": (
+        TimestamptzType(),
+        pa.timestamp("us", "Europe/Berlin"),
+        _TIMES.map(lambda t: t.replace(tzinfo=UTC)),
+        {},
+    ),
+    "timestamp of ms": (
+        TimestampType(),
+        pa.timestamp("ms"),
+        _TIMES.map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)),
+        {},
+    ),
     "uuid": (UUIDType(), pa.binary(16), st.uuids().map(lambda u: u.bytes), {}),
     "fixed": (FixedType(20), pa.binary(20), _FIXED, {}),
     "binary": (BinaryType(), pa.binary(), st.one_of(st.binary(max_size=40), _FF), {}),
-    "string": (StringType(), pa.string(), st.one_of(st.text(max_size=40), st.text("\U0010ffff\ud7ff\x7f", max_size=40)), {}),
+    "string": (
+        StringType(),
+        pa.string(),
+        st.one_of(st.text(max_size=40), st.text("\U0010ffff\ud7ff\x7f", max_size=40)),
+        {},
+    ),
 }
 
 
 def described(values: list[Any], kind: pa.DataType, **options: Any) -> DataFile:
     """A column of row groups of two rows."""
     buffer, footers = io.BytesIO(), list[pq.FileMetaData]()
-    pq.write_table(pa.table({"c": pa.array(values, kind)}), buffer, row_group_size=2, metadata_collector=footers, **options)
+    pq.write_table(
+        pa.table({"c": pa.array(values, kind)}),
+        buffer,
+        row_group_size=2,
+        metadata_collector=footers,
+        **options,
+    )
     return describe_parquet("file:///f", 0, len(buffer.getvalue()), footers[0], [LEAF])
 
 
@@ -90,7 +132,11 @@ def _ordered(kind: PrimitiveType) -> Callable[[Any], Any]:
     if isinstance(kind, DateType):
         return lambda value: value if isinstance(value, int) else (value - date(1970, 1, 1)).days
     if isinstance(kind, TimeType):
-        return lambda value: value if isinstance(value, int) else ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+        return lambda value: (
+            value
+            if isinstance(value, int)
+            else ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+        )
     if isinstance(kind, TimestampType | TimestamptzType):
         return lambda value: value if isinstance(value, int) else _micros(value)
     return lambda value: value
@@ -108,11 +154,16 @@ def test_no_value_lies_beyond_the_bounds(name: str, data: st.DataObject) -> None
     iceberg, arrow, values, options = TYPES[name]
     column = data.draw(st.lists(st.one_of(st.none(), values), min_size=1, max_size=9))
     file, ordered = described(column, arrow, **options), _ordered(iceberg)
-    present = [value for value in column if value is not None and not (isinstance(value, float) and math.isnan(value))]
+    present = [
+        value
+        for value in column
+        if value is not None and not (isinstance(value, float) and math.isnan(value))
+    ]
     if isinstance(iceberg, FloatType | DoubleType) and any(value == 0 for value in present):
         present += [0.0, -0.0]
     low, high = (
-        None if raw is None else ordered(from_bytes(iceberg, raw)) for raw in ((file.lower_bounds or {}).get(LEAF), (file.upper_bounds or {}).get(LEAF))
+        None if raw is None else ordered(from_bytes(iceberg, raw))
+        for raw in ((file.lower_bounds or {}).get(LEAF), (file.upper_bounds or {}).get(LEAF))
     )
     for value in present:
         assert low is None or low <= ordered(value)

@@ -10,15 +10,24 @@ from lake.errors import SettingsError, UnavailableError
 LOOPBACK = "127.0.0.1"
 
 
-@pytest.mark.parametrize("uri", ["", "127.0.0.1:8181", "localhost:8181", "ftp://catalog:1", "http://", "http://catalog:port", "/catalog"])
+@pytest.mark.parametrize(
+    "uri",
+    ["", "127.0.0.1:8181", "localhost:8181", "ftp://catalog:1", "http://", "http://catalog:port", "/catalog"],
+)
 def test_a_uri_that_is_none_of_http_is_told_at_once(uri: str) -> None:
     """It is no outage that could pass."""
     for control, setting in ((False, "catalog_uri"), (True, "control_uri")):
-        with pytest.raises(SettingsError, match=f"{setting} '{uri}' is no base URL; write http://host:port or https://host:port"):
+        with pytest.raises(
+            SettingsError,
+            match=f"{setting} '{uri}' is no base URL; write http://host:port or https://host:port",
+        ):
             CatalogClient(uri, control=control)
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:8181/", "https://catalog.internal/iceberg", "HTTP://catalog", "http://[::1]:8181"])
+@pytest.mark.parametrize(
+    "uri",
+    ["http://127.0.0.1:8181/", "https://catalog.internal/iceberg", "HTTP://catalog", "http://[::1]:8181"],
+)
 def test_uris_of_http_are_taken(uri: str) -> None:
     """With a path or without."""
     assert CatalogClient(uri).uri == uri.rstrip("/")
@@ -29,7 +38,9 @@ def test_nobody_at_the_address_names_what_to_check(control: bool, setting: str) 
     """Whether it runs, and the setting that says where."""
     with socket.create_server((LOOPBACK, 0)) as nobody:
         port = nobody.getsockname()[1]
-    with pytest.raises(UnavailableError, match=f"did not answer GET /v1/config: .*; is it running, and is {setting} right\\?"):
+    with pytest.raises(
+        UnavailableError, match=f"did not answer GET /v1/config: .*; is it running, and is {setting} right\\?"
+    ):
         CatalogClient(f"http://{LOOPBACK}:{port}", control=control).ping(timeout_s=5.0)
 
 

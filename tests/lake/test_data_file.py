@@ -16,12 +16,21 @@ from lake.data_file import DataFile, describe_parquet
 # Characters around every edge: end of ASCII, before and after the surrogates, the last of the plane and of Unicode.
 EDGES = "a\x00\x7f\x80\uffff\ud7ff\ue000\U00010000\U0010ffff\U0010fffe"
 TEXTS = st.one_of(st.text(max_size=40), st.text(EDGES, max_size=40), st.text("\U0010ffff", max_size=40))
-BYTES = st.one_of(st.binary(max_size=40), st.binary(max_size=40).map(lambda b: b.replace(b"a", b"\xff")), st.integers(0, 40).map(lambda n: b"\xff" * n))
+BYTES = st.one_of(
+    st.binary(max_size=40),
+    st.binary(max_size=40).map(lambda b: b.replace(b"a", b"\xff")),
+    st.integers(0, 40).map(lambda n: b"\xff" * n),
+)
 
 
 def _describe(values: list[Any], kind: pa.DataType, *, rows_per_group: int = 3) -> DataFile:
     buffer, footers = io.BytesIO(), list[pq.FileMetaData]()
-    pq.write_table(pa.table({"c": pa.array(values, kind)}), buffer, row_group_size=rows_per_group, metadata_collector=footers)
+    pq.write_table(
+        pa.table({"c": pa.array(values, kind)}),
+        buffer,
+        row_group_size=rows_per_group,
+        metadata_collector=footers,
+    )
     return describe_parquet("file:///f", 0, len(buffer.getvalue()), footers[0], [5])
 
 
@@ -31,7 +40,9 @@ def test_bounds_of_text_hold_every_value(values: list[str | None]) -> None:
     file = _describe(values, pa.string())
     _check_order(file, [v.encode() for v in values if v is not None])
     for bound in (*(file.lower_bounds or {}).values(), *(file.upper_bounds or {}).values()):
-        assert len(bound.decode()) <= BOUND_CHARACTERS or bound in [v.encode() for v in values if v is not None]
+        assert len(bound.decode()) <= BOUND_CHARACTERS or bound in [
+            v.encode() for v in values if v is not None
+        ]
     assert file.null_counts == {5: values.count(None)}
     assert file.value_counts == {5: len(values)}
 
@@ -63,7 +74,10 @@ def test_bounds_of_longs_are_exact(values: list[int]) -> None:
 def test_bounds_of_ints_are_exact(values: list[int]) -> None:
     """An int has four bytes."""
     file = _describe(values, pa.int32())
-    assert (file.lower_bounds, file.upper_bounds) == ({5: struct.pack("<i", min(values))}, {5: struct.pack("<i", max(values))})
+    assert (file.lower_bounds, file.upper_bounds) == (
+        {5: struct.pack("<i", min(values))},
+        {5: struct.pack("<i", max(values))},
+    )
 
 
 @given(st.lists(st.floats(), min_size=1, max_size=8))
@@ -72,10 +86,16 @@ def test_bounds_of_doubles_hold_every_number(values: list[float]) -> None:
     file = _describe(values, pa.float64())
     for value in values:
         if 5 in (file.lower_bounds or {}) and value == value:
-            assert struct.unpack("<d", (file.lower_bounds or {})[5])[0] <= value <= struct.unpack("<d", (file.upper_bounds or {})[5])[0]
+            assert (
+                struct.unpack("<d", (file.lower_bounds or {})[5])[0]
+                <= value
+                <= struct.unpack("<d", (file.upper_bounds or {})[5])[0]
+            )
 
 
-@pytest.mark.parametrize(("values", "bounds"), [([True], (b"\x01", b"\x01")), ([False, True], (b"\x00", b"\x01"))])
+@pytest.mark.parametrize(
+    ("values", "bounds"), [([True], (b"\x01", b"\x01")), ([False, True], (b"\x00", b"\x01"))]
+)
 def test_bounds_of_booleans_are_one_byte(values: list[bool], bounds: tuple[bytes, bytes]) -> None:
     """A boolean's single-value encoding is one byte."""
     file = _describe(values, pa.bool_())

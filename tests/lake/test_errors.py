@@ -11,13 +11,23 @@ OPERATORS_PAGE = Path(__file__).parents[2] / "docs" / "ingest.md"
 
 def test_tree_in_the_docstring_is_the_tree() -> None:
     """The drawing names every exception, each below its parent."""
-    names = {name: kind for name, kind in vars(lake.errors).items() if inspect.isclass(kind) and issubclass(kind, FirnError)}
+    names = {
+        name: kind
+        for name, kind in vars(lake.errors).items()
+        if inspect.isclass(kind) and issubclass(kind, FirnError)
+    }
     lines = [line.strip() for line in (lake.errors.__doc__ or "").splitlines() if "──" in line]
     drawn = [line.replace("│", "").split("── ")[1].split()[0] for line in lines]
     assert sorted(drawn) == sorted(name for name in names if name != "FirnError")
     for line, name in zip(lines, drawn, strict=True):
         is_root = line.startswith(("├──", "└──")) and name in ("RetryableError", "FatalError")
-        assert names[name].__mro__[1] is (FirnError if is_root else RetryableError if issubclass(names[name], RetryableError) else FatalError)
+        assert names[name].__mro__[1] is (
+            FirnError
+            if is_root
+            else RetryableError
+            if issubclass(names[name], RetryableError)
+            else FatalError
+        )
 
 
 def test_every_error_is_either_retryable_or_fatal() -> None:

@@ -32,7 +32,9 @@ def test_ids_of_a_new_table_are_those_a_catalog_assigns() -> None:
     assert fresh == schema.json
     assert all(old == new for old, new in mapped.items())
     theirs = assign_fresh_schema_ids(Schema.model_validate(schema.json))
-    assert [(field.field_id, field.name) for field in theirs.fields] == [(column.id, column.name) for column in schema.columns]
+    assert [(field.field_id, field.name) for field in theirs.fields] == [
+        (column.id, column.name) for column in schema.columns
+    ]
     assert theirs.highest_field_id == max(leaf_ids(schema.json["fields"])) == LAST_SYSTEM_ID
 
 
@@ -49,7 +51,10 @@ def test_new_columns_have_the_ids_they_are_given() -> None:
     before = new_log_schema()
     after = before.with_strings({"b": (21, "/x/B"), "c": (20, "/c")}, 4)
     assert (after.id, before.id) == (4, 0)
-    assert [(c.id, c.name, c.kind, c.required, c.doc) for c in after.columns[-2:]] == [(21, "b", "string", False, "/x/B"), (20, "c", "string", False, "/c")]
+    assert [(c.id, c.name, c.kind, c.required, c.doc) for c in after.columns[-2:]] == [
+        (21, "b", "string", False, "/x/B"),
+        (20, "c", "string", False, "/c"),
+    ]
     assert after.columns[:-2] == before.columns
 
 
@@ -58,7 +63,9 @@ def test_arrow_schema_carries_every_field_id() -> None:
     schema = GROWN
     errors = schema.arrow.field(ERRORS)
     element = errors.type.value_field
-    assert [int(schema.arrow.field(c.name).metadata[b"PARQUET:field_id"]) for c in schema.columns] == [c.id for c in schema.columns]
+    assert [int(schema.arrow.field(c.name).metadata[b"PARQUET:field_id"]) for c in schema.columns] == [
+        c.id for c in schema.columns
+    ]
     assert element.metadata is not None
     assert all(b"PARQUET:field_id" in element.type.field(at).metadata for at in range(3))
     assert not schema.arrow.field("timestamp").nullable
@@ -69,13 +76,26 @@ def test_leaves_come_in_the_order_of_parquet_columns() -> None:
     schema = GROWN
     ids = {c.name: c.id for c in schema.columns}
     leaves = leaf_ids(schema.json["fields"])
-    assert leaves[: SYSTEM_COLUMNS.index(ERRORS)] == tuple(ids[name] for name in SYSTEM_COLUMNS[: SYSTEM_COLUMNS.index(ERRORS)])
+    assert leaves[: SYSTEM_COLUMNS.index(ERRORS)] == tuple(
+        ids[name] for name in SYSTEM_COLUMNS[: SYSTEM_COLUMNS.index(ERRORS)]
+    )
     assert len(leaves) == len(schema.columns) + 2
     assert ids[ERRORS] not in leaves
 
 
 @pytest.mark.parametrize(
-    ("name", "column"), [("Level", "level"), ("É", "é"), ("E\u0301", "é"), ("ẞ", "ß"), ("İ", "i̇"), ("Σ", "σ"), ("ﬁ", "ﬁ"), ("K", "k"), ("Ⅷ", "ⅷ")]
+    ("name", "column"),
+    [
+        ("Level", "level"),
+        ("É", "é"),
+        ("E\u0301", "é"),
+        ("ẞ", "ß"),
+        ("İ", "i̇"),
+        ("Σ", "σ"),
+        ("ﬁ", "ﬁ"),
+        ("K", "k"),
+        ("Ⅷ", "ⅷ"),
+    ],
 )
 def test_names_fold_to_one_column(name: str, column: str) -> None:
     """Spellings that differ in case or in composition share a column."""
@@ -91,7 +111,11 @@ def test_folding_twice_changes_nothing(name: str) -> None:
 def test_system_names_are_reserved_but_for_what_records_may_say() -> None:
     """A record may bring its time, severity and message; the other system columns are Firn's."""
     assert {"timestamp", "severity", "message"}.isdisjoint(RESERVED_NAMES)
-    assert {*SYSTEM_COLUMNS, "_op", "_key", "_file", "_pos", "_partition"} - RESERVED_NAMES == {"timestamp", "severity", "message"}
+    assert {*SYSTEM_COLUMNS, "_op", "_key", "_file", "_pos", "_partition"} - RESERVED_NAMES == {
+        "timestamp",
+        "severity",
+        "message",
+    }
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,9 @@ def _line(number: int) -> ManifestFile:
     hour = (494_000 + number).to_bytes(4, "little")
     summary = {"contains_null": False, "contains_nan": False, "lower_bound": hour, "upper_bound": hour}
     uri = f"s3://bucket/warehouse/9b/9b112de8-cf39-45ef-a5a3-79fba948f64b/metadata/{snapshot_id:016x}-m0.avro"
-    return ManifestFile(uri, 7_000 + number, 0, 0, number, number, snapshot_id, 1, 0, 0, 20 * number, 0, 0, [summary])
+    return ManifestFile(
+        uri, 7_000 + number, 0, 0, number, number, snapshot_id, 1, 0, 0, 20 * number, 0, 0, [summary]
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 20, 200])
@@ -37,7 +39,10 @@ def test_list_that_has_grown_is_the_list_of_all(count: int, tmp_path: Path) -> N
     path = tmp_path / "list.avro"
     path.write_bytes(write_manifest_list(grown, snapshot_id=5, parent_id=4, sequence_number=count))
     assert read_manifest_list(path.read_bytes()) == lines
-    listed = [(one.manifest_path, one.manifest_length) for one in theirs(PyArrowFileIO().new_input(f"file://{path}"))]
+    listed = [
+        (one.manifest_path, one.manifest_length)
+        for one in theirs(PyArrowFileIO().new_input(f"file://{path}"))
+    ]
     assert listed == [(line.uri, line.length) for line in lines]
 
 
@@ -50,13 +55,20 @@ def test_lists_of_many_tables_take_little_memory() -> None:
 @pytest.mark.parametrize("count", [3, 200], ids=["plain", "deflated"])
 def test_damaged_list_is_told_as_such(count: int) -> None:
     """Whatever bits of the file are wrong or missing: one kind of error, which concerns this table alone."""
-    whole = write_manifest_list(ManifestList.of(map(_line, range(count))), snapshot_id=5, parent_id=4, sequence_number=count)
+    whole = write_manifest_list(
+        ManifestList.of(map(_line, range(count))), snapshot_id=5, parent_id=4, sequence_number=count
+    )
     draws, refused = random.Random(1), 0
     for _ in range(1_000):
         damaged = bytearray(whole)
         damaged[draws.randrange(len(whole))] ^= 1 << draws.randrange(8)
         try:
-            list(read_container(bytes(damaged if draws.random() < 0.7 else damaged[: draws.randrange(len(whole))]), "manifest list"))
+            list(
+                read_container(
+                    bytes(damaged if draws.random() < 0.7 else damaged[: draws.randrange(len(whole))]),
+                    "manifest list",
+                )
+            )
         except ProtocolError:
             refused += 1
     assert refused > 500

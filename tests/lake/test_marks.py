@@ -31,12 +31,24 @@ CASES = [
 ]
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["id-a", "id-b"]), st.integers(0, 2))
 OFFSETS = st.integers(0, 12)
-RANGES = st.dictionaries(PARTITIONS, st.tuples(OFFSETS, OFFSETS).map(lambda pair: Range(min(pair), max(pair))), min_size=1, max_size=4)
-MARKS = st.builds(Marks, st.dictionaries(PARTITIONS, OFFSETS, max_size=4), st.dictionaries(PARTITIONS, OFFSETS, max_size=2))
+RANGES = st.dictionaries(
+    PARTITIONS,
+    st.tuples(OFFSETS, OFFSETS).map(lambda pair: Range(min(pair), max(pair))),
+    min_size=1,
+    max_size=4,
+)
+MARKS = st.builds(
+    Marks, st.dictionaries(PARTITIONS, OFFSETS, max_size=4), st.dictionaries(PARTITIONS, OFFSETS, max_size=2)
+)
 
 
 @pytest.mark.parametrize(("why", "offsets", "ranges", "verdict"), CASES, ids=[case[0] for case in CASES])
-def test_comparing_says_what_to_do(why: str, offsets: Mapping[TopicPartition, int], ranges: Mapping[TopicPartition, tuple[int, int]], verdict: Verdict) -> None:
+def test_comparing_says_what_to_do(
+    why: str,
+    offsets: Mapping[TopicPartition, int],
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    verdict: Verdict,
+) -> None:
     """Marks at the start: commit; at or beyond the end: there already; in between: ahead; before the start: moved back."""
     assert Marks(offsets).compare({p: Range(*r) for p, r in ranges.items()}) is verdict
 
@@ -53,17 +65,23 @@ def test_comparing_agrees_with_sets_of_offsets(marks: Marks, ranges: Mapping[Top
     elif covers <= had:
         assert verdict is Verdict.ABSORBED
     else:
-        assert verdict is (Verdict.AHEAD if any(marks.of(p) > r.start for p, r in ranges.items()) else Verdict.COMMIT)
+        assert verdict is (
+            Verdict.AHEAD if any(marks.of(p) > r.start for p, r in ranges.items()) else Verdict.COMMIT
+        )
 
 
 @given(MARKS, RANGES)
-def test_advancing_never_goes_back_and_absorbs_the_flush(marks: Marks, ranges: Mapping[TopicPartition, Range]) -> None:
+def test_advancing_never_goes_back_and_absorbs_the_flush(
+    marks: Marks, ranges: Mapping[TopicPartition, Range]
+) -> None:
     """After a commit its ranges count as absorbed, no mark is lower than before, the old marks are as they were."""
     kept = dict(marks.offsets)
     after = marks.advanced(ranges)
     assert after.compare(ranges) is Verdict.ABSORBED
     for partition in {*marks.offsets, *ranges}:
-        assert after.of(partition) == max(marks.of(partition), ranges[partition].end if partition in ranges else 0)
+        assert after.of(partition) == max(
+            marks.of(partition), ranges[partition].end if partition in ranges else 0
+        )
     assert marks.offsets == kept
 
 
@@ -86,13 +104,26 @@ def test_mark_covers_what_lies_from_where_ingestion_began() -> None:
 
 def test_property_has_a_version_and_is_sorted() -> None:
     """The property is versioned JSON by topic id and partition, the same text for the same marks."""
-    assert Marks({P1: 2, OTHER: 1, P0: 3}).to_property() == '{"v":1,"offsets":{"id-a":{"0":3,"1":2},"id-b":{"0":1}}}'
+    assert (
+        Marks({P1: 2, OTHER: 1, P0: 3}).to_property()
+        == '{"v":1,"offsets":{"id-a":{"0":3,"1":2},"id-b":{"0":1}}}'
+    )
     assert parse_marks(None) == NO_MARKS
 
 
 @pytest.mark.parametrize(
     "value",
-    ["", "x", "[]", "{}", '{"v":2,"offsets":{}}', '{"v":1}', '{"v":1,"offsets":[]}', '{"v":1,"offsets":{"a":{"x":1}}}', '{"v":1,"offsets":{},"firsts":7}'],
+    [
+        "",
+        "x",
+        "[]",
+        "{}",
+        '{"v":2,"offsets":{}}',
+        '{"v":1}',
+        '{"v":1,"offsets":[]}',
+        '{"v":1,"offsets":{"a":{"x":1}}}',
+        '{"v":1,"offsets":{},"firsts":7}',
+    ],
 )
 def test_unreadable_property_is_an_error_and_never_no_marks(value: str) -> None:
     """Marks that cannot be read stop the table: taken for none they would double every row."""

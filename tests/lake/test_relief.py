@@ -35,7 +35,12 @@ class Table:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        return {"format-version": 2, "snapshots": self.snapshots, "current-snapshot-id": self.state.head, "refs": self.refs}
+        return {
+            "format-version": 2,
+            "snapshots": self.snapshots,
+            "current-snapshot-id": self.state.head,
+            "refs": self.refs,
+        }
 
     def append(self, at: int) -> None:
         file = DataFile(f"{self.state.location}/data/{at:08d}.parquet", 490_000 + at // 400, 1, 1_000)
@@ -54,16 +59,32 @@ class Table:
         for update in prepared.request["updates"]:
             if update["action"] == "add-snapshot":
                 self.snapshots.append(update["snapshot"])
-                self.rewritten += sum(manifest.existing_files for manifest in prepared.after.manifests if manifest.snapshot_id == prepared.snapshot_id)
+                self.rewritten += sum(
+                    manifest.existing_files
+                    for manifest in prepared.after.manifests
+                    if manifest.snapshot_id == prepared.snapshot_id
+                )
             elif update["action"] == "remove-snapshots":
-                self.snapshots = [snapshot for snapshot in self.snapshots if snapshot["snapshot-id"] not in update["snapshot-ids"]]
+                self.snapshots = [
+                    snapshot
+                    for snapshot in self.snapshots
+                    if snapshot["snapshot-id"] not in update["snapshot-ids"]
+                ]
         self.state = replace(prepared.after, snapshots=len(self.snapshots))
         assert prepared.after.snapshots == len(self.snapshots)
 
     def entries(self) -> list[tuple[str, int | None, int | None]]:
         """Live files with the snapshot and sequence number that they came with."""
-        found = [entry for manifest in self.state.manifests for entry in load_manifest(STORAGE, manifest, self.state.place)]
-        return sorted((entry.file.uri, entry.snapshot_id, entry.sequence_number) for entry in found if entry.status is not Status.DELETED)
+        found = [
+            entry
+            for manifest in self.state.manifests
+            for entry in load_manifest(STORAGE, manifest, self.state.place)
+        ]
+        return sorted(
+            (entry.file.uri, entry.snapshot_id, entry.sequence_number)
+            for entry in found
+            if entry.status is not Status.DELETED
+        )
 
 
 def grown(folder: Path, count: int) -> Table:
@@ -83,7 +104,9 @@ def test_manifests_and_snapshots_stay_few_and_entries_are_seldom_written_again(t
     plain = Table(tmp_path)
     for at in range(300):
         plain.append(at)
-    assert [uri for uri, _, _ in table.entries()] == [f"{table.state.location}/data/{at:08d}.parquet" for at in range(count)]
+    assert [uri for uri, _, _ in table.entries()] == [
+        f"{table.state.location}/data/{at:08d}.parquet" for at in range(count)
+    ]
     # The snapshots of reliefs have sequence numbers as well, so those of files only grow.
     numbers = [number for _, _, number in table.entries()]
     assert numbers == sorted(set(numbers), key=lambda number: number or 0)
@@ -112,7 +135,9 @@ def test_names_of_snapshots_are_kept_and_asserted(tmp_path: Path) -> None:
         table.append(at)
     prepared = table.relieve(Bounds(8, 8))
     assert prepared is not None
-    assert {"type": "assert-ref-snapshot-id", "ref": "audit", "snapshot-id": named} in prepared.request["requirements"]
+    assert {"type": "assert-ref-snapshot-id", "ref": "audit", "snapshot-id": named} in prepared.request[
+        "requirements"
+    ]
     assert sum(requirement.get("ref") == MAIN for requirement in prepared.request["requirements"]) == 1
     assert named in {snapshot["snapshot-id"] for snapshot in table.snapshots}
 

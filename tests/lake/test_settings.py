@@ -18,7 +18,15 @@ from lake.settings import (
     TopicSettings,
 )
 
-ROOMS: list[type[RoomSettings]] = [StorageSettings, TlsSettings, CatalogSettings, IngestSettings, OptimizeSettings, QuerySettings, InfraSettings]
+ROOMS: list[type[RoomSettings]] = [
+    StorageSettings,
+    TlsSettings,
+    CatalogSettings,
+    IngestSettings,
+    OptimizeSettings,
+    QuerySettings,
+    InfraSettings,
+]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +59,9 @@ def test_settings_stand_on_their_defaults(settings: type[RoomSettings]) -> None:
     assert settings.load() is not None
 
 
-def test_environment_goes_before_file_and_file_before_default(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_goes_before_file_and_file_before_default(
+    toml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Default, file, environment, flag: the later the stronger; a flag that is not given does not count."""
     assert IngestSettings.load().group == "firn"
     toml.write_text('[ingest]\ngroup = "of-file"\nport = 1000\n[catalog]\nport = 2000\n')
@@ -62,9 +72,13 @@ def test_environment_goes_before_file_and_file_before_default(toml: Path, monkey
     assert IngestSettings.load(group="of-flag").group == "of-flag"
 
 
-def test_topics_come_from_file_and_from_environment_alike(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_come_from_file_and_from_environment_alike(
+    toml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A list of tables in TOML, or the same as JSON in the environment."""
-    toml.write_text('[[ingest.topics]]\nname = "a"\nformat = "text"\ntenant = ["key"]\n[[ingest.topics]]\nname = "b"\n')
+    toml.write_text(
+        '[[ingest.topics]]\nname = "a"\nformat = "text"\ntenant = ["key"]\n[[ingest.topics]]\nname = "b"\n'
+    )
     first, second = IngestSettings.load().topics
     assert (first.name, first.format, first.tenant) == ("a", "text", ("key",))
     assert second.tenant == ("header:tenant", "field:tenant")
@@ -106,9 +120,15 @@ def test_no_room_takes_seconds_without_end(settings: type[RoomSettings]) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[ingest]\nflush_intervall_s = 5\n", "there is no setting flush_intervall_s, perhaps `flush_interval_s` is meant"),
+        (
+            "[ingest]\nflush_intervall_s = 5\n",
+            "there is no setting flush_intervall_s, perhaps `flush_interval_s` is meant",
+        ),
         ("[ingest]\nentirely = 5\n", "there is no setting entirely"),
-        ('[[ingest.topics]]\nname = "a"\nfromat = "text"\n', "there is no setting topics.0.fromat, perhaps `format` is meant"),
+        (
+            '[[ingest.topics]]\nname = "a"\nfromat = "text"\n',
+            "there is no setting topics.0.fromat, perhaps `format` is meant",
+        ),
     ],
 )
 def test_unknown_setting_is_told_and_where_to_look(toml: Path, text: str, said: str) -> None:
@@ -143,7 +163,9 @@ def test_topics_that_get_in_each_others_way_are_told(settings: dict[str, Any], s
 
 def test_the_replay_topic_may_stand_among_the_input_topics() -> None:
     """Firn adds it itself."""
-    assert [topic.name for topic in IngestSettings.load(topics=[{"name": "a"}, {"name": "firn.replay"}]).topics] == ["a", "firn.replay"]
+    assert [
+        topic.name for topic in IngestSettings.load(topics=[{"name": "a"}, {"name": "firn.replay"}]).topics
+    ] == ["a", "firn.replay"]
 
 
 def test_wrong_value_in_the_environment_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +194,9 @@ def test_file_that_is_no_toml_is_named(toml: Path) -> None:
 def test_section_that_is_no_table_is_told(toml: Path, text: str) -> None:
     """With the line that begins one."""
     toml.write_text(text)
-    with pytest.raises(SettingsError, match=r"`ingest` is no table; write its settings below a line \[ingest\]"):
+    with pytest.raises(
+        SettingsError, match=r"`ingest` is no table; write its settings below a line \[ingest\]"
+    ):
         IngestSettings.load()
 
 
@@ -180,11 +204,16 @@ def test_section_that_is_no_table_is_told(toml: Path, text: str) -> None:
 def test_section_of_no_room_is_told(toml: Path, text: str) -> None:
     """A slip in its name would else leave all of it unread; the sentence lists the rooms."""
     toml.write_text(text)
-    with pytest.raises(SettingsError, match=r"belongs to no room; its sections are \[storage\], \[tls\], \[catalog\], \[ingest\]"):
+    with pytest.raises(
+        SettingsError,
+        match=r"belongs to no room; its sections are \[storage\], \[tls\], \[catalog\], \[ingest\]",
+    ):
         CatalogSettings.load()
 
 
-def test_file_that_the_variable_names_has_to_be_readable(toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_the_variable_names_has_to_be_readable(
+    toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Absent or a folder: the sentence names the variable and the path. Empty means no file, not even the one in the working directory."""
     for path in (tmp_path / "absent.toml", tmp_path):
         monkeypatch.setenv("FIRN_CONFIG", str(path))
@@ -200,7 +229,9 @@ def test_file_that_the_variable_names_has_to_be_readable(toml: Path, tmp_path: P
         IngestSettings.load(port=-1)
 
 
-def test_file_of_the_working_directory_need_not_exist(toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_of_the_working_directory_need_not_exist(
+    toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the variable is not set, there may be one or not."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FIRN_CONFIG")

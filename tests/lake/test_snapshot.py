@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 from lake.data_file import DataFile
 from lake.snapshot import SUMMARY_PARTITIONS_MAX, Totals, new_snapshot_id, snapshot_json, summarise, totals_of
 
-FILES = st.lists(st.builds(DataFile, st.just("file:///f"), st.integers(-3, 3), st.integers(0, 100), st.integers(1, 1000)), max_size=6)
+FILES = st.lists(
+    st.builds(DataFile, st.just("file:///f"), st.integers(-3, 3), st.integers(0, 100), st.integers(1, 1000)),
+    max_size=6,
+)
 
 
 def _file(hour: int, rows: int, size: int) -> DataFile:
@@ -28,25 +31,50 @@ def test_totals_follow_from_what_came_and_went(added: list[DataFile], removed: l
 
 def test_summary_lists_each_partition() -> None:
     """The keys are those of Iceberg's own summaries, so that any reader knows what changed where."""
-    summary, _ = summarise("replace", [_file(0, 5, 50), _file(0, 2, 20)], [_file(1, 7, 70)], Totals(7, 1, 70), {"extra": "wins"})
+    summary, _ = summarise(
+        "replace", [_file(0, 5, 50), _file(0, 2, 20)], [_file(1, 7, 70)], Totals(7, 1, 70), {"extra": "wins"}
+    )
     assert summary["operation"] == "replace"
-    assert (summary["added-data-files"], summary["added-records"], summary["added-files-size"]) == ("2", "7", "70")
-    assert (summary["deleted-data-files"], summary["deleted-records"], summary["removed-files-size"]) == ("1", "7", "70")
-    assert summary["partitions.timestamp_hour=1970-01-01-00"] == "added-data-files=2,added-records=7,added-files-size=70"
-    assert summary["partitions.timestamp_hour=1970-01-01-01"] == "deleted-data-files=1,deleted-records=7,removed-files-size=70"
+    assert (summary["added-data-files"], summary["added-records"], summary["added-files-size"]) == (
+        "2",
+        "7",
+        "70",
+    )
+    assert (summary["deleted-data-files"], summary["deleted-records"], summary["removed-files-size"]) == (
+        "1",
+        "7",
+        "70",
+    )
+    assert (
+        summary["partitions.timestamp_hour=1970-01-01-00"]
+        == "added-data-files=2,added-records=7,added-files-size=70"
+    )
+    assert (
+        summary["partitions.timestamp_hour=1970-01-01-01"]
+        == "deleted-data-files=1,deleted-records=7,removed-files-size=70"
+    )
     assert (summary["partition-summaries-included"], summary["extra"]) == ("true", "wins")
 
 
 def test_too_many_partitions_are_only_counted() -> None:
     """Beyond the limit the summary stays short."""
-    summary, _ = summarise("append", [_file(hour, 1, 1) for hour in range(SUMMARY_PARTITIONS_MAX + 1)], [], Totals(), {})
+    summary, _ = summarise(
+        "append", [_file(hour, 1, 1) for hour in range(SUMMARY_PARTITIONS_MAX + 1)], [], Totals(), {}
+    )
     assert summary["changed-partition-count"] == str(SUMMARY_PARTITIONS_MAX + 1)
     assert not any(key.startswith("partition") for key in summary)
 
 
 def test_first_snapshot_has_no_parent() -> None:
     """`parent-snapshot-id` is absent, not null, as engines expect."""
-    common = {"snapshot_id": 5, "sequence_number": 1, "timestamp_ms": 9, "manifest_list": "file:///l", "summary": {}, "schema_id": 0}
+    common = {
+        "snapshot_id": 5,
+        "sequence_number": 1,
+        "timestamp_ms": 9,
+        "manifest_list": "file:///l",
+        "summary": {},
+        "schema_id": 0,
+    }
     assert "parent-snapshot-id" not in snapshot_json(parent_id=None, **common)  # type: ignore[arg-type]
     assert snapshot_json(parent_id=4, **common)["parent-snapshot-id"] == 4  # type: ignore[arg-type]
 

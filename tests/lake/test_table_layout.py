@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from lake.errors import FatalError
 from lake.log_schema import new_log_schema
-from lake.table_layout import PARTITION_SPEC, data_file_uri, find_hour_spec, metadata_uri, new_location, partition_path, table_properties
+from lake.table_layout import (
+    PARTITION_SPEC,
+    data_file_uri,
+    find_hour_spec,
+    metadata_uri,
+    new_location,
+    partition_path,
+    table_properties,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST = int((datetime(1, 1, 1, tzinfo=UTC) - EPOCH) / timedelta(hours=1))
@@ -21,7 +29,10 @@ LAST = int((datetime(9999, 12, 31, 23, tzinfo=UTC) - EPOCH) / timedelta(hours=1)
 def test_partition_is_called_as_the_calendar_says(hour: int) -> None:
     """Hours since 1970 become `timestamp_hour=YYYY-MM-DD-HH`, the same as datetime's."""
     moment = EPOCH + timedelta(hours=hour)
-    assert partition_path(hour) == f"timestamp_hour={moment.year:04d}-{moment.month:02d}-{moment.day:02d}-{moment.hour:02d}"
+    assert (
+        partition_path(hour)
+        == f"timestamp_hour={moment.year:04d}-{moment.month:02d}-{moment.day:02d}-{moment.hour:02d}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,12 +74,20 @@ def test_properties_name_tenant_and_stream_and_bound_the_metadata() -> None:
     """A new table is format version 2, keeps ten old metadata files, and says whose it is."""
     properties = table_properties("Acme", "logs")
     assert properties["format-version"] == "2"
-    assert (properties["write.metadata.delete-after-commit.enabled"], properties["write.metadata.previous-versions-max"]) == ("true", "10")
+    assert (
+        properties["write.metadata.delete-after-commit.enabled"],
+        properties["write.metadata.previous-versions-max"],
+    ) == ("true", "10")
     assert (properties["firn.tenant"], properties["firn.stream"]) == ("Acme", "logs")
 
 
 def _metadata(*specs: dict[str, Any]) -> dict[str, Any]:
-    return {"schemas": [new_log_schema().json], "current-schema-id": 0, "partition-specs": list(specs), "location": "file:///t"}
+    return {
+        "schemas": [new_log_schema().json],
+        "current-schema-id": 0,
+        "partition-specs": list(specs),
+        "location": "file:///t",
+    }
 
 
 def test_spec_by_hour_is_found_among_others() -> None:

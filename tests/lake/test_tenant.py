@@ -8,9 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lake.errors import Reason, Rejected
-from lake.tenant import NAME_BYTES_MAX, RESERVED_IDENTIFIERS, SYSTEM_NAMESPACE, TableId, TenantId, from_identifier, parse_stream, parse_tenant, to_identifier
+from lake.tenant import (
+    NAME_BYTES_MAX,
+    RESERVED_IDENTIFIERS,
+    SYSTEM_NAMESPACE,
+    TableId,
+    TenantId,
+    from_identifier,
+    parse_stream,
+    parse_tenant,
+    to_identifier,
+)
 
-NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=40).filter(lambda name: isinstance(parse_tenant(name), TenantId))
+NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=40).filter(
+    lambda name: isinstance(parse_tenant(name), TenantId)
+)
 # Names built to collide: everything the escapes are made of.
 TRICKY = st.text("_0123456789abcdefABCDEF.-é", min_size=1, max_size=12)
 
@@ -61,7 +73,21 @@ def test_system_namespace_belongs_to_no_tenant() -> None:
     assert from_identifier(SYSTEM_NAMESPACE) is None
 
 
-@pytest.mark.parametrize("raw", [b"", "", b"\xff", "a\nb", "a\x00", "\x85", "\u2028", "x" * (NAME_BYTES_MAX + 1), "é" * (NAME_BYTES_MAX // 2 + 1), "\ud800"])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        "",
+        b"\xff",
+        "a\nb",
+        "a\x00",
+        "\x85",
+        "\u2028",
+        "x" * (NAME_BYTES_MAX + 1),
+        "é" * (NAME_BYTES_MAX // 2 + 1),
+        "\ud800",
+    ],
+)
 def test_name_that_cannot_be_used_is_rejected(raw: str | bytes) -> None:
     """Nothing is stripped, folded or defaulted: the name is refused as a value, with a reason of its kind."""
     tenant, stream = parse_tenant(raw), parse_stream(raw)
@@ -70,7 +96,10 @@ def test_name_that_cannot_be_used_is_rejected(raw: str | bytes) -> None:
     assert (tenant.reason, stream.reason) == (Reason.TENANT_INVALID, Reason.STREAM_INVALID)
 
 
-@pytest.mark.parametrize("raw", [" ", "x" * NAME_BYTES_MAX, "é" * (NAME_BYTES_MAX // 2), " padded ", "../..", "a b", "%00", "'; DROP"])
+@pytest.mark.parametrize(
+    "raw",
+    [" ", "x" * NAME_BYTES_MAX, "é" * (NAME_BYTES_MAX // 2), " padded ", "../..", "a b", "%00", "'; DROP"],
+)
 def test_name_is_taken_as_it_is(raw: str) -> None:
     """Odd names are names: they are kept exactly, from text and from bytes alike."""
     assert parse_tenant(raw) == parse_tenant(raw.encode()) == TenantId(raw)

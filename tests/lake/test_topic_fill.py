@@ -38,11 +38,24 @@ def test_property_is_of_a_topic() -> None:
     properties = {fill_property("id"): fill.to_property(), "firn.backfill.0123": "{}", "firn.offsets": "{}"}
     assert fill.to_property() == '{"v":1,"topic":"t","filled":{"0":[[0,3],[5,9]],"2":[[1,2]]}}'
     assert parse_fill(properties, "other") is None
-    assert all_fills(properties) == {TopicPartition("id", 0): (Range(0, 3), Range(5, 9)), TopicPartition("id", 2): (Range(1, 2),)}
+    assert all_fills(properties) == {
+        TopicPartition("id", 0): (Range(0, 3), Range(5, 9)),
+        TopicPartition("id", 2): (Range(1, 2),),
+    }
     assert filled_ends(properties) == {TopicPartition("id", 0): 9, TopicPartition("id", 2): 2}
 
 
-@pytest.mark.parametrize("value", ["", "7", "{}", '{"v":1,"topic":"t"}', '{"v":1,"topic":"t","filled":{"0":[[1]]}}', '{"v":2,"topic":"t","filled":{}}'])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "7",
+        "{}",
+        '{"v":1,"topic":"t"}',
+        '{"v":1,"topic":"t","filled":{"0":[[1]]}}',
+        '{"v":2,"topic":"t","filled":{}}',
+    ],
+)
 def test_unreadable_property_is_an_error(value: str) -> None:
     """It is not taken for none: the records would be read again."""
     with pytest.raises(ProtocolError):

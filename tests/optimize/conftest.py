@@ -32,15 +32,28 @@ class Optimizer:
         own = {f"FIRN_OPTIMIZE_{name.upper()}": str(value) for name, value in settings.items()}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         java_home = {"FIRN_OPTIMIZE_JAVA_HOME": str(jdk.java.parents[1])}
-        jars = {"FIRN_OPTIMIZE_SPARK_JARS": str(jvm_parts.folder("spark"))} if settings.get("spark_jars") is None else {}
-        self._environment = {**inherited, **stack.environment(), **java_home, **jars, **own, "FIRN_CONFIG": ""}
+        jars = (
+            {"FIRN_OPTIMIZE_SPARK_JARS": str(jvm_parts.folder("spark"))}
+            if settings.get("spark_jars") is None
+            else {}
+        )
+        self._environment = {
+            **inherited,
+            **stack.environment(),
+            **java_home,
+            **jars,
+            **own,
+            "FIRN_CONFIG": "",
+        }
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts a verb in a process group of its own."""
         with self.log_file.open("ab") as log:
             command = (sys.executable, "-m", "optimize", *arguments)
-            self.process = subprocess.Popen(command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
         return self.process
 
     def run(self, *arguments: str) -> str:
@@ -69,7 +82,10 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def catalog_alone(tmp_path_factory: pytest.TempPathFactory, elsewhere: Path) -> Iterator[Stack]:
     """A catalog of its own over local files, all that maintenance needs beside Spark; what is dropped may be purged at once."""
-    variables = {"FIRN_CATALOG_UNDO_WINDOW_S": "0", "FIRN_CATALOG_ALLOWED_LOCATIONS": f'["file://{elsewhere}"]'}
+    variables = {
+        "FIRN_CATALOG_UNDO_WINDOW_S": "0",
+        "FIRN_CATALOG_ALLOWED_LOCATIONS": f'["file://{elsewhere}"]',
+    }
     with Stack(tmp_path_factory.mktemp("catalog"), tied=True) as stack:
         stack.start("catalog", environment=variables)
         yield stack

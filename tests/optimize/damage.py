@@ -16,12 +16,18 @@ def with_a_changed_value(path: Path) -> None:
     at = table.column_names.index("message")
     messages = table.column(at).to_pylist()
     messages[len(messages) // 2] = messages[len(messages) // 2][:-1] + "?"
-    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(messages, pa.string())), path, store_schema=False)
+    pq.write_table(
+        table.set_column(at, table.schema.field(at), pa.array(messages, pa.string())),
+        path,
+        store_schema=False,
+    )
 
 
 def with_a_row_twice(path: Path) -> None:
     table = pq.read_table(path)
-    pq.write_table(pa.concat_tables([table.slice(0, table.num_rows - 1), table.slice(0, 1)]), path, store_schema=False)
+    pq.write_table(
+        pa.concat_tables([table.slice(0, table.num_rows - 1), table.slice(0, 1)]), path, store_schema=False
+    )
 
 
 def with_a_flipped_byte(path: Path) -> None:

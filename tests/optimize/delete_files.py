@@ -31,7 +31,9 @@ def delete_positions(table: SmallFiles, hour: int, positions: Mapping[str, Seque
     return add_delete_file(table, hour, POSITION_DELETES, sink.getvalue().to_pybytes(), len(pairs))
 
 
-def add_delete_file(table: SmallFiles, hour: int, content: int = POSITION_DELETES, data: bytes = b"x", rows: int = 1) -> str:
+def add_delete_file(
+    table: SmallFiles, hour: int, content: int = POSITION_DELETES, data: bytes = b"x", rows: int = 1
+) -> str:
     """Commits a delete file to an hour; without `data` it deletes no row, it must only be seen. Returns its URI."""
     state = load_state(table.catalog, table.storage, table.name)
     assert state is not None
@@ -42,20 +44,41 @@ def add_delete_file(table: SmallFiles, hour: int, content: int = POSITION_DELETE
     entry = ManifestEntry(Status.ADDED, DataFile(uri, hour, rows, len(data), content=content))
     sequence = state.sequence_number + 1
     manifest, line = write_manifest(
-        manifest_uri, [entry], schema=state.schema.json, spec=state.spec, snapshot_id=prepared.snapshot_id, sequence_number=sequence
+        manifest_uri,
+        [entry],
+        schema=state.schema.json,
+        spec=state.spec,
+        snapshot_id=prepared.snapshot_id,
+        sequence_number=sequence,
     )
-    listed = write_manifest_list(state.manifests.after([line]), snapshot_id=prepared.snapshot_id, parent_id=state.head, sequence_number=sequence)
+    listed = write_manifest_list(
+        state.manifests.after([line]),
+        snapshot_id=prepared.snapshot_id,
+        parent_id=state.head,
+        sequence_number=sequence,
+    )
     table.storage.write_all([(manifest_uri, manifest), (prepared.files[-1][0], listed)])
     request = dict(prepared.request)
     (added,) = [u for u in request["updates"] if u["action"] == "add-snapshot"]
     kind = "position" if content == POSITION_DELETES else "equality"
-    counts = {"added-delete-files": 1, f"added-{kind}-delete-files": 1, f"added-{kind}-deletes": rows, "added-files-size": len(data)}
+    counts = {
+        "added-delete-files": 1,
+        f"added-{kind}-delete-files": 1,
+        f"added-{kind}-deletes": rows,
+        "added-files-size": len(data),
+    }
     deleted = state.totals.position_deletes if content == POSITION_DELETES else state.totals.equality_deletes
     totals = {"total-delete-files": state.totals.delete_files + 1, f"total-{kind}-deletes": deleted + rows}
     totals["total-files-size"] = state.totals.size_bytes + len(data)
     listed_counts = ",".join(f"{key}={value}" for key, value in counts.items())
-    partition = {f"partitions.{partition_path(hour)}": listed_counts, "changed-partition-count": "1", "partition-summaries-included": "true"}
-    added["snapshot"]["summary"].update({key: str(value) for key, value in {**counts, **totals}.items()} | partition)
+    partition = {
+        f"partitions.{partition_path(hour)}": listed_counts,
+        "changed-partition-count": "1",
+        "partition-summaries-included": "true",
+    }
+    added["snapshot"]["summary"].update(
+        {key: str(value) for key, value in {**counts, **totals}.items()} | partition
+    )
     (result,) = table.catalog.commit_all([request])
     assert result.status.value == "committed", result
     return uri

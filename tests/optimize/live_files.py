@@ -41,7 +41,11 @@ def live_uris(catalog: CatalogClient, storage: AnyStorage, table: TableName) -> 
     found: set[str] = set()
     for snapshot in catalog.load_table(table)["metadata"]["snapshots"]:
         for manifest in read_manifest_list(storage.read(snapshot["manifest-list"])):
-            found |= {entry.file.uri for entry in read_manifest(storage.read(manifest.uri), manifest) if entry.status is not Status.DELETED}
+            found |= {
+                entry.file.uri
+                for entry in read_manifest(storage.read(manifest.uri), manifest)
+                if entry.status is not Status.DELETED
+            }
     return found
 
 
@@ -62,5 +66,11 @@ def offsets_of(table: SmallFiles) -> list[int]:
     """The offsets of all rows in live data files, read file by file."""
     view = load_view(table.catalog, table.storage, table.name)
     assert view is not None
-    files = [table.storage.read(file.uri) for partition in view.partitions().values() for file in partition.files]
-    return sorted(offset for data in files for offset in pq.read_table(io.BytesIO(data), columns=["_offset"]).column("_offset").to_pylist())
+    files = [
+        table.storage.read(file.uri) for partition in view.partitions().values() for file in partition.files
+    ]
+    return sorted(
+        offset
+        for data in files
+        for offset in pq.read_table(io.BytesIO(data), columns=["_offset"]).column("_offset").to_pylist()
+    )

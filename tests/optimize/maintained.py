@@ -37,10 +37,20 @@ class InProcess:
             self._between()
             yield results
 
-    def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
+    def rewrite(
+        self,
+        table: TableName,
+        hours: Sequence[int],
+        *,
+        branch: str,
+        sort_by: Sequence[str],
+        target_bytes: int,
+    ) -> Mapping[str, Any]:
         raise PrerequisiteError("there is no Spark here")
 
-    def contents(self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]) -> Mapping[str, Any]:
+    def contents(
+        self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]
+    ) -> Mapping[str, Any]:
         raise PrerequisiteError("there is no Spark here")
 
     def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
@@ -75,10 +85,22 @@ def maintenance(
     chosen = OptimizeSettings.load(catalog_uri=catalog.uri, **settings)
     clock, storage = clock or SystemClock(), storage or open_storage()
     queue = DeletionQueue(catalog, Throttle(chosen.storage_requests_per_s_max), lease)
-    inventory: Inventory = NamedTables(tables) if tables else open_inventory(catalog, chosen, lambda: epoch_ms(clock.now()))
+    inventory: Inventory = (
+        NamedTables(tables) if tables else open_inventory(catalog, chosen, lambda: epoch_ms(clock.now()))
+    )
     states = TableStates(catalog, chosen.failures_max, int(chosen.pause_s * 1000), lease)
     commits, history = CommitRound(catalog, storage, queue, chosen, clock), History(catalog, storage, clock)
-    return Maintenance(catalog, storage, chosen, clock, inventory, commits, executor or InProcess(storage, between), states, history)
+    return Maintenance(
+        catalog,
+        storage,
+        chosen,
+        clock,
+        inventory,
+        commits,
+        executor or InProcess(storage, between),
+        states,
+        history,
+    )
 
 
 def utc(*parts: int) -> datetime:

@@ -31,7 +31,9 @@ def this_hour() -> int:
     return hour_of(datetime.now(UTC))
 
 
-def rows_of(hour: int, first_offset: int, count: int, columns: Mapping[str, Sequence[str | None]] | None = None) -> dict[str, Any]:
+def rows_of(
+    hour: int, first_offset: int, count: int, columns: Mapping[str, Sequence[str | None]] | None = None
+) -> dict[str, Any]:
     """Columns of `count` records of one hour, their events spread over it in no order, offsets from `first_offset` on."""
     offsets = range(first_offset, first_offset + count)
     times = [hour * US_PER_HOUR + (offset * 2_654_435_761) % US_PER_HOUR for offset in offsets]
@@ -45,7 +47,13 @@ def rows_of(hour: int, first_offset: int, count: int, columns: Mapping[str, Sequ
         "_topic_partition": pa.array([TOPIC.partition] * count, pa.int32()),
         "_offset": pa.array(offsets, pa.int64()),
         "_index": pa.array([0] * count, pa.int32()),
-        "_errors": pa.array([[{"field": "status", "value": "x", "reason": "wrong_type"}] if offset % 7 == 0 else None for offset in offsets], _ERRORS),
+        "_errors": pa.array(
+            [
+                [{"field": "status", "value": "x", "reason": "wrong_type"}] if offset % 7 == 0 else None
+                for offset in offsets
+            ],
+            _ERRORS,
+        ),
         "_overflow": pa.nulls(count, pa.string()),
         **{name: pa.array(values, pa.string()) for name, values in (columns or {}).items()},
     }
@@ -54,12 +62,16 @@ def rows_of(hour: int, first_offset: int, count: int, columns: Mapping[str, Sequ
 _ERRORS = pa.list_(pa.struct([("field", pa.string()), ("value", pa.string()), ("reason", pa.string())]))
 
 
-def write_small_file(storage: AnyStorage, state: TableState, schema: LogSchema, hour: int, columns: Mapping[str, Any]) -> DataFile:
+def write_small_file(
+    storage: AnyStorage, state: TableState, schema: LogSchema, hour: int, columns: Mapping[str, Any]
+) -> DataFile:
     """One file as ingestion writes it: with those columns only that its rows have."""
     fields = [f for f in schema.json["fields"] if f["name"] in columns]
     arrow = LogSchema({"fields": fields}).arrow
     table = pa.table([columns[name].cast(arrow.field(name).type) for name in arrow.names], schema=arrow)
-    return write_file(storage, data_file_uri(state.location, hour), hour, table, fields, FileLayout(zstd_level=1))
+    return write_file(
+        storage, data_file_uri(state.location, hour), hour, table, fields, FileLayout(zstd_level=1)
+    )
 
 
 def grown(state: TableState, names: Iterable[str]) -> LogSchema:
@@ -72,7 +84,14 @@ def grown(state: TableState, names: Iterable[str]) -> LogSchema:
 class SmallFiles:
     """One table of a tenant that grows by small files; every append moves the marks, as ingestion does."""
 
-    def __init__(self, catalog: CatalogClient, storage: AnyStorage, tenant: str, stream: str = "logs", properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        catalog: CatalogClient,
+        storage: AnyStorage,
+        tenant: str,
+        stream: str = "logs",
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.catalog, self.storage = catalog, storage
         self.name = TableName(to_identifier(tenant), to_identifier(stream))
         found = load_state(catalog, storage, self.name)
@@ -83,7 +102,13 @@ class SmallFiles:
             self.state = replace(self.state, properties={**self.state.properties, **properties})
         self.offset = self.state.marks.of(TOPIC)
 
-    def append(self, hour: int, count: int = 10, columns: Mapping[str, Sequence[str | None]] | None = None, times: int = 1) -> None:
+    def append(
+        self,
+        hour: int,
+        count: int = 10,
+        columns: Mapping[str, Sequence[str | None]] | None = None,
+        times: int = 1,
+    ) -> None:
         """Commits `times` files of `count` rows each, one after the other."""
         for _ in range(times):
             self.commit({hour: rows_of(hour, self.offset, count, columns)}, count)
@@ -92,7 +117,9 @@ class SmallFiles:
         """Commits one file per hour; `count` offsets are absorbed. Loads the table again after a conflict."""
         while True:
             schema = grown(self.state, {name for rows in parts.values() for name in rows})
-            files = [write_small_file(self.storage, self.state, schema, hour, rows) for hour, rows in parts.items()]
+            files = [
+                write_small_file(self.storage, self.state, schema, hour, rows) for hour, rows in parts.items()
+            ]
             marks = self.state.marks.advanced({TOPIC: Range(self.offset, self.offset + count)})
             now_ms = int(datetime.now(UTC).timestamp() * 1000)
             prepared = prepare_append(self.state, files, schema, marks, now_ms)

@@ -12,7 +12,9 @@ MIB = 1024 * 1024
 
 
 def merge(hour: int, files: int, size: int = MIB) -> Merge:
-    return Merge(hour, Engine.ARROW, (tuple(DataFile(f"file:///{hour}/{at}", hour, 1, size) for at in range(files)),))
+    return Merge(
+        hour, Engine.ARROW, (tuple(DataFile(f"file:///{hour}/{at}", hour, 1, size) for at in range(files)),)
+    )
 
 
 def table(tenant: str, name: str, *merges: Merge) -> TablePlan:
@@ -23,7 +25,10 @@ def table(tenant: str, name: str, *merges: Merge) -> TablePlan:
 @given(st.lists(st.integers(2, 400), min_size=1, max_size=80), st.integers(1, 8))
 def test_every_piece_goes_into_one_bin(files: list[int], slots: int) -> None:
     """Packing loses nothing, doubles nothing, and no bin costs more than its limit unless a single piece does."""
-    work = [Work(plan, plan.merges) for plan in (table("a", f"t{at}", merge(1, count)) for at, count in enumerate(files))]
+    work = [
+        Work(plan, plan.merges)
+        for plan in (table("a", f"t{at}", merge(1, count)) for at, count in enumerate(files))
+    ]
     bins = pack(work, slots, 2.0)
     assert [one for group in bins for one in group] == work
     assert all(len(group) == 1 or sum(one.cost_s for one in group) <= 2.0 + 1e-9 for group in bins)
@@ -47,16 +52,23 @@ def test_budget_takes_at_least_one_piece() -> None:
 
 def test_hour_of_many_groups_is_shared_by_several_pieces() -> None:
     """One hour that becomes eight full files is eight pieces where each fills a task; no group is left out or doubled."""
-    groups = tuple(tuple(DataFile(f"file:///{at}/{part}", 1, 1, 64 * MIB) for part in range(2)) for at in range(8))
+    groups = tuple(
+        tuple(DataFile(f"file:///{at}/{part}", 1, 1, 64 * MIB) for part in range(2)) for at in range(8)
+    )
     plan = table("a", "logs", Merge(1, Engine.ARROW, groups))
     pieces = split_work(plan, cost_s(2, 128 * MIB) * 1.5)
     assert [len(piece.merges) for piece in pieces] == [1] * 8
-    assert sorted(group[0].uri for piece in pieces for merge in piece.merges for group in merge.groups) == sorted(group[0].uri for group in groups)
+    assert sorted(
+        group[0].uri for piece in pieces for merge in piece.merges for group in merge.groups
+    ) == sorted(group[0].uri for group in groups)
 
 
 def test_rewrites_by_spark_go_into_calls_of_a_limited_cost() -> None:
     """Hours for Spark go into one CALL up to its limit, each into one; they count against the budget like everything else."""
-    rewrites = tuple(Merge(hour, Engine.SPARK, ((DataFile(f"file:///{hour}", hour, 1, MIB),),), has_deletes=True) for hour in range(400))
+    rewrites = tuple(
+        Merge(hour, Engine.SPARK, ((DataFile(f"file:///{hour}", hour, 1, MIB),),), has_deletes=True)
+        for hour in range(400)
+    )
     pieces = split_work(table("large", "logs", *rewrites), 10.0)
     assert len(pieces) > 1
     assert sorted(merge.hour for piece in pieces for merge in piece.merges) == list(range(400))

@@ -17,7 +17,9 @@ from tests.stack.waiting import fresh
 pytestmark = [pytest.mark.stack, pytest.mark.prove]
 
 
-def test_two_workers_merge_the_tables(line: Line, optimizer: Callable[..., Optimizer], tmp_path: Path) -> None:
+def test_two_workers_merge_the_tables(
+    line: Line, optimizer: Callable[..., Optimizer], tmp_path: Path
+) -> None:
     """On a standalone cluster the tables are merged by the workers' Python and rewritten by their JVMs, with our packages and jars shipped to them."""
     tables = [SmallFiles(line.catalog, open_storage(), fresh("cluster")) for _ in range(4)]
     for table in tables:
@@ -26,7 +28,9 @@ def test_two_workers_merge_the_tables(line: Line, optimizer: Callable[..., Optim
     line.sql(f'DELETE FROM "{deleted.name.namespace}"."logs" WHERE _offset % 10 = 1')
     names = [part for table in tables for part in ("--table", f"{table.name.namespace}.{table.name.name}")]
     with spark_machines(tmp_path) as machines:
-        log = optimizer(spark_master=machines.master, spark_options=orjson.dumps(OPTIONS).decode()).run("run", "--once", *names)
+        log = optimizer(spark_master=machines.master, spark_options=orjson.dumps(OPTIONS).decode()).run(
+            "run", "--once", *names
+        )
     assert '"action": "rewrite"' in log
     assert line.sql(f'SELECT count(*) FROM "{deleted.name.namespace}"."logs"') == [(54,)]
     for table in tables:

@@ -28,7 +28,11 @@ LONG_AGO_S = (datetime.now(UTC) - timedelta(days=30)).timestamp()
 @pytest.fixture
 def say(catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Say:
     """`say("plan", ...)`: what the command prints, on lines as long as they are."""
-    for name, value in {"FIRN_OPTIMIZE_CATALOG_URI": catalog.uri, "FIRN_CONFIG": "", "COLUMNS": "250"}.items():
+    for name, value in {
+        "FIRN_OPTIMIZE_CATALOG_URI": catalog.uri,
+        "FIRN_CONFIG": "",
+        "COLUMNS": "250",
+    }.items():
         monkeypatch.setenv(name, value)
     # Logs of this process would go to the runner's stderr, also after it is closed.
     monkeypatch.setattr("optimize.__main__.configure_logs", lambda _: None)
@@ -56,7 +60,9 @@ def table(catalog: CatalogClient) -> SmallFiles:
 
 def test_plan_and_explain_tell_what_the_next_round_does(say: Say, table: SmallFiles) -> None:
     """Two hours, six files into two; explain says the same of each hour, and why the table is as it is."""
-    (row,) = [line for line in say("plan", "--table", str(table.name)).splitlines() if str(table.name) in line]
+    (row,) = [
+        line for line in say("plan", "--table", str(table.name)).splitlines() if str(table.name) in line
+    ]
     assert [cell.strip() for cell in row.strip("│").split("│")][2:5] == ["2", "6", "2"]
     told = say("explain", str(table.name))
     assert told.startswith(f"{table.name}: never optimized")
@@ -66,7 +72,9 @@ def test_plan_and_explain_tell_what_the_next_round_does(say: Say, table: SmallFi
         say("explain", "nobody.logs")
 
 
-def test_dry_runs_tell_what_would_go_and_nothing_goes(say: Say, table: SmallFiles, catalog: CatalogClient) -> None:
+def test_dry_runs_tell_what_would_go_and_nothing_goes(
+    say: Say, table: SmallFiles, catalog: CatalogClient
+) -> None:
     """Rows, files, bytes and the oldest row that retention would take; the orphan; no table that was just dropped. All of it is still there afterwards."""
     oldest = f"{datetime.fromtimestamp((this_hour() - 48) * 3_600, UTC):%Y-%m-%d %H}:"
     told = say("retention", "--dry-run", "--table", str(table.name))
@@ -81,7 +89,9 @@ def test_dry_runs_tell_what_would_go_and_nothing_goes(say: Say, table: SmallFile
     assert local_path(table.state.location).exists()
 
 
-def test_status_names_leader_and_paused_tables_and_resume_ends_a_pause(say: Say, table: SmallFiles, catalog: CatalogClient) -> None:
+def test_status_names_leader_and_paused_tables_and_resume_ends_a_pause(
+    say: Say, table: SmallFiles, catalog: CatalogClient
+) -> None:
     """A table whose merge was refused stands in the status with its reason until it is resumed; beside a leader the commands that change give way."""
     maintenance(catalog, [table.name], storage=Damaging()).run()
     assert f"{table.name}: paused after 1 failure:" in say("status")
@@ -93,7 +103,9 @@ def test_status_names_leader_and_paused_tables_and_resume_ends_a_pause(say: Say,
         assert f"leader: {leader._holder}" in say("status")
 
 
-def test_commands_that_change_give_way_to_the_leader(say: Say, table: SmallFiles, catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_that_change_give_way_to_the_leader(
+    say: Say, table: SmallFiles, catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While another process leads, retention is refused and changes nothing; after that it takes what the dry run told."""
     monkeypatch.setenv("FIRN_OPTIMIZE_LEASE_S", "1")
     with Leader(catalog, 60.0) as leader:

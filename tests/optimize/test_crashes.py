@@ -22,14 +22,24 @@ TABLES = 6
 # From the first commit of a round on; Spark's start before that is the dullest time to be killed in.
 KILL_WITHIN_S = 2.0
 # No grace and no rest: every file that may be deleted is deleted at once, and every late file re-opens its hour. Nobody pauses.
-EAGER = {"lease_s": 2, "reader_grace_s": 0, "late_cooldown_s": 0, "interval_s": 0.2, "snapshots_max": 3, "manifests_max": 4, "failures_max": 1_000}
+EAGER = {
+    "lease_s": 2,
+    "reader_grace_s": 0,
+    "late_cooldown_s": 0,
+    "interval_s": 0.2,
+    "snapshots_max": 3,
+    "manifests_max": 4,
+    "failures_max": 1_000,
+}
 SPARK_WORKER = "pyspark.daemon"
 
 
 def kill_an_executor(one: Optimizer, draws: random.Random) -> bool:
     """SIGKILL of a Python process that runs tasks of Spark; False where there is none at the moment."""
     assert one.process is not None
-    workers = [p for p in psutil.Process(one.process.pid).children(recursive=True) if SPARK_WORKER in _command(p)]
+    workers = [
+        p for p in psutil.Process(one.process.pid).children(recursive=True) if SPARK_WORKER in _command(p)
+    ]
     if workers:
         draws.choice(workers).kill()
     return bool(workers)
@@ -43,7 +53,9 @@ def _command(process: psutil.Process) -> str:
 
 
 @pytest.mark.timeout(300 + 60 * KILLS)
-def test_optimizer_killed_at_random_moments_loses_and_doubles_nothing(line: Line, optimizer: Callable[..., Optimizer]) -> None:
+def test_optimizer_killed_at_random_moments_loses_and_doubles_nothing(
+    line: Line, optimizer: Callable[..., Optimizer]
+) -> None:
     """Driver or executor killed with SIGKILL at random moments: every file of every live snapshot exists, every row is there once, and the work goes on.
 
     A killed driver is started again; a driver whose executor was killed goes on by itself.
@@ -72,7 +84,11 @@ def test_optimizer_killed_at_random_moments_loses_and_doubles_nothing(line: Line
                 one.start("run", *names)
             process, seen = one.process, one.log().count("optimize.merged")
             assert process is not None
-            wait_for(lambda: process.poll() is not None or one.log().count("optimize.merged") > seen, 150, "a merge")  # noqa: B023
+            wait_for(
+                lambda: process.poll() is not None or one.log().count("optimize.merged") > seen,
+                150,
+                "a merge",
+            )  # noqa: B023
             assert process.poll() is None, one.log()[-3000:]
             pause(draws.random() * KILL_WITHIN_S)
             # Every other time an executor, so that few kills show both.

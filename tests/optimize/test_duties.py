@@ -25,7 +25,9 @@ def ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
-@pytest.mark.parametrize(("value", "hours"), [("30d", 720), ("1 day", 24), ("720h", 720), ("5 Hours", 5), (None, None), ("", None)])
+@pytest.mark.parametrize(
+    ("value", "hours"), [("30d", 720), ("1 day", 24), ("720h", 720), ("5 Hours", 5), (None, None), ("", None)]
+)
 def test_retention_is_days_or_hours(value: str | None, hours: int | None) -> None:
     """30d, 720h and their long forms; nothing means for ever."""
     assert parse_retention(value) == hours
@@ -49,7 +51,11 @@ def test_hours_go_only_when_their_last_second_is_past_the_retention() -> None:
         assert first_hour_kept(24, ms(now)) == hour_of(kept)
 
 
-@given(st.lists(st.integers(0, 2_000), unique=True, max_size=40), st.integers(1, 1_000), st.integers(0, MS_PER_HOUR - 1))
+@given(
+    st.lists(st.integers(0, 2_000), unique=True, max_size=40),
+    st.integers(1, 1_000),
+    st.integers(0, MS_PER_HOUR - 1),
+)
 def test_no_row_younger_than_the_retention_goes(hours: list[int], retention_h: int, past_ms: int) -> None:
     """Whatever the hours: what goes is older than the retention to its last millisecond, and nothing older stays."""
     now_ms = 1_500 * MS_PER_HOUR + past_ms
@@ -58,7 +64,9 @@ def test_no_row_younger_than_the_retention_goes(hours: list[int], retention_h: i
     expired = expired_files(TableName("a", "b"), partitions, deletes, retention_h, now_ms, time_id=1)
     gone = {file.hour for file in expired.data_files}
     assert {file.hour for file in expired.files if file.content == POSITION_DELETES} == gone
-    assert expired.oldest_us == (min(hour for hour in gone if hour is not None) * US_PER_HOUR if gone else None)
+    assert expired.oldest_us == (
+        min(hour for hour in gone if hour is not None) * US_PER_HOUR if gone else None
+    )
     for hour in hours:
         is_past = (hour + 1) * MS_PER_HOUR <= now_ms - retention_h * MS_PER_HOUR
         assert (hour in gone) == is_past
@@ -105,7 +113,9 @@ def test_ten_thousand_files_in_all_spellings_no_live_one_is_taken_and_all_orphan
     paths = [f"/w/t/data/hour={at % 24}/part {at}.parquet" for at in range(10_000)]
     live = {comparable(SPELLINGS[at % len(SPELLINGS)](path)) for at, path in enumerate(paths) if at % 3}
     listed = [f"file://{path}" for path in paths]
-    assert _unreferenced(listed, live, TableName("a", "b")) == sorted(uri for at, uri in enumerate(listed) if not at % 3)
+    assert _unreferenced(listed, live, TableName("a", "b")) == sorted(
+        uri for at, uri in enumerate(listed) if not at % 3
+    )
 
 
 def test_s3_spellings_are_one_and_another_bucket_aborts() -> None:

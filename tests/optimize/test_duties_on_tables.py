@@ -67,7 +67,11 @@ def far_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_retention_counts_in_utc_wherever_it_runs_and_whatever_month_ends(catalog: CatalogClient) -> None:
     """On the first of March at 12:59 UTC a day's retention keeps the 29th of February from 12 o'clock on, and at 13:00 one hour less, in any zone."""
     table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "1d"})
-    hours = [hour_of(utc(2024, 2, 28, 23)), *(hour_of(utc(2024, 2, 29, hour)) for hour in (0, 11, 12, 13, 23)), hour_of(utc(2024, 3, 1, 0))]
+    hours = [
+        hour_of(utc(2024, 2, 28, 23)),
+        *(hour_of(utc(2024, 2, 29, hour)) for hour in (0, 11, 12, 13, 23)),
+        hour_of(utc(2024, 3, 1, 0)),
+    ]
     table.commit({hour: rows_of(hour, at, 1) for at, hour in enumerate(hours)}, len(hours))
     for moment, first_kept in ((utc(2024, 3, 1, 12, 59), 3), (utc(2024, 3, 1, 13, 0), 4)):
         duties = Duties(maintenance(catalog, [table.name], clock=FixedClock(moment)))
@@ -94,7 +98,9 @@ def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: Catalog
     first.append(this_hour(), 10)
     catalog.drop_table(first.name, purge=True)
     assert catalog.warehouse is not None
-    catalog.create_table(first.name, creation_request(new_table_state(first.name, "t", "logs", catalog.warehouse)))
+    catalog.create_table(
+        first.name, creation_request(new_table_state(first.name, "t", "logs", catalog.warehouse))
+    )
     second = SmallFiles(catalog, storage, first.name.namespace)
     second.append(this_hour(), 10)
     duties = Duties(maintenance(catalog, purge_after_s=0))
@@ -121,7 +127,9 @@ def test_orphans_are_found_by_age_and_live_files_stay(catalog: CatalogClient) ->
     everything: list[Path] = [p for p in folder.rglob("*") if p.is_file() and p != young]
     for path in everything:
         os.utime(path, (long_ago, long_ago))
-    found = find_orphans(catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC))
+    found = find_orphans(
+        catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC)
+    )
     assert found is not None
     assert found.files == (f"file://{old}",)
     assert delete_orphans(catalog, table.storage, found, Throttle(1_000)) == 1
@@ -142,7 +150,12 @@ def test_delete_files_go_with_the_hours_they_belong_to(catalog: CatalogClient) -
     view = load_view(catalog, table.storage, table.name)
     assert view is not None
     assert [file.uri for files in view.delete_files().values() for file in files] == [stays]
-    assert (view.state.totals.rows, view.state.totals.files, view.state.totals.delete_files, view.state.totals.position_deletes) == (20, 2, 1, 1)
+    assert (
+        view.state.totals.rows,
+        view.state.totals.files,
+        view.state.totals.delete_files,
+        view.state.totals.position_deletes,
+    ) == (20, 2, 1, 1)
     assert index_of(catalog, table.name) == {this_hour() - 3: (2, 1)}
     assert missing_files(catalog, table.storage, table.name) == []
     assert list(Duties(maintenance(catalog, [table.name])).retention()) == []
@@ -152,12 +165,17 @@ def index_of(catalog: CatalogClient, table: TableName) -> dict[int, tuple[int, i
     """Data and delete files by hour, as the catalog's index of partitions has them."""
     rows = catalog.get("/firn/v1/dirty-partitions", pageSize="1000")["partitions"]
     own = [row for row in rows if row["identifier"] == table.to_json()]
-    return {parse_partition_path(row["partition"]) or 0: (row["data-files"], row["delete-files"]) for row in own}
+    return {
+        parse_partition_path(row["partition"]) or 0: (row["data-files"], row["delete-files"]) for row in own
+    }
 
 
 def test_interrupted_duty_is_done_again_at_the_next_round(catalog: CatalogClient) -> None:
     """SIGTERM, or a lost lease, between two tables: the duty does not count as done, so that the other table does not wait for a whole interval."""
-    tables = [SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"}) for _ in range(2)]
+    tables = [
+        SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
+        for _ in range(2)
+    ]
     for table in tables:
         for hours_ago in (3, 50):
             table.append(this_hour() - hours_ago, 5)
@@ -189,7 +207,11 @@ def test_daily_duty_brings_tables_that_nobody_merges_within_their_limits(catalog
 
 def purged(catalog: CatalogClient, table: TableName, **settings: Any) -> list[tuple[Dropped, int]]:
     """What a purge does to the dropped tables of that name, with the number of files deleted."""
-    return [(dropped, files) for dropped, files in Duties(maintenance(catalog, **settings)).purge() if dropped.name == str(table)]
+    return [
+        (dropped, files)
+        for dropped, files in Duties(maintenance(catalog, **settings)).purge()
+        if dropped.name == str(table)
+    ]
 
 
 def test_dropped_table_stays_for_three_days_and_comes_back_whole(catalog: CatalogClient) -> None:
@@ -211,17 +233,26 @@ def test_table_dropped_and_created_again_within_three_days_has_two_lives(catalog
     first.append(this_hour() - 3, 10, times=2)
     catalog.drop_table(first.name, purge=True)
     assert catalog.warehouse is not None
-    catalog.create_table(first.name, creation_request(new_table_state(first.name, "t", "logs", catalog.warehouse)))
+    catalog.create_table(
+        first.name, creation_request(new_table_state(first.name, "t", "logs", catalog.warehouse))
+    )
     second = SmallFiles(catalog, storage, first.name.namespace)
     second.append(this_hour() - 3, 7, times=2)
-    for path in (p for state in (first.state, second.state) for p in local_path(state.location).rglob("*") if p.is_file()):
+    for path in (
+        p
+        for state in (first.state, second.state)
+        for p in local_path(state.location).rglob("*")
+        if p.is_file()
+    ):
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
     assert purged(catalog, first.name) == []
     assert list(Duties(maintenance(catalog, [second.name])).orphans(delete=True)) == []
     with pytest.raises(ConflictError):
         catalog.post("/firn/v1/dropped-tables/undo", {"identifier": first.name.to_json()})
     back = TableName(first.name.namespace, "before")
-    catalog.post("/firn/v1/dropped-tables/undo", {"identifier": first.name.to_json(), "new-identifier": back.to_json()})
+    catalog.post(
+        "/firn/v1/dropped-tables/undo", {"identifier": first.name.to_json(), "new-identifier": back.to_json()}
+    )
     assert purged(catalog, first.name, purge_after_s=0) == []
     assert offsets_of(SmallFiles(catalog, storage, first.name.namespace, "before")) == list(range(20))
     assert offsets_of(second) == list(range(14))
@@ -235,7 +266,10 @@ def test_purge_refuses_a_location_that_a_living_table_has(catalog: CatalogClient
     metadata_location = catalog.load_table(table.name)["metadata-location"]
     catalog.drop_table(table.name, purge=True)
     again = TableName(table.name.namespace, "again")
-    catalog.post(f"/v1/namespaces/{again.namespace}/register", {"name": again.name, "metadata-location": metadata_location})
+    catalog.post(
+        f"/v1/namespaces/{again.namespace}/register",
+        {"name": again.name, "metadata-location": metadata_location},
+    )
     ((dropped, files),) = purged(catalog, table.name, purge_after_s=0)
     assert (dropped.refusal, files) == ("a living table shares its location", 0)
     assert offsets_of(SmallFiles(catalog, table.storage, again.namespace, "again")) == list(range(20))
@@ -260,7 +294,9 @@ def test_neighbour_whose_path_begins_with_that_of_the_dropped_table_stays(catalo
     neighbour = fresh("n")
     state = new_table_state(TableName(neighbour, "logs"), neighbour, "logs", warehouse)
     catalog.create_namespace(neighbour, {})
-    catalog.create_table(state.name, creation_request(replace(state, location=f"{table.state.location}b/{state.uuid}")))
+    catalog.create_table(
+        state.name, creation_request(replace(state, location=f"{table.state.location}b/{state.uuid}"))
+    )
     other = SmallFiles(catalog, storage, neighbour)
     other.append(this_hour(), 10)
     catalog.drop_table(table.name, purge=True)
@@ -285,7 +321,10 @@ def test_table_that_lies_elsewhere_keeps_its_files(catalog: CatalogClient, elsew
     catalog.drop_table(name)
     registered = TableName(fresh("registered"), "logs")
     catalog.create_namespace(registered.namespace, {})
-    catalog.post(f"/v1/namespaces/{registered.namespace}/register", {"name": "logs", "metadata-location": metadata_location})
+    catalog.post(
+        f"/v1/namespaces/{registered.namespace}/register",
+        {"name": "logs", "metadata-location": metadata_location},
+    )
     before = sorted(p for p in elsewhere.rglob("*") if p.is_file())
     (local_path(state.location) / "data/not ours.parquet").write_bytes(b"x")
     ((found, reason),) = Duties(maintenance(catalog, [registered])).orphans(delete=True)
@@ -299,7 +338,9 @@ def test_table_that_lies_elsewhere_keeps_its_files(catalog: CatalogClient, elsew
 
 
 @pytest.mark.parametrize("below", ["", "/data/inner"])
-def test_table_at_or_below_the_location_of_another_keeps_its_files(catalog: CatalogClient, below: str) -> None:
+def test_table_at_or_below_the_location_of_another_keeps_its_files(
+    catalog: CatalogClient, below: str
+) -> None:
     """Where an engine was told to put a table into the folder of another, old files of both stay, and the search says why."""
     storage, tenant, warehouse = open_storage(), fresh("t"), catalog.warehouse
     assert warehouse is not None
@@ -307,7 +348,9 @@ def test_table_at_or_below_the_location_of_another_keeps_its_files(catalog: Cata
     outer.append(this_hour() - 3, 10, times=2)
     request = creation_request(new_table_state(TableName(tenant, "inner"), tenant, "inner", warehouse))
     as_engines_do = {key: value for key, value in request.items() if key != "table-uuid"}
-    catalog.create_table(TableName(tenant, "inner"), as_engines_do | {"location": outer.state.location + below})
+    catalog.create_table(
+        TableName(tenant, "inner"), as_engines_do | {"location": outer.state.location + below}
+    )
     inner = SmallFiles(catalog, storage, tenant, "inner")
     inner.append(this_hour() - 3, 10, times=2)
     for path in local_path(outer.state.location).rglob("*"):
@@ -322,7 +365,10 @@ def test_metadata_that_a_lost_commit_left_behind_is_an_orphan(catalog: CatalogCl
     """A metadata file of the table's own, compressed or not, that no version names is found and goes like any other file."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 10)
-    folder, text = local_path(table.state.location) / "metadata", f'{{"table-uuid":"{table.state.uuid}"}}'.encode()
+    folder, text = (
+        local_path(table.state.location) / "metadata",
+        f'{{"table-uuid":"{table.state.uuid}"}}'.encode(),
+    )
     left = [folder / "00000-lost.metadata.json", folder / "00000-lost.gz.metadata.json"]
     for path, data in zip(left, (text, gzip.compress(text)), strict=True):
         path.write_bytes(data)
@@ -341,11 +387,19 @@ def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient)
     for path in (late, orphan):
         path.write_bytes(b"x")
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
-    found = find_orphans(catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC))
+    found = find_orphans(
+        catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC)
+    )
     assert found is not None
     assert len(found.files) == 2
     state = table.reload()
-    prepared = prepare_append(state, [DataFile(f"file://{late}", this_hour() - 3, 1, 1)], state.schema, state.marks, state.updated_ms)
+    prepared = prepare_append(
+        state,
+        [DataFile(f"file://{late}", this_hour() - 3, 1, 1)],
+        state.schema,
+        state.marks,
+        state.updated_ms,
+    )
     table.storage.write_all(prepared.files)
     (result,) = catalog.commit_all([prepared.request])
     assert result.status.value == "committed", result
@@ -354,7 +408,9 @@ def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient)
     assert not orphan.exists()
 
 
-def test_ten_thousand_files_in_all_spellings_no_live_one_goes_and_every_orphan_does(catalog: CatalogClient) -> None:
+def test_ten_thousand_files_in_all_spellings_no_live_one_goes_and_every_orphan_does(
+    catalog: CatalogClient,
+) -> None:
     """Metadata names 3,333 files in five spellings; of 10,000 that lie there exactly the other 6,667 are deleted, a dry look first."""
     storage = open_storage()
     table = SmallFiles(catalog, storage, fresh("t"))
@@ -368,11 +424,19 @@ def test_ten_thousand_files_in_all_spellings_no_live_one_goes_and_every_orphan_d
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
     spelled = [SPELLINGS[at % len(SPELLINGS)](str(path)) for at, path in enumerate(sorted(live))]
     state = table.reload()
-    prepared = prepare_append(state, [DataFile(uri, this_hour() - 3, 1, 1) for uri in spelled], state.schema, state.marks, state.updated_ms)
+    prepared = prepare_append(
+        state,
+        [DataFile(uri, this_hour() - 3, 1, 1) for uri in spelled],
+        state.schema,
+        state.marks,
+        state.updated_ms,
+    )
     storage.write_all(prepared.files)
     (result,) = catalog.commit_all([prepared.request])
     assert result.status.value == "committed", result
-    ((found, reason),) = Duties(maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)).orphans(delete=False)
+    ((found, reason),) = Duties(maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)).orphans(
+        delete=False
+    )
     assert (len(found.files), reason) == (6_667, "")
     assert len(list(folder.iterdir())) == 10_000
     list(Duties(maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)).orphans(delete=True))

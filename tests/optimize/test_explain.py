@@ -17,7 +17,10 @@ MERGE = Merge(1, Engine.ARROW, ((),))
 
 
 def plan(*standings: Standing, never: bool = False) -> TablePlan:
-    partitions = tuple(PartitionPlan(at, s, 2, 10, MERGE if s is Standing.DUE else None, NOW_MS + 60_000) for at, s in enumerate(standings))
+    partitions = tuple(
+        PartitionPlan(at, s, 2, 10, MERGE if s is Standing.DUE else None, NOW_MS + 60_000)
+        for at, s in enumerate(standings)
+    )
     return TablePlan(TableName("acme", "logs"), "acme", partitions, never_optimized=never)
 
 
@@ -28,10 +31,30 @@ def plan(*standings: Standing, never: bool = False) -> TablePlan:
         (plan(Standing.UP_TO_DATE), None, ALL, "up to date"),
         (plan(), None, ALL, "up to date"),
         (plan(Standing.OPEN_HOUR), None, ALL, "open hour"),
-        (plan(Standing.DUE), None, Share(0.1, "ingestion lags by 5 records"), "lag: ingestion lags by 5 records"),
-        (plan(Standing.DUE), Memory(State.PAUSED, 3, "the file is damaged", NOW_MS + 1), ALL, "paused after 3 failures"),
-        (plan(Standing.DUE), Memory(State.PAUSED, 3, "the file is damaged", NOW_MS - 1), ALL, "due at the next round"),
-        (plan(Standing.DUE), Memory(State.FAILING, 1, "storage"), ALL, "failing: 1 failure in a row (storage)"),
+        (
+            plan(Standing.DUE),
+            None,
+            Share(0.1, "ingestion lags by 5 records"),
+            "lag: ingestion lags by 5 records",
+        ),
+        (
+            plan(Standing.DUE),
+            Memory(State.PAUSED, 3, "the file is damaged", NOW_MS + 1),
+            ALL,
+            "paused after 3 failures",
+        ),
+        (
+            plan(Standing.DUE),
+            Memory(State.PAUSED, 3, "the file is damaged", NOW_MS - 1),
+            ALL,
+            "due at the next round",
+        ),
+        (
+            plan(Standing.DUE),
+            Memory(State.FAILING, 1, "storage"),
+            ALL,
+            "failing: 1 failure in a row (storage)",
+        ),
         (plan(Standing.DUE), Memory(State.WAITING), ALL, "waiting its turn: other tables"),
         (plan(Standing.DUE), Memory(State.LAG), ALL, "waiting its turn: the last round did only a part"),
         (plan(Standing.DUE), Memory(State.RUNNING), ALL, "in work"),
@@ -47,8 +70,19 @@ def test_verdict_names_the_reason(known: TablePlan, memory: Memory | None, share
 def test_maintenance_stands_back_while_ingestion_lags_but_never_below_its_floor() -> None:
     """The more ingestion lags, or the longer a record waits, the less is done, at least the floor; without lag, or with nobody to ask, all of it."""
     settings = OptimizeSettings(lag_records_max=1_000, lag_age_max_s=600, lag_share_floor=0.1)
-    assert [share_of(lag, settings).share for lag in (None, Lag(0), Lag(1_000), Lag(2_000), Lag(10**9))] == [1.0, 1.0, 1.0, 0.5, 0.1]
-    assert [share_of(Lag(0, age_s), settings).share for age_s in (None, 600.0, 1_200.0, 1e9)] == [1.0, 1.0, 0.5, 0.1]
+    assert [share_of(lag, settings).share for lag in (None, Lag(0), Lag(1_000), Lag(2_000), Lag(10**9))] == [
+        1.0,
+        1.0,
+        1.0,
+        0.5,
+        0.1,
+    ]
+    assert [share_of(Lag(0, age_s), settings).share for age_s in (None, 600.0, 1_200.0, 1e9)] == [
+        1.0,
+        1.0,
+        0.5,
+        0.1,
+    ]
     assert "2,000 records" in share_of(Lag(2_000, 700.0), settings).reason
     assert "waits for 1,200 s" in share_of(Lag(1_001, 1_200.0), settings).reason
 
@@ -56,7 +90,13 @@ def test_maintenance_stands_back_while_ingestion_lags_but_never_below_its_floor(
 def test_buffered_records_are_no_lag() -> None:
     """Where the partitions tell how far reading is, that counts; otherwise `lag_records`; the age is that of the oldest record in no table."""
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    partitions = [{"end": 100, "routed": 90, "stored": 0}, {"end": 50, "routed": None}, {"end": 10, "routed": 12}]
+    partitions = [
+        {"end": 100, "routed": 90, "stored": 0},
+        {"end": 50, "routed": None},
+        {"end": 10, "routed": 12},
+    ]
     assert lag_of({"lag_records": 95, "partitions": partitions}, now) == Lag(10)
-    assert lag_of({"lag_records": 95, "partitions": [], "complete_until": "2026-11-21T11:59:00.000Z"}, now) == Lag(95, 60.0)
+    assert lag_of(
+        {"lag_records": 95, "partitions": [], "complete_until": "2026-11-21T11:59:00.000Z"}, now
+    ) == Lag(95, 60.0)
     assert lag_of({}, now) == Lag(0)

@@ -49,13 +49,20 @@ class Load(threading.Thread):
             if self.produced - routed(self._ingester) > LAG_RECORDS_MAX:
                 self.stop.wait(0.02)
                 continue
-            self._line.kafka.produce(self._topic, [self._record(start, self.produced + at) for at in range(BATCH)])
+            self._line.kafka.produce(
+                self._topic, [self._record(start, self.produced + at) for at in range(BATCH)]
+            )
             self.produced += BATCH
 
     def _record(self, start: datetime, at: int) -> Record:
         hours_ago = (0, *range(3, 3 + HOURS))[at // BATCH % (HOURS + 1)]
         moment = start - timedelta(hours=hours_ago) + timedelta(seconds=at % 60)
-        body = {"timestamp": moment.isoformat(), "message": f"request {at} took {at % 977} ms", "status": 200 + at % 7, "path": f"/api/{at % 50}"}
+        body = {
+            "timestamp": moment.isoformat(),
+            "message": f"request {at} took {at % 977} ms",
+            "status": 200 + at % 7,
+            "path": f"/api/{at % 50}",
+        }
         return Record(orjson.dumps(body), headers=(("tenant", self._tenants[at % TENANTS].encode()),))
 
 
@@ -66,13 +73,19 @@ def routed(ingester: Ingester) -> int:
 def counted(ingester: Ingester, status: str) -> float:
     """Table commits of the ingester with an outcome."""
     prefix = f'firn_ingest_table_commits_total{{status="{status}"}} '
-    return sum(float(line.removeprefix(prefix)) for line in ingester.metrics().splitlines() if line.startswith(prefix))
+    return sum(
+        float(line.removeprefix(prefix))
+        for line in ingester.metrics().splitlines()
+        if line.startswith(prefix)
+    )
 
 
 def cpu_s(ingester: Ingester) -> float:
     assert ingester._process is not None
     root = psutil.Process(ingester._process.pid)
-    return sum(times.user + times.system for times in (p.cpu_times() for p in (root, *root.children(recursive=True))))
+    return sum(
+        times.user + times.system for times in (p.cpu_times() for p in (root, *root.children(recursive=True)))
+    )
 
 
 def conflict_cost_s(line: Line, name: TableName) -> float:
@@ -87,7 +100,9 @@ def conflict_cost_s(line: Line, name: TableName) -> float:
 
 
 @pytest.mark.timeout(1_800)
-def test_ingestion_at_full_speed_beside_maintenance(line: Line, ingester: Callable[..., Ingester], optimizer: Callable[..., Optimizer]) -> None:
+def test_ingestion_at_full_speed_beside_maintenance(
+    line: Line, ingester: Callable[..., Ingester], optimizer: Callable[..., Optimizer]
+) -> None:
     """Records come as fast as they are read, into closed hours too, while rounds of maintenance follow each other.
 
     No row is lost or doubled, conflicts cost the ingester less than 5 % of its CPU, no table has more than ten snapshots at any time, closed
@@ -108,7 +123,10 @@ def test_ingestion_at_full_speed_beside_maintenance(line: Line, ingester: Callab
         while time.monotonic() < end_s:
             assert process.poll() is None, one.log()[-3_000:]
             assert ingest.alive, ingest.log()[-3_000:]
-            most_snapshots = max(most_snapshots, *(len(line.catalog.load_table(name)["metadata"]["snapshots"]) for name in names))
+            most_snapshots = max(
+                most_snapshots,
+                *(len(line.catalog.load_table(name)["metadata"]["snapshots"]) for name in names),
+            )
             load.stop.wait(1.0)
     finally:
         load.stop.set()
@@ -117,13 +135,22 @@ def test_ingestion_at_full_speed_beside_maintenance(line: Line, ingester: Callab
     wait_for(lambda: sum(line.rows_written(tenant) for tenant in tenants) >= total, 300, f"{total} rows")
     conflicts, committed, spent_s = counted(ingest, "conflict"), counted(ingest, "committed"), cpu_s(ingest)
     one.kill()
-    optimizer(late_cooldown_s=0, lease_s=30).run("run", "--once", *(part for name in names for part in ("--table", str(name))))
+    optimizer(late_cooldown_s=0, lease_s=30).run(
+        "run", "--once", *(part for name in names for part in ("--table", str(name)))
+    )
 
-    each = [f"SELECT _topic_id AS t, _topic_partition AS p, _offset AS o, _index AS i FROM {line.table(tenant)}" for tenant in tenants]
-    assert line.sql(f"SELECT count(*), count(DISTINCT (t, p, o, i)) FROM ({' UNION ALL '.join(each)})") == [(total, total)]
+    each = [
+        f"SELECT _topic_id AS t, _topic_partition AS p, _offset AS o, _index AS i FROM {line.table(tenant)}"
+        for tenant in tenants
+    ]
+    assert line.sql(f"SELECT count(*), count(DISTINCT (t, p, o, i)) FROM ({' UNION ALL '.join(each)})") == [
+        (total, total)
+    ]
     share = conflicts * conflict_cost_s(line, names[0]) / spent_s
     merged = one.log().count('"optimize.merged"')
-    print(f"{total} records in {SECONDS:.0f} s, {committed:.0f} commits, {conflicts:.0f} conflicts: {share:.2%} of {spent_s:.0f} CPU s; {merged} merges")
+    print(
+        f"{total} records in {SECONDS:.0f} s, {committed:.0f} commits, {conflicts:.0f} conflicts: {share:.2%} of {spent_s:.0f} CPU s; {merged} merges"
+    )
     print(f"most snapshots of a table at any time: {most_snapshots}")
     assert most_snapshots <= SNAPSHOTS_MAX
     assert merged >= TENANTS
@@ -131,4 +158,8 @@ def test_ingestion_at_full_speed_beside_maintenance(line: Line, ingester: Callab
     for name in names:
         assert len(line.catalog.load_table(name)["metadata"]["snapshots"]) <= SNAPSHOTS_MAX
         assert missing_files(line.catalog, storage, name) == []
-        assert {hour: count for hour, count in live_files(line.catalog, storage, name).items() if hour < this_hour() - 1 and count != 1} == {}
+        assert {
+            hour: count
+            for hour, count in live_files(line.catalog, storage, name).items()
+            if hour < this_hour() - 1 and count != 1
+        } == {}

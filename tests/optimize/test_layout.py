@@ -12,24 +12,37 @@ SETTINGS = OptimizeSettings(zstd_level=3)
 
 def schema() -> LogSchema:
     base = new_log_schema()
-    more = [{"id": i, "name": n, "required": False, "type": "string"} for i, n in ((HOST, "host"), (TRACE, "trace_id"), (BODY, "body"))]
+    more = [
+        {"id": i, "name": n, "required": False, "type": "string"}
+        for i, n in ((HOST, "host"), (TRACE, "trace_id"), (BODY, "body"))
+    ]
     return LogSchema({**base.json, "fields": [*base.json["fields"], *more]})
 
 
 def order(*fields: tuple[int, str, str]) -> dict[str, Any]:
-    keys = [{"source-id": i, "transform": transform, "direction": direction, "null-order": "nulls-last"} for i, transform, direction in fields]
-    return {"sort-orders": [{"order-id": 0, "fields": []}, {"order-id": 1, "fields": keys}], "default-sort-order-id": 1}
+    keys = [
+        {"source-id": i, "transform": transform, "direction": direction, "null-order": "nulls-last"}
+        for i, transform, direction in fields
+    ]
+    return {
+        "sort-orders": [{"order-id": 0, "fields": []}, {"order-id": 1, "fields": keys}],
+        "default-sort-order-id": 1,
+    }
 
 
 def test_rows_are_ordered_by_the_tables_sort_order_and_then_by_time() -> None:
     """What `WRITE ORDERED BY` or `sorted_by` declare goes before the time; a table that declares nothing is ordered by time."""
-    assert layout_of(order((HOST, "identity", "asc"), (TRACE, "identity", "asc")), schema(), SETTINGS).sort_by == ("host", "trace_id", "timestamp")
+    assert layout_of(
+        order((HOST, "identity", "asc"), (TRACE, "identity", "asc")), schema(), SETTINGS
+    ).sort_by == ("host", "trace_id", "timestamp")
     assert layout_of({}, schema(), SETTINGS).sort_by == ("timestamp",)
 
 
 def test_sort_order_counts_up_to_what_cannot_be_followed() -> None:
     """A key that is a transform, descending, or no column any more ends the keys that are followed."""
-    assert layout_of(order((HOST, "identity", "asc"), (TRACE, "bucket[4]", "asc")), schema(), SETTINGS).sort_by == ("host", "timestamp")
+    assert layout_of(
+        order((HOST, "identity", "asc"), (TRACE, "bucket[4]", "asc")), schema(), SETTINGS
+    ).sort_by == ("host", "timestamp")
     assert layout_of(order((HOST, "identity", "desc")), schema(), SETTINGS).sort_by == ("timestamp",)
     assert layout_of(order((99, "identity", "asc")), schema(), SETTINGS).sort_by == ("timestamp",)
 
@@ -46,5 +59,13 @@ def test_properties_choose_bloom_filters_dictionaries_and_levels_by_column() -> 
         "firn.dictionary-enabled.column.trace_id": "FALSE",
     }
     layout = layout_of({"properties": properties}, schema(), SETTINGS)
-    assert (layout.bloom, layout.plain, layout.zstd_level, layout.zstd_levels) == (("trace_id",), ("trace_id",), 5, (("body", 12),))
-    assert layout_of({"properties": {"write.parquet.compression-level": "99"}}, schema(), SETTINGS).zstd_level == 3
+    assert (layout.bloom, layout.plain, layout.zstd_level, layout.zstd_levels) == (
+        ("trace_id",),
+        ("trace_id",),
+        5,
+        (("body", 12),),
+    )
+    assert (
+        layout_of({"properties": {"write.parquet.compression-level": "99"}}, schema(), SETTINGS).zstd_level
+        == 3
+    )

@@ -65,7 +65,9 @@ def executes(process: "subprocess.Popen[bytes]") -> bool:
     return False
 
 
-def test_leader_frozen_past_its_lease_cannot_commit_after_waking(catalog: CatalogClient, optimizer_alone: Callable[..., Optimizer]) -> None:
+def test_leader_frozen_past_its_lease_cannot_commit_after_waking(
+    catalog: CatalogClient, optimizer_alone: Callable[..., Optimizer]
+) -> None:
     """SIGSTOP of the driver when an executor is about to merge, SIGCONT when the merge is written and another leads: its commit is refused, its file goes.
 
     When it leads again it finishes.
@@ -80,15 +82,25 @@ def test_leader_frozen_past_its_lease_cannot_commit_after_waking(catalog: Catalo
     os.kill(process.pid, signal.SIGSTOP)  # the driver alone: Spark's JVM and the executor go on
     with Leader(catalog, 60.0) as successor:
         wait_for(lambda: successor.acquire(threading.Event(), 0.0), 20, "the successor")
-        wait_for(lambda: list(folder.glob("merged-*")), 60, "the merged file, by the executor that nobody froze")
+        wait_for(
+            lambda: list(folder.glob("merged-*")), 60, "the merged file, by the executor that nobody froze"
+        )
         os.kill(process.pid, signal.SIGCONT)
         wait_for(lambda: "optimize.lease_lost" in one.log(), 60, "its notice")
-        wait_for(lambda: "optimize.table_failed" in one.log() or process.poll() is not None, 120, "the answer to its commit")
+        wait_for(
+            lambda: "optimize.table_failed" in one.log() or process.poll() is not None,
+            120,
+            "the answer to its commit",
+        )
         assert process.poll() is None, one.log()[-3000:]
         (refusal,) = [line for line in one.log().splitlines() if "optimize.table_failed" in line]
         assert "lease" in refusal
         assert live_files(catalog, table.storage, table.name) == {hour: 4}
         assert list(folder.glob("merged-*")) == []
-    wait_for(lambda: live_files(catalog, table.storage, table.name) == {hour: 1}, 120, "the merge under a lease of its own")
+    wait_for(
+        lambda: live_files(catalog, table.storage, table.name) == {hour: 1},
+        120,
+        "the merge under a lease of its own",
+    )
     assert offsets_of(table) == list(range(40))
     assert missing_files(catalog, table.storage, table.name) == []

@@ -26,7 +26,12 @@ IDENTITY = "(_topic_id, _topic_partition, _offset, _index)"
 
 def records(tenant: str, moment: datetime, count: int) -> list[Record]:
     return [
-        Record(orjson.dumps({"timestamp": (moment + timedelta(seconds=at)).isoformat(), "message": f"m{at}", "n": at}), headers=(("tenant", tenant.encode()),))
+        Record(
+            orjson.dumps(
+                {"timestamp": (moment + timedelta(seconds=at)).isoformat(), "message": f"m{at}", "n": at}
+            ),
+            headers=(("tenant", tenant.encode()),),
+        )
         for at in range(count)
     ]
 
@@ -43,7 +48,12 @@ def test_small_files_of_a_closed_hour_become_one_while_ingestion_goes_on(
         line.wait_for_rows(ingest, tenant, flush * ROWS)
     table, name = line.table(tenant), TableName(tenant, "logs")
     storage, hour = open_storage(), int(closed.timestamp()) // 3600
-    name = next(t for t in line.catalog.tables(next(n for n in line.catalog.namespaces() if tenant.replace("-", "_2d") == n)))
+    name = next(
+        t
+        for t in line.catalog.tables(
+            next(n for n in line.catalog.namespaces() if tenant.replace("-", "_2d") == n)
+        )
+    )
     assert live_files(line.catalog, storage, name)[hour] >= 10
     before = parse_marks(line.catalog.load_table(name)["metadata"]["properties"][MARKS_PROPERTY])
 
@@ -80,13 +90,19 @@ def test_small_files_of_a_closed_hour_become_one_while_ingestion_goes_on(
     line.wait_for_rows(ingest, tenant, FLUSHES * ROWS + produced)
 
     assert live_files(line.catalog, storage, name)[hour] == 1
-    assert set(counted) == {(FLUSHES * ROWS, FLUSHES * ROWS)}, "every count, before, during and after, sees all rows once"
+    assert set(counted) == {(FLUSHES * ROWS, FLUSHES * ROWS)}, (
+        "every count, before, during and after, sees all rows once"
+    )
     metadata = line.catalog.load_table(name)["metadata"]
     assert any(s["summary"]["operation"] == "replace" for s in metadata["snapshots"])
     after = parse_marks(metadata["properties"][MARKS_PROPERTY])
     assert all(after.of(partition) >= offset for partition, offset in before.offsets.items())
     total = FLUSHES * ROWS + produced
-    assert line.sql(f"SELECT count(*), count(DISTINCT {IDENTITY}), max(_offset) FROM {table}") == [(total, total, total - 1)]
+    assert line.sql(f"SELECT count(*), count(DISTINCT {IDENTITY}), max(_offset) FROM {table}") == [
+        (total, total, total - 1)
+    ]
     assert missing_files(line.catalog, storage, name) == []
-    told = line.sql(f"SELECT action, outcome, files_after FROM firn_system.maintenance WHERE tenant_table = '{name}'")
+    told = line.sql(
+        f"SELECT action, outcome, files_after FROM firn_system.maintenance WHERE tenant_table = '{name}'"
+    )
     assert told == [("merge", "done", 1)]

@@ -21,11 +21,24 @@ TIME_ID = 1
 
 
 def file(at: int, size: int = MIB, hour: int = NOW_HOUR - 2, uri: str | None = None) -> DataFile:
-    return DataFile(uri or f"file:///t/data/{hour}/{at}.parquet", hour, 10, size, lower_bounds={TIME_ID: at.to_bytes(8, "little", signed=True)})
+    return DataFile(
+        uri or f"file:///t/data/{hour}/{at}.parquet",
+        hour,
+        10,
+        size,
+        lower_bounds={TIME_ID: at.to_bytes(8, "little", signed=True)},
+    )
 
 
 def plan(*partitions: Partition, **facts: Any) -> TablePlan:
-    known = {"table": TableName("acme", "logs"), "tenant": "acme", "timestamp_id": TIME_ID, "data_manifests": 1, "expirable": (), "has_been_replaced": False}
+    known = {
+        "table": TableName("acme", "logs"),
+        "tenant": "acme",
+        "timestamp_id": TIME_ID,
+        "data_manifests": 1,
+        "expirable": (),
+        "has_been_replaced": False,
+    }
     return plan_table(TableFacts(**{**known, **facts}), partitions, SETTINGS, NOW_MS)
 
 
@@ -47,7 +60,9 @@ def test_hour_is_open_until_some_minutes_after_its_end(minutes_after_end: int, w
     hour = 400_000
     now_ms = (hour + 1) * MS_PER_HOUR + minutes_after_end * 60_000
     facts = TableFacts(TableName("a", "b"), "a", TIME_ID, 1, (), has_been_replaced=False)
-    (only,) = plan_table(facts, [Partition(hour, (file(1, hour=hour), file(2, hour=hour)))], SETTINGS, now_ms).partitions
+    (only,) = plan_table(
+        facts, [Partition(hour, (file(1, hour=hour), file(2, hour=hour)))], SETTINGS, now_ms
+    ).partitions
     assert only.standing is wanted
     assert wanted is Standing.DUE or only.due_at_ms == (hour + 1) * MS_PER_HOUR + 600_000
 
@@ -69,7 +84,10 @@ def test_position_deletes_send_a_partition_to_spark_and_equality_deletes_leave_i
     """PyArrow takes no partition with delete files; a foreign writer's equality deletes stop all merging of it."""
     (merge,) = plan(Partition(NOW_HOUR - 2, (file(1),), position_delete_files=1)).merges
     assert merge.engine is Engine.SPARK
-    assert standing(Partition(NOW_HOUR - 2, (file(1), file(2)), equality_delete_files=1)) is Standing.EQUALITY_DELETES
+    assert (
+        standing(Partition(NOW_HOUR - 2, (file(1), file(2)), equality_delete_files=1))
+        is Standing.EQUALITY_DELETES
+    )
 
 
 def test_only_what_would_become_one_very_large_file_goes_to_spark() -> None:
@@ -77,7 +95,9 @@ def test_only_what_would_become_one_very_large_file_goes_to_spark() -> None:
     files = tuple(file(at, 64 * MIB) for at in range(8))
     (merge,) = plan(Partition(NOW_HOUR - 2, files)).merges
     assert (merge.engine, [len(group) for group in merge.groups]) == (Engine.ARROW, [2, 2, 2, 2])
-    (merge,) = plan(Partition(NOW_HOUR - 2, files), properties={"write.target-file-size-bytes": str(1024 * MIB)}).merges
+    (merge,) = plan(
+        Partition(NOW_HOUR - 2, files), properties={"write.target-file-size-bytes": str(1024 * MIB)}
+    ).merges
     assert merge.engine is Engine.SPARK
 
 
@@ -92,7 +112,9 @@ def test_table_property_sets_the_target_size() -> None:
     """write.target-file-size-bytes goes before the setting; nonsense in it does not."""
     files = tuple(file(at, 10 * MIB) for at in range(4))
     for value, groups in (("20971520", [2, 2]), ("x", [4]), ("0", [4])):
-        (merge,) = plan(Partition(NOW_HOUR - 2, files), properties={"write.target-file-size-bytes": value}).merges
+        (merge,) = plan(
+            Partition(NOW_HOUR - 2, files), properties={"write.target-file-size-bytes": value}
+        ).merges
         assert [len(group) for group in merge.groups] == groups
 
 
@@ -130,14 +152,21 @@ def test_a_lone_file_of_ingestion_is_written_anew_once() -> None:
     """From one MiB on; what maintenance or somebody else wrote stays, and so does what would not fit into a task."""
     (merge,) = plan(Partition(NOW_HOUR - 2, (_ingested(1, 140 * MIB),))).merges
     assert (merge.engine, [len(group) for group in merge.groups], merge.saved_files) == (Engine.ARROW, [1], 0)
-    assert standing(Partition(NOW_HOUR - 2, (file(1, 140 * MIB, uri=merged_file_uri("file:///t", NOW_HOUR - 2, 1)),))) is Standing.UP_TO_DATE
+    assert (
+        standing(
+            Partition(NOW_HOUR - 2, (file(1, 140 * MIB, uri=merged_file_uri("file:///t", NOW_HOUR - 2, 1)),))
+        )
+        is Standing.UP_TO_DATE
+    )
     for other in (file(1, 140 * MIB), _ingested(1, MIB - 1), _ingested(1, 512 * MIB)):
         assert standing(Partition(NOW_HOUR - 2, (other,))) is Standing.UP_TO_DATE
 
 
 def test_full_files_of_ingestion_are_written_anew_beside_the_small_ones_that_are_merged() -> None:
     """Each by itself, since two of them would be more than the target."""
-    (merge,) = plan(Partition(NOW_HOUR - 2, (_ingested(1, 120 * MIB), _ingested(2, 120 * MIB), file(3), file(4)))).merges
+    (merge,) = plan(
+        Partition(NOW_HOUR - 2, (_ingested(1, 120 * MIB), _ingested(2, 120 * MIB), file(3), file(4)))
+    ).merges
     assert sorted(len(group) for group in merge.groups) == [1, 1, 2]
 
 

@@ -33,20 +33,26 @@ def delete_files(table: SmallFiles) -> int:
     return sum(len(files) for files in view.delete_files().values())
 
 
-def test_rows_deleted_by_trino_stay_deleted_through_merges(line: Line, optimizer: Callable[..., Optimizer]) -> None:
+def test_rows_deleted_by_trino_stay_deleted_through_merges(
+    line: Line, optimizer: Callable[..., Optimizer]
+) -> None:
     """Rows that Trino's DELETE took stay away through a rewrite by Spark, a merge with late data by PyArrow, and a second DELETE with its rewrite.
 
     After each round no delete file is left, every hour is one file, and no other row is lost.
     """
     table = SmallFiles(line.catalog, open_storage(), fresh("del"))
     touched, other = this_hour() - 3, this_hour() - 4
-    table.append(touched, 10, {"it's `odd`\\": [f"{at}" for at in range(10)]}, times=4)  # a field's name is any text
+    table.append(
+        touched, 10, {"it's `odd`\\": [f"{at}" for at in range(10)]}, times=4
+    )  # a field's name is any text
     table.append(other, 10, times=4)
     sql_name, name = f'"{table.name.namespace}"."logs"', f"{table.name.namespace}.{table.name.name}"
 
     def round_leaves(wanted: set[int]) -> None:
         optimizer(late_cooldown_s=0).run("run", "--once", "--table", name)
-        assert [offset for (offset,) in line.sql(f"SELECT _offset FROM {sql_name} ORDER BY 1")] == sorted(wanted)
+        assert [offset for (offset,) in line.sql(f"SELECT _offset FROM {sql_name} ORDER BY 1")] == sorted(
+            wanted
+        )
         assert live_files(line.catalog, table.storage, table.name) == {touched: 1, other: 1}
         assert missing_files(line.catalog, table.storage, table.name) == []
         assert delete_files(table) == 0
@@ -70,19 +76,33 @@ class Unfaithful(SparkExecutor):
         super().__init__(settings)
         self.faults: Sequence[str] = ()
 
-    def rewrite(self, table: TableName, hours: Sequence[int], *, branch: str, sort_by: Sequence[str], target_bytes: int) -> Mapping[str, Any]:
+    def rewrite(
+        self,
+        table: TableName,
+        hours: Sequence[int],
+        *,
+        branch: str,
+        sort_by: Sequence[str],
+        target_bytes: int,
+    ) -> Mapping[str, Any]:
         counts = super().rewrite(table, hours, branch=branch, sort_by=sort_by, target_bytes=target_bytes)
         session, spark_catalog = self._session()
         for fault in self.faults:
-            session.sql(fault.format(f"{spark_catalog}.`{table.namespace}`.`{table.name}`.`branch_{branch}`")).collect()
+            session.sql(
+                fault.format(f"{spark_catalog}.`{table.namespace}`.`{table.name}`.`branch_{branch}`")
+            ).collect()
         return counts
 
 
 FAULTS = {
     "a row is missing": ("DELETE FROM {} WHERE _offset = 7",),
     "a value is another": ("UPDATE {} SET message = 'message 8 of hour 1' WHERE _offset = 7",),
-    "a row is there twice in place of another": ("UPDATE {} SET _offset = 8, message = 'message 8' WHERE _offset = 7",),
-    "two rows have each other's value": ("UPDATE {} SET severity = CASE severity WHEN 'info' THEN 'warn' ELSE 'info' END WHERE _offset IN (6, 7)",),
+    "a row is there twice in place of another": (
+        "UPDATE {} SET _offset = 8, message = 'message 8' WHERE _offset = 7",
+    ),
+    "two rows have each other's value": (
+        "UPDATE {} SET severity = CASE severity WHEN 'info' THEN 'warn' ELSE 'info' END WHERE _offset IN (6, 7)",
+    ),
 }
 
 
@@ -110,10 +130,14 @@ def test_rewrite_that_changes_a_row_is_refused(line: Line, monkeypatch: pytest.M
         spark.faults = ()
         assert maintenance(line.catalog, [table.name], executor=spark).run().failures == {}
     assert live_files(line.catalog, table.storage, table.name) == {hour: 1}
-    assert [offset for (offset,) in line.sql(f'SELECT _offset FROM "{table.name.namespace}"."logs" ORDER BY 1')] == kept
+    assert [
+        offset for (offset,) in line.sql(f'SELECT _offset FROM "{table.name.namespace}"."logs" ORDER BY 1')
+    ] == kept
 
 
-def test_renamed_column_and_its_successor_stay_two_through_both_executors(line: Line, optimizer: Callable[..., Optimizer]) -> None:
+def test_renamed_column_and_its_successor_stay_two_through_both_executors(
+    line: Line, optimizer: Callable[..., Optimizer]
+) -> None:
     """A later type for `status` renames it to `status__string` and adds a number: Trino reads each value in its own column after every merge.
 
     One hour is merged by PyArrow, one by Spark because a row of it was deleted.
@@ -127,14 +151,23 @@ def test_renamed_column_and_its_successor_stay_two_through_both_executors(line: 
     line.sql(f"ALTER TABLE {sql_name} ADD COLUMN status bigint")
     for hour in (by_arrow, by_spark):
         moment = f"TIMESTAMP '{datetime.fromtimestamp(hour * 3_600, UTC):%Y-%m-%d %H:%M:%S} UTC'"
-        columns = "timestamp, observed_timestamp, _topic, _topic_id, _topic_partition, _offset, _index, status"
-        line.sql(f"INSERT INTO {sql_name} ({columns}) VALUES ({moment}, {moment}, 'logs', 'topic-id', 1, {hour}, 0, 404)")
+        columns = (
+            "timestamp, observed_timestamp, _topic, _topic_id, _topic_partition, _offset, _index, status"
+        )
+        line.sql(
+            f"INSERT INTO {sql_name} ({columns}) VALUES ({moment}, {moment}, 'logs', 'topic-id', 1, {hour}, 0, 404)"
+        )
     line.sql(f"DELETE FROM {sql_name} WHERE _offset = 4")
     everything = f"SELECT _topic_partition, _offset, status__string, status FROM {sql_name} ORDER BY 1, 2"
     before = line.sql(everything)
-    assert [row[2:] for row in before] == [("200", None), ("ok", None), ("200", None), ("ok", None), ("ok", None), *[("200", None), ("ok", None)]] + [
-        (None, 404)
-    ] * 2
+    assert [row[2:] for row in before] == [
+        ("200", None),
+        ("ok", None),
+        ("200", None),
+        ("ok", None),
+        ("ok", None),
+        *[("200", None), ("ok", None)],
+    ] + [(None, 404)] * 2
     log = optimizer().run("run", "--once", "--table", str(table.name))
     assert '"action": "rewrite"' in log
     assert '"action": "merge"' in log
@@ -142,7 +175,9 @@ def test_renamed_column_and_its_successor_stay_two_through_both_executors(line: 
     assert line.sql(everything) == before
 
 
-def test_rewrite_is_committed_although_ingestion_never_stops(line: Line, optimizer: Callable[..., Optimizer]) -> None:
+def test_rewrite_is_committed_although_ingestion_never_stops(
+    line: Line, optimizer: Callable[..., Optimizer]
+) -> None:
     """While Spark rewrites an hour on its branch, a writer adds files to the same hour all the time: the rewrite lands, no row is lost or comes back."""
     table = SmallFiles(line.catalog, open_storage(), fresh("busy"))
     hour, sql_name = this_hour() - 3, f'"{table.name.namespace}"."logs"'
@@ -157,7 +192,9 @@ def test_rewrite_is_committed_although_ingestion_never_stops(line: Line, optimiz
     writer = threading.Thread(target=append_on)
     writer.start()
     try:
-        log = optimizer(late_cooldown_s=0).run("run", "--once", "--table", f"{table.name.namespace}.{table.name.name}")
+        log = optimizer(late_cooldown_s=0).run(
+            "run", "--once", "--table", f"{table.name.namespace}.{table.name.name}"
+        )
     finally:
         stop.set()
         writer.join()

@@ -26,7 +26,9 @@ def written(folder: Path, name: str, offsets: Sequence[int], **columns: Any) -> 
     """A data file with rows of these offsets; `columns` replace what they hold."""
     parts = [rows_of(HOUR, offset, 1) for offset in offsets]
     arrow = SCHEMA.arrow
-    rows = {n: pa.concat_arrays([part[n].cast(arrow.field(n).type) for part in parts]) for n in arrow.names} | columns
+    rows = {
+        n: pa.concat_arrays([part[n].cast(arrow.field(n).type) for part in parts]) for n in arrow.names
+    } | columns
     return write_file(
         open_storage(),
         f"file://{folder}/data/{HOUR}/{name}.parquet",
@@ -43,8 +45,19 @@ def deleting(folder: Path, name: str, pairs: Sequence[tuple[str, int]]) -> DataF
     return DataFile(f"file://{path}", HOUR, len(pairs), path.stat().st_size, content=POSITION_DELETES)
 
 
-def proof(inputs: Sequence[DataFile], outputs: Sequence[DataFile], deletes: Sequence[DataFile] = (), untouched: Sequence[str] = ()) -> Proof:
-    one = Rewrite(MergeGroup(HOUR, tuple(inputs), tuple(deletes)), tuple(outputs), tuple(untouched), SCHEMA.json, StorageSettings())
+def proof(
+    inputs: Sequence[DataFile],
+    outputs: Sequence[DataFile],
+    deletes: Sequence[DataFile] = (),
+    untouched: Sequence[str] = (),
+) -> Proof:
+    one = Rewrite(
+        MergeGroup(HOUR, tuple(inputs), tuple(deletes)),
+        tuple(outputs),
+        tuple(untouched),
+        SCHEMA.json,
+        StorageSettings(),
+    )
     (only,) = prove_all([one])
     return only
 
@@ -54,13 +67,17 @@ def inputs(tmp_path: Path) -> list[DataFile]:
     return [written(tmp_path, "a", range(10)), written(tmp_path, "b", range(10, 20))]
 
 
-def test_rewrite_without_deletes_is_proven_with_a_checksum_for_each_file(tmp_path: Path, inputs: list[DataFile]) -> None:
+def test_rewrite_without_deletes_is_proven_with_a_checksum_for_each_file(
+    tmp_path: Path, inputs: list[DataFile]
+) -> None:
     """Two new files that hold all rows of the old ones are proven."""
     found = proof(inputs, [written(tmp_path, "x", range(5)), written(tmp_path, "y", range(5, 20))])
     assert (found.refusal, len(found.checksums)) == ("", 2)
 
 
-def test_rows_that_delete_files_name_are_missing_and_no_others(tmp_path: Path, inputs: list[DataFile]) -> None:
+def test_rows_that_delete_files_name_are_missing_and_no_others(
+    tmp_path: Path, inputs: list[DataFile]
+) -> None:
     """A position named twice counts once; one row less, or a deleted one that is still there, is refused."""
     a, b = (file.uri for file in inputs)
     deletes = [deleting(tmp_path, "d", [(a, 1), (a, 3), (b, 9)]), deleting(tmp_path, "e", [(a, 3)])]
@@ -70,11 +87,16 @@ def test_rows_that_delete_files_name_are_missing_and_no_others(tmp_path: Path, i
     assert "hold 17 rows" in proof(inputs, [written(tmp_path, "more", [*kept, 19])], deletes).refusal
 
 
-def test_file_with_deleted_rows_that_was_not_rewritten_is_refused(tmp_path: Path, inputs: list[DataFile]) -> None:
+def test_file_with_deleted_rows_that_was_not_rewritten_is_refused(
+    tmp_path: Path, inputs: list[DataFile]
+) -> None:
     """Its delete file would go with the commit, and its deleted rows would come back."""
     other = written(tmp_path, "other", range(20, 25))
     deletes = [deleting(tmp_path, "d", [(other.uri, 0)])]
-    assert "was not rewritten" in proof(inputs, [written(tmp_path, "x", range(20))], deletes, [other.uri]).refusal
+    assert (
+        "was not rewritten"
+        in proof(inputs, [written(tmp_path, "x", range(20))], deletes, [other.uri]).refusal
+    )
 
 
 def test_delete_files_that_name_nothing_any_more_are_proven_to_be_useless(tmp_path: Path) -> None:
@@ -90,11 +112,18 @@ def test_changed_nulls_and_bounds_are_refused(tmp_path: Path, inputs: list[DataF
     assert "was between" in proof(inputs, [written(tmp_path, "bounds", range(20), _index=indexes)]).refusal
     deletes = [deleting(tmp_path, "d", [(inputs[0].uri, 5)])]
     kept = [offset for offset in range(20) if offset != 5]
-    assert "was between" in proof(inputs, [written(tmp_path, "wider", kept, _index=pa.array([7, *([0] * 18)], pa.int32()))], deletes).refusal
+    assert (
+        "was between"
+        in proof(
+            inputs, [written(tmp_path, "wider", kept, _index=pa.array([7, *([0] * 18)], pa.int32()))], deletes
+        ).refusal
+    )
 
 
 @pytest.mark.parametrize("damage", [truncated, with_a_flipped_byte])
-def test_file_that_cannot_be_read_to_its_end_is_refused(tmp_path: Path, inputs: list[DataFile], damage: Any) -> None:
+def test_file_that_cannot_be_read_to_its_end_is_refused(
+    tmp_path: Path, inputs: list[DataFile], damage: Any
+) -> None:
     """A new file that is cut, or of which a page does not decode to what its footer says, is refused."""
     output = written(tmp_path, "x", range(20))
     damage(local_path(output.uri))

@@ -16,7 +16,14 @@ from lake.storage import AnyStorage, local_path, open_storage
 from optimize.explain import explain_table
 from optimize.history import TABLE
 from optimize.table_view import load_view
-from tests.optimize.damage import removed, truncated, with_a_changed_value, with_a_flipped_byte, with_a_row_twice, without_a_row
+from tests.optimize.damage import (
+    removed,
+    truncated,
+    with_a_changed_value,
+    with_a_flipped_byte,
+    with_a_row_twice,
+    without_a_row,
+)
 from tests.optimize.delete_files import add_delete_file
 from tests.optimize.live_files import live_files, missing_files, offsets_of
 from tests.optimize.maintained import FixedClock, maintenance
@@ -41,7 +48,11 @@ def test_round_merges_closed_hours_and_keeps_marks_and_properties(catalog: Catal
     after = table.reload()
     assert report.failures == {}
     assert live_files(catalog, table.storage, table.name) == {this_hour() - 3: 1, this_hour(): 2}
-    assert (after.marks, after.properties, after.totals.rows) == (before.marks, before.properties, before.totals.rows)
+    assert (after.marks, after.properties, after.totals.rows) == (
+        before.marks,
+        before.properties,
+        before.totals.rows,
+    )
     assert offsets_of(table) == list(range(140))
     assert len(catalog.load_table(table.name)["metadata"]["snapshots"]) <= 10
     assert missing_files(catalog, table.storage, table.name) == []
@@ -60,7 +71,9 @@ def test_index_of_changed_partitions_finds_the_table(catalog: CatalogClient) -> 
 def test_commit_survives_appends_to_the_same_hour_in_between(catalog: CatalogClient) -> None:
     """Ingestion commits to the table between merge and commit: the merged file still goes in, the new one stays beside it, nothing is lost."""
     table = new_table(catalog)
-    report = maintenance(catalog, [table.name], between=lambda: table.append(this_hour() - 3, 10, times=3)).run()
+    report = maintenance(
+        catalog, [table.name], between=lambda: table.append(this_hour() - 3, 10, times=3)
+    ).run()
     assert report.merged_tables == 1
     assert live_files(catalog, table.storage, table.name) == {this_hour() - 3: 4}
     assert offsets_of(table) == list(range(90))
@@ -91,7 +104,9 @@ def test_table_with_many_snapshots_that_is_written_all_the_time_is_merged(catalo
 def test_second_optimizer_in_between_makes_the_first_give_way(catalog: CatalogClient) -> None:
     """When another optimizer merges the same files first, the later one commits nothing of its own and deletes what it wrote."""
     table = new_table(catalog)
-    report = maintenance(catalog, [table.name], between=lambda: maintenance(catalog, [table.name]).run(), late_cooldown_s=0).run()
+    report = maintenance(
+        catalog, [table.name], between=lambda: maintenance(catalog, [table.name]).run(), late_cooldown_s=0
+    ).run()
     assert report.merged_tables == 0
     assert report.failures == {}
     assert offsets_of(table) == list(range(60))
@@ -141,18 +156,28 @@ class Damaging(AnyStorage):
                 self._damage(local_path(uri))
 
 
-@pytest.mark.parametrize("damage", [without_a_row, with_a_changed_value, with_a_row_twice, with_a_flipped_byte, truncated, removed])
-def test_output_damaged_between_proof_and_commit_is_refused(catalog: CatalogClient, damage: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    "damage", [without_a_row, with_a_changed_value, with_a_row_twice, with_a_flipped_byte, truncated, removed]
+)
+def test_output_damaged_between_proof_and_commit_is_refused(
+    catalog: CatalogClient, damage: Callable[[Path], None]
+) -> None:
     """A row dropped, changed or doubled, a byte flipped, a file cut or gone after its proof: nothing is committed, and nothing is left of it."""
     table = new_table(catalog)
     report = maintenance(catalog, [table.name], storage=Damaging(damage)).run()
     assert (report.merged_tables, str(table.name) in report.failures) == (0, True)
     assert live_files(catalog, table.storage, table.name) == {this_hour() - 3: 6}
     assert offsets_of(table) == list(range(60))
-    assert [p for p in local_path(f"{table.state.location}/data/{this_hour() - 3}").iterdir() if p.name.startswith("merged-")] == []
+    assert [
+        p
+        for p in local_path(f"{table.state.location}/data/{this_hour() - 3}").iterdir()
+        if p.name.startswith("merged-")
+    ] == []
 
 
-def test_file_damaged_after_its_proof_is_not_committed_and_the_table_pauses_alone(catalog: CatalogClient) -> None:
+def test_file_damaged_after_its_proof_is_not_committed_and_the_table_pauses_alone(
+    catalog: CatalogClient,
+) -> None:
     """A file cut between proof and commit is refused; the table pauses at once with its reason, while another goes on."""
     bad, good = new_table(catalog), new_table(catalog)
     report = maintenance(catalog, [bad.name], storage=Damaging()).run()
@@ -165,7 +190,9 @@ def test_file_damaged_after_its_proof_is_not_committed_and_the_table_pauses_alon
     assert "paused after 1 failure until" in explain_table(maintenance(catalog, [bad.name]), view)[0]
 
 
-def test_late_data_over_three_days_reopens_exactly_its_hours_once_per_cool_down(catalog: CatalogClient) -> None:
+def test_late_data_over_three_days_reopens_exactly_its_hours_once_per_cool_down(
+    catalog: CatalogClient,
+) -> None:
     """Records up to three days late over twenty hours: exactly those hours are merged again, when their cool-down is over, and once in each."""
     table, start = SmallFiles(catalog, open_storage(), fresh("t")), datetime.now(UTC) - timedelta(hours=13)
     hours = [hour_of(start) - ago for ago in range(2, 74)]
@@ -176,7 +203,11 @@ def test_late_data_over_three_days_reopens_exactly_its_hours_once_per_cool_down(
         """A round so much later; the hours it merged, each with its file."""
         before = {hour: uris for hour, uris in files_of(table).items() if len(uris) == 1}
         maintenance(catalog, [table.name], clock=FixedClock(start + timedelta(hours=hours_later))).run()
-        return {hour: uris[0] for hour, uris in files_of(table).items() if len(uris) == 1 and before.get(hour) != uris}
+        return {
+            hour: uris[0]
+            for hour, uris in files_of(table).items()
+            if len(uris) == 1 and before.get(hour) != uris
+        }
 
     assert set(run(0)) == set(hours)
     late = random.Random(7).sample(hours, 20)
@@ -191,7 +222,9 @@ def files_of(table: SmallFiles) -> dict[int, list[str]]:
     """URIs of the live data files by hour."""
     view = load_view(table.catalog, table.storage, table.name)
     assert view is not None
-    return {hour: sorted(file.uri for file in partition.files) for hour, partition in view.partitions().items()}
+    return {
+        hour: sorted(file.uri for file in partition.files) for hour, partition in view.partitions().items()
+    }
 
 
 def test_files_of_expired_snapshots_go_after_the_grace(catalog: CatalogClient) -> None:
@@ -200,8 +233,12 @@ def test_files_of_expired_snapshots_go_after_the_grace(catalog: CatalogClient) -
     maintenance(catalog, [kept.name], snapshots_max=1, reader_grace_s=3_600).run()
     maintenance(catalog, [gone.name], snapshots_max=1, reader_grace_s=0).run()
     for table in (kept, gone):  # the merge itself keeps its parent; the next round lets it go
-        maintenance(catalog, [table.name], snapshots_max=1, reader_grace_s=3_600 if table is kept else 0).run()
-    counts = [len(list(local_path(f"{table.state.location}/data").rglob("*.parquet"))) for table in (kept, gone)]
+        maintenance(
+            catalog, [table.name], snapshots_max=1, reader_grace_s=3_600 if table is kept else 0
+        ).run()
+    counts = [
+        len(list(local_path(f"{table.state.location}/data").rglob("*.parquet"))) for table in (kept, gone)
+    ]
     assert counts == [13, 1]
     for table in (kept, gone):
         assert missing_files(catalog, table.storage, table.name) == []
@@ -211,7 +248,9 @@ def test_files_of_expired_snapshots_go_after_the_grace(catalog: CatalogClient) -
 def set_ref(table: SmallFiles, name: str, snapshot_id: int, kind: str = "tag") -> None:
     """Sets a tag or branch, as an engine does in `ALTER TABLE ... CREATE TAG`."""
     update = {"action": "set-snapshot-ref", "ref-name": name, "type": kind, "snapshot-id": snapshot_id}
-    (result,) = table.catalog.commit_all([{"identifier": table.name.to_json(), "requirements": [], "updates": [update]}])
+    (result,) = table.catalog.commit_all(
+        [{"identifier": table.name.to_json(), "requirements": [], "updates": [update]}]
+    )
     assert result.status.value == "committed", result
 
 
@@ -232,7 +271,10 @@ def test_tag_made_between_planning_and_expiry_keeps_its_snapshot(catalog: Catalo
     maintenance(catalog, [table.name], between=name_them, reader_grace_s=0).run()
     maintenance(catalog, [table.name], reader_grace_s=0).run()
     metadata = catalog.load_table(table.name)["metadata"]
-    assert {name: ref["snapshot-id"] for name, ref in metadata["refs"].items() if name != "main"} == {"audit": first, "investigation": second}
+    assert {name: ref["snapshot-id"] for name, ref in metadata["refs"].items() if name != "main"} == {
+        "audit": first,
+        "investigation": second,
+    }
     assert {first, second} <= set(snapshot_ids(table))
     assert len(snapshot_ids(table)) <= 10
     assert missing_files(catalog, table.storage, table.name) == []
@@ -276,6 +318,13 @@ def test_history_is_a_table(catalog: CatalogClient) -> None:
     maintenance(catalog, [table.name]).run()
     view = load_view(catalog, table.storage, TABLE)
     assert view is not None
-    rows = [row for p in view.partitions().values() for file in p.files for row in pq.read_table(local_path(file.uri)).to_pylist()]
+    rows = [
+        row
+        for p in view.partitions().values()
+        for file in p.files
+        for row in pq.read_table(local_path(file.uri)).to_pylist()
+    ]
     own = [row for row in rows if row["tenant_table"] == str(table.name)]
-    assert [(row["action"], row["files_before"], row["files_after"], row["row_count"]) for row in own] == [("merge", 6, 1, 60)]
+    assert [(row["action"], row["files_before"], row["files_after"], row["row_count"]) for row in own] == [
+        ("merge", 6, 1, 60)
+    ]

@@ -30,7 +30,9 @@ class RunningQuery(threading.Thread):
     def __init__(self, address: str, statement: str) -> None:
         super().__init__()
         host, port = host_port(address)
-        self._connection: Any = trino.dbapi.Connection(host=host, port=port, user="test", catalog="lake", source="firn-tests")
+        self._connection: Any = trino.dbapi.Connection(
+            host=host, port=port, user="test", catalog="lake", source="firn-tests"
+        )
         self._cursor = self._connection.cursor()
         self._statement = statement
         self.rows: list[tuple[Any, ...]] | None = None
@@ -67,10 +69,14 @@ def test_query_that_runs_across_a_merge_and_an_expiry_finishes_right(line: Line)
         for _ in range(2):
             maintenance(line.catalog, [table.name], snapshots_max=1, late_cooldown_s=0).run()
         done, known = query.splits()
-        assert query.is_alive(), f"the query ended before the maintenance ({query.error}); it has to be longer"
+        assert query.is_alive(), (
+            f"the query ended before the maintenance ({query.error}); it has to be longer"
+        )
         assert done < known
         assert live_files(line.catalog, table.storage, table.name) == {this_hour() - 3: 1}
-        assert snapshot not in {s["snapshot-id"] for s in line.catalog.load_table(table.name)["metadata"]["snapshots"]}
+        assert snapshot not in {
+            s["snapshot-id"] for s in line.catalog.load_table(table.name)["metadata"]["snapshots"]
+        }
     finally:
         query.join()
     assert query.error is None

@@ -33,7 +33,11 @@ def s3_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def storage(s3_stack: Stack) -> AnyStorage:
-    given = {name.removeprefix("FIRN_STORAGE_").lower(): value for name, value in s3_stack.environment().items() if name.startswith("FIRN_STORAGE_")}
+    given = {
+        name.removeprefix("FIRN_STORAGE_").lower(): value
+        for name, value in s3_stack.environment().items()
+        if name.startswith("FIRN_STORAGE_")
+    }
     return AnyStorage(StorageSettings.load(**given))
 
 
@@ -63,14 +67,20 @@ def test_both_executors_merge_on_an_object_store(
     assert set(range(40)) < set(kept)
 
 
-def test_retention_orphans_and_purge_on_an_object_store(s3_catalog: CatalogClient, storage: AnyStorage) -> None:
+def test_retention_orphans_and_purge_on_an_object_store(
+    s3_catalog: CatalogClient, storage: AnyStorage
+) -> None:
     """Old hours go; a file nobody names goes and no other; a dropped table's prefix goes and its neighbours' stay."""
-    table, other = (SmallFiles(s3_catalog, storage, fresh("s3"), properties={"firn.retention": "24h"}) for _ in range(2))
+    table, other = (
+        SmallFiles(s3_catalog, storage, fresh("s3"), properties={"firn.retention": "24h"}) for _ in range(2)
+    )
     for one in (table, other):
         one.append(this_hour() - 3, 5, times=2)
         one.append(this_hour() - 50, 5)
     duties = Duties(maintenance(s3_catalog, [table.name, other.name], storage=storage, purge_after_s=0))
-    assert sorted((expired.table, expired.rows) for expired in duties.retention()) == sorted((one.name, 5) for one in (table, other))
+    assert sorted((expired.table, expired.rows) for expired in duties.retention()) == sorted(
+        (one.name, 5) for one in (table, other)
+    )
     orphan = f"{table.state.location}/data/{this_hour()}/left behind=1.parquet"
     storage.write(orphan, b"x")
     view = load_view(s3_catalog, storage, table.name)

@@ -11,8 +11,13 @@ DAY_MS = 86_400_000
 
 
 def metadata(count: int, refs: dict[str, int] | None = None, *, step_ms: int = 1_000) -> dict[str, Any]:
-    snapshots = [{"snapshot-id": at, "sequence-number": at, "timestamp-ms": at * step_ms, "manifest-list": f"{at}"} for at in range(1, count + 1)]
-    named = {"main": {"snapshot-id": count, "type": "branch"}} | {name: {"snapshot-id": at, "type": "tag"} for name, at in (refs or {}).items()}
+    snapshots = [
+        {"snapshot-id": at, "sequence-number": at, "timestamp-ms": at * step_ms, "manifest-list": f"{at}"}
+        for at in range(1, count + 1)
+    ]
+    named = {"main": {"snapshot-id": count, "type": "branch"}} | {
+        name: {"snapshot-id": at, "type": "tag"} for name, at in (refs or {}).items()
+    }
     return {"snapshots": snapshots, "current-snapshot-id": count, "refs": named}
 
 
@@ -32,7 +37,11 @@ def test_tagged_snapshots_stay_however_old() -> None:
     gone = expirable(metadata(25, {"audit": 3}), keep=10, age_max_ms=DAY_MS, now_ms=30_000)
     assert 3 not in gone
     assert len(gone) == 15
-    assert expirable(metadata(25, {"audit": 3}), keep=1, age_max_ms=DAY_MS, now_ms=30_000) == (1, 2, *range(4, 25))
+    assert expirable(metadata(25, {"audit": 3}), keep=1, age_max_ms=DAY_MS, now_ms=30_000) == (
+        1,
+        2,
+        *range(4, 25),
+    )
 
 
 def test_old_snapshots_expire_but_the_head_stays() -> None:
@@ -40,8 +49,15 @@ def test_old_snapshots_expire_but_the_head_stays() -> None:
     assert expirable(metadata(4), keep=10, age_max_ms=DAY_MS, now_ms=10 * DAY_MS) == (1, 2, 3)
 
 
-@given(st.integers(1, 40), st.dictionaries(st.text(min_size=1, max_size=3), st.integers(1, 40), max_size=6), st.integers(1, 12), st.integers(0, 1))
-def test_what_refs_name_stays_and_the_rest_is_bounded(count: int, refs: dict[str, int], keep: int, adding: int) -> None:
+@given(
+    st.integers(1, 40),
+    st.dictionaries(st.text(min_size=1, max_size=3), st.integers(1, 40), max_size=6),
+    st.integers(1, 12),
+    st.integers(0, 1),
+)
+def test_what_refs_name_stays_and_the_rest_is_bounded(
+    count: int, refs: dict[str, int], keep: int, adding: int
+) -> None:
     """Whatever branches and tags there are: none of their snapshots goes, and others stay only within the limit, the newest of them."""
     refs = {name: at for name, at in refs.items() if at <= count and name != "main"}
     gone = expirable(metadata(count, refs), keep=keep, age_max_ms=DAY_MS, now_ms=50_000, adding=adding)

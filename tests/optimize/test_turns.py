@@ -22,7 +22,12 @@ def whole_order(plans: list[TablePlan], slice_tables: int, piece_s: float = 1e9)
     done: set[tuple[TableName, int]] = set()
     while turns:
         taken = [by_name[c.table] for c in turns.take(slice_tables)]
-        pieces = [w for plan in taken for w in split_work(plan, piece_s) if (plan.table, w.merges[0].hour) not in done]
+        pieces = [
+            w
+            for plan in taken
+            for w in split_work(plan, piece_s)
+            if (plan.table, w.merges[0].hour) not in done
+        ]
         mine, rest = turns.in_order(pieces)
         order += mine
         done |= {(w.plan.table, w.merges[0].hour) for w in mine}
@@ -32,7 +37,10 @@ def whole_order(plans: list[TablePlan], slice_tables: int, piece_s: float = 1e9)
 
 def test_small_tenant_does_not_wait_for_a_large_one() -> None:
     """A tenant with one small table comes right after the first table of a tenant with a hundred, also when only ten are loaded at a time."""
-    plans = [*(table("large", f"t{at:03}", merge(1, 20)) for at in range(100)), table("small", "logs", merge(1, 2))]
+    plans = [
+        *(table("large", f"t{at:03}", merge(1, 20)) for at in range(100)),
+        table("small", "logs", merge(1, 2)),
+    ]
     for slice_tables in (1, 10, 1_000):
         order = [work.plan.tenant for work in whole_order(plans, slice_tables)]
         assert order.index("small") <= 1
@@ -48,8 +56,12 @@ def test_large_table_gives_way_after_each_piece() -> None:
     assert [work.plan.tenant for work in order[:42]].count("large") <= 2
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(2, 50)), min_size=1, max_size=60), st.integers(1, 70))
-def test_shares_of_waiting_tenants_differ_by_at_most_one_piece(load: list[tuple[int, int]], slice_tables: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(2, 50)), min_size=1, max_size=60), st.integers(1, 70)
+)
+def test_shares_of_waiting_tenants_differ_by_at_most_one_piece(
+    load: list[tuple[int, int]], slice_tables: int
+) -> None:
     """Wherever the order is cut, tenants that still wait have cost nearly the same so far; nothing is left out or doubled."""
     plans = [table(f"tenant{t}", f"t{at}", merge(1, files)) for at, (t, files) in enumerate(load)]
     order, spent = whole_order(plans, slice_tables), dict[str, float]()

@@ -38,7 +38,9 @@ def log_table(catalog_client: CatalogClient) -> Callable[..., LogTable]:
 
 
 @pytest.fixture(scope="session")
-def guarded(stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(
+    stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
     """An API that asks for keys, over the tables of the shared stack."""
     made = start_guarded(stack, catalog_client, tmp_path_factory.mktemp("guarded"))
     yield made

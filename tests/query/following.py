@@ -14,16 +14,27 @@ class Following:
     """`tenant` and `other` send to the topic; the ingester is not started."""
 
     def __init__(self, line: Line, folder: Any) -> None:
-        self.line, self.topic, self.tenant, self.other = line, line.kafka.topic(1), fresh("follow-"), fresh("other-")
+        self.line, self.topic, self.tenant, self.other = (
+            line,
+            line.kafka.topic(1),
+            fresh("follow-"),
+            fresh("other-"),
+        )
         self.ingester = line.ingester({"name": self.topic, "format": "json"}, start=False)
         environment = {**self.ingester.environment, "FIRN_INGEST_NODE_URI": ""}
         self.serve = Child("ingest", folder, environment).start()
-        own = {**line.stack.environment(), "FIRN_QUERY_INGEST_URI": self.serve.address, "FIRN_QUERY_STATE": str(folder / "query")}
+        own = {
+            **line.stack.environment(),
+            "FIRN_QUERY_INGEST_URI": self.serve.address,
+            "FIRN_QUERY_STATE": str(folder / "query"),
+        }
         self.folder, self.environment = folder, own
         self.api = Child("query", folder, own).start()
 
     def produce(self, tenant: str, *bodies: bytes) -> None:
-        self.line.kafka.produce(self.topic, [Record(body, headers=(("tenant", tenant.encode()),)) for body in bodies])
+        self.line.kafka.produce(
+            self.topic, [Record(body, headers=(("tenant", tenant.encode()),)) for body in bodies]
+        )
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         answer = httpx.get(f"{self.api.address}/v1/{path}", params=query, timeout=60.0, trust_env=False)

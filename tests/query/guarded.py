@@ -33,7 +33,9 @@ class Guarded:
     def ask(self, method: str, path: str, key: str | None, **options: Any) -> httpx.Response:
         """A request with a key by its name here, or with any other text as key."""
         headers = {"Authorization": f"Bearer {self.keys.get(key, key)}"} if key is not None else {}
-        return httpx.request(method, f"{self.api.address}{path}", headers=headers, timeout=120.0, trust_env=False, **options)
+        return httpx.request(
+            method, f"{self.api.address}{path}", headers=headers, timeout=120.0, trust_env=False, **options
+        )
 
     def client(self, key: str) -> httpx.Client:
         """A client with one of the keys."""
@@ -46,12 +48,24 @@ class Guarded:
         self.catalog.kill()
 
 
-def start_guarded(stack: Stack, open_catalog: CatalogClient, folder: Path, names: tuple[str, str] = ("Mine", "Theirs")) -> Guarded:
+def start_guarded(
+    stack: Stack, open_catalog: CatalogClient, folder: Path, names: tuple[str, str] = ("Mine", "Theirs")
+) -> Guarded:
     """Two tenants' tables, five keys, two processes. A broker is not asked for: where ingest should be, nobody answers."""
     environment = stack.environment()
     mine, theirs = (LogTable(open_catalog, name) for name in names)
-    mine.append([{"timestamp": START + timedelta(seconds=at), "message": f"of Mine {at}", "path": "/x"} for at in range(30)])
-    theirs.append([{"timestamp": START + timedelta(seconds=at), "message": f"{SECRET} {at}", "path": "/x"} for at in range(30)])
+    mine.append(
+        [
+            {"timestamp": START + timedelta(seconds=at), "message": f"of Mine {at}", "path": "/x"}
+            for at in range(30)
+        ]
+    )
+    theirs.append(
+        [
+            {"timestamp": START + timedelta(seconds=at), "message": f"{SECRET} {at}", "path": "/x"}
+            for at in range(30)
+        ]
+    )
     catalog = Child("catalog", folder, environment)
     made = run("catalog", environment, "key", "create", "--scope", "admin")
     assert made.returncode == 0, made.stderr
@@ -59,8 +73,26 @@ def start_guarded(stack: Stack, open_catalog: CatalogClient, folder: Path, names
     catalog.start()
     with closing(CatalogClient(catalog.address, token=keys["admin"])) as client:
         keys["room"] = str(client.post("/firn/v1/keys", {"scope": "write"})["key"])
-        for name, table, scope in (("mine", mine, "write"), ("reader", mine, "read"), ("theirs", theirs, "write")):
-            keys[name] = str(client.post("/firn/v1/keys", {"scope": scope, "namespace": [table.name.namespace]})["key"])
-    own = {"FIRN_QUERY_CATALOG_URI": catalog.address, "FIRN_QUERY_CATALOG_TOKEN": keys["room"], "FIRN_QUERY_STATE": str(folder / "state")}
+        for name, table, scope in (
+            ("mine", mine, "write"),
+            ("reader", mine, "read"),
+            ("theirs", theirs, "write"),
+        ):
+            keys[name] = str(
+                client.post("/firn/v1/keys", {"scope": scope, "namespace": [table.name.namespace]})["key"]
+            )
+    own = {
+        "FIRN_QUERY_CATALOG_URI": catalog.address,
+        "FIRN_QUERY_CATALOG_TOKEN": keys["room"],
+        "FIRN_QUERY_STATE": str(folder / "state"),
+    }
     ingest = {"FIRN_QUERY_INGEST_URI": "http://127.0.0.1:9", "FIRN_QUERY_INGEST_TOKEN": INGEST_TOKEN}
-    return Guarded(folder, catalog, Child("query", folder, {**environment, **own, **ingest}).start(), keys, mine, theirs, dict(environment))
+    return Guarded(
+        folder,
+        catalog,
+        Child("query", folder, {**environment, **own, **ingest}).start(),
+        keys,
+        mine,
+        theirs,
+        dict(environment),
+    )

@@ -27,7 +27,14 @@ _numbers = itertools.count(1)
 class LogTable:
     """One table. A record is a mapping of columns; `timestamp` is a datetime, all else as its column's type wants it."""
 
-    def __init__(self, catalog: CatalogClient, tenant: str, stream: str = "logs", *, types: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        catalog: CatalogClient,
+        tenant: str,
+        stream: str = "logs",
+        *,
+        types: Mapping[str, str] | None = None,
+    ) -> None:
         parsed = parse_tenant(tenant)
         assert isinstance(parsed, TenantId)
         self.tenant, self.stream = tenant, stream
@@ -38,7 +45,9 @@ class LogTable:
         self._types = dict(types or {})
         self.next_offset: dict[int, int] = {}
 
-    def append(self, records: Sequence[Mapping[str, Any]], *, partition: int = 0, rows_per_file: int = 1_000_000) -> list[dict[str, Any]]:
+    def append(
+        self, records: Sequence[Mapping[str, Any]], *, partition: int = 0, rows_per_file: int = 1_000_000
+    ) -> list[dict[str, Any]]:
         """Commits records in one snapshot; gives them back as complete rows."""
         rows = [self._row(record, partition) for record in records]
         names = {name: f"/{name}" for row in rows for name in row if name not in SYSTEM_COLUMNS}
@@ -47,7 +56,10 @@ class LogTable:
         files = []
         for hour, group in itertools.groupby(sorted(rows, key=_hour), key=_hour):
             listed = list(group)
-            files += [self._write(state, schema, hour, listed[at : at + rows_per_file]) for at in range(0, len(listed), rows_per_file)]
+            files += [
+                self._write(state, schema, hour, listed[at : at + rows_per_file])
+                for at in range(0, len(listed), rows_per_file)
+            ]
         if not state.exists:
             self.catalog.create_namespace(self.name.namespace, {})
         while not self._committed(state, files, schema, partition):
@@ -68,14 +80,32 @@ class LogTable:
         """The live data files."""
         state = load_state(self.catalog, self.storage, self.name)
         assert state is not None
-        entries = [entry for manifest in state.manifests for entry in read_manifest(self.storage.read(manifest.uri), manifest)]
+        entries = [
+            entry
+            for manifest in state.manifests
+            for entry in read_manifest(self.storage.read(manifest.uri), manifest)
+        ]
         return [entry.file for entry in entries if entry.status is not Status.DELETED]
 
     def _row(self, record: Mapping[str, Any], partition: int) -> dict[str, Any]:
         offset = self.next_offset.get(partition, 0)
         self.next_offset[partition] = offset + 1
-        coordinates = {"_topic": "test", "_topic_id": TOPIC_ID, "_topic_partition": partition, "_offset": offset, "_index": 0}
-        return {"observed_timestamp": record["timestamp"], "severity": None, "message": None, "_errors": None, "_overflow": None, **record, **coordinates}
+        coordinates = {
+            "_topic": "test",
+            "_topic_id": TOPIC_ID,
+            "_topic_partition": partition,
+            "_offset": offset,
+            "_index": 0,
+        }
+        return {
+            "observed_timestamp": record["timestamp"],
+            "severity": None,
+            "message": None,
+            "_errors": None,
+            "_overflow": None,
+            **record,
+            **coordinates,
+        }
 
     def _new_state(self) -> TableState:
         warehouse = self.catalog.warehouse
@@ -86,11 +116,26 @@ class LogTable:
         new = [name for name in names if name not in state.schema.by_name]
         if not new:
             return state.schema
-        grown = state.schema.with_strings({name: (state.last_column_id + at, names[name]) for at, name in enumerate(new, 1)}, state.schema_id_max + 1)
-        return LogSchema({**grown.json, "fields": [{**field, "type": self._types.get(field["name"], field["type"])} for field in grown.json["fields"]]})
+        grown = state.schema.with_strings(
+            {name: (state.last_column_id + at, names[name]) for at, name in enumerate(new, 1)},
+            state.schema_id_max + 1,
+        )
+        return LogSchema(
+            {
+                **grown.json,
+                "fields": [
+                    {**field, "type": self._types.get(field["name"], field["type"])}
+                    for field in grown.json["fields"]
+                ],
+            }
+        )
 
     def _write(self, state: TableState, schema: LogSchema, hour: int, rows: list[dict[str, Any]]) -> Any:
-        fields = [field for field in schema.json["fields"] if field["name"] in SYSTEM_COLUMNS or any(field["name"] in row for row in rows)]
+        fields = [
+            field
+            for field in schema.json["fields"]
+            if field["name"] in SYSTEM_COLUMNS or any(field["name"] in row for row in rows)
+        ]
         arrow = LogSchema({"fields": fields}).arrow
         table = pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow)
         buffer = io.BytesIO()

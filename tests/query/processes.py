@@ -21,7 +21,14 @@ END_BYTES = 4_000
 class Child:
     """One server on a port of its own; `start` again after `kill` keeps the port."""
 
-    def __init__(self, room: str, folder: Path, environment: Mapping[str, str], *arguments: str, ready_path: str = "/readyz") -> None:
+    def __init__(
+        self,
+        room: str,
+        folder: Path,
+        environment: Mapping[str, str],
+        *arguments: str,
+        ready_path: str = "/readyz",
+    ) -> None:
         self.log_file = folder / f"{room}.log"
         self.port = reserve_free()
         self._room, self._arguments, self._ready_path = room, arguments, ready_path
@@ -36,12 +43,25 @@ class Child:
         """Starts it and returns when it is ready."""
         # Whatever ends the test run, also SIGKILL, ends its children.
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
-        command = (*tied, sys.executable, "-m", self._room, "serve", "--port", str(self.port), *self._arguments)
+        command = (
+            *tied,
+            sys.executable,
+            "-m",
+            self._room,
+            "serve",
+            "--port",
+            str(self.port),
+            *self._arguments,
+        )
         with self.log_file.open("ab") as log:
-            process = self._process = subprocess.Popen(command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log)
+            process = self._process = subprocess.Popen(
+                command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log
+            )
 
         def ready() -> bool:
-            assert process.poll() is None, f"{self._room} ended with {process.returncode}:\n{self.log()[-END_BYTES:]}"
+            assert process.poll() is None, (
+                f"{self._room} ended with {process.returncode}:\n{self.log()[-END_BYTES:]}"
+            )
             try:
                 return httpx.get(f"{self.address}{self._ready_path}", timeout=5.0, trust_env=False).is_success
             except httpx.HTTPError:
@@ -74,4 +94,12 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def run(room: str, environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """A verb of a room, run to its end."""
     command = (sys.executable, "-m", room, *arguments)
-    return subprocess.run(command, cwd=REPOSITORY, env=child_environment(environment), capture_output=True, text=True, timeout=120.0, check=False)
+    return subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env=child_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=120.0,
+        check=False,
+    )

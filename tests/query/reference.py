@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Wildcard
+from query.language.search_language import (
+    All,
+    Between,
+    Either,
+    Everything,
+    Exists,
+    Match,
+    Node,
+    Not,
+    Wildcard,
+)
 from query.model.instant import parse_period
 
 TYPES = {"bytes": "long", "ok": "boolean", "took": "double"}
@@ -44,7 +54,11 @@ def records(count: int, seed: int) -> list[dict[str, Any]]:
             "timestamp": START + timedelta(seconds=r.randint(0, 7200), microseconds=r.randint(0, 999_999)),
             "severity": r.choice(["ERROR", "info", None]),
             "message": r.choice(
-                [None, " ".join(r.choices(WORDS, k=r.randint(0, 4))), r.choice(WORDS) + r.choice(["", "s", "_1", "!", "\n"]) + r.choice(WORDS)]
+                [
+                    None,
+                    " ".join(r.choices(WORDS, k=r.randint(0, 4))),
+                    r.choice(WORDS) + r.choice(["", "s", "_1", "!", "\n"]) + r.choice(WORDS),
+                ]
             ),
             "path": r.choice([None, "", "/api/v1/items", "/API", "/x y"]),
             "status": r.choice([None, "200", "404", "500", "5e2", "abc", "-1", "0.5"]),
@@ -67,7 +81,9 @@ def random_query(r: random.Random, depth: int = 0) -> str:
     """A query of the language, most of them matching something."""
     if depth < 3 and r.random() < 0.45:
         one, other = random_query(r, depth + 1), random_query(r, depth + 1)
-        return r.choice([f"({one} AND {other})", f"({one} OR {other})", f"(NOT {one})", f"({one} {other})", f"(-{one})"])
+        return r.choice(
+            [f"({one} AND {other})", f"({one} OR {other})", f"(NOT {one})", f"({one} {other})", f"(-{one})"]
+        )
     quoted = '"' + r.choice(WORDS).replace("\\", "\\\\").replace('"', '\\"') + '"'
     field = r.choice(["message", "path", "status", "severity"])
     low, high = sorted(r.sample([-5, 0, 10, 200, 404, 500], 2))
@@ -77,7 +93,21 @@ def random_query(r: random.Random, depth: int = 0) -> str:
             quoted,
             f"{field}:{quoted}",
             f"{field}:*",
-            r.choice(["refus*", "message:r*f*s*d", "message:a*a*?", "*ap*v?*", "time?ut", "*gma", "message:/api*", "naïve", "status:5*", "a?b", "10.0.*.1"]),
+            r.choice(
+                [
+                    "refus*",
+                    "message:r*f*s*d",
+                    "message:a*a*?",
+                    "*ap*v?*",
+                    "time?ut",
+                    "*gma",
+                    "message:/api*",
+                    "naïve",
+                    "status:5*",
+                    "a?b",
+                    "10.0.*.1",
+                ]
+            ),
             f"{number_field}:[{low} TO {high}]",
             f"{number_field}:{{{low} TO {high}}}",
             f"{number_field}:>={low}",
@@ -105,7 +135,9 @@ def matches(node: Node, row: Mapping[str, Any], *, everywhere: bool = False) -> 
     if isinstance(node, Not):
         return not matches(node.child, row, everywhere=everywhere)
     if isinstance(node, Match) and node.field is None:
-        texts = [row.get(name) for name in _TEXT_FIELDS] + ([entry["value"] for entry in row.get("_errors") or ()] if everywhere else [])
+        texts = [row.get(name) for name in _TEXT_FIELDS] + (
+            [entry["value"] for entry in row.get("_errors") or ()] if everywhere else []
+        )
         spellings = [node.pieces, *([_in_json(node.pieces)] if everywhere else [])]
         return any(_text_matches(text, pieces) for text in texts for pieces in spellings)
     value = row.get(node.field or "")
@@ -117,7 +149,9 @@ def matches(node: Node, row: Mapping[str, Any], *, everywhere: bool = False) -> 
 
 
 def _in_json(pieces: Sequence[str | Wildcard]) -> list[str | Wildcard]:
-    return [json.dumps(piece, ensure_ascii=False)[1:-1] if isinstance(piece, str) else piece for piece in pieces]
+    return [
+        json.dumps(piece, ensure_ascii=False)[1:-1] if isinstance(piece, str) else piece for piece in pieces
+    ]
 
 
 def _holds(node: Match, value: Any) -> bool:
@@ -137,7 +171,11 @@ def _lies_between(node: Between, value: Any) -> bool:
         first, last = parse_period(low or "0001-01-02"), parse_period(high or "9999-12-30")
         assert first is not None
         assert last is not None
-        return (first.start if node.low_included else first.end) <= value < (last.end if node.high_included else last.start)
+        return (
+            (first.start if node.low_included else first.end)
+            <= value
+            < (last.end if node.high_included else last.start)
+        )
     bounds = [bound for bound in (low, high) if bound is not None]
     if isinstance(value, str) and all(_NUMBER.fullmatch(bound) for bound in bounds):
         if not _NUMBER.fullmatch(value):
@@ -160,7 +198,10 @@ def _text_matches(value: str | None, pieces: Sequence[str | Wildcard]) -> bool:
     for start in range(len(text) + 1):
         if isinstance(first, str) and is_word(first[0]) and start > 0 and is_word(text[start - 1]):
             continue
-        if any(not (isinstance(last, str) and is_word(last[-1]) and end < len(text) and is_word(text[end])) for end in _ends(text, start, wanted)):
+        if any(
+            not (isinstance(last, str) and is_word(last[-1]) and end < len(text) and is_word(text[end]))
+            for end in _ends(text, start, wanted)
+        ):
             return True
     return False
 
@@ -195,4 +236,8 @@ def lower(text: str) -> str:
 
 def is_word(character: str) -> bool:
     """For characters in lower case."""
-    return (character.isascii() and (character.isalnum() or character == "_")) or "\u00c0" <= character <= "\u024f" or "\u0370" <= character <= "\u052f"
+    return (
+        (character.isascii() and (character.isalnum() or character == "_"))
+        or "\u00c0" <= character <= "\u024f"
+        or "\u0370" <= character <= "\u052f"
+    )

@@ -43,48 +43,81 @@ def test_after_any_declarations_every_column_is_still_there(declarations: list[t
 
 def test_a_type_declared_again_takes_its_old_column_back() -> None:
     """string, long, string, long: two columns in all, which change places."""
-    after = {field["name"]: (field["id"], field["type"]) for field in fields_after(("status", "long"), ("status", "string"), ("status", "long"))}
+    after = {
+        field["name"]: (field["id"], field["type"])
+        for field in fields_after(("status", "long"), ("status", "string"), ("status", "long"))
+    }
     assert after == {"status": (103, "long"), "status__string": (101, "string"), "other": (102, "string")}
 
 
 def test_a_widened_column_stays_where_it_is() -> None:
     """int to long is a change that Iceberg knows: no second column."""
-    after = {field["name"]: (field["id"], field["type"]) for field in fields_after(("new", "int"), ("new", "long"))}
+    after = {
+        field["name"]: (field["id"], field["type"]) for field in fields_after(("new", "int"), ("new", "long"))
+    }
     assert after["new"] == (103, "long")
     assert len(after) == 3
 
 
 def test_a_field_that_is_in_the_way_is_not_overwritten() -> None:
     """A record's own field of the name that the old column would take: a sentence instead of a lost column."""
-    schema = new_log_schema().with_strings({"status": (101, "/status"), "status__string": (102, "/status__string")}, 1).json
+    schema = (
+        new_log_schema()
+        .with_strings({"status": (101, "/status"), "status__string": (102, "/status__string")}, 1)
+        .json
+    )
     with pytest.raises(BadQuestionError, match="step aside"):
         changed_fields(schema, 102, "status", "long", was_declared=False)
 
 
 def test_a_damaged_property_counts_as_no_declaration() -> None:
     """Somebody else may have written it."""
-    assert declared_types({"firn.declared-types": "{"}) == declared_types({"firn.declared-types": "[1]"}) == declared_types({}) == {}
+    assert (
+        declared_types({"firn.declared-types": "{"})
+        == declared_types({"firn.declared-types": "[1]"})
+        == declared_types({})
+        == {}
+    )
 
 
 @pytest.mark.stack
 @pytest.mark.parametrize("engine", ["duckdb", "trino"])
-def test_old_and_new_values_are_found_under_one_name(api: httpx.Client, log_table: Callable[..., LogTable], engine: str) -> None:
+def test_old_and_new_values_are_found_under_one_name(
+    api: httpx.Client, log_table: Callable[..., LogTable], engine: str
+) -> None:
     """Rows written as text before and as numbers after the declaration, in one search; the text is where it was."""
     table = log_table()
-    table.append([{"timestamp": START + timedelta(seconds=at), "status": str(400 + at), "message": "before"} for at in range(10)])
+    table.append(
+        [
+            {"timestamp": START + timedelta(seconds=at), "status": str(400 + at), "message": "before"}
+            for at in range(10)
+        ]
+    )
     where = {"tenant": table.tenant, "stream": "logs"}
     done = api.post("/v1/streams/types", json={**where, "field": "Status", "type": "long"}).json()
     assert (done["field"], done["changed"], done["older"]) == ("status", True, "status__string")
-    assert not api.post("/v1/streams/types", json={**where, "field": "status", "type": "long"}).json()["changed"]
+    assert not api.post("/v1/streams/types", json={**where, "field": "status", "type": "long"}).json()[
+        "changed"
+    ]
     early = {"timestamp": START + timedelta(minutes=1), "message": "after"}
     table.append([{**early, "status": 400 + at} for at in range(10)])
-    body = {**where, "from": START.isoformat(), "to": (START + timedelta(hours=1)).isoformat(), "engine": engine, "query": "status:[403 TO 405]"}
+    body = {
+        **where,
+        "from": START.isoformat(),
+        "to": (START + timedelta(hours=1)).isoformat(),
+        "engine": engine,
+        "query": "status:[403 TO 405]",
+    }
     rows = api.post("/v1/search", json=body).json()["rows"]
     assert sorted((row["message"], str(row["fields"].get("status", row["fields"].get("status__string")))) for row in rows) == [
         ("after", "403"), ("after", "404"), ("after", "405"), ("before", "403"), ("before", "404"), ("before", "405"),
     ]  # fmt: skip
     columns = {c["name"]: c for c in api.get("/v1/streams/detail", params=where).json()["schema"]}
-    assert (columns["status"]["type"], columns["status"]["declared"], columns["status"]["older"]) == ("long", True, ["status__string"])
+    assert (columns["status"]["type"], columns["status"]["declared"], columns["status"]["older"]) == (
+        "long",
+        True,
+        ["status__string"],
+    )
 
 
 @pytest.mark.stack
@@ -98,7 +131,9 @@ def test_old_and_new_values_are_found_under_one_name(api: httpx.Client, log_tabl
         ({"field": "a", "type": "long", "stream": "nothing"}, 404, "no stream"),
     ],
 )
-def test_what_cannot_be_declared_gets_a_sentence(api: httpx.Client, log_table: Callable[..., LogTable], body: dict[str, Any], status: int, says: str) -> None:
+def test_what_cannot_be_declared_gets_a_sentence(
+    api: httpx.Client, log_table: Callable[..., LogTable], body: dict[str, Any], status: int, says: str
+) -> None:
     """System columns, unknown types, streams that are not there."""
     table = log_table()
     table.append([{"timestamp": START, "message": "x"}])

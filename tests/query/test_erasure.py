@@ -40,7 +40,9 @@ def records(count: int = 300) -> list[dict[str, Any]]:
         hers = at % 3 == 0 or moment >= START + timedelta(hours=4)
         errors = [{"field": "/took", "value": "fast", "reason": "wrong_type"}] if at % 7 == 0 else None
         said = "harmless" if at % 15 == 0 and moment < START + timedelta(hours=4) else f"said {at}"
-        rows.append({"timestamp": moment, "user": "alice" if hers else "bob", "message": said, "_errors": errors})
+        rows.append(
+            {"timestamp": moment, "user": "alice" if hers else "bob", "message": said, "_errors": errors}
+        )
     return rows
 
 
@@ -64,20 +66,36 @@ def tools_of(catalog: CatalogClient, folder: Path) -> Tools:
 def test_a_file_written_anew_differs_in_nothing_but_the_rows_left_out(tmp_path: Path) -> None:
     """Same columns, ids and types, lists included, the rows in their order, and a description as of any other file."""
     schema = wide_schema()
-    columns = {field.name: [None] * 10 for field in schema.arrow} | {"_offset": list(range(10)), "took": [at / 2 for at in range(10)]}
-    system = {"timestamp": [START] * 10, "observed_timestamp": [START] * 10, "_topic": ["t"] * 10, "_topic_id": ["i"] * 10}
-    numbers = {"_topic_partition": [0] * 10, "_index": [0] * 10, "_errors": [[{"field": "f", "value": "v", "reason": "r"}], None] * 5}
+    columns = {field.name: [None] * 10 for field in schema.arrow} | {
+        "_offset": list(range(10)),
+        "took": [at / 2 for at in range(10)],
+    }
+    system = {
+        "timestamp": [START] * 10,
+        "observed_timestamp": [START] * 10,
+        "_topic": ["t"] * 10,
+        "_topic_id": ["i"] * 10,
+    }
+    numbers = {
+        "_topic_partition": [0] * 10,
+        "_index": [0] * 10,
+        "_errors": [[{"field": "f", "value": "v", "reason": "r"}], None] * 5,
+    }
     rows = pa.table({**columns, **system, **numbers}, schema=schema.arrow)
     pq.write_table(rows, tmp_path / "old.parquet", row_group_size=3, store_schema=False)
     new = tmp_path / "new.parquet"
     written = write_without(open_storage(), str(tmp_path / "old.parquet"), f"file://{new}", 7, [0, 4, 9])
     assert pq.read_table(new).equals(pq.read_table(tmp_path / "old.parquet").take([1, 2, 3, 5, 6, 7, 8]))
     assert pq.read_schema(new).equals(pq.read_schema(tmp_path / "old.parquet"), check_metadata=True)
-    assert written == describe_parquet(f"file://{new}", 7, new.stat().st_size, pq.read_metadata(new), leaf_ids(schema.json["fields"]))
+    assert written == describe_parquet(
+        f"file://{new}", 7, new.stat().st_size, pq.read_metadata(new), leaf_ids(schema.json["fields"])
+    )
 
 
 @pytest.mark.stack
-def test_erased_rows_are_gone_for_good_and_all_others_stay(api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable]) -> None:
+def test_erased_rows_are_gone_for_good_and_all_others_stay(
+    api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable]
+) -> None:
     """Through the API: counted first, then erased; no snapshot is left but one, exports are removed, and after the grace no file on the disk holds a row."""
     table = log_table()
     rows = [*table.append(records()[:200], rows_per_file=40), *table.append(records()[200:])]
@@ -95,7 +113,9 @@ def test_erased_rows_are_gone_for_good_and_all_others_stay(api: httpx.Client, ca
     metadata = catalog_client.load_table(table.name)["metadata"]
     assert [str(s["snapshot-id"]) for s in metadata["snapshots"]] == [erased["snapshot_id"]]
     found = api.post("/v1/search", json={**where, "limit": 1000, "order": "oldest"}).json()["rows"]
-    assert [row["coordinates"]["offset"] for row in found] == [row["_offset"] for row in rows if not is_hers(row)]
+    assert [row["coordinates"]["offset"] for row in found] == [
+        row["_offset"] for row in rows if not is_hers(row)
+    ]
     assert api.post("/v1/search", json={**where, "query": QUERY, "engine": "trino"}).json()["rows"] == []
     assert report["files_left"] == erased["files_queued"] > 5
 
@@ -118,7 +138,9 @@ def export_state(api: httpx.Client, body: dict[str, Any]) -> str:
 
 
 @pytest.mark.stack
-def test_rows_that_come_while_rows_are_erased_lose_nothing(catalog_client: CatalogClient, log_table: Callable[..., LogTable], tmp_path: Path) -> None:
+def test_rows_that_come_while_rows_are_erased_lose_nothing(
+    catalog_client: CatalogClient, log_table: Callable[..., LogTable], tmp_path: Path
+) -> None:
     """Ingestion commits all the time: the erasure tries again until it is done, and every row that does not match is there once."""
     table = log_table()
     rows = table.append(records(), rows_per_file=60)
@@ -140,7 +162,9 @@ def test_rows_that_come_while_rows_are_erased_lose_nothing(catalog_client: Catal
         writer.join()
     report = TableErasure(tools, Wanted(table.id, START, END, QUERY), Run(120.0), noted.extend).erase()
     assert (report.rows_left, report.problem) == (0, None)
-    left = sorted(row["_offset"] for file in table.files() for row in pq.read_table(local_path(file.uri)).to_pylist())
+    left = sorted(
+        row["_offset"] for file in table.files() for row in pq.read_table(local_path(file.uri)).to_pylist()
+    )
     assert left == sorted(row["_offset"] for row in rows if not is_hers(row))
     gone = queue_unreached(tools, table.id, noted)
     tools.storage.delete(gone)
@@ -151,16 +175,24 @@ def test_rows_that_come_while_rows_are_erased_lose_nothing(catalog_client: Catal
 
 
 @pytest.mark.stack
-def test_rows_that_were_deleted_before_do_not_come_back(catalog_client: CatalogClient, log_table: Callable[..., LogTable], trino: Sql, tmp_path: Path) -> None:
+def test_rows_that_were_deleted_before_do_not_come_back(
+    catalog_client: CatalogClient, log_table: Callable[..., LogTable], trino: Sql, tmp_path: Path
+) -> None:
     """Position deletes of another engine apply to the files that are written anew as well."""
     table = log_table()
     rows = table.append(records(120))
     namespace, name = table.name
     trino(f'DELETE FROM "{namespace}"."{name}" WHERE message LIKE \'said 1%\' AND "user" = \'bob\'')
-    report = TableErasure(tools_of(catalog_client, tmp_path), Wanted(table.id, START, END, QUERY), Run(60.0), lambda _: None).erase()
+    report = TableErasure(
+        tools_of(catalog_client, tmp_path), Wanted(table.id, START, END, QUERY), Run(60.0), lambda _: None
+    ).erase()
     assert report.rows_left == 0
     left = {row[0] for row in trino(f'SELECT _offset FROM "{namespace}"."{name}"')}
-    assert left == {row["_offset"] for row in rows if not is_hers(row) and not (row["user"] == "bob" and row["message"].startswith("said 1"))}
+    assert left == {
+        row["_offset"]
+        for row in rows
+        if not is_hers(row) and not (row["user"] == "bob" and row["message"].startswith("said 1"))
+    }
 
 
 @pytest.mark.stack
@@ -174,14 +206,18 @@ def test_rows_that_were_deleted_before_do_not_come_back(catalog_client: CatalogC
         ({"query": "x", "streams": [""]}, 400, "stream"),
     ],
 )
-def test_an_erasure_that_says_too_little_is_refused(api: httpx.Client, body: dict[str, Any], status: int, says: str) -> None:
+def test_an_erasure_that_says_too_little_is_refused(
+    api: httpx.Client, body: dict[str, Any], status: int, says: str
+) -> None:
     """Nothing is erased by mistake."""
     answer = api.post("/v1/erasures", json={"tenant": "nobody-in-particular", **body})
     assert (answer.status_code, says in answer.text) == (status, True), answer.text
 
 
 @pytest.mark.stack
-def test_a_stream_that_is_not_there_is_named_in_the_report(api: httpx.Client, log_table: Callable[..., LogTable]) -> None:
+def test_a_stream_that_is_not_there_is_named_in_the_report(
+    api: httpx.Client, log_table: Callable[..., LogTable]
+) -> None:
     """The others are erased, and the report is not called done."""
     table = log_table()
     table.append(records(30))

@@ -14,7 +14,14 @@ from lake.log_schema import LogSchema
 from query.export.export import ExportJobs, Job
 from query.export.export_formats import Format
 
-SCHEMA = LogSchema({"fields": [{"id": 1, "name": "n", "required": False, "type": "long"}, {"id": 2, "name": "text", "required": False, "type": "string"}]})
+SCHEMA = LogSchema(
+    {
+        "fields": [
+            {"id": 1, "name": "n", "required": False, "type": "long"},
+            {"id": 2, "name": "text", "required": False, "type": "string"},
+        ]
+    }
+)
 STRETCHES = tuple((f"{at}", f"{at + 1}") for at in range(5))
 ROWS_PER_STRETCH = 30
 
@@ -33,11 +40,16 @@ class Rows:
             self.reached.set()
             self.go_on.wait(30)
         numbers = [int(start) * ROWS_PER_STRETCH + at for at in range(ROWS_PER_STRETCH)]
-        yield from ([(number, f"line, {number}" if number % 3 else None) for number in numbers[at : at + 7]] for at in range(0, len(numbers), 7))
+        yield from (
+            [(number, f"line, {number}" if number % 3 else None) for number in numbers[at : at + 7]]
+            for at in range(0, len(numbers), 7)
+        )
 
 
 def job(written_as: Format) -> Job:
-    return Job("", "acme", "logs", "", "0", "5", "", written_as, "", columns=("n", "text"), stretches=STRETCHES)
+    return Job(
+        "", "acme", "logs", "", "0", "5", "", written_as, "", columns=("n", "text"), stretches=STRETCHES
+    )
 
 
 def finished(jobs: ExportJobs, job_id: str) -> Job:
@@ -70,7 +82,11 @@ def test_an_export_holds_every_row_with_checksums(tmp_path: Path, written_as: Fo
     else:
         assert hashlib.sha256(whole(jobs, done)).hexdigest() == done.sha256
         lines = whole(jobs, done).decode().splitlines()
-        numbers = [orjson.loads(line)["n"] for line in lines] if written_as == "ndjson" else [int(line.split(",")[0]) for line in lines[1:]]
+        numbers = (
+            [orjson.loads(line)["n"] for line in lines]
+            if written_as == "ndjson"
+            else [int(line.split(",")[0]) for line in lines[1:]]
+        )
     assert numbers == list(range(150))
     jobs.stop()
 

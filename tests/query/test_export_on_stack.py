@@ -56,7 +56,12 @@ def job_of(child: Child, export_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("written_as", "hours"), [("ndjson", HOURS), pytest.param("csv", 2, marks=pytest.mark.prove), pytest.param("parquet", 2, marks=pytest.mark.prove)]
+    ("written_as", "hours"),
+    [
+        ("ndjson", HOURS),
+        pytest.param("csv", 2, marks=pytest.mark.prove),
+        pytest.param("parquet", 2, marks=pytest.mark.prove),
+    ],
 )
 def test_an_export_outlives_a_crash_and_holds_the_rows_of_the_search(
     exporter: Child, tenant: tuple[str, int], written_as: str, hours: int, tmp_path: Path
@@ -65,12 +70,20 @@ def test_an_export_outlives_a_crash_and_holds_the_rows_of_the_search(
     name, everything = tenant
     question = {"tenant": name, "from": START.isoformat(), "to": (START + timedelta(hours=hours)).isoformat()}
     body = {**question, "format": written_as}
-    rows = int(httpx.post(f"{exporter.address}/v1/histogram", json=question, timeout=60.0, trust_env=False).json()["rows"])
+    rows = int(
+        httpx.post(f"{exporter.address}/v1/histogram", json=question, timeout=60.0, trust_env=False).json()[
+            "rows"
+        ]
+    )
     assert rows == everything if hours == HOURS else 0 < rows < everything
     made = httpx.post(f"{exporter.address}/v1/exports", json=body, timeout=60.0, trust_env=False).json()
     wait_for(lambda: job_of(exporter, made["id"])["parts"], FINISH_S, "the first part")
     exporter.kill()
-    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "state/exports" / made["id"]).glob("part-*.*") if path.suffix != ".tmp"}
+    before = {
+        path.name: path.stat().st_mtime_ns
+        for path in (tmp_path / "state/exports" / made["id"]).glob("part-*.*")
+        if path.suffix != ".tmp"
+    }
     exporter.start()
     peak = 0
 
@@ -87,17 +100,25 @@ def test_an_export_outlives_a_crash_and_holds_the_rows_of_the_search(
     assert 0 < len(before) < len(job["parts"]), "it was not killed in the middle"
     assert all((folder / part).stat().st_mtime_ns == at for part, at in before.items())
     parts = [folder / part["name"] for part in job["parts"]]
-    assert [hashlib.sha256(path.read_bytes()).hexdigest() for path in parts] == [part["sha256"] for part in job["parts"]]
-    assert _check_against_search(exporter, body, READERS[written_as](parts), is_csv=written_as == "csv") == rows
+    assert [hashlib.sha256(path.read_bytes()).hexdigest() for path in parts] == [
+        part["sha256"] for part in job["parts"]
+    ]
+    assert (
+        _check_against_search(exporter, body, READERS[written_as](parts), is_csv=written_as == "csv") == rows
+    )
     if written_as != "parquet":
         _check_whole_file(exporter, job, parts)
-    print(f"{written_as}: {job['rows']:,} rows, {job['bytes']:,} bytes in {len(parts)} parts; the process held at most {peak:,} bytes")
+    print(
+        f"{written_as}: {job['rows']:,} rows, {job['bytes']:,} bytes in {len(parts)} parts; the process held at most {peak:,} bytes"
+    )
 
 
 def _check_whole_file(exporter: Child, job: dict[str, Any], parts: list[Path]) -> None:
     """The download is the parts one after the other, and has the checksum of the manifest."""
     digest = hashlib.sha256()
-    with httpx.stream("GET", f"{exporter.address}/v1/exports/{job['id']}/file", timeout=600.0, trust_env=False) as answer:
+    with httpx.stream(
+        "GET", f"{exporter.address}/v1/exports/{job['id']}/file", timeout=600.0, trust_env=False
+    ) as answer:
         for block in answer.iter_raw():
             digest.update(block)
     assert digest.hexdigest() == job["sha256"]
@@ -107,11 +128,15 @@ def _check_whole_file(exporter: Child, job: dict[str, Any], parts: list[Path]) -
     assert whole.hexdigest() == job["sha256"]
 
 
-def _check_against_search(exporter: Child, body: dict[str, Any], exported: Iterator[dict[str, Any]], *, is_csv: bool) -> int:
+def _check_against_search(
+    exporter: Child, body: dict[str, Any], exported: Iterator[dict[str, Any]], *, is_csv: bool
+) -> int:
     """Row by row, in order, every column: what is exported is what a search of the same range finds. Gives the number of rows; each is there once."""
     question = {name: body[name] for name in ("tenant", "from", "to")} | {"order": "oldest"}
     rows = 0
-    with httpx.stream("POST", f"{exporter.address}/v1/search/stream", json=question, timeout=600.0, trust_env=False) as answer:
+    with httpx.stream(
+        "POST", f"{exporter.address}/v1/search/stream", json=question, timeout=600.0, trust_env=False
+    ) as answer:
         for line in answer.iter_lines():
             found = orjson.loads(line)
             if "basis" in found:
@@ -127,14 +152,27 @@ def _check_against_search(exporter: Child, body: dict[str, Any], exported: Itera
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the search as the table has it."""
-    named = {f"_{name if name != 'partition' else 'topic_partition'}": value for name, value in row["coordinates"].items()}
+    named = {
+        f"_{name if name != 'partition' else 'topic_partition'}": value
+        for name, value in row["coordinates"].items()
+    }
     system = {name: row[name] for name in ("timestamp", "observed_timestamp", "severity", "message")}
-    return {**system, **named, "_errors": row["errors"] or None, "_overflow": row["overflow"], **row["fields"]}
+    return {
+        **system,
+        **named,
+        "_errors": row["errors"] or None,
+        "_overflow": row["overflow"],
+        **row["fields"],
+    }
 
 
 def _as_text(row: dict[str, Any], *, is_csv: bool) -> dict[str, str]:
     """Values as a CSV file spells them, without those that are missing; an empty text is missing in CSV."""
-    return {name: _text(value) for name, value in row.items() if value is not None and not (is_csv and value == "")}
+    return {
+        name: _text(value)
+        for name, value in row.items()
+        if value is not None and not (is_csv and value == "")
+    }
 
 
 def _text(value: Any) -> str:
@@ -164,4 +202,8 @@ def _parquet_rows(parts: list[Path]) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-READERS: dict[str, Callable[[list[Path]], Iterator[dict[str, Any]]]] = {"ndjson": _lines, "csv": _csv_rows, "parquet": _parquet_rows}
+READERS: dict[str, Callable[[list[Path]], Iterator[dict[str, Any]]]] = {
+    "ndjson": _lines,
+    "csv": _csv_rows,
+    "parquet": _parquet_rows,
+}

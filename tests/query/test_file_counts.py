@@ -27,8 +27,14 @@ def test_counts_survive_a_restart(tmp_path: Path) -> None:
     counts.keep({FILE.uri: Counts(((59, Level.ERROR, 1), (60, Level.ERROR, 1), (61, Level.INFO, 1)))})
     counts.close()
     again = FileCounts(path)
-    assert again.known([FILE], 60) == {FILE.uri: ((59, Level.ERROR, 1), (60, Level.ERROR, 1), (61, Level.INFO, 1))}
-    assert dict(Counter(again.known([FILE], 3_600)[FILE.uri])) == {(0, Level.ERROR, 1): 1, (1, Level.ERROR, 1): 1, (1, Level.INFO, 1): 1}
+    assert again.known([FILE], 60) == {
+        FILE.uri: ((59, Level.ERROR, 1), (60, Level.ERROR, 1), (61, Level.INFO, 1))
+    }
+    assert dict(Counter(again.known([FILE], 3_600)[FILE.uri])) == {
+        (0, Level.ERROR, 1): 1,
+        (1, Level.ERROR, 1): 1,
+        (1, Level.INFO, 1): 1,
+    }
     again.close()
     path.write_bytes(b"no database" * 1000)
     assert FileCounts(path).known([FILE], 60) == {}
@@ -40,27 +46,54 @@ def test_the_oldest_counts_go_when_there_are_too_many(tmp_path: Path) -> None:
     for at in range(30):
         counts.keep({f"file:///{at}": Counts(((at, Level.INFO, 1),))})
     with sqlite3.connect(tmp_path / "counts.db") as database:
-        assert database.execute("SELECT count(*), min(CAST(substr(uri, 9) AS INTEGER)) FROM counts").fetchone() == (10, 20)
+        assert database.execute(
+            "SELECT count(*), min(CAST(substr(uri, 9) AS INTEGER)) FROM counts"
+        ).fetchone() == (10, 20)
 
 
 @pytest.fixture(scope="module")
 def noisy(catalog_client: Any) -> tuple[LogTable, list[dict[str, Any]]]:
     """Five hours in several files an hour, severities in every spelling."""
     table, r = LogTable(catalog_client, "noisy-of-count-tests"), random.Random(3)
-    spellings = ["ERROR", "error", " Err ", '"warn"', "WARNING", "info", "INFO ", "6", "D", "fatal", "whatever", "", None, "İNFO"]
+    spellings = [
+        "ERROR",
+        "error",
+        " Err ",
+        '"warn"',
+        "WARNING",
+        "info",
+        "INFO ",
+        "6",
+        "D",
+        "fatal",
+        "whatever",
+        "",
+        None,
+        "İNFO",
+    ]
     records = [
-        {"timestamp": START + timedelta(seconds=r.randint(0, 5 * 3600 - 1), microseconds=r.randint(0, 999_999)), "severity": r.choice(spellings)}
+        {
+            "timestamp": START
+            + timedelta(seconds=r.randint(0, 5 * 3600 - 1), microseconds=r.randint(0, 999_999)),
+            "severity": r.choice(spellings),
+        }
         for _ in range(2_000)
     ]
     return table, table.append(records, rows_per_file=150)
 
 
-def expected(rows: list[dict[str, Any]], start: datetime, end: datetime, width_s: int) -> dict[str, dict[str, int]]:
+def expected(
+    rows: list[dict[str, Any]], start: datetime, end: datetime, width_s: int
+) -> dict[str, dict[str, int]]:
     """Counted in plain Python."""
     buckets: dict[str, dict[str, int]] = {}
     for row in rows:
         if start <= row["timestamp"] < end:
-            at = datetime.fromtimestamp(int(row["timestamp"].timestamp()) // width_s * width_s, UTC).isoformat().replace("+00:00", "Z")
+            at = (
+                datetime.fromtimestamp(int(row["timestamp"].timestamp()) // width_s * width_s, UTC)
+                .isoformat()
+                .replace("+00:00", "Z")
+            )
             level = level_of(row["severity"]).value
             buckets.setdefault(at, {})[level] = buckets.setdefault(at, {}).get(level, 0) + 1
     return buckets
@@ -79,12 +112,22 @@ def expected(rows: list[dict[str, Any]], start: datetime, end: datetime, width_s
     ],
 )
 def test_the_counts_are_those_of_searching(
-    api: httpx.Client, noisy: tuple[LogTable, list[dict[str, Any]]], shift: timedelta, length: timedelta, width_s: int
+    api: httpx.Client,
+    noisy: tuple[LogTable, list[dict[str, Any]]],
+    shift: timedelta,
+    length: timedelta,
+    width_s: int,
 ) -> None:
     """By level, asked first and again, by both engines, with and without a filter that every row passes."""
     table, rows = noisy
     start, end = START + shift, START + shift + length
-    body = {"tenant": table.tenant, "from": start.isoformat(), "to": end.isoformat(), "width_s": width_s, "by": "level"}
+    body = {
+        "tenant": table.tenant,
+        "from": start.isoformat(),
+        "to": end.isoformat(),
+        "width_s": width_s,
+        "by": "level",
+    }
     wanted = expected(rows, start, end, width_s)
     for more in ({}, {}, {"engine": "trino"}, {"query": "_offset:>=0"}):
         answer = api.post("/v1/histogram", json={**body, **more}).json()
@@ -93,12 +136,19 @@ def test_the_counts_are_those_of_searching(
 
 
 @pytest.mark.stack
-def test_no_file_is_opened_for_its_counts_twice(api: httpx.Client, log_table: Callable[..., LogTable]) -> None:
+def test_no_file_is_opened_for_its_counts_twice(
+    api: httpx.Client, log_table: Callable[..., LogTable]
+) -> None:
     """The first histogram by level opens the files, the second none; a new file is the only one opened after it came."""
     table = log_table()
     records = [{"timestamp": START + timedelta(seconds=at), "severity": "info"} for at in range(600)]
     table.append(records, rows_per_file=100)
-    body = {"tenant": table.tenant, "from": START.isoformat(), "to": (START + timedelta(hours=1)).isoformat(), "by": "level"}
+    body = {
+        "tenant": table.tenant,
+        "from": START.isoformat(),
+        "to": (START + timedelta(hours=1)).isoformat(),
+        "by": "level",
+    }
     opened = [api.post("/v1/histogram", json=body).json()["scanned"]["files"] for _ in range(2)]
     table.append(records[:50])
     last = api.post("/v1/histogram", json=body).json()

@@ -38,14 +38,20 @@ def aimed(case: Any, tenant: str) -> Any:
 def test_no_request_is_answered_with_a_500(query_uri: str, catalog_client: CatalogClient) -> None:
     """Every operation of the document in turn, generated requests that keep to it and requests that do not."""
     table = LogTable(catalog_client, fresh_tenant("fuzzed"), types={"n": "long"})
-    table.append([{"timestamp": START + timedelta(seconds=at), "message": f"row {at}", "n": at} for at in range(20)])
+    table.append(
+        [{"timestamp": START + timedelta(seconds=at), "message": f"row {at}", "n": at} for at in range(20)]
+    )
     document: Any = schemathesis.openapi.from_url(f"{query_uri}/openapi.json")
     operations = [found.ok() for found in document.get_all_operations()]
     assert len(operations) > 30
     each = max(2, REQUESTS // (2 * len(operations)) + 1)
     with requests.Session() as session:
         session.trust_env = False
-        sent = sum(_send(operation, mode, session, table.tenant, each) for operation in operations for mode in GenerationMode)
+        sent = sum(
+            _send(operation, mode, session, table.tenant, each)
+            for operation in operations
+            for mode in GenerationMode
+        )
     assert sent >= REQUESTS * 0.8
 
 
@@ -53,7 +59,13 @@ def _send(operation: Any, mode: GenerationMode, session: requests.Session, tenan
     """Sends requests of one operation; how many. Where nothing can vary there are no wrong requests."""
     sent = 0
 
-    @settings(max_examples=count, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @seed(SEED)
     @given(case=operation.as_strategy(generation_mode=mode))
     def send(case: Any) -> None:

@@ -98,11 +98,31 @@ Ask = tuple[str, dict[str, Any]]
 
 def places(text: str, mine: LogTable, victim: LogTable) -> tuple[list[Ask], list[Ask]]:
     """Requests that hold the text in each of the places where texts go: those answered in process, and those that cost a query of Trino."""
-    sound = {"tenant": mine.tenant, "stream": "logs", "from": START.isoformat(), "to": (START + timedelta(hours=1)).isoformat()}
+    sound = {
+        "tenant": mine.tenant,
+        "stream": "logs",
+        "from": START.isoformat(),
+        "to": (START + timedelta(hours=1)).isoformat(),
+    }
     quoted = '"{}"'.format(text.replace("\\", "\\\\").replace('"', '\\"'))
     namespace = mine.name.namespace
     in_process: list[Ask] = [
-        *(("search", {**sound, field: text}) for field in ("query", "query", "query", "stream", "from", "to", "cursor", "pin", "engine", "order", "tenant")),
+        *(
+            ("search", {**sound, field: text})
+            for field in (
+                "query",
+                "query",
+                "query",
+                "stream",
+                "from",
+                "to",
+                "cursor",
+                "pin",
+                "engine",
+                "order",
+                "tenant",
+            )
+        ),
         ("search", {**sound, "query": f"message:{quoted}"}),
         ("search", {**sound, "query": f"{text}:x"}),
         ("search", {**sound, "query": f"message:[{text} TO {text}]"}),
@@ -113,7 +133,10 @@ def places(text: str, mine: LogTable, victim: LogTable) -> tuple[list[Ask], list
         ("explain", {**sound, "query": text}),
         ("errors", {**sound, "query": text}),
         ("search/stream", {**sound, "query": text}),
-        *(("exports", {**sound, "query": text, "format": written_as}) for written_as in ("ndjson", "csv", "parquet")),
+        *(
+            ("exports", {**sound, "query": text, "format": written_as})
+            for written_as in ("ndjson", "csv", "parquet")
+        ),
         *(("exports", {**sound, field: text}) for field in ("tenant", "stream", "pin", "from", "format")),
         ("erasures", {"tenant": mine.tenant, "query": text, "dry_run": True}),
         ("streams/types", {"tenant": mine.tenant, "stream": "logs", "field": text, "type": "string"}),
@@ -145,7 +168,9 @@ def asked(mine: LogTable, victim: LogTable) -> Iterator[Ask]:
         yield random_.choice(on_trino if random_.random() < 0.12 else in_process)
 
 
-def test_hostile_texts_in_every_place_show_nothing_foreign(guarded: Guarded, catalog_client: CatalogClient, trino: Sql) -> None:
+def test_hostile_texts_in_every_place_show_nothing_foreign(
+    guarded: Guarded, catalog_client: CatalogClient, trino: Sql
+) -> None:
     """Search, SQL, export, link, erasure, types, with a tenant's key: never a 500, no foreign row, nothing run but queries, the other's table as it was."""
     before = catalog_client.load_table(guarded.theirs.name)["metadata-location"]
     with closing(guarded.client("mine")) as api:
@@ -156,7 +181,14 @@ def test_hostile_texts_in_every_place_show_nothing_foreign(guarded: Guarded, cat
             if at % LOOKED_AT_EVERY == 0:  # Trino forgets what ran long ago
                 _check_what_ran(trino)
         for text in (MEGABYTE, f'"{MEGABYTE}"', f"message:{MEGABYTE}"):
-            for path, field in (("search", "query"), ("search", "pin"), ("sql", "sql"), ("exports", "query"), ("erasures", "query"), ("search", "tenant")):
+            for path, field in (
+                ("search", "query"),
+                ("search", "pin"),
+                ("sql", "sql"),
+                ("exports", "query"),
+                ("erasures", "query"),
+                ("search", "tenant"),
+            ):
                 answer = api.post(f"/v1/{path}", json={"tenant": guarded.mine.tenant, field: text})
                 assert answer.status_code == 400, (path, field, answer.text[:300])
                 assert len(answer.content) < 2_000
@@ -168,7 +200,9 @@ def test_hostile_texts_in_every_place_show_nothing_foreign(guarded: Guarded, cat
 
 def _check_what_ran(trino: Sql) -> set[str]:
     """Everything the API sent to Trino began as a query; with which words."""
-    ran = trino("SELECT DISTINCT lower(regexp_extract(query, '^\\s*(\\w+)', 1)) FROM system.runtime.queries WHERE source = 'firn-query'")
+    ran = trino(
+        "SELECT DISTINCT lower(regexp_extract(query, '^\\s*(\\w+)', 1)) FROM system.runtime.queries WHERE source = 'firn-query'"
+    )
     words = {row[0] for row in ran}
     assert words <= {"select", "with"}
     return words
@@ -188,7 +222,9 @@ def _check_exports(api: httpx.Client, tenant: str) -> None:
             assert SECRET.encode() not in api.get(f"/v1/exports/{job['id']}/parts/{part['name']}").content
 
 
-def test_a_tenants_name_never_reaches_another_tenants_table(api: httpx.Client, log_table: Callable[..., LogTable]) -> None:
+def test_a_tenants_name_never_reaches_another_tenants_table(
+    api: httpx.Client, log_table: Callable[..., LogTable]
+) -> None:
     """Names that differ in case, escapes or separators are other tenants, and identifiers are not accepted as names."""
     table = log_table(fresh_tenant("Acme_Shop"))
     table.append([{"timestamp": START, "message": SECRET}])

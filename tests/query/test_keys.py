@@ -20,7 +20,12 @@ pytestmark = pytest.mark.stack
 def test_without_a_key_in_force_nobody_gets_in(guarded: Guarded) -> None:
     """No key, an unknown one, a damaged one, something else than a key."""
     for key in (None, "firn_000000000000_x", guarded.keys["mine"][:-1], "a\tb", "x" * 10_000):
-        for method, path in (("GET", "/v1/tenants"), ("GET", "/v1/exports"), ("GET", "/v1/health"), ("GET", "/v1/tail?tenant=Mine")):
+        for method, path in (
+            ("GET", "/v1/tenants"),
+            ("GET", "/v1/exports"),
+            ("GET", "/v1/health"),
+            ("GET", "/v1/tail?tenant=Mine"),
+        ):
             assert guarded.ask(method, path, key).status_code == 401, (key, path)
 
 
@@ -28,14 +33,21 @@ def test_a_key_sees_its_tenant_and_no_other(guarded: Guarded) -> None:
     """Listings, searches, links, SQL, tails, letters, erasures, maintenance: of another tenant 403, and its words nowhere; its exports are unknown."""
     times = {"from": START.isoformat(), "to": (START + timedelta(hours=1)).isoformat()}
     assert [t["tenant"] for t in guarded.ask("GET", "/v1/tenants", "mine").json()["tenants"]] == ["Mine"]
-    assert guarded.ask("POST", "/v1/sql", "mine", json={"sql": "SELECT count(*) FROM logs", "tenant": "Mine"}).json()["rows"] == [[30]]
+    assert guarded.ask(
+        "POST", "/v1/sql", "mine", json={"sql": "SELECT count(*) FROM logs", "tenant": "Mine"}
+    ).json()["rows"] == [[30]]
     rows = guarded.ask("POST", "/v1/search", "mine", json={"tenant": "Mine", **times}).json()["rows"]
     assert len(rows) == 30
     foreign = guarded.ask("POST", "/v1/exports", "theirs", json={"tenant": "Theirs", **times}).json()["id"]
     pin = guarded.ask("POST", "/v1/histogram", "theirs", json={"tenant": "Theirs", **times}).json()["pin"]
-    where = {name: rows[0]["coordinates"][name] for name in ("topic_id", "partition", "offset", "index")} | {"timestamp": rows[0]["timestamp"]}
+    where = {name: rows[0]["coordinates"][name] for name in ("topic_id", "partition", "offset", "index")} | {
+        "timestamp": rows[0]["timestamp"]
+    }
     tries: list[tuple[str, str, dict[str, Any]]] = [
-        *(("POST", f"/v1/{path}", {"json": {"tenant": "Theirs", **times}}) for path in ("search", "search/stream", "histogram", "fields", "explain", "errors")),
+        *(
+            ("POST", f"/v1/{path}", {"json": {"tenant": "Theirs", **times}})
+            for path in ("search", "search/stream", "histogram", "fields", "explain", "errors")
+        ),
         ("POST", "/v1/values", {"json": {"tenant": "Theirs", "field": "message", **times}}),
         ("POST", "/v1/search", {"json": {"tenant": "Theirs", "pin": pin, **times}}),
         *(("GET", f"/v1/{path}", {"params": {"tenant": "Theirs", **where}}) for path in ("row", "context")),
@@ -43,14 +55,28 @@ def test_a_key_sees_its_tenant_and_no_other(guarded: Guarded) -> None:
         ("POST", "/v1/sql", {"json": {"sql": 'SELECT * FROM "Theirs".logs', "tenant": "Mine"}}),
         ("POST", "/v1/sql", {"json": {"sql": "SELECT * FROM _54heirs.logs", "tenant": "Mine"}}),
         ("POST", "/v1/exports", {"json": {"tenant": "Theirs", **times}}),
-        *(("GET", f"/v1/{path}", {"params": {"tenant": "Theirs"}}) for path in ("streams", "streams/detail", "streams/dropped", "tail", "erasures")),
-        *(("GET", f"/v1/{path}", {"params": {"tenant": "Theirs"}}) for path in ("dead-letters", "parked", "maintenance")),
+        *(
+            ("GET", f"/v1/{path}", {"params": {"tenant": "Theirs"}})
+            for path in ("streams", "streams/detail", "streams/dropped", "tail", "erasures")
+        ),
+        *(
+            ("GET", f"/v1/{path}", {"params": {"tenant": "Theirs"}})
+            for path in ("dead-letters", "parked", "maintenance")
+        ),
         *(("GET", f"/v1/{path}", {}) for path in ("dead-letters", "parked", "maintenance")),
         ("POST", "/v1/dead-letters/replay", {"json": {"tenant": "Mine", "to_tenant": "Theirs", "all": True}}),
         ("POST", "/v1/dead-letters/replay", {"json": {"all": True}}),
         ("POST", "/v1/erasures", {"json": {"tenant": "Theirs", "query": "secret"}}),
-        ("POST", "/v1/streams/types", {"json": {"tenant": "Theirs", "stream": "logs", "field": "a", "type": "long"}}),
-        ("POST", "/v1/streams/retention", {"json": {"tenant": "Theirs", "stream": "logs", "retention": "1d"}}),
+        (
+            "POST",
+            "/v1/streams/types",
+            {"json": {"tenant": "Theirs", "stream": "logs", "field": "a", "type": "long"}},
+        ),
+        (
+            "POST",
+            "/v1/streams/retention",
+            {"json": {"tenant": "Theirs", "stream": "logs", "retention": "1d"}},
+        ),
         ("DELETE", "/v1/streams", {"params": {"tenant": "Theirs", "stream": "logs"}}),
         ("POST", "/v1/streams/undo", {"json": {"tenant": "Theirs", "stream": "logs"}}),
     ]
@@ -59,7 +85,13 @@ def test_a_key_sees_its_tenant_and_no_other(guarded: Guarded) -> None:
         assert answer.status_code == 403, (method, path, options, answer.text)
         assert SECRET not in answer.text
     unknown = guarded.ask("GET", "/v1/exports/abcdefgh", "mine")
-    for method, part in (("GET", ""), ("GET", "/file"), ("GET", "/parts/part-000000.ndjson"), ("POST", "/resume"), ("DELETE", "")):
+    for method, part in (
+        ("GET", ""),
+        ("GET", "/file"),
+        ("GET", "/parts/part-000000.ndjson"),
+        ("POST", "/resume"),
+        ("DELETE", ""),
+    ):
         answer = guarded.ask(method, f"/v1/exports/{foreign}{part}", "mine")
         assert (answer.status_code, answer.text) == (404, unknown.text), (method, part)
     health = guarded.ask("GET", "/v1/health", "mine").text
@@ -78,7 +110,11 @@ def test_a_key_that_may_only_read_changes_nothing(guarded: Guarded) -> None:
 
     before = state()
     for method, path, options in (
-        ("POST", "/v1/streams/types", {"json": {"tenant": "Mine", "stream": "logs", "field": "a", "type": "long"}}),
+        (
+            "POST",
+            "/v1/streams/types",
+            {"json": {"tenant": "Mine", "stream": "logs", "field": "a", "type": "long"}},
+        ),
         ("POST", "/v1/streams/retention", {"json": {"tenant": "Mine", "stream": "logs", "retention": "1d"}}),
         ("DELETE", "/v1/streams", {"params": {"tenant": "Mine", "stream": "logs"}}),
         ("POST", "/v1/erasures", {"json": {"tenant": "Mine", "query": "secret"}}),
@@ -92,7 +128,9 @@ def test_a_key_that_may_only_read_changes_nothing(guarded: Guarded) -> None:
 
 def test_an_erasure_by_a_tenants_key_is_carried_out_by_the_room(guarded: Guarded) -> None:
     """The report names the key by its id, never by its secret; only those who may change the tenant see it."""
-    made = guarded.ask("POST", "/v1/erasures", "mine", json={"tenant": "Mine", "query": 'message:"of Mine 7"'}).json()
+    made = guarded.ask(
+        "POST", "/v1/erasures", "mine", json={"tenant": "Mine", "query": 'message:"of Mine 7"'}
+    ).json()
 
     def report() -> dict[str, Any]:
         return dict(guarded.ask("GET", f"/v1/erasures/{made['id']}", "mine").json())
@@ -111,14 +149,20 @@ def test_no_secret_is_written_down(guarded: Guarded, stack: Stack) -> None:
     guarded.ask("POST", "/v1/sql", "mine", json={"sql": "SELECT * FROM logs", "tenant": "Mine"})
     secrets = [key.split("_", 2)[2] for key in guarded.keys.values()] + [INGEST_TOKEN]
     folders = (guarded.folder, stack.folder / "logs")
-    searched = [path for folder in folders for path in folder.rglob("*") if path.is_file()] + list(stack.folder.glob("catalog.db*"))
-    assert {"catalog.log", "query.log", "trino.log", "catalog.db", "counts.db"} <= {path.name for path in searched}
+    searched = [path for folder in folders for path in folder.rglob("*") if path.is_file()] + list(
+        stack.folder.glob("catalog.db*")
+    )
+    assert {"catalog.log", "query.log", "trino.log", "catalog.db", "counts.db"} <= {
+        path.name for path in searched
+    }
     for path in searched:
         content = path.read_bytes()
         assert not [secret for secret in secrets if secret.encode() in content], path
 
 
-def test_beyond_loopback_the_api_refuses_to_let_everybody_in(guarded: Guarded, stack: Stack, tmp_path: Path) -> None:
+def test_beyond_loopback_the_api_refuses_to_let_everybody_in(
+    guarded: Guarded, stack: Stack, tmp_path: Path
+) -> None:
     """Over a catalog without keys it does not start, and says what to do; over one with keys it would."""
     open_catalog = {"FIRN_QUERY_CATALOG_URI": stack.address("catalog"), "FIRN_QUERY_STATE": str(tmp_path)}
     done = run("query", open_catalog, "serve", "--host", "0.0.0.0", "--port", "0")

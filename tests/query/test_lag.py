@@ -19,7 +19,9 @@ EVERYTHING = {"lag_records": 0, "complete_until": NOW.isoformat()}
 
 def _assess(source: IngestLag, end: datetime) -> Completeness:
     view = cast(Any, SimpleNamespace(snapshot_id=1))
-    return assess(end, NOW, Freshness(None, None, None, source.of(TABLE)), stopped=None, view=view, pin=None, rows=None)
+    return assess(
+        end, NOW, Freshness(None, None, None, source.of(TABLE)), stopped=None, view=view, pin=None, rows=None
+    )
 
 
 @pytest.fixture

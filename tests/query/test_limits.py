@@ -152,37 +152,66 @@ def test_a_run_stops_its_engine_when_its_time_is_over_or_its_caller_leaves() -> 
 
 
 @pytest.mark.stack
-def test_a_query_ends_when_its_caller_leaves(api: httpx.Client, log_table: Callable[..., LogTable], trino: Sql, query_uri: str) -> None:
+def test_a_query_ends_when_its_caller_leaves(
+    api: httpx.Client, log_table: Callable[..., LogTable], trino: Sql, query_uri: str
+) -> None:
     """Trino is told at once: the statement of a caller that hung up is over within seconds, not after the minutes it would take."""
     table = log_table()
     table.append([{"timestamp": START, "message": f"row {at}"} for at in range(3_000)])
     marker = f"m{time.monotonic_ns()}"
     endless = f"SELECT count(*) AS {marker} FROM logs a, logs b, logs c, logs d WHERE a.message || b.message < c.message || d.message"
-    with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=query_uri, timeout=4.0, trust_env=False) as impatient:
+    with (
+        pytest.raises(httpx.ReadTimeout),
+        httpx.Client(base_url=query_uri, timeout=4.0, trust_env=False) as impatient,
+    ):
         impatient.post("/v1/sql", json={"sql": endless, "tenant": table.tenant})
 
     def states() -> set[str]:
-        return {row[0] for row in trino(f"SELECT state FROM system.runtime.queries WHERE query LIKE '%{marker}%' AND source = 'firn-query'")}
+        return {
+            row[0]
+            for row in trino(
+                f"SELECT state FROM system.runtime.queries WHERE query LIKE '%{marker}%' AND source = 'firn-query'"
+            )
+        }
 
     wait_for(lambda: states() == {"FAILED"}, 20.0, "the statement's end")
-    assert api.post("/v1/sql", json={"sql": "SELECT count(*) FROM logs", "tenant": table.tenant}).json()["rows"] == [[3_000]]
+    assert api.post("/v1/sql", json={"sql": "SELECT count(*) FROM logs", "tenant": table.tenant}).json()[
+        "rows"
+    ] == [[3_000]]
 
 
 @pytest.mark.stack
-def test_an_answer_that_a_limit_cut_short_says_so(stack: Stack, log_table: Callable[..., LogTable], tmp_path: Path) -> None:
+def test_an_answer_that_a_limit_cut_short_says_so(
+    stack: Stack, log_table: Callable[..., LogTable], tmp_path: Path
+) -> None:
     """Too many bytes for a filter: refused with advice; for a page: the newest rows, and why there are no more."""
     table = log_table()
     for hour in range(4):
-        rows = [{"timestamp": START + timedelta(hours=hour, seconds=at % 3000), "message": f"row {at} {'x' * (at % 50)}"} for at in range(20_000)]
+        rows = [
+            {
+                "timestamp": START + timedelta(hours=hour, seconds=at % 3000),
+                "message": f"row {at} {'x' * (at % 50)}",
+            }
+            for at in range(20_000)
+        ]
         table.append(rows)
     total = sum(file.size_bytes for file in table.files())
-    settings = {**stack.environment(), "FIRN_QUERY_SCAN_BYTES_MAX": str(int(total * 0.9)), "FIRN_QUERY_STATE": str(tmp_path)}
+    settings = {
+        **stack.environment(),
+        "FIRN_QUERY_SCAN_BYTES_MAX": str(int(total * 0.9)),
+        "FIRN_QUERY_STATE": str(tmp_path),
+    }
     small = Child("query", tmp_path, settings).start()
     try:
 
         def ask(path: str, **body: Any) -> httpx.Response:
             times = {"from": START.isoformat(), "to": (START + timedelta(hours=4)).isoformat()}
-            return httpx.post(f"{small.address}/v1/{path}", json={"tenant": table.tenant, **times, **body}, timeout=60.0, trust_env=False)
+            return httpx.post(
+                f"{small.address}/v1/{path}",
+                json={"tenant": table.tenant, **times, **body},
+                timeout=60.0,
+                trust_env=False,
+            )
 
         refused = ask("histogram", query="row")
         assert (refused.status_code, "choose a shorter time range" in refused.text) == (400, True)

@@ -19,7 +19,10 @@ OLD, NEW = (NOW - timedelta(days=days, hours=2) for days in (4, 2))
 
 
 def records(words: str, start: datetime, count: int = 120) -> list[dict[str, Any]]:
-    return [{"timestamp": start + timedelta(seconds=30 * at), "message": f"{words} {at}", "severity": "info"} for at in range(count)]
+    return [
+        {"timestamp": start + timedelta(seconds=30 * at), "message": f"{words} {at}", "severity": "info"}
+        for at in range(count)
+    ]
 
 
 def opened(api: httpx.Client, body: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
@@ -42,7 +45,12 @@ def test_a_link_shows_exactly_its_rows_whatever_happens_to_the_files(
     table = log_table()
     for start in (OLD, NEW):
         table.append(records("early", start), rows_per_file=20)
-    body = {"tenant": table.tenant, "from": (OLD - timedelta(hours=1)).isoformat(), "to": NOW.isoformat(), "query": query}
+    body = {
+        "tenant": table.tenant,
+        "from": (OLD - timedelta(hours=1)).isoformat(),
+        "to": NOW.isoformat(),
+        "query": query,
+    }
     body["pin"] = api.post("/v1/histogram", json=body).json()["pin"]
     before, counts = opened(api, body)
     assert len(before) == counts["rows"] > 150
@@ -50,7 +58,9 @@ def test_a_link_shows_exactly_its_rows_whatever_happens_to_the_files(
         table.append([{**record, "extra": "x"} for record in records("late early", start)])
     files = len(table.files())
     for _ in ("merge", "expire what the merge replaced"):
-        report = maintenance(catalog_client, [table.name], snapshots_max=1, snapshot_age_max_s=0.001, reader_grace_s=0).run()
+        report = maintenance(
+            catalog_client, [table.name], snapshots_max=1, snapshot_age_max_s=0.001, reader_grace_s=0
+        ).run()
         assert report.failures == {}
     assert len(table.files()) < files
     assert len(catalog_client.load_table(table.name)["metadata"]["snapshots"]) == 1
@@ -59,7 +69,9 @@ def test_a_link_shows_exactly_its_rows_whatever_happens_to_the_files(
     assert (again["rows"], again["complete"], again["buckets"]) == (counts["rows"], True, counts["buckets"])
 
 
-def test_after_retention_a_link_says_what_is_gone(api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable]) -> None:
+def test_after_retention_a_link_says_what_is_gone(
+    api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable]
+) -> None:
     """The dry run foretells it, maintenance takes it, and the link tells how many of its rows are missing."""
     table = log_table()
     for start in (OLD, NEW):
@@ -74,16 +86,22 @@ def test_after_retention_a_link_says_what_is_gone(api: httpx.Client, catalog_cli
     assert api.get("/v1/streams/detail", params=where).json()["retention"]["retention"] == "3d"
     duties = Duties(maintenance(catalog_client, [table.name]))
     (would,) = duties.retention(dry_run=True)
-    assert (would.rows, len(would.files), would.size_bytes) == tuple(foretold["goes"][name] for name in ("rows", "files", "bytes"))
+    assert (would.rows, len(would.files), would.size_bytes) == tuple(
+        foretold["goes"][name] for name in ("rows", "files", "bytes")
+    )
     list(duties.retention())
     messages, counts = opened(api, body)
     assert len(messages) == counts["rows"] == 120
     assert not counts["complete"]
-    assert counts["reasons"] == ["120 of the 240 rows this link was made of are gone: retention or erasure removed them"]
+    assert counts["reasons"] == [
+        "120 of the 240 rows this link was made of are gone: retention or erasure removed them"
+    ]
     assert api.post("/v1/streams/retention", json={**where, "retention": None}).json()["retention"] is None
 
 
-def test_a_link_to_a_table_made_anew_says_that_its_rows_are_gone(api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable]) -> None:
+def test_a_link_to_a_table_made_anew_says_that_its_rows_are_gone(
+    api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable]
+) -> None:
     """Another table under the same name never passes for the old one."""
     table = log_table()
     table.append(records("first life", NEW))

@@ -17,10 +17,14 @@ START = datetime(2026, 3, 3, 3, 0, tzinfo=UTC)
 RANGE = {"from": START.isoformat(), "to": (START + timedelta(hours=2)).isoformat()}
 
 
-def test_errors_are_counted_by_reason_and_field_with_examples(api: httpx.Client, log_table: Callable[..., LogTable]) -> None:
+def test_errors_are_counted_by_reason_and_field_with_examples(
+    api: httpx.Client, log_table: Callable[..., LogTable]
+) -> None:
     """The most frequent first, each with some of its values; files without an error are not opened."""
     table = log_table()
-    table.append([{"timestamp": START + timedelta(hours=1, seconds=at), "message": "fine"} for at in range(100)])
+    table.append(
+        [{"timestamp": START + timedelta(hours=1, seconds=at), "message": "fine"} for at in range(100)]
+    )
     table.append(
         [
             {
@@ -34,20 +38,36 @@ def test_errors_are_counted_by_reason_and_field_with_examples(api: httpx.Client,
         ]
     )
     found = api.post("/v1/errors", json={"tenant": table.tenant, **RANGE}).json()
-    assert [(group["reason"], group["field"], group["rows"]) for group in found["groups"]] == [("wrong_type", "/took", 20), ("out_of_range", "/id", 10)]
+    assert [(group["reason"], group["field"], group["rows"]) for group in found["groups"]] == [
+        ("wrong_type", "/took", 20),
+        ("out_of_range", "/id", 10),
+    ]
     assert sorted(found["groups"][0]["examples"]) == ["0 ms", "1 ms", "2 ms"]
     assert (found["looked_at"], found["more"], len(found["sample"])) == (20, False, 20)
-    planned = api.post("/v1/search", json={"tenant": table.tenant, "query": "_errors:*", **RANGE}).json()["planned"]
+    planned = api.post("/v1/search", json={"tenant": table.tenant, "query": "_errors:*", **RANGE}).json()[
+        "planned"
+    ]
     assert planned["files"] == 1
 
 
 @pytest.mark.parametrize("order", ["newest", "oldest"])
-def test_all_rows_come_as_lines_however_many(api: httpx.Client, log_table: Callable[..., LogTable], order: str) -> None:
+def test_all_rows_come_as_lines_however_many(
+    api: httpx.Client, log_table: Callable[..., LogTable], order: str
+) -> None:
     """More than any page holds, in order, and the last line says what the answer rests on."""
     table = log_table()
     for hour in range(2):
-        table.append([{"timestamp": START + timedelta(hours=hour, milliseconds=100 * at), "message": f"{at}"} for at in range(8_000)])
-    with api.stream("POST", "/v1/search/stream", json={"tenant": table.tenant, "query": "message:*", "order": order, **RANGE}) as answer:
+        table.append(
+            [
+                {"timestamp": START + timedelta(hours=hour, milliseconds=100 * at), "message": f"{at}"}
+                for at in range(8_000)
+            ]
+        )
+    with api.stream(
+        "POST",
+        "/v1/search/stream",
+        json={"tenant": table.tenant, "query": "message:*", "order": order, **RANGE},
+    ) as answer:
         assert answer.headers["content-type"] == "application/x-ndjson"
         lines = [orjson.loads(line) for line in answer.iter_lines()]
     *rows, last = lines
@@ -73,7 +93,9 @@ def test_a_stream_that_was_deleted_comes_back(api: httpx.Client, log_table: Call
     assert api.get("/v1/streams/dropped", params={"tenant": table.tenant}).json()["dropped"] == []
 
 
-def test_maintenance_tells_what_it_did_and_what_waits(api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable]) -> None:
+def test_maintenance_tells_what_it_did_and_what_waits(
+    api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable]
+) -> None:
     """Of one tenant: hours with many files before, the merge in the history after."""
     table = log_table()
     for _ in range(4):
@@ -90,5 +112,10 @@ def test_maintenance_tells_what_it_did_and_what_waits(api: httpx.Client, catalog
     after = told()
     assert after["partitions_with_many_files"] == 0
     merged = next(entry for entry in after["history"] if entry["action"] == "merge")
-    assert (merged["table"], merged["files_before"], merged["files_after"], merged["rows"]) == (str(table.name), 4, 1, 40)
+    assert (merged["table"], merged["files_before"], merged["files_after"], merged["rows"]) == (
+        str(table.name),
+        4,
+        1,
+        40,
+    )
     assert str(table.name) in str(api.get("/v1/maintenance", params={"limit": 1000}).json()["history"])

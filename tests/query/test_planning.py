@@ -24,22 +24,29 @@ START_US = epoch_us(NOW)
 
 
 def file(at: int, first: int, length: int, rows: int) -> LiveFile:
-    return LiveFile(f"file:///{at}", rows, rows * 10, START_US + first, START_US + first + length, None, None, None, None)
+    return LiveFile(
+        f"file:///{at}", rows, rows * 10, START_US + first, START_US + first + length, None, None, None, None
+    )
 
 
-FILES = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 3_000), st.integers(1, 200_000)), max_size=40).map(
-    lambda drawn: tuple(file(at, *each) for at, each in enumerate(drawn))
-)
+FILES = st.lists(
+    st.tuples(st.integers(0, 10_000), st.integers(0, 3_000), st.integers(1, 200_000)), max_size=40
+).map(lambda drawn: tuple(file(at, *each) for at, each in enumerate(drawn)))
 
 
 @given(FILES, st.booleans(), st.integers(1, 100_000))
-def test_slices_are_disjoint_in_time_and_hold_every_file_once(files: tuple[LiveFile, ...], newest_first: bool, first_rows: int) -> None:
+def test_slices_are_disjoint_in_time_and_hold_every_file_once(
+    files: tuple[LiveFile, ...], newest_first: bool, first_rows: int
+) -> None:
     """Each row time of a file lies in its slice, so that a page which a slice fills needs no later one."""
     plan = Plan(files, NOW, NOW + timedelta(microseconds=20_000), Effort(), Effort(), has_deletes=False)
     cut = list(slices(plan, newest_first=newest_first, first_rows=first_rows))
     assert sorted(each.uri for piece in cut for each in piece.files) == sorted(each.uri for each in files)
     for piece in cut:
-        assert all(epoch_us(piece.start) <= each.first_us and each.last_us < epoch_us(piece.end) for each in piece.files)
+        assert all(
+            epoch_us(piece.start) <= each.first_us and each.last_us < epoch_us(piece.end)
+            for each in piece.files
+        )
     ordered = cut if newest_first else list(reversed(cut))
     assert all(later.start == earlier.end for later, earlier in pairwise(ordered))
 
@@ -71,7 +78,9 @@ def test_times_are_read_as_people_write_them(text: str, moment: datetime) -> Non
 
 def test_a_written_time_is_as_long_as_it_is_exact() -> None:
     """A month, a day, a minute, a microsecond."""
-    lengths = [parse_period(text) for text in ("2026-02", "2026-11-21", "2026-11-21T10:30", "2026-11-21T10:30:00.5Z")]
+    lengths = [
+        parse_period(text) for text in ("2026-02", "2026-11-21", "2026-11-21T10:30", "2026-11-21T10:30:00.5Z")
+    ]
     assert [period.end - period.start for period in lengths if period] == [
         timedelta(days=28),
         timedelta(days=1),
@@ -82,7 +91,13 @@ def test_a_written_time_is_as_long_as_it_is_exact() -> None:
 
 
 PLACES = st.tuples(st.text(max_size=10), st.integers(0, 100)).map(lambda p: TopicPartition(*p))
-STRETCHES = st.lists(st.tuples(st.just(0) | st.integers(0, 2**61), st.integers(1, 2**61)).map(lambda p: Range(p[0], p[0] + p[1])), min_size=1, max_size=4)
+STRETCHES = st.lists(
+    st.tuples(st.just(0) | st.integers(0, 2**61), st.integers(1, 2**61)).map(
+        lambda p: Range(p[0], p[0] + p[1])
+    ),
+    min_size=1,
+    max_size=4,
+)
 ABSORBED = st.dictionaries(PLACES, STRETCHES.map(join), max_size=8)
 
 
@@ -105,7 +120,16 @@ def test_any_text_as_pin_or_cursor_is_read_or_refused(text: str) -> None:
             assert error.problem.message  # noqa: PT017 - both outcomes are right
 
 
-@given(st.builds(Cursor, st.integers(-(2**62), 2**62), st.text(max_size=20), st.integers(0, 100), st.integers(0, 2**62), st.integers(0, 9)))
+@given(
+    st.builds(
+        Cursor,
+        st.integers(-(2**62), 2**62),
+        st.text(max_size=20),
+        st.integers(0, 100),
+        st.integers(0, 2**62),
+        st.integers(0, 9),
+    )
+)
 def test_a_cursor_survives_its_text(cursor: Cursor) -> None:
     """The place where a page ended."""
     assert parse_cursor(cursor.to_text()) == cursor

@@ -4,7 +4,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Wildcard, field_names, parse_search
+from query.language.search_language import (
+    All,
+    Between,
+    Either,
+    Everything,
+    Exists,
+    Match,
+    Node,
+    Not,
+    Wildcard,
+    field_names,
+    parse_search,
+)
 from query.model.problem import BadQuestionError, Problem
 
 
@@ -19,7 +31,13 @@ def words(node: Node) -> object:
     if isinstance(node, Match):
         return (node.field, node.text)
     if isinstance(node, Between):
-        return (node.field, "[" if node.low_included else "{", node.low, node.high, "]" if node.high_included else "}")
+        return (
+            node.field,
+            "[" if node.low_included else "{",
+            node.low,
+            node.high,
+            "]" if node.high_included else "}",
+        )
     return "everything"
 
 
@@ -39,7 +57,10 @@ def problem(text: str) -> Problem:
         ("a b", ("and", (None, "a"), (None, "b"))),
         ("a AND b OR c", ("or", ("and", (None, "a"), (None, "b")), (None, "c"))),
         ("a && b || c", ("or", ("and", (None, "a"), (None, "b")), (None, "c"))),
-        ("+a -b !c NOT d", ("and", (None, "a"), ("not", (None, "b")), ("not", (None, "c")), ("not", (None, "d")))),
+        (
+            "+a -b !c NOT d",
+            ("and", (None, "a"), ("not", (None, "b")), ("not", (None, "c")), ("not", (None, "d"))),
+        ),
         ('"connection refused"', (None, "connection refused")),
         ('say:"he said \\"no\\""', ("say", 'he said "no"')),
         ("status:(500 OR 502)", ("or", ("status", "500"), ("status", "502"))),

@@ -26,7 +26,9 @@ def shop(catalog_client: Any) -> LogTable:
             {
                 "timestamp": START + timedelta(seconds=10 * at, microseconds=at),
                 "severity": "ERROR" if at % 4 == 0 else "info",
-                "message": f"connection refused by db-{at % 3}" if at % 4 == 0 else f"GET /api/items/{at} answered",
+                "message": f"connection refused by db-{at % 3}"
+                if at % 4 == 0
+                else f"GET /api/items/{at} answered",
                 "status": "500" if at % 4 == 0 else "200",
                 "bytes": at * 10,
                 "ok": at % 4 != 0,
@@ -65,14 +67,18 @@ def ask(api: httpx.Client, path: str, table: LogTable, **body: Any) -> dict[str,
         ("timestamp:[2026-03-04T10:00 TO 2026-03-04T10:01]", 12),
     ],
 )
-def test_words_fields_and_ranges_find_the_right_rows(api: httpx.Client, shop: LogTable, engine: str, query: str, rows: int) -> None:
+def test_words_fields_and_ranges_find_the_right_rows(
+    api: httpx.Client, shop: LogTable, engine: str, query: str, rows: int
+) -> None:
     """A histogram's sum and the rows of all pages agree with what was written, on both engines."""
     assert ask(api, "histogram", shop, query=query, engine=engine)["rows"] == rows
     assert len(ask(api, "search", shop, query=query, engine=engine, limit=1000)["rows"]) == rows
 
 
 @ENGINES
-def test_pages_go_from_newest_to_oldest_without_gap_or_repetition(api: httpx.Client, shop: LogTable, engine: str) -> None:
+def test_pages_go_from_newest_to_oldest_without_gap_or_repetition(
+    api: httpx.Client, shop: LogTable, engine: str
+) -> None:
     """Following `next` gives every row once, in order."""
     seen: list[tuple[str, int]] = []
     cursor = ""
@@ -83,7 +89,10 @@ def test_pages_go_from_newest_to_oldest_without_gap_or_repetition(api: httpx.Cli
             break
         cursor = page["next"]
     assert [offset for _, offset in seen] == list(range(716, -1, -4))
-    assert [row["coordinates"]["offset"] for row in ask(api, "search", shop, order="oldest", engine=engine, limit=3)["rows"]] == [0, 1, 2]
+    assert [
+        row["coordinates"]["offset"]
+        for row in ask(api, "search", shop, order="oldest", engine=engine, limit=3)["rows"]
+    ] == [0, 1, 2]
 
 
 @ENGINES
@@ -108,7 +117,9 @@ def test_an_answer_says_what_it_rests_on(api: httpx.Client, shop: LogTable) -> N
     assert answer["pin"]
 
 
-def test_a_pinned_link_shows_the_same_rows_after_more_were_written(api: httpx.Client, log_table: Callable[..., LogTable]) -> None:
+def test_a_pinned_link_shows_the_same_rows_after_more_were_written(
+    api: httpx.Client, log_table: Callable[..., LogTable]
+) -> None:
     """Rows that came later are not among those of a pin, though they lie in its time range."""
     table = log_table()
     table.append([{"timestamp": START + timedelta(seconds=at), "message": f"early {at}"} for at in range(50)])
@@ -122,10 +133,15 @@ def test_a_pinned_link_shows_the_same_rows_after_more_were_written(api: httpx.Cl
         assert len(pinned["rows"]) == 50
 
 
-def test_the_whole_histogram_of_whole_hours_is_counted_without_opening_a_file(api: httpx.Client, shop: LogTable) -> None:
+def test_the_whole_histogram_of_whole_hours_is_counted_without_opening_a_file(
+    api: httpx.Client, shop: LogTable
+) -> None:
     """Without a filter the counts of the manifests are enough."""
     answer = ask(api, "histogram", shop, width_s=3600)
-    assert [(bucket["start"], bucket["rows"]) for bucket in answer["buckets"]] == [("2026-03-04T10:00:00Z", 360), ("2026-03-04T11:00:00Z", 360)]
+    assert [(bucket["start"], bucket["rows"]) for bucket in answer["buckets"]] == [
+        ("2026-03-04T10:00:00Z", 360),
+        ("2026-03-04T11:00:00Z", 360),
+    ]
     assert answer["rows_counted_from_metadata"] == 720
     assert answer["scanned"]["files"] == 0
 
@@ -144,7 +160,11 @@ def test_a_histogram_splits_its_buckets_by_level(api: httpx.Client, shop: LogTab
 def test_a_row_is_found_by_its_coordinates(api: httpx.Client, shop: LogTable) -> None:
     """The row that a search gave is given again, with every field; wrong coordinates are 404 and a sentence."""
     row = ask(api, "search", shop, query="_errors:*")["rows"][0]
-    where = {"tenant": shop.tenant, "timestamp": row["timestamp"], **{name: row["coordinates"][name] for name in ("topic_id", "partition", "offset", "index")}}
+    where = {
+        "tenant": shop.tenant,
+        "timestamp": row["timestamp"],
+        **{name: row["coordinates"][name] for name in ("topic_id", "partition", "offset", "index")},
+    }
     assert api.get("/v1/row", params=where).json() == row
     assert row["errors"] == [{"field": "/took", "value": "fast", "reason": "wrong_type"}]
     gone = api.get("/v1/row", params={**where, "offset": 10**9})
@@ -154,22 +174,34 @@ def test_a_row_is_found_by_its_coordinates(api: httpx.Client, shop: LogTable) ->
 
 def test_tenants_show_rows_files_and_freshness(api: httpx.Client, shop: LogTable) -> None:
     """The list of tenants, and the streams of one."""
-    tenants = {tenant["tenant"]: tenant for tenant in api.get("/v1/tenants", params={"limit": 1000}).json()["tenants"]}
+    tenants = {
+        tenant["tenant"]: tenant
+        for tenant in api.get("/v1/tenants", params={"limit": 1000}).json()["tenants"]
+    }
     assert (tenants[shop.tenant]["rows"], tenants[shop.tenant]["files"]) == (720, 2)
     streams = api.get("/v1/streams", params={"tenant": shop.tenant}).json()["streams"]
-    assert [(s["stream"], s["rows"], s["newest_row"]) for s in streams] == [("logs", 720, "2026-03-04T11:59:50.000719Z")]
+    assert [(s["stream"], s["rows"], s["newest_row"]) for s in streams] == [
+        ("logs", 720, "2026-03-04T11:59:50.000719Z")
+    ]
 
 
-def test_a_table_that_cannot_be_read_does_not_hide_its_neighbours(api: httpx.Client, catalog_client: CatalogClient, shop: LogTable) -> None:
+def test_a_table_that_cannot_be_read_does_not_hide_its_neighbours(
+    api: httpx.Client, catalog_client: CatalogClient, shop: LogTable
+) -> None:
     """Somebody else's table in a tenant's namespace is left out; a table whose metadata file is gone is listed with what is wrong."""
     broken = LogTable(catalog_client, fresh_tenant("broken"))
     broken.append([{"timestamp": datetime(2026, 3, 4, tzinfo=UTC), "message": "a row"}])
     schema = {"type": "struct", "fields": [{"id": 1, "name": "n", "type": "long", "required": False}]}
-    catalog_client.post(f"/v1/namespaces/{broken.name.namespace}/tables", {"name": "theirs", "schema": schema})
+    catalog_client.post(
+        f"/v1/namespaces/{broken.name.namespace}/tables", {"name": "theirs", "schema": schema}
+    )
     file = local_path(catalog_client.load_table(broken.name)["metadata-location"])
     aside = file.rename(file.with_suffix(".aside"))
     try:
-        tenants = {tenant["tenant"]: tenant for tenant in api.get("/v1/tenants", params={"limit": 1000}).json()["tenants"]}
+        tenants = {
+            tenant["tenant"]: tenant
+            for tenant in api.get("/v1/tenants", params={"limit": 1000}).json()["tenants"]
+        }
         assert tenants[shop.tenant]["rows"] == 720
         (stream,) = tenants[broken.tenant]["streams"]
         assert (stream["stream"], stream["rows"]) == ("logs", 0)
@@ -196,7 +228,9 @@ def test_a_table_that_cannot_be_read_does_not_hide_its_neighbours(api: httpx.Cli
         ({"unknown": 1}, 400, "unknown"),
     ],
 )
-def test_a_question_that_cannot_be_answered_gets_a_sentence(api: httpx.Client, shop: LogTable, body: dict[str, Any], status: int, says: str) -> None:
+def test_a_question_that_cannot_be_answered_gets_a_sentence(
+    api: httpx.Client, shop: LogTable, body: dict[str, Any], status: int, says: str
+) -> None:
     """Never a 500, and the sentence names what is wrong."""
     answer = api.post("/v1/search", json={"tenant": shop.tenant, **body})
     assert answer.status_code == status

@@ -82,10 +82,16 @@ def test_names_may_be_written_with_dots_and_capitals() -> None:
 
 def test_absorbed_offsets_become_a_condition_on_identity() -> None:
     """Rows of these offsets, per topic and partition; none are no rows."""
-    absorbed = {TopicPartition("t'1", 0): (Range(0, 5),), TopicPartition("t'1", 1): (Range(2, 7), Range(9, 11))}
+    absorbed = {
+        TopicPartition("t'1", 0): (Range(0, 5),),
+        TopicPartition("t'1", 1): (Range(2, 7), Range(9, 11)),
+    }
     sql = within_offsets(absorbed).sql("trino").replace('"', "")
     assert sql.count("'t''1'") == 2  # once for each partition
-    assert [sql.count(f"_offset < {end}") + sql.count(f"_offset >= {start}") for start, end in ((0, 5), (2, 7), (9, 11))] == [1, 2, 2]
+    assert [
+        sql.count(f"_offset < {end}") + sql.count(f"_offset >= {start}")
+        for start, end in ((0, 5), (2, 7), (9, 11))
+    ] == [1, 2, 2]
     assert within_offsets({}) == exp.false()
 
 
@@ -96,7 +102,9 @@ def test_absorbed_offsets_become_a_condition_on_identity() -> None:
 def test_no_text_of_a_query_leaves_its_literal(text: str, field: str) -> None:
     """Whatever is searched for, both dialects read the SQL back as one expression over existing columns, and DuckDB runs it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    condition = compile_search(parse_search(f'{field.replace(chr(34), chr(92) + chr(34))}:"{escaped}"'), schema()).condition
+    condition = compile_search(
+        parse_search(f'{field.replace(chr(34), chr(92) + chr(34))}:"{escaped}"'), schema()
+    ).condition
     assert condition is not None
     for dialect in ("trino", "duckdb"):
         statements = sqlglot.parse(f"SELECT 1 FROM t WHERE {condition.sql(dialect=dialect)}", dialect=dialect)

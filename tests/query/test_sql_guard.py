@@ -29,7 +29,10 @@ def only_acme(tenant: TenantId) -> None:
     [
         ("select * from Logs", 'SELECT * FROM "lake"."acme"."logs" AS "logs"'),
         ('select 1 from acme."my-stream" s;', 'SELECT 1 FROM "lake"."acme"."my_2dstream" AS s'),
-        ("select a from logs where b = 'x; drop' -- c", 'SELECT a FROM "lake"."acme"."logs" AS "logs" WHERE b = \'x; drop\''),
+        (
+            "select a from logs where b = 'x; drop' -- c",
+            'SELECT a FROM "lake"."acme"."logs" AS "logs" WHERE b = \'x; drop\'',
+        ),
         ("with x as (select 1 a) select * from x", "WITH x AS (SELECT 1 AS a) SELECT * FROM x"),
     ],
 )
@@ -159,7 +162,10 @@ def test_no_heap_of_words_passes_the_guard_into_another_schema(parts: list[str])
 def test_two_thousand_mutations_of_sound_queries_stay_inside() -> None:
     """Sound queries with fragments put in at random places never reach another schema and never fail otherwise."""
     random_ = random.Random(3)
-    sound = ["select a, count(*) from logs where b = 'c' group by 1", "with x as (select * from logs) select * from x join acme.access using (a)"]
+    sound = [
+        "select a, count(*) from logs where b = 'c' group by 1",
+        "with x as (select * from logs) select * from x join acme.access using (a)",
+    ]
     for _ in range(2_000):
         words = random_.choice(sound).split()
         for _ in range(random_.randint(1, 4)):

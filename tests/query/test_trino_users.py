@@ -34,7 +34,11 @@ def test_users_keep_their_passwords_until_they_are_renewed(tmp_path: Path) -> No
     assert [user.name for user in second] == ["acme", "globex"]
     lines = dict(line.split(":", 1) for line in (tmp_path / PASSWORDS).read_text().splitlines())
     assert set(lines) == {"firn", "acme", "globex"}
-    assert not any(user.password in text for user in (*first, *second) for text in ((tmp_path / PASSWORDS).read_text(), (tmp_path / RULES).read_text()))
+    assert not any(
+        user.password in text
+        for user in (*first, *second)
+        for text in ((tmp_path / PASSWORDS).read_text(), (tmp_path / RULES).read_text())
+    )
     assert (tmp_path / PASSWORDS).stat().st_mode & 0o077 == 0
     with pytest.raises(SettingsError, match="no user 'nobody'"):
         write_access(tmp_path, [], "lake", ("firn", None), ["nobody"])
@@ -55,7 +59,15 @@ class Users:
         auth = BasicAuthentication(user, self.passwords[user] if password is None else password)
         session = requests.Session()
         session.trust_env, session.verify = False, self._stack.environment()["FIRN_QUERY_TRINO_CA"]
-        connection: Any = trino.dbapi.Connection(host=host, port=port, user=user, http_scheme="https", auth=auth, http_session=session, catalog="lake")
+        connection: Any = trino.dbapi.Connection(
+            host=host,
+            port=port,
+            user=user,
+            http_scheme="https",
+            auth=auth,
+            http_session=session,
+            catalog="lake",
+        )
         with closing(connection):
             return list(connection.cursor().execute(statement).fetchall())
 
@@ -75,7 +87,9 @@ def tables(catalog_client: CatalogClient) -> tuple[LogTable, LogTable]:
 
 
 @pytest.fixture(scope="module")
-def users(stack: Stack, tables: tuple[LogTable, LogTable], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
+def users(
+    stack: Stack, tables: tuple[LogTable, LogTable], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Users]:
     """A second Trino over the same catalog."""
     folder = tmp_path_factory.mktemp("trino-users")
     made = write_access(folder / "access", [table.id.tenant for table in tables], "lake", ("firn", None))
@@ -87,14 +101,19 @@ def users(stack: Stack, tables: tuple[LogTable, LogTable], tmp_path_factory: pyt
 
 
 @pytest.mark.stack
-def test_a_tenants_user_sees_its_own_schema_and_no_other(users: Users, tables: tuple[LogTable, LogTable]) -> None:
+def test_a_tenants_user_sees_its_own_schema_and_no_other(
+    users: Users, tables: tuple[LogTable, LogTable]
+) -> None:
     """Listings hold nothing foreign, a foreign table cannot be read, nothing can be written, other people's queries are not seen."""
     mine, theirs = (table.name for table in tables)
     user = mine.namespace
     schemas = {row[0] for row in users.ask(user, "SHOW SCHEMAS FROM lake")}
     assert schemas - {"information_schema"} == {user}
     assert users.ask(user, f'SELECT message FROM lake."{user}".logs') == [[f"of {tables[0].tenant}"]]
-    listed = {tuple(row) for row in users.ask(user, "SELECT table_schema, table_name FROM lake.information_schema.tables")}
+    listed = {
+        tuple(row)
+        for row in users.ask(user, "SELECT table_schema, table_name FROM lake.information_schema.tables")
+    }
     assert {schema for schema, _ in listed} <= {user, "information_schema"}
     users.ask("firn", f'SELECT count(*) FROM lake."{theirs.namespace}".logs')
     for statement in (
@@ -127,11 +146,15 @@ def test_without_the_right_password_nobody_gets_in(users: Users, tables: tuple[L
 
 
 @pytest.mark.stack
-def test_a_new_tenants_user_gets_in_without_a_restart(users: Users, catalog_client: CatalogClient, tables: tuple[LogTable, LogTable]) -> None:
+def test_a_new_tenants_user_gets_in_without_a_restart(
+    users: Users, catalog_client: CatalogClient, tables: tuple[LogTable, LogTable]
+) -> None:
     """Trino takes the files up by itself within seconds."""
     third = LogTable(catalog_client, fresh_tenant("third"))
     third.append([{"timestamp": START, "message": "new"}])
-    (made,) = write_access(users.access, [table.id.tenant for table in (*tables, third)], "lake", ("firn", None))
+    (made,) = write_access(
+        users.access, [table.id.tenant for table in (*tables, third)], "lake", ("firn", None)
+    )
     users.passwords[made.name] = made.password
 
     def sees_its_rows() -> bool:

@@ -43,26 +43,62 @@ def expected(query: str, rows: Sequence[dict[str, Any]], *, everywhere: bool = F
 
 
 def schema() -> LogSchema:
-    names = {"path": (101, "/path"), "status": (102, "/status"), **{name: (110 + at, f"/{name}") for at, name in enumerate(TYPES)}}
+    names = {
+        "path": (101, "/path"),
+        "status": (102, "/status"),
+        **{name: (110 + at, f"/{name}") for at, name in enumerate(TYPES)},
+    }
     made = new_log_schema().with_strings(names, 1)
-    return LogSchema({**made.json, "fields": [{**field, "type": TYPES.get(field["name"], field["type"])} for field in made.json["fields"]]})
+    return LogSchema(
+        {
+            **made.json,
+            "fields": [
+                {**field, "type": TYPES.get(field["name"], field["type"])} for field in made.json["fields"]
+            ],
+        }
+    )
 
 
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_the_embedded_engine_finds_what_a_filter_in_python_finds(tmp_path: Path, *, everywhere: bool) -> None:
     """300 generated queries over records with nulls, quotes, unicode and numbers as text."""
-    identity = {"observed_timestamp": START, "_topic": "t", "_topic_id": "i", "_topic_partition": 0, "_index": 0}
+    identity = {
+        "observed_timestamp": START,
+        "_topic": "t",
+        "_topic_id": "i",
+        "_topic_partition": 0,
+        "_index": 0,
+    }
     rows = [{**row, **identity, "_offset": at} for at, row in enumerate(records(ROWS, 1))]
     arrow = schema().arrow
     path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path)
-    view = TableView(table_id("t", "logs"), TableName("t", "logs"), "u", schema(), True, 1, None, None, Totals(), {}, {}, {})
+    pq.write_table(
+        pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path
+    )
+    view = TableView(
+        table_id("t", "logs"),
+        TableName("t", "logs"),
+        "u",
+        schema(),
+        True,
+        1,
+        None,
+        None,
+        Totals(),
+        {},
+        {},
+        {},
+    )
     file = LiveFile(f"file://{path}", ROWS, 1, 0, 1, None, None, None, None)
-    engine = EmbeddedExecutor(QuerySettings(state=str(tmp_path)), lambda uris, _: [uri.removeprefix("file://") for uri in uris])
+    engine = EmbeddedExecutor(
+        QuerySettings(state=str(tmp_path)), lambda uris, _: [uri.removeprefix("file://") for uri in uris]
+    )
     found_some = 0
     for query in queries(QUERIES, 2):
         condition = compile_search(parse_search(query), view.schema, everywhere=everywhere).condition
-        found = engine.fetch(Source(view, [file]), select_rows(["_offset"], condition, None, newest_first=True), Run(60.0))
+        found = engine.fetch(
+            Source(view, [file]), select_rows(["_offset"], condition, None, newest_first=True), Run(60.0)
+        )
         offsets = sorted(row[0] for row in found.rows)
         assert offsets == expected(query, rows, everywhere=everywhere), query
         found_some += 0 < len(offsets) < ROWS
@@ -74,12 +110,19 @@ def test_both_engines_give_the_same_rows(api: httpx.Client, catalog_client: Cata
     """The same queries through the API, on DuckDB and on Trino."""
     table = LogTable(catalog_client, fresh_tenant("engines"), types=TYPES)
     rows = table.append(records(ROWS, 3))
-    body = {"tenant": table.tenant, "from": START.isoformat(), "to": (START + timedelta(hours=3)).isoformat(), "limit": 1_000}
+    body = {
+        "tenant": table.tenant,
+        "from": START.isoformat(),
+        "to": (START + timedelta(hours=3)).isoformat(),
+        "limit": 1_000,
+    }
     for query in queries(QUERIES, 4):
         for engine in ("duckdb", "trino"):
             answer = api.post("/v1/search", json={**body, "query": query, "engine": engine})
             assert answer.status_code == 200, (query, answer.text)
-            assert sorted(row["coordinates"]["offset"] for row in answer.json()["rows"]) == expected(query, rows), (query, engine)
+            assert sorted(row["coordinates"]["offset"] for row in answer.json()["rows"]) == expected(
+                query, rows
+            ), (query, engine)
 
 
 @pytest.mark.stack
@@ -88,7 +131,11 @@ def test_trino_looks_everywhere_as_an_erasure_does(catalog_client: CatalogClient
     table = LogTable(catalog_client, fresh_tenant("everywhere"), types=TYPES)
     rows = table.append(records(ROWS, 5))
     namespace, name = table.name
-    wanted = [query for query in queries(10 * QUERIES, 6) if expected(query, rows, everywhere=True) != expected(query, rows)][: QUERIES // 2]
+    wanted = [
+        query
+        for query in queries(10 * QUERIES, 6)
+        if expected(query, rows, everywhere=True) != expected(query, rows)
+    ][: QUERIES // 2]
     assert len(wanted) > QUERIES // 5
     for query in wanted:
         condition = compile_search(parse_search(query), schema(), everywhere=True).condition

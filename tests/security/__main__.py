@@ -37,7 +37,9 @@ class Outcomes:
         for item in items:
             numbers = tuple(n for marker in item.iter_markers("finding") for n in marker.args)
             if unknown := set(numbers) - set(FINDINGS):
-                raise pytest.UsageError(f"{item.nodeid} names finding {min(unknown)}, which findings.py does not list")
+                raise pytest.UsageError(
+                    f"{item.nodeid} names finding {min(unknown)}, which findings.py does not list"
+                )
             self._numbers[item.nodeid] = numbers
             if not self._only or self._only & set(numbers):
                 kept.append(item)
@@ -61,7 +63,12 @@ class Outcomes:
 
     def _finding(self, number: int, tests: list[str]) -> dict[str, Any]:
         failed = [nodeid for nodeid in tests if not self._passed[nodeid]]
-        return {"title": FINDINGS[number], "held": bool(tests) and not failed, "tests": len(tests), "failed": failed}
+        return {
+            "title": FINDINGS[number],
+            "held": bool(tests) and not failed,
+            "tests": len(tests),
+            "failed": failed,
+        }
 
 
 def main(
@@ -77,7 +84,9 @@ def main(
         print(orjson.dumps({"findings": found, **outcomes.recorded}).decode())
     else:
         for number, finding in found.items():
-            print(f"{number:>3}  {'held' if finding['held'] else 'OPEN'}  {finding['tests']:>3} tests  {finding['title']}")
+            print(
+                f"{number:>3}  {'held' if finding['held'] else 'OPEN'}  {finding['tests']:>3} tests  {finding['title']}"
+            )
     raise SystemExit(0 if code == 0 and all(finding["held"] for finding in found.values()) else 1)
 
 

@@ -68,13 +68,20 @@ def started_services(stack: ExitStack, keyed: Guarded, line: Line, folder: Path)
 
 def _metrics_of_optimize(stack: ExitStack, folder: Path) -> str:
     """`optimize run` with its endpoint, over a catalog of its own that has no tables: there is nothing to maintain, and no Spark to start."""
-    own = {"FIRN_CATALOG_DATABASE_URL": f"sqlite:///{folder}/catalog.db", "FIRN_CATALOG_WAREHOUSE": f"file://{folder}/warehouse"}
+    own = {
+        "FIRN_CATALOG_DATABASE_URL": f"sqlite:///{folder}/catalog.db",
+        "FIRN_CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
+    }
     catalog = Child("catalog", folder, own, "--anonymous")
     stack.callback(catalog.kill)
     port = reserve_free()
-    environment = child_environment({"FIRN_OPTIMIZE_CATALOG_URI": catalog.start().address, "FIRN_OPTIMIZE_PORT": str(port)})
+    environment = child_environment(
+        {"FIRN_OPTIMIZE_CATALOG_URI": catalog.start().address, "FIRN_OPTIMIZE_PORT": str(port)}
+    )
     log = stack.enter_context((folder / "optimize.log").open("wb"))
-    process = subprocess.Popen([sys.executable, "-m", "optimize", "run"], cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "optimize", "run"], cwd=REPOSITORY, env=environment, stdout=log, stderr=log
+    )
     stack.callback(process.wait, 30)
     stack.callback(process.kill)
     wait_for(lambda: is_listening(port), READY_S, "the metrics of optimize")
@@ -90,30 +97,69 @@ def _keys(keyed: Guarded) -> dict[str, str]:
 
     def admin(method: str, path: str, **options: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {keyed.keys['admin']}"}
-        return httpx.request(method, f"{keyed.catalog.address}{path}", headers=headers, timeout=ANSWER_S, trust_env=False, **options).raise_for_status()
+        return httpx.request(
+            method,
+            f"{keyed.catalog.address}{path}",
+            headers=headers,
+            timeout=ANSWER_S,
+            trust_env=False,
+            **options,
+        ).raise_for_status()
 
     maintenance = str(admin("POST", "/firn/v1/keys", json={"scope": "maintenance"}).json()["key"])
     revoked = str(admin("POST", "/firn/v1/keys", json={"scope": "admin"}).json()["key"])
     admin("DELETE", f"/firn/v1/keys/{_id_of(revoked)}")
-    own = {"unknown": f"firn_0123456789ab_{'x' * 43}", "revoked": revoked, "maintenance": maintenance, TOKEN_KIND: SERVE_TOKEN}
+    own = {
+        "unknown": f"firn_0123456789ab_{'x' * 43}",
+        "revoked": revoked,
+        "maintenance": maintenance,
+        TOKEN_KIND: SERVE_TOKEN,
+    }
     return {**keyed.keys, **own}
 
 
 def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
     """What braces in the matrix stand for. `b` gets an export, an erasure and a saved search that others might ask for."""
-    where = {"tenant": keyed.theirs.tenant, "stream": keyed.theirs.stream, "from": "2026-09-01", "to": "2026-09-02"}
+    where = {
+        "tenant": keyed.theirs.tenant,
+        "stream": keyed.theirs.stream,
+        "from": "2026-09-01",
+        "to": "2026-09-02",
+    }
     export = keyed.ask("POST", "/v1/exports", "theirs", json=where).raise_for_status().json()["id"]
     wanted = {"tenant": keyed.theirs.tenant, "query": SECRET, "dry_run": True}
     erasure = keyed.ask("POST", "/v1/erasures", "theirs", json=wanted).raise_for_status().json()["id"]
-    keyed.ask("PUT", "/v1/saved-searches/of-theirs", "theirs", json={"address": {"q": SECRET}}).raise_for_status()
+    keyed.ask(
+        "PUT", "/v1/saved-searches/of-theirs", "theirs", json={"address": {"q": SECRET}}
+    ).raise_for_status()
     location = keyed.theirs.catalog.load_table(keyed.theirs.name)["metadata"]["location"]
-    path = {"lease": "matrix", "task": "matrix", "dropped": "999999", "letter": "0:0", "part": "part-00000.ndjson", "file": "x", "session": "x"}
+    path = {
+        "lease": "matrix",
+        "task": "matrix",
+        "dropped": "999999",
+        "letter": "0:0",
+        "part": "part-00000.ndjson",
+        "file": "x",
+        "session": "x",
+    }
     of_b = {
         **path, "namespace": keyed.theirs.name.namespace, "tenant": keyed.theirs.tenant, "table": keyed.theirs.name.name, "view": "seen",
         "location": location, "key": _id_of(keyed.keys["theirs"]), "export": export, "erasure": erasure, "saved": "of-theirs",
     }  # fmt: skip
-    gone = of_b | {"table": "gone", "view": "gone", "location": f"{location}/gone", "key": "gone", "export": "gone", "erasure": "gone", "saved": "matrix"}
-    return {Names.OF_B: of_b, Names.GONE: gone, Names.GONE_OF_A: gone | {"namespace": keyed.mine.name.namespace, "tenant": keyed.mine.tenant}}
+    gone = of_b | {
+        "table": "gone",
+        "view": "gone",
+        "location": f"{location}/gone",
+        "key": "gone",
+        "export": "gone",
+        "erasure": "gone",
+        "saved": "matrix",
+    }
+    return {
+        Names.OF_B: of_b,
+        Names.GONE: gone,
+        Names.GONE_OF_A: gone | {"namespace": keyed.mine.name.namespace, "tenant": keyed.mine.tenant},
+    }
 
 
 @dataclass
@@ -152,13 +198,20 @@ def answered(client: httpx.Client, request: httpx.Request) -> httpx.Response:
         content = b""
         for part in answer.iter_bytes():
             content += part
-            if answer.headers.get("content-type", "").startswith("text/event-stream") or len(content) > BYTES_MAX:
+            if (
+                answer.headers.get("content-type", "").startswith("text/event-stream")
+                or len(content) > BYTES_MAX
+            ):
                 break
             if time.monotonic() > deadline_s:
                 raise httpx.ReadTimeout("the answer has no end", request=request)
     finally:
         answer.close()
-    kept = {name: value for name, value in answer.headers.items() if name not in ("content-encoding", "content-length", "transfer-encoding")}
+    kept = {
+        name: value
+        for name, value in answer.headers.items()
+        if name not in ("content-encoding", "content-length", "transfer-encoding")
+    }
     return httpx.Response(answer.status_code, headers=kept, content=content, request=request)
 
 
@@ -175,4 +228,8 @@ def _filled(template: Any, names: Mapping[str, str]) -> Any:
         return template
     if isinstance(template, list):
         return [_filled(each, names) for each in template]
-    return {key: _filled(value, names) for key, value in template.items()} if isinstance(template, Mapping) else template
+    return (
+        {key: _filled(value, names) for key, value in template.items()}
+        if isinstance(template, Mapping)
+        else template
+    )

@@ -12,7 +12,9 @@ from tests.stack.parked import forget_parkings
 
 
 @pytest.fixture(scope="session")
-def keyed(stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def keyed(
+    stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
     """Keys by name: admin, room, mine (write key of `a`), reader (read key of `a`), theirs (write key of `b`)."""
     made = start_guarded(stack, catalog_client, tmp_path_factory.mktemp("keyed"), ("a", "b"))
     yield made

@@ -38,7 +38,9 @@ class Edge:
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         headers = {**self.headers, **options.pop("headers", {})}
-        return httpx.request(method, f"{self.address}{path}", headers=headers, timeout=60.0, trust_env=False, **options)
+        return httpx.request(
+            method, f"{self.address}{path}", headers=headers, timeout=60.0, trust_env=False, **options
+        )
 
     @property
     def netloc(self) -> str:
@@ -68,27 +70,44 @@ def open_edges(line: Line, folder: Path) -> Iterator[list[Edge]]:
     """As on a machine where nobody made keys: everything on loopback lets everybody in."""
     uri = line.stack.address("catalog")
     with ExitStack() as everything:
-        query = Child("query", folder, {**line.stack.environment(), **limited("query", catalog_uri=uri, state=folder / "state")}).start()
+        query = Child(
+            "query",
+            folder,
+            {**line.stack.environment(), **limited("query", catalog_uri=uri, state=folder / "state")},
+        ).start()
         everything.callback(query.kill)
         serve = everything.enter_context(ToolLine(line, line.kafka.topic()).serve())
         at_node = everything.enter_context(node(IngestSettings()))
         yield [
             Edge("catalog", uri, "/v1/namespaces", "/v1/namespaces", {"namespace": ["by_a_page"]}),
-            Edge("query", query.address, "/v1/tenants", "/v1/sql", {"sql": "SELECT 1", "tenant": "a"}, pid=query.pid),
-            Edge("serve", str(serve.base_url).rstrip("/"), "/v1/status", "/v1/explain-message", {"value": "a"}),
+            Edge(
+                "query",
+                query.address,
+                "/v1/tenants",
+                "/v1/sql",
+                {"sql": "SELECT 1", "tenant": "a"},
+                pid=query.pid,
+            ),
+            Edge(
+                "serve", str(serve.base_url).rstrip("/"), "/v1/status", "/v1/explain-message", {"value": "a"}
+            ),
             Edge("node", at_node, "/v1/status", "/v1/status", {}),
         ]
 
 
 @contextmanager
-def keyed_edges(keyed: Guarded, line: Line, folder: Path, *, connections_max: int = 1_000) -> Iterator[list[Edge]]:
+def keyed_edges(
+    keyed: Guarded, line: Line, folder: Path, *, connections_max: int = 1_000
+) -> Iterator[list[Edge]]:
     """As where keys are asked for; who sends no whole request within two seconds is hung up on."""
     patience = {"request_timeout_s": SLOW_S, "connections_max": connections_max}
     environment = {**keyed.environment, **limited("catalog", **patience), **limited("query", **patience)}
     with ExitStack() as everything:
         catalog = Child("catalog", folder, environment).start()
         everything.callback(catalog.kill)
-        own = limited("query", catalog_uri=catalog.address, catalog_token=keyed.keys["room"], state=folder / "state")
+        own = limited(
+            "query", catalog_uri=catalog.address, catalog_token=keyed.keys["room"], state=folder / "state"
+        )
         query = Child("query", folder, {**environment, **own}).start()
         everything.callback(query.kill)
         texts = {name: str(value) for name, value in patience.items()}
@@ -96,9 +115,32 @@ def keyed_edges(keyed: Guarded, line: Line, folder: Path, *, connections_max: in
         at_node = everything.enter_context(node(IngestSettings.load(serve_token=TOKEN, **patience)))
         token, key = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {keyed.keys['mine']}"}
         yield [
-            Edge("catalog", catalog.address, "/v1/namespaces", "/v1/namespaces", {"namespace": ["a"]}, key, catalog.pid),
-            Edge("query", query.address, "/v1/tenants", "/v1/sql", {"sql": "SELECT 1", "tenant": "a"}, key, query.pid),
-            Edge("serve", str(serve.base_url).rstrip("/"), "/v1/status", "/v1/explain-message", {"value": "a"}, token),
+            Edge(
+                "catalog",
+                catalog.address,
+                "/v1/namespaces",
+                "/v1/namespaces",
+                {"namespace": ["a"]},
+                key,
+                catalog.pid,
+            ),
+            Edge(
+                "query",
+                query.address,
+                "/v1/tenants",
+                "/v1/sql",
+                {"sql": "SELECT 1", "tenant": "a"},
+                key,
+                query.pid,
+            ),
+            Edge(
+                "serve",
+                str(serve.base_url).rstrip("/"),
+                "/v1/status",
+                "/v1/explain-message",
+                {"value": "a"},
+                token,
+            ),
             Edge("node", at_node, "/v1/status", "/v1/status", {}, token),
         ]
 

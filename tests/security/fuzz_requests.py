@@ -15,7 +15,20 @@ from schemathesis.core.result import Ok
 from tests.security.route_matrix import ROUTES, Route
 
 HUGE = 200_000
-WRONG_TYPES: tuple[Any, ...] = (None, True, -1, 2**63, 1e308, [], {}, [[]], {"": {}}, "", "\x00", "\ud800".encode("utf-8", "surrogatepass").hex())
+WRONG_TYPES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    2**63,
+    1e308,
+    [],
+    {},
+    [[]],
+    {"": {}},
+    "",
+    "\x00",
+    "\ud800".encode("utf-8", "surrogatepass").hex(),
+)
 SENT_BY = "Authorization"
 
 
@@ -33,11 +46,19 @@ class Hostile:
     """
 
     def __init__(
-        self, addresses: Mapping[str, str], keys: Sequence[str], names: Mapping[str, str], own: Mapping[str, str], chance: int, document_key: str
+        self,
+        addresses: Mapping[str, str],
+        keys: Sequence[str],
+        names: Mapping[str, str],
+        own: Mapping[str, str],
+        chance: int,
+        document_key: str,
     ) -> None:
         self._addresses, self._keys, self._names, self._own = addresses, keys, names, own
         self._random = random.Random(chance)
-        self._operations = [(service, each) for service in addresses for each in _operations(addresses[service], document_key)]
+        self._operations = [
+            (service, each) for service in addresses for each in _operations(addresses[service], document_key)
+        ]
         documented = {service for service, _ in self._operations}
         assert documented >= {"catalog", "query", "ingest-serve", "ingest-node"}, documented
         self.known = sorted({variant for name in names.values() for variant in spellings(name)})
@@ -58,7 +79,13 @@ class Hostile:
         mode = self._random.choice(list(GenerationMode))
 
         @seed(self._random.getrandbits(32))
-        @settings(max_examples=count, phases=[Phase.generate], database=None, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=count,
+            phases=[Phase.generate],
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
         @given(operation.as_strategy(generation_mode=mode))
         def draw(case: Any) -> None:
             options = dict(case.as_transport_kwargs(base_url=self._addresses[service]))
@@ -78,7 +105,11 @@ class Hostile:
             "url": f"{self._addresses[route.service].rstrip('/')}{path}",
             "headers": {},
         }
-        options |= {name: self._filled(value) for name, value in (("params", route.query), ("json", route.body), ("data", route.form)) if value is not None}
+        options |= {
+            name: self._filled(value)
+            for name, value in (("params", route.query), ("json", route.body), ("data", route.form))
+            if value is not None
+        }
         return Shot(route.service, self._signed(options))
 
     def _part(self, part: str) -> str:
@@ -95,7 +126,11 @@ class Hostile:
             return self._own.get(name, "x")
         if roll < 0.2:
             return "x" * self._random.choice((300, 5_000))
-        return self._random.choice(self.known) if roll < 0.55 else self._names.get(name, self._random.choice(self.known))
+        return (
+            self._random.choice(self.known)
+            if roll < 0.55
+            else self._names.get(name, self._random.choice(self.known))
+        )
 
     def _filled(self, template: Any) -> Any:
         """A template with words in its places; here and there a value of a type that does not belong there."""
@@ -108,7 +143,11 @@ class Hostile:
             return "y" * HUGE if self._random.random() < 0.002 else template
         if isinstance(template, list):
             return [self._filled(each) for each in template]
-        return {key: self._filled(value) for key, value in template.items()} if isinstance(template, Mapping) else template
+        return (
+            {key: self._filled(value) for key, value in template.items()}
+            if isinstance(template, Mapping)
+            else template
+        )
 
     def _spoilt(self, options: dict[str, Any]) -> dict[str, Any]:
         """A generated request with names of the other tenant in some of its texts."""
@@ -117,7 +156,8 @@ class Hostile:
                 options[part] = self._with_names(options[part])
         address = urlsplit(options["url"])
         path = "/".join(
-            quote(self._word("tenant"), safe="") if self._random.random() < 0.3 and at > 1 else part for at, part in enumerate(address.path.split("/"))
+            quote(self._word("tenant"), safe="") if self._random.random() < 0.3 and at > 1 else part
+            for at, part in enumerate(address.path.split("/"))
         )
         return {**options, "url": address._replace(path=path).geturl()}
 
@@ -126,24 +166,65 @@ class Hostile:
             return self._random.choice(self.known) if self._random.random() < 0.4 else value
         if isinstance(value, list):
             return [self._with_names(each) for each in value]
-        return {key: self._with_names(each) for key, each in value.items()} if isinstance(value, Mapping) else value
+        return (
+            {key: self._with_names(each) for key, each in value.items()}
+            if isinstance(value, Mapping)
+            else value
+        )
 
     def _signed(self, options: dict[str, Any]) -> dict[str, Any]:
-        return {**options, "headers": {**(options.get("headers") or {}), SENT_BY: f"Bearer {self._random.choice(self._keys)}"}}
+        return {
+            **options,
+            "headers": {
+                **(options.get("headers") or {}),
+                SENT_BY: f"Bearer {self._random.choice(self._keys)}",
+            },
+        }
 
 
 def spellings(name: str) -> Iterator[str]:
     """A name as a server might take it for the same, or for a way to it."""
-    yield from (name, name.upper(), name.title(), f" {name}", f"{name} ", f"{name}.", f"{name}/", f"/{name}", f"../{name}", f"./{name}", f"x/../{name}")
-    yield from (f'"{name}"', f"`{name}`", f"{name}\x00", f"\x00{name}", f"x\x1f{name}", f"{name}\x1fx", f"{name};x", f"{name}' OR '1'='1", f"{name}--")
-    yield from (quote(name), "".join(f"%{byte:02x}" for byte in name.encode()), quote("".join(f"%{byte:02x}" for byte in name.encode())), f"%2e%2e%2f{name}")
-    yield "".join(chr(ord(letter) + 0xFEE0) if "!" <= letter <= "~" else letter for letter in name)  # full width
+    yield from (
+        name,
+        name.upper(),
+        name.title(),
+        f" {name}",
+        f"{name} ",
+        f"{name}.",
+        f"{name}/",
+        f"/{name}",
+        f"../{name}",
+        f"./{name}",
+        f"x/../{name}",
+    )
+    yield from (
+        f'"{name}"',
+        f"`{name}`",
+        f"{name}\x00",
+        f"\x00{name}",
+        f"x\x1f{name}",
+        f"{name}\x1fx",
+        f"{name};x",
+        f"{name}' OR '1'='1",
+        f"{name}--",
+    )
+    yield from (
+        quote(name),
+        "".join(f"%{byte:02x}" for byte in name.encode()),
+        quote("".join(f"%{byte:02x}" for byte in name.encode())),
+        f"%2e%2e%2f{name}",
+    )
+    yield "".join(
+        chr(ord(letter) + 0xFEE0) if "!" <= letter <= "~" else letter for letter in name
+    )  # full width
 
 
 def _operations(address: str, key: str) -> list[Any]:
     """The operations of a service's document; none where it has none."""
     try:
-        document: Any = schemathesis.openapi.from_url(f"{address.rstrip('/')}/openapi.json", headers={SENT_BY: f"Bearer {key}"})
+        document: Any = schemathesis.openapi.from_url(
+            f"{address.rstrip('/')}/openapi.json", headers={SENT_BY: f"Bearer {key}"}
+        )
     except Exception:  # noqa: BLE001 - the front end and the metrics have no document, and answer with something else
         return []
     return [found.ok() for found in document.get_all_operations() if isinstance(found, Ok)]

@@ -52,7 +52,9 @@ def varint(number: int) -> bytes:
 def record(at: int, value: bytes, headers: Headers = (), key: bytes | None = None) -> bytes:
     """One record of a batch, the `at`-th."""
     of_key = varint(-1) if key is None else varint(len(key)) + key
-    of_headers = varint(len(headers)) + b"".join(varint(len(name)) + name + varint(len(text)) + text for name, text in headers)
+    of_headers = varint(len(headers)) + b"".join(
+        varint(len(name)) + name + varint(len(text)) + text for name, text in headers
+    )
     body = b"\x00" + varint(0) + varint(at) + of_key + varint(len(value)) + value + of_headers
     return varint(len(body)) + body
 
@@ -66,10 +68,19 @@ def compressed(codec: int, data: bytes) -> bytes:
     return data
 
 
-def batch(records: Sequence[bytes], *, codec: int = 0, body: bytes | None = None, wrong_checksum: bool = False, timestamp_ms: int = 0) -> bytes:
+def batch(
+    records: Sequence[bytes],
+    *,
+    codec: int = 0,
+    body: bytes | None = None,
+    wrong_checksum: bool = False,
+    timestamp_ms: int = 0,
+) -> bytes:
     """A batch of records. `body`: what stands in place of the compressed records."""
     content = compressed(codec, b"".join(records)) if body is None else body
-    head = struct.pack(">hiqqqhii", codec, len(records) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(records))
+    head = struct.pack(
+        ">hiqqqhii", codec, len(records) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(records)
+    )
     checksum = crc32c(head + content) ^ (1 if wrong_checksum else 0)
     return struct.pack(">qiibI", 0, len(head) + len(content) + 9, 0, 2, checksum) + head + content
 
@@ -98,7 +109,13 @@ class Wire:
     def produce(self, topic: str, data: bytes, partition: int = 0) -> Answer | None:
         """Sends a batch, whatever it is; None where the broker hangs up on it."""
         name = topic.encode()
-        body = struct.pack(">hhii", -1, -1, 30_000, 1) + struct.pack(">h", len(name)) + name + struct.pack(">iii", 1, partition, len(data)) + data
+        body = (
+            struct.pack(">hhii", -1, -1, 30_000, 1)
+            + struct.pack(">h", len(name))
+            + name
+            + struct.pack(">iii", 1, partition, len(data))
+            + data
+        )
         head = struct.pack(">hhih", PRODUCE, VERSION, 7, 4) + b"evil"
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=ANSWER_S)

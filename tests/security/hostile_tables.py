@@ -62,12 +62,22 @@ class Hostile:
     def files(self) -> dict[str, bytes]:
         """Every file of the other tenant's table and outside of the warehouse, with its content."""
         roots = [local_path(self.state(self.theirs).location), self.outside]
-        return {str(path): path.read_bytes() for root in roots for path in sorted(root.rglob("*")) if path.is_file() and path.stat().st_size < 10**7}
+        return {
+            str(path): path.read_bytes()
+            for root in roots
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and path.stat().st_size < 10**7
+        }
 
 
 def start_hostile(folder: Path) -> Hostile:
     """Starts the catalog; ends with `server.stop()`."""
-    server = Server(folder, f"sqlite:///{folder}/catalog.db", arguments=[], environment={"FIRN_CATALOG_ALLOWED_LOCATIONS": "[]"})
+    server = Server(
+        folder,
+        f"sqlite:///{folder}/catalog.db",
+        arguments=[],
+        environment={"FIRN_CATALOG_ALLOWED_LOCATIONS": "[]"},
+    )
     command = [*server.command("key", "create"), "--scope", "admin", "--database-url", server.database_url]
     made = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
     keys = {"admin": made.stdout.strip()}
@@ -91,15 +101,55 @@ def foreign_uris(world: Hostile) -> list[str]:
     (manifest,) = theirs.manifests[:1]
     entry = load_manifest(world.storage, manifest, theirs.place)[0]
     theirs_list = str(world.metadata(world.theirs)["snapshots"][-1]["manifest-list"])
-    targets = [theirs_list, manifest.uri, entry.file.uri, f"file://{world.outside}/secret.avro", "file:///etc/passwd"]
-    found = ["file:///dev/zero", "file:///proc/self/environ", "s3://bucket/x.avro", "s3://key:secret@bucket/x.avro", "http://127.0.0.1/x.avro", "hdfs://x/y"]
-    found += [f"{own.location}0/metadata/x.avro", own.location, f"{own.location}/", f"{own.location}/metadata/", "", "x.avro", "data:,x", "file:"]
+    targets = [
+        theirs_list,
+        manifest.uri,
+        entry.file.uri,
+        f"file://{world.outside}/secret.avro",
+        "file:///etc/passwd",
+    ]
+    found = [
+        "file:///dev/zero",
+        "file:///proc/self/environ",
+        "s3://bucket/x.avro",
+        "s3://key:secret@bucket/x.avro",
+        "http://127.0.0.1/x.avro",
+        "hdfs://x/y",
+    ]
+    found += [
+        f"{own.location}0/metadata/x.avro",
+        own.location,
+        f"{own.location}/",
+        f"{own.location}/metadata/",
+        "",
+        "x.avro",
+        "data:,x",
+        "file:",
+    ]
     for uri in targets:
         path = str(local_path(uri))
         up = f"{'../' * own.location.count('/')}{path.lstrip('/')}"
-        found += [uri, path, f"file:{path}", f"file://localhost{path}", f"FILE://{path}", f"file://user@host{path}", f"file:////{path}", f"s3a://{path}"]
-        found += [f"{own.location}/{up}", f"{own.location}/metadata/{up.replace('..', '%2e%2e')}", f"{own.location}/{up.replace('../', '..%2f')}"]
-        found += [f"{own.location}/metadata/{up.replace('..', '%252e%252e')}", f"{own.location}/./{up}", f"{own.location}//{path}", f"{own.location}/\\{path}"]
+        found += [
+            uri,
+            path,
+            f"file:{path}",
+            f"file://localhost{path}",
+            f"FILE://{path}",
+            f"file://user@host{path}",
+            f"file:////{path}",
+            f"s3a://{path}",
+        ]
+        found += [
+            f"{own.location}/{up}",
+            f"{own.location}/metadata/{up.replace('..', '%2e%2e')}",
+            f"{own.location}/{up.replace('../', '..%2f')}",
+        ]
+        found += [
+            f"{own.location}/metadata/{up.replace('..', '%252e%252e')}",
+            f"{own.location}/./{up}",
+            f"{own.location}//{path}",
+            f"{own.location}/\\{path}",
+        ]
         found += [
             f"{own.location}/metadata/../../../{uri.split('/')[-1]}",
             f"{own.location}/metadata/x?{path}",
@@ -114,17 +164,34 @@ def hostile_files(world: Hostile) -> list[str]:
     state = world.state(world.mine)
     folder = local_path(state.location) / "metadata"
     theirs = local_path(world.state(world.theirs).location)
-    links = {"link.avro": world.outside / "secret.avro", "theirs.avro": next((theirs / "metadata").glob("snap-*")), "zero.avro": Path("/dev/zero")}
+    links = {
+        "link.avro": world.outside / "secret.avro",
+        "theirs.avro": next((theirs / "metadata").glob("snap-*")),
+        "zero.avro": Path("/dev/zero"),
+    }
     for name, target in links.items():
         (folder / name).symlink_to(target)
     (folder / "folder").symlink_to(theirs / "metadata")
     os.mkfifo(folder / "pipe.avro")
     with (folder / "sparse.avro").open("wb") as file:
         file.truncate(SPARSE_BYTES)
-    crafted = {"bomb.avro": _bomb(), "nothings.avro": _nothings(), "deep.avro": _deep(), "cut.avro": b"Obj\x01\x04", "text.avro": b"no avro"}
+    crafted = {
+        "bomb.avro": _bomb(),
+        "nothings.avro": _nothings(),
+        "deep.avro": _deep(),
+        "cut.avro": b"Obj\x01\x04",
+        "text.avro": b"no avro",
+    }
     for name, data in crafted.items():
         (folder / name).write_bytes(data)
-    names = [*links, "pipe.avro", "sparse.avro", *crafted, f"folder/{next((theirs / 'metadata').glob('snap-*')).name}", "missing.avro"]
+    names = [
+        *links,
+        "pipe.avro",
+        "sparse.avro",
+        *crafted,
+        f"folder/{next((theirs / 'metadata').glob('snap-*')).name}",
+        "missing.avro",
+    ]
     return [f"{state.location}/metadata/{name}" for name in names]
 
 
@@ -145,12 +212,20 @@ def _bomb() -> bytes:
     """A megabyte that unpacks to a gigabyte."""
     pack = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
     packed = b"".join([*(pack.compress(bytes(2**20)) for _ in range(1024)), pack.flush()])
-    return _container({"type": "record", "name": "r", "fields": [{"name": "manifest_path", "type": "string"}]}, "deflate", [(2**30, packed)])
+    return _container(
+        {"type": "record", "name": "r", "fields": [{"name": "manifest_path", "type": "string"}]},
+        "deflate",
+        [(2**30, packed)],
+    )
 
 
 def _nothings() -> bytes:
     """A list of a trillion values of no bytes each."""
-    schema = {"type": "record", "name": "r", "fields": [{"name": "x", "type": {"type": "array", "items": "null"}}]}
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "x", "type": {"type": "array", "items": "null"}}],
+    }
     return _container(schema, "null", [(1, b"\x80\x80\x80\x80\x80\x80\x20\x00")])
 
 
@@ -175,14 +250,29 @@ def craft(world: Hostile, layer: str, uri: str, rng: random.Random) -> Crafted:
     manifest_list = f"{state.location}/metadata/{name}-list.avro"
     if layer in ("manifest", "data file", "delete file", "good"):
         lines = [state.manifests[-1], _manifest(world, state, layer, uri, name)]
-        data = write_manifest_list(ManifestList.of(lines), snapshot_id=1, parent_id=state.head, sequence_number=state.sequence_number + 1)
+        data = write_manifest_list(
+            ManifestList.of(lines),
+            snapshot_id=1,
+            parent_id=state.head,
+            sequence_number=state.sequence_number + 1,
+        )
         world.storage.write(manifest_list, data)
     statistics = {"snapshot-id": state.head, "statistics-path": uri, "file-size-in-bytes": 1}
     match layer:
         case "statistics":
-            return Crafted([{"action": "set-statistics", "statistics": {**statistics, "file-footer-size-in-bytes": 1, "blob-metadata": []}}], metadata)
+            return Crafted(
+                [
+                    {
+                        "action": "set-statistics",
+                        "statistics": {**statistics, "file-footer-size-in-bytes": 1, "blob-metadata": []},
+                    }
+                ],
+                metadata,
+            )
         case "partition-statistics":
-            return Crafted([{"action": "set-partition-statistics", "partition-statistics": statistics}], metadata)
+            return Crafted(
+                [{"action": "set-partition-statistics", "partition-statistics": statistics}], metadata
+            )
     snapshot = snapshot_json(
         snapshot_id=new_snapshot_id(),
         parent_id=state.head,
@@ -195,8 +285,17 @@ def craft(world: Hostile, layer: str, uri: str, rng: random.Random) -> Crafted:
     if layer == "manifests":
         del snapshot["manifest-list"]
         snapshot["manifests"] = [uri]
-    ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot["snapshot-id"]}
-    after = {**metadata, "snapshots": [*metadata["snapshots"], snapshot], "current-snapshot-id": snapshot["snapshot-id"]}
+    ref = {
+        "action": "set-snapshot-ref",
+        "ref-name": "main",
+        "type": "branch",
+        "snapshot-id": snapshot["snapshot-id"],
+    }
+    after = {
+        **metadata,
+        "snapshots": [*metadata["snapshots"], snapshot],
+        "current-snapshot-id": snapshot["snapshot-id"],
+    }
     return Crafted([{"action": "add-snapshot", "snapshot": snapshot}, ref], after)
 
 
@@ -204,7 +303,9 @@ def _manifest(world: Hostile, state: TableState, layer: str, uri: str, name: str
     """The line of a new manifest, which lies where it should unless the layer is `manifest`."""
     first = load_manifest(world.storage, state.manifests[-1], state.place)[0]
     content = 1 if layer == "delete file" else 0
-    file = replace(first.file, content=content, uri=uri if layer in ("data file", "delete file") else first.file.uri)
+    file = replace(
+        first.file, content=content, uri=uri if layer in ("data file", "delete file") else first.file.uri
+    )
     own = f"{state.location}/metadata/{name}-m.avro"
     data, line = write_manifest(
         own,
@@ -218,9 +319,19 @@ def _manifest(world: Hostile, state: TableState, layer: str, uri: str, name: str
     return replace(line, uri=uri) if layer == "manifest" else line
 
 
-def send(client: httpx.Client, route: str, updates: Sequence[Mapping[str, Any]], namespace: str = "a", name: str = "logs") -> tuple[int, str]:
+def send(
+    client: httpx.Client,
+    route: str,
+    updates: Sequence[Mapping[str, Any]],
+    namespace: str = "a",
+    name: str = "logs",
+) -> tuple[int, str]:
     """Commits by one of the routes: (status as if it had been the table's own route, the answer's text)."""
-    body = {"identifier": {"namespace": [namespace], "name": name}, "requirements": [], "updates": list(updates)}
+    body = {
+        "identifier": {"namespace": [namespace], "name": name},
+        "requirements": [],
+        "updates": list(updates),
+    }
     match route:
         case "table":
             response = client.post(f"/v1/namespaces/{namespace}/tables/{name}", json=body)

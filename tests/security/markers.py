@@ -29,7 +29,8 @@ class Markers:
         files = {path.name for path in Path(urlsplit(state.location).path).rglob("*") if path.is_file()}
         assert files
         return cls(
-            frozenset({SECRET, state.uuid, state.location, key_id, *files}), frozenset({table.tenant, table.name.namespace, f"{table.tenant}.{table.stream}"})
+            frozenset({SECRET, state.uuid, state.location, key_id, *files}),
+            frozenset({table.tenant, table.name.namespace, f"{table.tenant}.{table.stream}"}),
         )
 
     def found_in(self, answer: httpx.Response, *, named: bool = False) -> list[str]:

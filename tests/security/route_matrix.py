@@ -13,7 +13,9 @@ from typing import Any, Literal
 KINDS = ("none", "unknown", "revoked", "reader", "mine", "theirs", "room", "maintenance", "admin")
 OF_A = ("reader", "mine")
 TOKEN_KIND = "token"  # what `ingest serve` and a node ask for in place of keys
-Outcome = Literal["in", "401", "403", "hidden"]  # hidden: 403 or 404, so that nobody learns whether it is there
+Outcome = Literal[
+    "in", "401", "403", "hidden"
+]  # hidden: 403 or 404, so that nobody learns whether it is there
 
 
 class Access(StrEnum):
@@ -106,7 +108,11 @@ A = Access
 DOCUMENTS = ("/openapi.json", "/docs", "/docs/oauth2-redirect")
 PAGE = ("GET", "HEAD")
 EVERY_METHOD = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-NS, TABLES, TABLE = "/v1/namespaces/{namespace}", "/v1/namespaces/{namespace}/tables", "/v1/namespaces/{namespace}/tables/{table}"
+NS, TABLES, TABLE = (
+    "/v1/namespaces/{namespace}",
+    "/v1/namespaces/{namespace}/tables",
+    "/v1/namespaces/{namespace}/tables/{table}",
+)
 VIEWS, VIEW = "/v1/namespaces/{namespace}/views", "/v1/namespaces/{namespace}/views/{view}"
 NAME = {"namespace": ["{namespace}"], "name": "{table}"}
 RENAMED = {"source": NAME, "destination": {"namespace": ["{namespace}"], "name": "elsewhere"}}
@@ -125,29 +131,57 @@ VIEW_BODY = {
         "default-namespace": ["{namespace}"],
     },
 }
-COMMIT = {"identifier": NAME, "requirements": [], "updates": [{"action": "set-properties", "updates": {"matrix": "1"}}]}
+COMMIT = {
+    "identifier": NAME,
+    "requirements": [],
+    "updates": [{"action": "set-properties", "updates": {"matrix": "1"}}],
+}
 WORK = {"kind": "matrix", "state": "done", "version": 0}
 
 CATALOG = (
     *everybody("catalog", "/healthz", "/readyz", "/metrics"),
     *everybody("catalog", *DOCUMENTS, methods=PAGE),
     Route("catalog", "GET", "/v1/config", A.ANY_KEY),
-    Route("catalog", "POST", "/v1/oauth/tokens", A.CREDENTIALS, form={"grant_type": "client_credentials", "client_id": "{key}", "client_secret": "wrong"}),
+    Route(
+        "catalog",
+        "POST",
+        "/v1/oauth/tokens",
+        A.CREDENTIALS,
+        form={"grant_type": "client_credentials", "client_id": "{key}", "client_secret": "wrong"},
+    ),
     Route("catalog", "GET", "/firn/v1/whoami", A.ANY_KEY),
     Route("catalog", "GET", "/v1/namespaces", A.ANY_KEY),
-    Route("catalog", "POST", "/v1/namespaces", A.WRITE_OF_B, body={"namespace": ["{namespace}"], "properties": {}}),
+    Route(
+        "catalog",
+        "POST",
+        "/v1/namespaces",
+        A.WRITE_OF_B,
+        body={"namespace": ["{namespace}"], "properties": {}},
+    ),
     Route("catalog", "GET", NS, A.READ_OF_B),
     Route("catalog", "HEAD", NS, A.READ_OF_B),
     Route("catalog", "DELETE", NS, A.WRITE_OF_B),
     Route("catalog", "POST", NS + "/properties", A.WRITE_OF_B, body={"removals": [], "updates": {}}),
     Route("catalog", "GET", TABLES, A.READ_OF_B),
-    Route("catalog", "POST", TABLES, A.WRITE_OF_B, body={"name": "{table}", "schema": SCHEMA, "stage-create": True}),
+    Route(
+        "catalog",
+        "POST",
+        TABLES,
+        A.WRITE_OF_B,
+        body={"name": "{table}", "schema": SCHEMA, "stage-create": True},
+    ),
     Route("catalog", "GET", TABLE, A.READ_OF_B),
     Route("catalog", "HEAD", TABLE, A.READ_OF_B),
     Route("catalog", "POST", TABLE, A.COMMIT_OF_B, body=COMMIT),
     Route("catalog", "DELETE", TABLE, A.WRITE_OF_B),
     Route("catalog", "POST", TABLE + "/metrics", A.READ_OF_B, body={"report-type": "scan-report"}),
-    Route("catalog", "POST", NS + "/register", A.ADMIN, body={"name": "{table}", "metadata-location": "{location}/metadata/gone.metadata.json"}),
+    Route(
+        "catalog",
+        "POST",
+        NS + "/register",
+        A.ADMIN,
+        body={"name": "{table}", "metadata-location": "{location}/metadata/gone.metadata.json"},
+    ),
     Route("catalog", "POST", "/v1/tables/rename", A.WRITE_OF_B, body=RENAMED),
     Route("catalog", "POST", "/v1/transactions/commit", A.COMMIT_OF_B, body={"table-changes": [COMMIT]}),
     Route("catalog", "GET", VIEWS, A.READ_OF_B),
@@ -157,19 +191,43 @@ CATALOG = (
     Route("catalog", "POST", VIEW, A.VIEW_OF_B, body={"requirements": [], "updates": []}),
     Route("catalog", "DELETE", VIEW, A.WRITE_OF_B),
     Route("catalog", "POST", "/v1/views/rename", A.WRITE_OF_B, body=RENAMED),
-    Route("catalog", "POST", NS + "/register-view", A.ADMIN, body={"name": "{view}", "metadata-location": "{location}/metadata/gone.metadata.json"}),
-    Route("catalog", "POST", "/firn/v1/commits", A.COMMIT_EACH, body={"commits": [COMMIT]}),  # test_routes.py looks into the answer
+    Route(
+        "catalog",
+        "POST",
+        NS + "/register-view",
+        A.ADMIN,
+        body={"name": "{view}", "metadata-location": "{location}/metadata/gone.metadata.json"},
+    ),
+    Route(
+        "catalog", "POST", "/firn/v1/commits", A.COMMIT_EACH, body={"commits": [COMMIT]}
+    ),  # test_routes.py looks into the answer
     Route("catalog", "GET", "/firn/v1/leases", A.ROOM),
-    Route("catalog", "POST", "/firn/v1/leases/{lease}/acquire", A.ROOM, body={"holder": "matrix", "ttl-ms": 1000}),
-    Route("catalog", "POST", "/firn/v1/leases/{lease}/renew", A.ROOM, body={"holder": "matrix", "token": 1, "ttl-ms": 1000}),
-    Route("catalog", "POST", "/firn/v1/leases/{lease}/release", A.ROOM, body={"holder": "matrix", "token": 1}),
+    Route(
+        "catalog",
+        "POST",
+        "/firn/v1/leases/{lease}/acquire",
+        A.ROOM,
+        body={"holder": "matrix", "ttl-ms": 1000},
+    ),
+    Route(
+        "catalog",
+        "POST",
+        "/firn/v1/leases/{lease}/renew",
+        A.ROOM,
+        body={"holder": "matrix", "token": 1, "ttl-ms": 1000},
+    ),
+    Route(
+        "catalog", "POST", "/firn/v1/leases/{lease}/release", A.ROOM, body={"holder": "matrix", "token": 1}
+    ),
     Route("catalog", "GET", "/firn/v1/parked", A.ROOM),
     Route("catalog", "GET", "/firn/v1/parked/{namespace}/{table}", A.ROOM),
     Route("catalog", "POST", "/firn/v1/parked", A.ROOM, body={"changes": []}),
     Route("catalog", "GET", "/firn/v1/dirty-partitions", A.ROOM),
     Route("catalog", "POST", "/firn/v1/dirty-partitions/recount", A.ROOM, body={"identifier": NAME}),
     Route("catalog", "GET", "/firn/v1/tasks", A.ROOM),
-    Route("catalog", "POST", "/firn/v1/tasks", A.ROOM, body={"tasks": [{"id": "matrix-{namespace}", **WORK}]}),
+    Route(
+        "catalog", "POST", "/firn/v1/tasks", A.ROOM, body={"tasks": [{"id": "matrix-{namespace}", **WORK}]}
+    ),
     Route("catalog", "DELETE", "/firn/v1/tasks/{task}", A.ROOM),
     Route("catalog", "POST", "/firn/v1/deletions", A.ROOM, body={"deletions": []}),
     Route("catalog", "GET", "/firn/v1/deletions", A.ROOM),
@@ -181,14 +239,26 @@ CATALOG = (
     Route("catalog", "DELETE", "/firn/v1/dropped-tables/{dropped}", A.ROOM),
     Route("catalog", "GET", "/firn/v1/tenants", A.ROOM),
     Route("catalog", "GET", "/firn/v1/keys", A.ADMIN),
-    Route("catalog", "POST", "/firn/v1/keys", A.ADMIN, body={"scope": "read", "namespace": ["{namespace}"], "note": "matrix"}),
+    Route(
+        "catalog",
+        "POST",
+        "/firn/v1/keys",
+        A.ADMIN,
+        body={"scope": "read", "namespace": ["{namespace}"], "note": "matrix"},
+    ),
     Route("catalog", "DELETE", "/firn/v1/keys/{key}", A.ADMIN),
     Route("catalog", "GET", "/firn/v1/metrics-reports", A.ADMIN),
 )
 
 OF_TENANT = {"tenant": "{tenant}", "stream": "{table}"}
 RANGE = {**OF_TENANT, "from": "2026-09-01T00:00:00Z", "to": "2026-09-02T00:00:00Z"}
-ROW = {**OF_TENANT, "timestamp": "2026-09-01T10:00:00Z", "topic_id": "test-topic-id", "partition": "0", "offset": "0"}
+ROW = {
+    **OF_TENANT,
+    "timestamp": "2026-09-01T10:00:00Z",
+    "topic_id": "test-topic-id",
+    "partition": "0",
+    "offset": "0",
+}
 EXPORT, ERASURE = "/v1/exports/{export}", "/v1/erasures/{erasure}"
 
 QUERY = (
@@ -205,7 +275,14 @@ QUERY = (
     Route("query", "GET", "/v1/context", A.READ_OF_B, query=ROW),
     Route("query", "POST", "/v1/explain", A.READ_OF_B, body=RANGE, reads=True),
     Route("query", "POST", "/v1/errors", A.READ_OF_B, body=RANGE, reads=True),
-    Route("query", "POST", "/v1/sql", A.READ_OF_B, body={"sql": "SELECT message FROM {tenant}.{table}"}, reads=True),
+    Route(
+        "query",
+        "POST",
+        "/v1/sql",
+        A.READ_OF_B,
+        body={"sql": "SELECT message FROM {tenant}.{table}"},
+        reads=True,
+    ),
     Route("query", "POST", "/v1/exports", A.READ_OF_B, body=RANGE),
     Route("query", "GET", "/v1/exports", A.ANY_KEY),
     Route("query", "GET", EXPORT, A.HIDDEN_OF_B),
@@ -213,21 +290,35 @@ QUERY = (
     Route("query", "GET", EXPORT + "/parts/{part}", A.HIDDEN_OF_B),
     Route("query", "POST", EXPORT + "/resume", A.HIDDEN_OF_B),
     Route("query", "DELETE", EXPORT, A.HIDDEN_OF_B),
-    Route("query", "POST", "/v1/erasures", A.WRITE_OF_B, body={"tenant": "{tenant}", "streams": ["{table}"], "query": "nothing", "dry_run": True}),
+    Route(
+        "query",
+        "POST",
+        "/v1/erasures",
+        A.WRITE_OF_B,
+        body={"tenant": "{tenant}", "streams": ["{table}"], "query": "nothing", "dry_run": True},
+    ),
     Route("query", "GET", "/v1/erasures", A.WRITE_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", ERASURE, A.HIDDEN_WRITE_OF_B),
     Route("query", "GET", "/v1/tenants", A.ANY_KEY),
     Route("query", "GET", "/v1/tenants/names", A.ANY_KEY),
     Route("query", "GET", "/v1/streams", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/streams/detail", A.READ_OF_B, query=OF_TENANT),
-    Route("query", "POST", "/v1/streams/types", A.WRITE_OF_B, body={**OF_TENANT, "field": "n", "type": "long"}),
+    Route(
+        "query", "POST", "/v1/streams/types", A.WRITE_OF_B, body={**OF_TENANT, "field": "n", "type": "long"}
+    ),
     Route("query", "POST", "/v1/streams/retention", A.WRITE_OF_B, body={**OF_TENANT, "retention": "1d"}),
     Route("query", "GET", "/v1/streams/dropped", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "DELETE", "/v1/streams", A.WRITE_OF_B, query=OF_TENANT),
     Route("query", "POST", "/v1/streams/undo", A.WRITE_OF_B, body=OF_TENANT),
     Route("query", "GET", "/v1/dead-letters", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/dead-letters/{letter}", A.READ_OF_B, query={"tenant": "{tenant}"}),
-    Route("query", "POST", "/v1/dead-letters/replay", A.WRITE_OF_B, body={"tenant": "{tenant}", "reason": "matrix", "dry_run": True}),
+    Route(
+        "query",
+        "POST",
+        "/v1/dead-letters/replay",
+        A.WRITE_OF_B,
+        body={"tenant": "{tenant}", "reason": "matrix", "dry_run": True},
+    ),
     Route("query", "GET", "/v1/parked", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/tail", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/maintenance", A.READ_OF_B, query={"tenant": "{tenant}"}),
@@ -245,7 +336,13 @@ SERVE = (
     Route("ingest-serve", "GET", "/v1/status", A.TOKEN),
     Route("ingest-serve", "GET", "/v1/freshness", A.TOKEN, query={"tenant": "{tenant}"}),
     Route("ingest-serve", "GET", "/v1/durable", A.TOKEN),
-    Route("ingest-serve", "GET", "/v1/kept-records", A.TOKEN, query={"kind": "dead-letters", "tenant": "{tenant}"}),
+    Route(
+        "ingest-serve",
+        "GET",
+        "/v1/kept-records",
+        A.TOKEN,
+        query={"kind": "dead-letters", "tenant": "{tenant}"},
+    ),
     Route("ingest-serve", "POST", "/v1/explain-message", A.TOKEN, body={"value": "{tenant}"}, reads=True),
     Route("ingest-serve", "GET", "/v1/tail", A.TOKEN, query={"tenant": "{tenant}"}),
     Route("ingest-serve", "GET", LETTERS, A.TOKEN, query={"tenant": "{tenant}"}),
@@ -259,7 +356,9 @@ NODE = (
     Route("ingest-node", "GET", "/metrics", A.TOKEN),
     Route("ingest-node", "GET", "/v1/status", A.TOKEN),
 )
-OPTIMIZE = everybody("optimize", "/metrics")  # prometheus_client's server: whatever path is asked for, it answers with the metrics
+OPTIMIZE = everybody(
+    "optimize", "/metrics"
+)  # prometheus_client's server: whatever path is asked for, it answers with the metrics
 
 UI = (
     *everybody("ui", "/_stcore/health", "/_stcore/metrics", methods=(*PAGE, "OPTIONS")),

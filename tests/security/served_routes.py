@@ -36,7 +36,11 @@ def served() -> set[RouteKey]:
         "ingest-node": node_app(cast("Any", None), IngestSettings()).routes,
         "ui": create_streamlit_routes(MagicMock()),
     }
-    return {plain((service, method, path)) for service, routes in tables.items() for method, path in _methods(routes)}
+    return {
+        plain((service, method, path))
+        for service, routes in tables.items()
+        for method, path in _methods(routes)
+    }
 
 
 def _methods(routes: Sequence[BaseRoute]) -> Iterator[tuple[str, str]]:

@@ -72,7 +72,10 @@ def test_no_answer_of_trino_is_read_beyond_a_bound() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with BoundedSession(1024 * KIB) as session, pytest.raises(TooLargeError, match="more than 1,048,576 bytes"):
+        with (
+            BoundedSession(1024 * KIB) as session,
+            pytest.raises(TooLargeError, match="more than 1,048,576 bytes"),
+        ):
             session.get(f"http://127.0.0.1:{server.server_port}/")
         assert ended.wait(30.0)
     finally:
@@ -84,7 +87,11 @@ def test_no_answer_of_trino_is_read_beyond_a_bound() -> None:
 def bounded(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
     """An API with small bounds, on the shared stack."""
     folder: Path = tmp_path_factory.mktemp("bounded")
-    bounds = {"FIRN_QUERY_SQL_BYTES_MAX": str(64 * KIB), "FIRN_QUERY_PAGE_BYTES_MAX": str(64 * KIB), "FIRN_QUERY_STATE": str(folder)}
+    bounds = {
+        "FIRN_QUERY_SQL_BYTES_MAX": str(64 * KIB),
+        "FIRN_QUERY_PAGE_BYTES_MAX": str(64 * KIB),
+        "FIRN_QUERY_STATE": str(folder),
+    }
     child = Child("query", folder, {**stack.environment(), **bounds}).start()
     yield child
     child.kill()
@@ -94,18 +101,38 @@ def bounded(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_answers_of_sql_and_pages_end_at_their_bytes(bounded: Child, catalog_client: CatalogClient) -> None:
     """SQL says what is missing; a page goes on behind its `next`, so that every row is reached, on both engines; values end."""
     table = LogTable(catalog_client, fresh_tenant("large"))
-    table.append([{"timestamp": START + timedelta(seconds=at), "message": f"{at:03d} " + "x" * 10 * KIB} for at in range(40)])
+    table.append(
+        [
+            {"timestamp": START + timedelta(seconds=at), "message": f"{at:03d} " + "x" * 10 * KIB}
+            for at in range(40)
+        ]
+    )
     with httpx.Client(base_url=bounded.address, timeout=120.0, trust_env=False) as api:
         answer = api.post("/v1/sql", json={"sql": "SELECT message FROM logs", "tenant": table.tenant}).json()
         assert len(answer["rows"]) == 6
         assert not answer["complete"]
         assert "65,536 bytes" in answer["reasons"][0]
-        one = api.post("/v1/sql", json={"sql": "SELECT array_join(array_agg(message), '') FROM logs", "tenant": table.tenant})
+        one = api.post(
+            "/v1/sql",
+            json={"sql": "SELECT array_join(array_agg(message), '') FROM logs", "tenant": table.tenant},
+        )
         assert len(one.json()["rows"]) == 1
-        huge = api.post("/v1/sql", json={"sql": "SELECT rpad(a.message, 20000, 'y') FROM logs a, logs b", "tenant": table.tenant, "limit": 10_000}).json()
+        huge = api.post(
+            "/v1/sql",
+            json={
+                "sql": "SELECT rpad(a.message, 20000, 'y') FROM logs a, logs b",
+                "tenant": table.tenant,
+                "limit": 10_000,
+            },
+        ).json()
         assert len(huge["rows"]) == 3
         assert not huge["complete"]
-        body = {"tenant": table.tenant, "from": START.isoformat(), "to": (START + timedelta(hours=1)).isoformat(), "limit": 1_000}
+        body = {
+            "tenant": table.tenant,
+            "from": START.isoformat(),
+            "to": (START + timedelta(hours=1)).isoformat(),
+            "limit": 1_000,
+        }
         for engine in ("duckdb", "trino"):
             seen, cursor, pages = [], "", 0
             while cursor or not pages:
@@ -115,6 +142,9 @@ def test_answers_of_sql_and_pages_end_at_their_bytes(bounded: Child, catalog_cli
                 cursor, pages = page["next"], pages + 1
             assert seen == list(range(39, -1, -1))
             assert pages == 7
-        values = api.post("/v1/values", json={**{k: v for k, v in body.items() if k != "limit"}, "field": "message", "limit": 100}).json()
+        values = api.post(
+            "/v1/values",
+            json={**{k: v for k, v in body.items() if k != "limit"}, "field": "message", "limit": 100},
+        ).json()
         assert 0 < len(values["values"]) <= 6
         assert "65,536 bytes" in values["reasons"][0]

@@ -53,7 +53,10 @@ def test_a_huge_body_is_never_held(edges: list[Edge], key: bool, chunked: bool) 
         before = None if edge.pid is None else peak_bytes(edge.pid)
         part = in_chunks(b"x" * MIB) if chunked else b"x" * MIB
         with edge.connect() as connection:
-            connection.sendall(begin(edge, "Transfer-Encoding: chunked" if chunked else f"Content-Length: {SENT}", key=key) + b"\r\n")
+            connection.sendall(
+                begin(edge, "Transfer-Encoding: chunked" if chunked else f"Content-Length: {SENT}", key=key)
+                + b"\r\n"
+            )
             with suppress(BrokenPipeError, ConnectionResetError):  # nobody need listen to the end
                 for _ in range(SENT // MIB):
                     connection.sendall(part)
@@ -62,7 +65,9 @@ def test_a_huge_body_is_never_held(edges: list[Edge], key: bool, chunked: bool) 
         expected = {413, 405} if key and edge.name == "node" else {413} if key else {401}
         assert status_of(answer) in expected, (edge.name, answer[:300])
         if edge.pid is not None and before is not None:
-            assert peak_bytes(edge.pid) - before < (GROWTH_MAX if edge.name != "catalog" or not key else CATALOG_GROWTH_MAX), edge.name
+            assert peak_bytes(edge.pid) - before < (
+                GROWTH_MAX if edge.name != "catalog" or not key else CATALOG_GROWTH_MAX
+            ), edge.name
 
 
 def silent(edge: Edge, kind: str) -> socket.socket:
@@ -93,7 +98,14 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-KINDS = ("nothing", "half a line", "half the headers", "half a body", "half a body, unknown", "a request, then half a one")
+KINDS = (
+    "nothing",
+    "half a line",
+    "half the headers",
+    "half a body",
+    "half a body, unknown",
+    "a request, then half a one",
+)
 
 
 def test_who_sends_no_whole_request_in_time_is_hung_up_on(edges: list[Edge]) -> None:
@@ -102,7 +114,9 @@ def test_who_sends_no_whole_request_in_time_is_hung_up_on(edges: list[Edge]) -> 
         with ExitStack() as everything:
             opened = [everything.enter_context(silent(edge, KINDS[at % len(KINDS)])) for at in range(SLOW)]
             assert edge.ask("GET", edge.get).status_code == 200
-            wait_for(lambda: all(map(is_closed, opened)), 60.0, f"{edge.name} hanging up on {SLOW} slow requests")  # noqa: B023
+            wait_for(
+                lambda: all(map(is_closed, opened)), 60.0, f"{edge.name} hanging up on {SLOW} slow requests"
+            )  # noqa: B023
             assert edge.ask("GET", edge.get).status_code == 200
 
 
@@ -111,7 +125,11 @@ def test_who_sends_a_byte_now_and_then_is_hung_up_on_too(edges: list[Edge]) -> N
     for edge in edges:
         for drop in (b"x: y\r\n", b"\r\n"):
             with edge.connect() as connection:
-                connection.sendall(begin(edge) if drop != b"\r\n" else f"GET /healthz HTTP/1.1\r\nHost: {edge.netloc}\r\n\r\n".encode())
+                connection.sendall(
+                    begin(edge)
+                    if drop != b"\r\n"
+                    else f"GET /healthz HTTP/1.1\r\nHost: {edge.netloc}\r\n\r\n".encode()
+                )
                 connection.settimeout(0.0)
 
                 def dripped(connection: socket.socket = connection, drop: bytes = drop) -> bool:
@@ -129,7 +147,9 @@ def test_who_sends_a_byte_now_and_then_is_hung_up_on_too(edges: list[Edge]) -> N
             assert connection.recv(65_536) == b"", f"{edge.name} reads a head without end"
 
 
-def test_more_connections_than_may_be_shut_nobody_out(keyed: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_more_connections_than_may_be_shut_nobody_out(
+    keyed: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Who opens three times as many as are allowed, and sends nothing, loses the oldest of them; whoever asks is answered."""
     with keyed_edges(keyed, line, tmp_path_factory.mktemp("few"), connections_max=FEW) as edges:
         for edge in edges:

@@ -42,14 +42,26 @@ def test_a_peculiar_name_is_told(name: str, says: str) -> None:
     assert visible(name).isascii()
 
 
-@pytest.mark.parametrize("name", ["acme", "Acme-Shop", "my_app", "東京", "東京 acme", "Ünal", "привет", "ελλάδα", "naïve", "한국", "a b"])
+@pytest.mark.parametrize(
+    "name",
+    ["acme", "Acme-Shop", "my_app", "東京", "東京 acme", "Ünal", "привет", "ελλάδα", "naïve", "한국", "a b"],
+)
 def test_an_ordinary_name_of_any_script_is_not(name: str) -> None:
     """One script is no mixture, and Japanese or Korean beside Latin is usual."""
     assert peculiarities(name) == ()
 
 
 @pytest.mark.parametrize(
-    "other", ["Acme", "\u0430cme", "\u0410\u0421\u041c\u0415", "ac\u200dme", "\uff41cme", "\u0251cme".replace("\u0251", "\u03b1"), "acme "]
+    "other",
+    [
+        "Acme",
+        "\u0430cme",
+        "\u0410\u0421\u041c\u0415",
+        "ac\u200dme",
+        "\uff41cme",
+        "\u0251cme".replace("\u0251", "\u03b1"),
+        "acme ",
+    ],
 )
 def test_names_that_look_alike_are_told_of_each_other(other: str) -> None:
     """Case, scripts, width and what is not seen make no difference to people; others are left in peace."""
@@ -66,7 +78,9 @@ def test_a_skeleton_is_its_own_skeleton(name: str) -> None:
 
 
 @pytest.mark.stack
-def test_lists_warn_of_what_the_key_reaches_and_of_nobody_else(keyed: Guarded, catalog_client: CatalogClient, stack: Stack) -> None:
+def test_lists_warn_of_what_the_key_reaches_and_of_nobody_else(
+    keyed: Guarded, catalog_client: CatalogClient, stack: Stack
+) -> None:
     """An administrator is told of both; the tenant's own key is told nothing of a tenant that it does not reach. The command line tells both."""
     own = fresh("alike")
     twin = own.replace("a", "\u0430", 1)
@@ -81,8 +95,14 @@ def test_lists_warn_of_what_the_key_reaches_and_of_nobody_else(keyed: Guarded, c
     assert everybody(keyed, bound) == {twin: ["mixes letters of Cyrillic and Latin"]}
     names = keyed.ask("GET", "/v1/tenants/names", "admin", params={"limit": 100_000}).json()["warnings"]
     assert (names[own], names[twin]) == (seen[own], seen[twin])
-    listed = [orjson.loads(line) for line in run("catalog", stack.environment(), "tenant", "list").stdout.splitlines()]
-    assert {each["tenant"]: each["warnings"] for each in listed if each["tenant"] in (own, twin)} == {own: seen[own], twin: seen[twin]}
+    listed = [
+        orjson.loads(line)
+        for line in run("catalog", stack.environment(), "tenant", "list").stdout.splitlines()
+    ]
+    assert {each["tenant"]: each["warnings"] for each in listed if each["tenant"] in (own, twin)} == {
+        own: seen[own],
+        twin: seen[twin],
+    }
 
 
 def everybody(keyed: Guarded, key: str) -> dict[str, list[str]]:
@@ -108,7 +128,9 @@ def test_ingestion_warns_when_such_a_tenant_gets_a_table(line: Line) -> None:
         line.kafka.produce(topic, [Record(b'{"message":"x"}', headers=(("tenant", twin.encode()),))])
         line.wait_for_rows(ingester, twin, 1)
         wait_for(lambda: "tenant.confusable" in ingester.log_file.read_text(), 30.0, "the warning")
-        said = next(text for text in ingester.log_file.read_text().splitlines() if "tenant.confusable" in text)
+        said = next(
+            text for text in ingester.log_file.read_text().splitlines() if "tenant.confusable" in text
+        )
         assert visible(twin) in said.replace("\\\\", "\\")
         assert twin not in said
         metrics = httpx.get(f"{ingester.address}/metrics", timeout=30.0, trust_env=False).text

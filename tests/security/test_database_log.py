@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store.database import SQLITE_PAGE_BYTES, SQLITE_WAL_KEPT_BYTES, SQLITE_WAL_PAGES, Database, migrate, namespaces
+from catalog.store.database import (
+    SQLITE_PAGE_BYTES,
+    SQLITE_WAL_KEPT_BYTES,
+    SQLITE_WAL_PAGES,
+    Database,
+    migrate,
+    namespaces,
+)
 
 pytestmark = pytest.mark.finding(17)
 ROWS, ROW_BYTES = 200, 50_000
@@ -23,7 +30,10 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def _burst(database: Database, name: str, rows_count: int = ROWS) -> None:
     with database.write() as connection:
-        rows = [{"path": f"{name}{at}", "parent": "", "properties": "x" * ROW_BYTES, "created_ms": 0} for at in range(rows_count)]
+        rows = [
+            {"path": f"{name}{at}", "parent": "", "properties": "x" * ROW_BYTES, "created_ms": 0}
+            for at in range(rows_count)
+        ]
         connection.execute(namespaces.insert(), rows)
 
 
@@ -41,13 +51,17 @@ def test_the_log_is_emptied_once_less_is_written(database: Database, tmp_path: P
     assert database.checkpoint() == 0
     assert _log(tmp_path) == 0
     with database.write() as connection:
-        connection.execute(namespaces.insert(), [{"path": "last", "parent": "", "properties": "", "created_ms": 0}])
+        connection.execute(
+            namespaces.insert(), [{"path": "last", "parent": "", "properties": "", "created_ms": 0}]
+        )
     assert 0 < database.checkpoint() < SQLITE_WAL_KEPT_BYTES
     with database.read() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM namespaces").scalar_one() == 3 * ROWS - 30 + 1
 
 
-def test_somebody_who_reads_for_long_keeps_the_log_and_nobody_waits(database: Database, tmp_path: Path) -> None:
+def test_somebody_who_reads_for_long_keeps_the_log_and_nobody_waits(
+    database: Database, tmp_path: Path
+) -> None:
     """It grows beyond what SQLite keeps it to; writers go on, and the first checkpoint after them empties it, however much is written."""
     _burst(database, "a")
     reader = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)

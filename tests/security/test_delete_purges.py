@@ -22,7 +22,9 @@ STREAM = "to-be-deleted"
 
 
 @pytest.fixture(scope="module")
-def three_days_later(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogClient]:
+def three_days_later(
+    stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CatalogClient]:
     """The same catalog with the undo window over at once, as it would be over later."""
     environment = {**stack.environment(), "FIRN_CATALOG_UNDO_WINDOW_S": "0"}
     server = Child("catalog", tmp_path_factory.mktemp("later"), environment).start()
@@ -32,7 +34,9 @@ def three_days_later(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.stack
-def test_a_deleted_stream_comes_back_until_its_files_go_for_good(keyed: Guarded, catalog_client: CatalogClient, three_days_later: CatalogClient) -> None:
+def test_a_deleted_stream_comes_back_until_its_files_go_for_good(
+    keyed: Guarded, catalog_client: CatalogClient, three_days_later: CatalogClient
+) -> None:
     """Deleted: maintenance leaves the files for three days. Undone: every row is there. Deleted again, after the window: no file is left."""
     table = LogTable(catalog_client, keyed.mine.tenant, STREAM)
     table.append([{"timestamp": START + timedelta(seconds=at), "message": f"row {at}"} for at in range(20)])
@@ -43,7 +47,9 @@ def test_a_deleted_stream_comes_back_until_its_files_go_for_good(keyed: Guarded,
     assert len(before) == 20
 
     assert keyed.ask("DELETE", "/v1/streams", "mine", params=where).json()["purge_due"]
-    (dropped,) = keyed.ask("GET", "/v1/streams/dropped", "reader", params={"tenant": table.tenant}).json()["dropped"]
+    (dropped,) = keyed.ask("GET", "/v1/streams/dropped", "reader", params={"tenant": table.tenant}).json()[
+        "dropped"
+    ]
     assert moment(dropped["purge_due"]) == moment(dropped["dropped_at"]) + timedelta(days=3)
     with closing(CatalogClient(keyed.catalog.address, token=keyed.keys["admin"])) as now:
         purge(now)
@@ -77,9 +83,16 @@ def moment(text: str) -> datetime:
 
 @pytest.mark.parametrize(
     ("window_s", "said"),
-    [(3 * 86_400.0, "brought back for **3 days**"), (5_400.0, "brought back for **90 minutes**"), (0.0, "for **0 seconds**"), (None, "**no undo**")],
+    [
+        (3 * 86_400.0, "brought back for **3 days**"),
+        (5_400.0, "brought back for **90 minutes**"),
+        (0.0, "for **0 seconds**"),
+        (None, "**no undo**"),
+    ],
 )
-def test_the_page_tells_how_long_undo_works_and_what_becomes_of_the_files(window_s: float | None, said: str) -> None:
+def test_the_page_tells_how_long_undo_works_and_what_becomes_of_the_files(
+    window_s: float | None, said: str
+) -> None:
     """The catalog's own window, not a number of the page's."""
     assert said in what_follows(window_s)
     assert ("removes its files **for good**" in what_follows(window_s)) == (window_s is not None)

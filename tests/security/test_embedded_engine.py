@@ -38,18 +38,39 @@ def table_file(folder: Path, message: str) -> Path:
         "_offset": 0,
         "_index": 0,
     }
-    pq.write_table(pa.table({name: [row.get(name)] for name in schema.names}, schema=schema), folder / "rows.parquet")
+    pq.write_table(
+        pa.table({name: [row.get(name)] for name in schema.names}, schema=schema), folder / "rows.parquet"
+    )
     return folder / "rows.parquet"
 
 
 def found(engine: EmbeddedExecutor, path: Path) -> list[tuple[object, ...]]:
-    view = TableView(table_id("t", "logs"), TableName("t", "logs"), "u", new_log_schema(), True, 1, None, None, Totals(), {}, {}, {})
+    view = TableView(
+        table_id("t", "logs"),
+        TableName("t", "logs"),
+        "u",
+        new_log_schema(),
+        True,
+        1,
+        None,
+        None,
+        Totals(),
+        {},
+        {},
+        {},
+    )
     file = LiveFile(f"file://{path}", 1, 1, 0, 1, None, None, None, None)
-    return engine.fetch(Source(view, [file]), select_rows(["message"], None, None, newest_first=True), Run(60.0)).rows
+    return engine.fetch(
+        Source(view, [file]), select_rows(["message"], None, None, newest_first=True), Run(60.0)
+    ).rows
 
 
 def engine_of(state: Path, *roots: Path) -> EmbeddedExecutor:
-    return EmbeddedExecutor(QuerySettings(state=str(state)), lambda uris, _: [uri.removeprefix("file://") for uri in uris], lambda: roots)
+    return EmbeddedExecutor(
+        QuerySettings(state=str(state)),
+        lambda uris, _: [uri.removeprefix("file://") for uri in uris],
+        lambda: roots,
+    )
 
 
 def test_files_below_the_warehouse_and_those_that_a_plan_names_are_read(tmp_path: Path) -> None:
@@ -57,7 +78,9 @@ def test_files_below_the_warehouse_and_those_that_a_plan_names_are_read(tmp_path
     engine = engine_of(tmp_path / "state", tmp_path / "warehouse")
     assert found(engine, table_file(tmp_path / "warehouse" / "a", "inside")) == [("inside",)]
     assert found(engine, table_file(tmp_path / "registered", "outside")) == [("outside",)]
-    assert found(engine_of(tmp_path / "state2"), table_file(tmp_path / "warehouse", "without roots")) == [("without roots",)]
+    assert found(engine_of(tmp_path / "state2"), table_file(tmp_path / "warehouse", "without roots")) == [
+        ("without roots",)
+    ]
 
 
 @pytest.mark.parametrize("in_root", [True, False])
@@ -67,7 +90,9 @@ def test_statements_reach_nothing_else(tmp_path: Path, *, in_root: bool) -> None
     engine = engine_of(tmp_path / "state", *([warehouse] if in_root else []))
     inside, other = table_file(warehouse / "a", "inside"), table_file(tmp_path / "elsewhere", "secret")
     with engine._connection([str(inside)]) as connection:
-        assert connection.execute("SELECT message FROM read_parquet($1)", [str(inside)]).fetchall() == [("inside",)]
+        assert connection.execute("SELECT message FROM read_parquet($1)", [str(inside)]).fetchall() == [
+            ("inside",)
+        ]
         for statement in (
             f"SELECT * FROM read_parquet('{other}')",
             f"SELECT * FROM read_parquet('{warehouse}/../elsewhere/rows.parquet')",
@@ -93,9 +118,24 @@ def test_a_search_has_a_bounded_memory(tmp_path: Path) -> None:
     """What needs more is refused with a sentence, and the process is none the worse."""
     warehouse = tmp_path / "warehouse"
     settings = QuerySettings(state=str(tmp_path), embedded_memory_bytes=64 * 1024 * 1024)
-    engine = EmbeddedExecutor(settings, lambda uris, _: [uri.removeprefix("file://") for uri in uris], lambda: [warehouse])
+    engine = EmbeddedExecutor(
+        settings, lambda uris, _: [uri.removeprefix("file://") for uri in uris], lambda: [warehouse]
+    )
     path = table_file(warehouse, "x" * 1_000)
-    view = TableView(table_id("t", "logs"), TableName("t", "logs"), "u", new_log_schema(), True, 1, None, None, Totals(), {}, {}, {})
+    view = TableView(
+        table_id("t", "logs"),
+        TableName("t", "logs"),
+        "u",
+        new_log_schema(),
+        True,
+        1,
+        None,
+        None,
+        Totals(),
+        {},
+        {},
+        {},
+    )
     file = LiveFile(f"file://{path}", 1, 1, 0, 1, None, None, None, None)
     greedy = exp.select("REPEAT(message, 400000)").from_(exp.to_table("source"))
     with pytest.raises(FirnError, match=r"embedded_memory_bytes|failed"):

@@ -58,7 +58,11 @@ def ended(following: Following, job_id: str) -> dict[str, Any]:
 
 
 def found(following: Following, tenant: str, query: str) -> int:
-    return int(following.post("histogram", tenant=tenant, query=query, **{"from": "2020-01-01", "to": "2030-01-01"})["rows"])
+    return int(
+        following.post("histogram", tenant=tenant, query=query, **{"from": "2020-01-01", "to": "2030-01-01"})[
+            "rows"
+        ]
+    )
 
 
 def record(user: str, number: int) -> bytes:
@@ -69,7 +73,9 @@ def kept_files(following: Following) -> list[Path]:
     return [path for path in (following.folder / "query" / "erasures").iterdir() if path.is_file()]
 
 
-def test_what_had_reached_kafka_is_erased_before_an_erasure_is_done(following: Following, ask: Callable[..., dict[str, Any]]) -> None:
+def test_what_had_reached_kafka_is_erased_before_an_erasure_is_done(
+    following: Following, ask: Callable[..., dict[str, Any]]
+) -> None:
     """While nobody ingests it waits, and other work goes on; its file is nobody else's to read. When the records are in, they are erased as well."""
     tenant = following.tenant
     following.ingester.start()
@@ -97,24 +103,44 @@ def test_an_erasure_that_waits_in_vain_says_what_is_not_in(following: Following)
     """Nobody ingests: after the time that the settings give it is `incomplete`, and names the partition and the offset."""
     following.ingester.stop()
     following.produce(following.tenant, record("carol", 5))
-    environment = {**following.environment, "FIRN_QUERY_ERASURE_WAIT_S": "1", "FIRN_QUERY_STATE": str(following.folder / "hasty")}
+    environment = {
+        **following.environment,
+        "FIRN_QUERY_ERASURE_WAIT_S": "1",
+        "FIRN_QUERY_STATE": str(following.folder / "hasty"),
+    }
     api = Child("query", following.folder, environment).start()
     try:
         with httpx.Client(base_url=api.address, timeout=60.0, trust_env=False) as client:
-            made = client.post("/v1/erasures", json={"tenant": following.tenant, "query": "user:carol"}).json()
-            wait_for(lambda: client.get(f"/v1/erasures/{made['id']}").json()["state"] != "running", 60.0, "the erasure")
+            made = client.post(
+                "/v1/erasures", json={"tenant": following.tenant, "query": "user:carol"}
+            ).json()
+            wait_for(
+                lambda: client.get(f"/v1/erasures/{made['id']}").json()["state"] != "running",
+                60.0,
+                "the erasure",
+            )
             report = client.get(f"/v1/erasures/{made['id']}").json()
     finally:
         api.kill()
         following.ingester.start()
     assert report["state"] == "incomplete"
-    assert re.search(rf"{following.topic}/0 below offset \d+: what had reached Kafka there was not in the tables after 1 s", report["elsewhere"][0])
+    assert re.search(
+        rf"{following.topic}/0 below offset \d+: what had reached Kafka there was not in the tables after 1 s",
+        report["elsewhere"][0],
+    )
 
 
-def test_nothing_of_the_query_is_kept_when_an_erasure_has_ended(following: Following, ask: Callable[..., dict[str, Any]]) -> None:
+def test_nothing_of_the_query_is_kept_when_an_erasure_has_ended(
+    following: Following, ask: Callable[..., dict[str, Any]]
+) -> None:
     """Neither the job's file nor the log holds a word of it, also where it does not fit a field; the hash tells the same query from another."""
     table = LogTable(following.line.catalog, fresh_tenant("private"), types={"bytes": "long"})
-    table.append([{"timestamp": START, "message": f"by {SECRET}", "bytes": 5}, {"timestamp": START, "message": "other", "bytes": 6}])
+    table.append(
+        [
+            {"timestamp": START, "message": f"by {SECRET}", "bytes": 5},
+            {"timestamp": START, "message": "other", "bytes": 6},
+        ]
+    )
     queries = (f"message:{SECRET}", f"message:{SECRET}", f"bytes:{SECRET}", f"message:other{SECRET}")
     reports = [ask(tenant=table.tenant, query=query) for query in queries]
     assert [report["rows"] for report in reports] == [1, 0, 0, 0]
@@ -126,7 +152,9 @@ def test_nothing_of_the_query_is_kept_when_an_erasure_has_ended(following: Follo
         assert SECRET.encode() not in path.read_bytes(), path
 
 
-def test_words_are_erased_from_errors_and_overflow_too(following: Following, ask: Callable[..., dict[str, Any]]) -> None:
+def test_words_are_erased_from_errors_and_overflow_too(
+    following: Following, ask: Callable[..., dict[str, Any]]
+) -> None:
     """A value that did not fit its column, one beyond the limit of columns, one inside of JSON with its quotes escaped: all go by the bare word."""
     table = LogTable(following.line.catalog, fresh_tenant("hidden"))
     name = 'Alice "Al" Liddell'
@@ -137,7 +165,11 @@ def test_words_are_erased_from_errors_and_overflow_too(following: Following, ask
             {"timestamp": START, "message": "in errors", "_errors": [misfit]},
             {"timestamp": START, "message": "in overflow", "_overflow": '{"who":"Alice \\"Al\\" Liddell"}'},
             {"timestamp": START, "message": "in a list", "tags": '["x","Alice \\"Al\\" Liddell"]'},
-            {"timestamp": START, "message": "field of that name", "_errors": [{**misfit, "field": f"/{name}", "value": "Bob"}]},
+            {
+                "timestamp": START,
+                "message": "field of that name",
+                "_errors": [{**misfit, "field": f"/{name}", "value": "Bob"}],
+            },
             {"timestamp": START, "message": "Alice Liddell"},
         ]
     )
@@ -147,19 +179,41 @@ def test_words_are_erased_from_errors_and_overflow_too(following: Following, ask
     assert sorted(row["message"] for row in left) == ["Alice Liddell", "field of that name"]
 
 
-@pytest.mark.parametrize("query", ["message:* OR NOT message:*", "* OR user:alice", "timestamp:*", "NOT (a AND NOT a)", '(user:"x" y) OR NOT user:x OR -Y'])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "message:* OR NOT message:*",
+        "* OR user:alice",
+        "timestamp:*",
+        "NOT (a AND NOT a)",
+        '(user:"x" y) OR NOT user:x OR -Y',
+    ],
+)
 def test_a_query_that_is_every_row_by_its_form_is_refused(following: Following, query: str) -> None:
     """Whatever it is dressed up as."""
-    answer = httpx.post(f"{following.api.address}/v1/erasures", json={"tenant": following.tenant, "query": query}, timeout=60.0, trust_env=False)
+    answer = httpx.post(
+        f"{following.api.address}/v1/erasures",
+        json={"tenant": following.tenant, "query": query},
+        timeout=60.0,
+        trust_env=False,
+    )
     assert (answer.status_code, "every row" in answer.text) == (400, True), answer.text
 
 
-def test_a_query_that_matches_every_row_erases_nothing_unless_it_is_meant(following: Following, ask: Callable[..., dict[str, Any]]) -> None:
+def test_a_query_that_matches_every_row_erases_nothing_unless_it_is_meant(
+    following: Following, ask: Callable[..., dict[str, Any]]
+) -> None:
     """All rows of all streams asked for, or of the time range; with `all: true` they go."""
     tenant = fresh_tenant("all")
     for stream, hours in (("logs", 3), ("other", 1)):
-        LogTable(following.line.catalog, tenant, stream).append([{"timestamp": START + timedelta(hours=at), "message": f"row {at}"} for at in range(hours)])
-    for body in ({"query": "NOT message:nobody"}, {"query": "row"}, {"query": '"row 1"', "from": "2026-03-04T06:00:00Z", "to": "2026-03-04T06:30:00Z"}):
+        LogTable(following.line.catalog, tenant, stream).append(
+            [{"timestamp": START + timedelta(hours=at), "message": f"row {at}"} for at in range(hours)]
+        )
+    for body in (
+        {"query": "NOT message:nobody"},
+        {"query": "row"},
+        {"query": '"row 1"', "from": "2026-03-04T06:00:00Z", "to": "2026-03-04T06:30:00Z"},
+    ):
         report = ask(tenant=tenant, **body)
         assert (report["state"], report["rows"]) == ("failed", 0)
         assert "every one of the" in report["message"]
@@ -182,11 +236,17 @@ def test_rows_that_come_while_an_erasure_waits_are_guarded_too(following: Follow
     assert (report["state"], found(following, tenant, "precious")) == ("failed", 1)
 
 
-def test_dead_letters_that_match_are_named_and_the_tool_erases_them(following: Following, ask: Callable[..., dict[str, Any]]) -> None:
+def test_dead_letters_that_match_are_named_and_the_tool_erases_them(
+    following: Following, ask: Callable[..., dict[str, Any]]
+) -> None:
     """Value, key and headers are looked at; with the ids that the report names they are erased, and the next erasure is done."""
     tenant = following.other
-    following.produce(tenant, b'{"broken": "%s"' % SECRET.encode(), b'{"broken": "bob"', b'{"message":"whole"}')
-    wait_for(lambda: len(following.get("dead-letters", tenant=tenant)["dead_letters"]) == 2, 60.0, "the letters")
+    following.produce(
+        tenant, b'{"broken": "%s"' % SECRET.encode(), b'{"broken": "bob"', b'{"message":"whole"}'
+    )
+    wait_for(
+        lambda: len(following.get("dead-letters", tenant=tenant)["dead_letters"]) == 2, 60.0, "the letters"
+    )
     report = ask(tenant=tenant, query=SECRET)
     assert report["state"] == "incomplete"
     (named,) = report["elsewhere"]
@@ -195,7 +255,9 @@ def test_dead_letters_that_match_are_named_and_the_tool_erases_them(following: F
     done = run("ingest", following.ingester.environment, "dead-letters", "erase", letter_id, "--json")
     assert (done.returncode, '"erased": 1' in done.stdout) == (0, True), done.stderr
     assert ask(tenant=tenant, query=SECRET)["state"] == "done"
-    assert [letter["begins"] for letter in following.get("dead-letters", tenant=tenant)["dead_letters"]] == ['{"broken": "bob"']
+    assert [letter["begins"] for letter in following.get("dead-letters", tenant=tenant)["dead_letters"]] == [
+        '{"broken": "bob"'
+    ]
 
 
 def test_parked_and_replayed_messages_that_match_are_named_and_what_no_table_waits_for_can_be_deleted(
@@ -203,13 +265,25 @@ def test_parked_and_replayed_messages_that_match_are_named_and_what_no_table_wai
 ) -> None:
     """Also a body that was too large for the topic; deleted with the messages, it is gone from the warehouse."""
     variables = following.ingester.environment
-    known = {name: variables[f"FIRN_INGEST_{name.upper()}"] for name in ("bootstrap_servers", "group", "parked_topic", "dead_letter_topic")}
+    known = {
+        name: variables[f"FIRN_INGEST_{name.upper()}"]
+        for name in ("bootstrap_servers", "group", "parked_topic", "dead_letter_topic")
+    }
     keys = orjson.loads(variables.get("FIRN_INGEST_TOPIC_KEYS", "[]"))
-    settings = IngestSettings.model_validate({**known, "topics": [{"name": following.topic}], "topic_keys": keys})
+    settings = IngestSettings.model_validate(
+        {**known, "topics": [{"name": following.topic}], "topic_keys": keys}
+    )
     warehouse, tenant = str(following.line.catalog.warehouse), fresh_tenant("parked")
     topic = ParkedTopic(settings, open_storage(), warehouse)
-    for at, value in enumerate((record(SECRET, 0), b"x" * 17 * 1024 * 1024 + b" " + SECRET.encode(), record("bob", 1))):
-        topic.send(Source(following.topic, "an-id", 0, "json", "UTC"), RawRecord(0, at, 0, None, [], value), TableId(TenantId(tenant), "logs"), "0-of-old")
+    for at, value in enumerate(
+        (record(SECRET, 0), b"x" * 17 * 1024 * 1024 + b" " + SECRET.encode(), record("bob", 1))
+    ):
+        topic.send(
+            Source(following.topic, "an-id", 0, "json", "UTC"),
+            RawRecord(0, at, 0, None, [], value),
+            TableId(TenantId(tenant), "logs"),
+            "0-of-old",
+        )
     topic.flush()
     LogTable(following.line.catalog, tenant).append([{"timestamp": START, "message": "here"}])
     (named,) = ask(tenant=tenant, query=SECRET)["elsewhere"]

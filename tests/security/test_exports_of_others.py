@@ -20,7 +20,19 @@ from ui.components.spreadsheet import to_csv
 
 RANGE = {"from": START.isoformat(), "to": "2026-09-02"}
 UNKNOWN = ("abcdefgh", "x" * 5_000, "%2e%2e", "..%2f..%2fetc", "a.b", "é" * 40, "a" * 65)
-FORMULAS = ["=1+1", "+cmd|'/c calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", "＝1", "'=1", '"=1', "\x00=1"]
+FORMULAS = [
+    "=1+1",
+    "+cmd|'/c calc'!A0",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    " =1",
+    "＝1",
+    "'=1",
+    '"=1',
+    "\x00=1",
+]
 PLAIN = ["", "a=b", "-12.5", "+1", "-1e9", "1-2", "x", "ü"]
 
 
@@ -60,7 +72,13 @@ def test_foreign_and_unknown_exports_answer_alike(keyed: Guarded) -> None:
     expected = keyed.ask("GET", "/v1/exports/neverthere", "mine")
     assert expected.status_code == 404
     for export_id in (foreign, *UNKNOWN):
-        for method, path in (("GET", ""), ("GET", "/file"), ("GET", "/parts/part-000000.ndjson"), ("POST", "/resume"), ("DELETE", "")):
+        for method, path in (
+            ("GET", ""),
+            ("GET", "/file"),
+            ("GET", "/parts/part-000000.ndjson"),
+            ("POST", "/resume"),
+            ("DELETE", ""),
+        ):
             answer = keyed.ask(method, f"/v1/exports/{export_id}{path}", "mine")
             assert answer.status_code == 404, (method, export_id[:20], path, answer.text)
             if "%2f" not in export_id:  # then it is another route
@@ -74,7 +92,9 @@ def test_foreign_and_unknown_exports_answer_alike(keyed: Guarded) -> None:
 @pytest.fixture
 def small(keyed: Guarded, tmp_path: Path) -> Iterator[Guarded]:
     """The keyed API where a tenant may keep three exports and 4,000 bytes of them."""
-    own = limited("query", catalog_uri=keyed.catalog.address, catalog_token=keyed.keys["room"], state=tmp_path / "state")
+    own = limited(
+        "query", catalog_uri=keyed.catalog.address, catalog_token=keyed.keys["room"], state=tmp_path / "state"
+    )
     quota = limited("query", exports_per_tenant=3, export_bytes_per_tenant=4_000)
     api = Child("query", tmp_path, {**keyed.environment, **own, **quota}).start()
     yield Guarded(tmp_path, keyed.catalog, api, keyed.keys, keyed.mine, keyed.theirs, keyed.environment)
@@ -121,7 +141,11 @@ def test_exports_are_exact_unless_asked_for_a_spreadsheet(keyed: Guarded) -> Non
     table.append([{"timestamp": START, "message": text} for text in FORMULAS if "\x00" not in text])
     read: dict[bool, list[str]] = {}
     for safe in (False, True):
-        made = finished(keyed, "mine", create(keyed, "mine", "a", stream=table.stream, format="csv", spreadsheet_safe=safe).json())
+        made = finished(
+            keyed,
+            "mine",
+            create(keyed, "mine", "a", stream=table.stream, format="csv", spreadsheet_safe=safe).json(),
+        )
         text = keyed.ask("GET", f"/v1/exports/{made['id']}/file", "mine").content.decode()
         read[safe] = sorted(row["message"] for row in csv.DictReader(io.StringIO(text, newline="")))
         assert keyed.ask("DELETE", f"/v1/exports/{made['id']}", "mine").status_code == 204

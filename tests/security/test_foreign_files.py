@@ -36,13 +36,21 @@ def world(keyed: Guarded, catalog_client: CatalogClient, tmp_path: Path) -> Iter
 
 def catalog_of(keyed: Guarded, key: str) -> httpx.Client:
     """A client of the catalog that asks for keys."""
-    return httpx.Client(base_url=keyed.catalog.address, headers={"Authorization": f"Bearer {keyed.keys[key]}"}, timeout=120.0, trust_env=False)
+    return httpx.Client(
+        base_url=keyed.catalog.address,
+        headers={"Authorization": f"Bearer {keyed.keys[key]}"},
+        timeout=120.0,
+        trust_env=False,
+    )
 
 
 def theirs_of(world: Hostile, layer: str) -> str:
     """The file of `b` that a layer of the attacker's metadata names."""
     state = world.state(world.theirs)
-    found = {"manifest-list": world.metadata(world.theirs)["snapshots"][-1]["manifest-list"], "manifest": state.manifests[0].uri}
+    found = {
+        "manifest-list": world.metadata(world.theirs)["snapshots"][-1]["manifest-list"],
+        "manifest": state.manifests[0].uri,
+    }
     return str(found[layer]) if layer in found else world.theirs.files()[0].uri
 
 
@@ -52,7 +60,13 @@ def test_a_bound_key_commits_no_file_of_another(keyed: Guarded, world: Hostile, 
     name, stream = world.mine.name, world.mine.stream
     with catalog_of(keyed, "mine") as client:
         for route in ROUTES:
-            status, answer = send(client, route, craft(world, layer, theirs_of(world, layer), random.Random(1)).updates, name.namespace, name.name)
+            status, answer = send(
+                client,
+                route,
+                craft(world, layer, theirs_of(world, layer), random.Random(1)).updates,
+                name.namespace,
+                name.name,
+            )
             assert status == 403, answer
     searched = keyed.ask("POST", "/v1/search", "reader", json={"tenant": "a", "stream": stream, **TIMES})
     assert searched.status_code == 200, searched.text
@@ -64,16 +78,27 @@ def test_a_bound_key_commits_no_file_of_another(keyed: Guarded, world: Hostile, 
 def test_rooms_read_and_delete_nothing_of_another(keyed: Guarded, world: Hostile, layer: str) -> None:
     """Where such a commit is in the table all the same, search, export and erasure end with an error, and no file of `b` is queued or gone."""
     name, stream, theirs = world.mine.name, world.mine.stream, theirs_of(world, layer)
-    with catalog_of(keyed, "room") as client:  # a key of the operator's: nobody reads what it brings before it is taken
-        status, answer = send(client, "table", craft(world, layer, theirs, random.Random(2)).updates, name.namespace, name.name)
+    with catalog_of(
+        keyed, "room"
+    ) as client:  # a key of the operator's: nobody reads what it brings before it is taken
+        status, answer = send(
+            client, "table", craft(world, layer, theirs, random.Random(2)).updates, name.namespace, name.name
+        )
         assert status == 200, answer
     before = world.files()
     for path in ("/v1/search", "/v1/histogram"):
-        asked = keyed.ask("POST", path, "reader", json={"tenant": "a", "stream": stream, "query": "message:*", **TIMES})
+        asked = keyed.ask(
+            "POST", path, "reader", json={"tenant": "a", "stream": stream, "query": "message:*", **TIMES}
+        )
         assert asked.status_code == 503, asked.text
         assert "is not below the table's location" in asked.text
         assert SECRET not in asked.text
-    made = keyed.ask("POST", "/v1/erasures", "mine", json={"tenant": "a", "streams": [stream], "query": f'message:"{SECRET} 3"'})
+    made = keyed.ask(
+        "POST",
+        "/v1/erasures",
+        "mine",
+        json={"tenant": "a", "streams": [stream], "query": f'message:"{SECRET} 3"'},
+    )
     assert made.status_code in (202, 503), made.text
     if made.status_code == 202:
         erasure = wait_for(lambda: ended(keyed, made.json()["id"]), 120.0, "the erasure")
@@ -92,10 +117,17 @@ def ended(keyed: Guarded, erasure_id: str) -> dict[str, Any] | None:
     return found if found["state"] != "running" else None
 
 
-def test_a_dropped_table_that_nobody_can_read_is_named_by_the_audit_and_stops_it_not(keyed: Guarded, world: Hostile, line: Line) -> None:
+def test_a_dropped_table_that_nobody_can_read_is_named_by_the_audit_and_stops_it_not(
+    keyed: Guarded, world: Hostile, line: Line
+) -> None:
     """Its tenant broke it and dropped it; what everybody else has is still proven."""
     with catalog_of(keyed, "room") as client:
-        status, answer = send(client, "table", craft(world, "manifest", theirs_of(world, "manifest"), random.Random(3)).updates, *_parts(world))
+        status, answer = send(
+            client,
+            "table",
+            craft(world, "manifest", theirs_of(world, "manifest"), random.Random(3)).updates,
+            *_parts(world),
+        )
         assert status == 200, answer
     line.catalog.drop_table(world.mine.name)
     ours = ToolLine(line, line.kafka.topic())

@@ -40,7 +40,12 @@ def client_location(world: Hostile, namespace: str) -> str:
 def view_of(sql: str) -> dict[str, Any]:
     """The body of createView."""
     representations = [{"type": "sql", "sql": sql, "dialect": "trino"}]
-    return {"name": fresh(), "schema": SCHEMA, "view-version": {**VERSION, "representations": representations}, "properties": {}}
+    return {
+        "name": fresh(),
+        "schema": SCHEMA,
+        "view-version": {**VERSION, "representations": representations},
+        "properties": {},
+    }
 
 
 def creations(body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -49,7 +54,10 @@ def creations(body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [
         (TABLES, body),
         (TABLES, {**body, "stage-create": True}),
-        ("/firn/v1/commits", {"commits": [{"identifier": identifier, "create": body, "requirements": [], "updates": []}]}),
+        (
+            "/firn/v1/commits",
+            {"commits": [{"identifier": identifier, "create": body, "requirements": [], "updates": []}]},
+        ),
     ]
 
 
@@ -64,22 +72,45 @@ def refused(response: httpx.Response) -> bool:
 @pytest.mark.parametrize("key", ["mine", "room", "admin"])
 def test_no_key_makes_writers_write_elsewhere(world: Hostile, key: str) -> None:
     """A path property that leads out of the table, given at creation, by a commit or a batch, is refused, and no file appears there."""
-    elsewhere = [f"file://{world.outside}/x", world.state(world.theirs).location, f"{world.server.warehouse}/elsewhere", "file:///etc/x"]
+    elsewhere = [
+        f"file://{world.outside}/x",
+        world.state(world.theirs).location,
+        f"{world.server.warehouse}/elsewhere",
+        "file:///etc/x",
+    ]
     with world.http(key) as client:
         for prop in PATHS:
             for path in elsewhere:
                 body = create_body(fresh(), properties={prop: path})
                 assert refused(client.post(TABLES, json=body)), (prop, path)
-                batch = {"commits": [{"identifier": {"namespace": ["a"], "name": body["name"]}, "create": body, "requirements": [], "updates": []}]}
+                batch = {
+                    "commits": [
+                        {
+                            "identifier": {"namespace": ["a"], "name": body["name"]},
+                            "create": body,
+                            "requirements": [],
+                            "updates": [],
+                        }
+                    ]
+                }
                 assert refused(client.post("/firn/v1/commits", json=batch)), (prop, path)
-                update = {"requirements": [], "updates": [{"action": "set-properties", "updates": {prop: path}}]}
+                update = {
+                    "requirements": [],
+                    "updates": [{"action": "set-properties", "updates": {prop: path}}],
+                }
                 assert refused(client.post(f"{TABLES}/logs", json=update)), (prop, path)
         name = fresh()
         location = client.post(TABLES, json=create_body(name)).json()["metadata"]["location"]
-        update = {"requirements": [], "updates": [{"action": "set-properties", "updates": dict.fromkeys(PATHS, f"{location}/inside")}]}
+        update = {
+            "requirements": [],
+            "updates": [{"action": "set-properties", "updates": dict.fromkeys(PATHS, f"{location}/inside")}],
+        }
         inside = client.post(f"{TABLES}/{name}", json=update)
         assert inside.status_code == 200, inside.text
-        again = client.post(f"{TABLES}/{name}", json={"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]})
+        again = client.post(
+            f"{TABLES}/{name}",
+            json={"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]},
+        )
         assert again.json()["metadata-location"].startswith(f"{location}/inside/")
     assert sorted(path.name for path in world.outside.iterdir()) == ["secret.avro"]
     assert not local_path(f"{world.server.warehouse}/elsewhere").exists()
@@ -92,7 +123,16 @@ def test_a_bound_key_chooses_no_foreign_location(world: Hostile) -> None:
     hexadecimal = theirs.split("/")[-2]
     os.makedirs(local_path(f"{warehouse}/a"), exist_ok=True)
     local_path(f"{warehouse}/a/link").symlink_to(local_path(theirs))
-    wrong = [theirs, f"{theirs}/x", f"{warehouse}/{hexadecimal}", f"{warehouse}/b/x", f"{warehouse}/_firn/x", f"{warehouse}/a", f"{warehouse}/abc/x", warehouse]
+    wrong = [
+        theirs,
+        f"{theirs}/x",
+        f"{warehouse}/{hexadecimal}",
+        f"{warehouse}/b/x",
+        f"{warehouse}/_firn/x",
+        f"{warehouse}/a",
+        f"{warehouse}/abc/x",
+        warehouse,
+    ]
     wrong += [
         f"{warehouse}/a/../b/x",
         f"{warehouse}/a/%2e%2e/b",
@@ -105,7 +145,11 @@ def test_a_bound_key_chooses_no_foreign_location(world: Hostile) -> None:
         for location in wrong:
             for path, body in creations(create_body(fresh(), location=location)):
                 answer = client.post(path, json=body)
-                assert refused(answer) or answer.status_code == 400 or '"code":400' in answer.text, (path, location, answer.text)
+                assert refused(answer) or answer.status_code == 400 or '"code":400' in answer.text, (
+                    path,
+                    location,
+                    answer.text,
+                )
         folder = {name: client_location(world, name) for name in ("a", "b")}
         assert refused(client.post(TABLES, json=create_body(fresh(), location=f"{folder['b']}/x")))
         named = {"location": folder["b"], "table-uuid": folder["b"].rsplit("/", 1)[1]}
@@ -113,7 +157,9 @@ def test_a_bound_key_chooses_no_foreign_location(world: Hostile) -> None:
         assert client.post(TABLES, json=create_body(fresh(), location=f"{folder['a']}/x")).status_code == 200
         lead = {"updates": {"location": folder["b"]}, "removals": []}
         assert refused(client.post("/v1/namespaces/a/properties", json=lead))
-        assert refused(client.post("/v1/namespaces", json={"namespace": ["a", "below"], "properties": lead["updates"]}))
+        assert refused(
+            client.post("/v1/namespaces", json={"namespace": ["a", "below"], "properties": lead["updates"]})
+        )
         first = f"{warehouse}/a/one"
         assert client.post(TABLES, json=create_body(fresh(), location=first)).status_code == 200
         for location in (first, f"{first}/below", f"{warehouse}/a"):
@@ -122,7 +168,10 @@ def test_a_bound_key_chooses_no_foreign_location(world: Hostile) -> None:
         table_uuid = str(uuid.uuid4())
         chosen = {"location": f"{warehouse}/{table_uuid[:2]}/{table_uuid}", "table-uuid": table_uuid}
         assert client.post(TABLES, json=create_body(fresh(), **chosen)).status_code == 200
-        move = {"requirements": [], "updates": [{"action": "set-location", "location": f"{warehouse}/a/moved"}]}
+        move = {
+            "requirements": [],
+            "updates": [{"action": "set-location", "location": f"{warehouse}/a/moved"}],
+        }
         assert refused(client.post(f"{TABLES}/logs", json=move))
 
 
@@ -131,13 +180,21 @@ def test_only_an_administrator_grants_and_moves(world: Hostile) -> None:
     """The property that lets a table's files lie elsewhere, and the table's location, change with an administrator's key alone; readers then follow."""
     name = fresh()
     granted = f"{world.server.warehouse}/imported/"
-    grant = {"requirements": [], "updates": [{"action": "set-properties", "updates": {GRANTS: f'["{granted}"]'}}]}
-    point = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"write.data.path": f"{granted}data"}}]}
+    grant = {
+        "requirements": [],
+        "updates": [{"action": "set-properties", "updates": {GRANTS: f'["{granted}"]'}}],
+    }
+    point = {
+        "requirements": [],
+        "updates": [{"action": "set-properties", "updates": {"write.data.path": f"{granted}data"}}],
+    }
     with world.http("mine") as mine, world.http("room") as room, world.http("admin") as admin:
         assert mine.post(TABLES, json=create_body(name)).status_code == 200
         for client in (mine, room):
             assert refused(client.post(f"{TABLES}/{name}", json=grant))
-            assert refused(client.post(TABLES, json=create_body(fresh(), properties={GRANTS: f'["{granted}"]'})))
+            assert refused(
+                client.post(TABLES, json=create_body(fresh(), properties={GRANTS: f'["{granted}"]'}))
+            )
         assert refused(mine.post(f"{TABLES}/{name}", json=point))
         assert admin.post(f"{TABLES}/{name}", json=grant).status_code == 200
         assert mine.post(f"{TABLES}/{name}", json=point).status_code == 200
@@ -147,7 +204,10 @@ def test_only_an_administrator_grants_and_moves(world: Hostile) -> None:
         remove = {"requirements": [], "updates": [{"action": "remove-properties", "removals": [GRANTS]}]}
         assert refused(mine.post(f"{TABLES}/{name}", json=remove))
         before = admin.get(f"{TABLES}/{name}").json()["metadata"]["location"]
-        move = {"requirements": [], "updates": [{"action": "set-location", "location": f"{world.server.warehouse}/moved"}]}
+        move = {
+            "requirements": [],
+            "updates": [{"action": "set-location", "location": f"{world.server.warehouse}/moved"}],
+        }
         assert refused(room.post(f"{TABLES}/{name}", json=move))
         moved = admin.post(f"{TABLES}/{name}", json=move)
         assert moved.status_code == 200, moved.text
@@ -160,12 +220,33 @@ def test_registered_metadata_names_its_own_files(world: Hostile) -> None:
     metadata = world.metadata(world.mine)
     theirs = world.state(world.theirs).location
     location = f"{world.server.warehouse}/registered"
-    fine = {**metadata, "location": location, "snapshots": [], "refs": {}, "snapshot-log": [], "metadata-log": [], "table-uuid": str(uuid.uuid4())}
+    fine = {
+        **metadata,
+        "location": location,
+        "snapshots": [],
+        "refs": {},
+        "snapshot-log": [],
+        "metadata-log": [],
+        "table-uuid": str(uuid.uuid4()),
+    }
     fine.pop("current-snapshot-id")
     wrong = [
         {**fine, "properties": {"write.metadata.path": theirs}},
-        {**fine, "metadata-log": [{"timestamp-ms": 1, "metadata-file": f"{theirs}/metadata/x.metadata.json"}]},
-        {**fine, "statistics": [{"snapshot-id": 1, "statistics-path": f"{theirs}/x", "file-size-in-bytes": 1, "file-footer-size-in-bytes": 1}]},
+        {
+            **fine,
+            "metadata-log": [{"timestamp-ms": 1, "metadata-file": f"{theirs}/metadata/x.metadata.json"}],
+        },
+        {
+            **fine,
+            "statistics": [
+                {
+                    "snapshot-id": 1,
+                    "statistics-path": f"{theirs}/x",
+                    "file-size-in-bytes": 1,
+                    "file-footer-size-in-bytes": 1,
+                }
+            ],
+        },
         {**fine, "snapshots": metadata["snapshots"], "current-snapshot-id": metadata["current-snapshot-id"]},
         {**fine, "location": f"{world.server.warehouse}/other"},
     ]
@@ -193,15 +274,25 @@ def test_a_bound_key_makes_and_changes_no_views(world: Hostile) -> None:
         made = view_of("SELECT 1 AS one")
         created = admin.post(views, json=made)
         assert created.status_code == 200, created.text
-        other = {**VERSION, "version-id": 2, "representations": [{"type": "sql", "sql": sql, "dialect": "trino"}]}
+        other = {
+            **VERSION,
+            "version-id": 2,
+            "representations": [{"type": "sql", "sql": sql, "dialect": "trino"}],
+        }
         replace = {
             "requirements": [],
-            "updates": [{"action": "add-view-version", "view-version": other}, {"action": "set-current-view-version", "view-version-id": -1}],
+            "updates": [
+                {"action": "add-view-version", "view-version": other},
+                {"action": "set-current-view-version", "view-version-id": -1},
+            ],
         }
         assert mine.post(f"{views}/{made['name']}", json=replace).status_code == 403
         register = {"name": fresh(), "metadata-location": created.json()["metadata-location"]}
         assert mine.post("/v1/namespaces/a/register-view", json=register).status_code == 403
         assert sql not in admin.get(f"{views}/{made['name']}").text
         assert admin.post(f"{views}/{made['name']}", json=replace).status_code == 200
-        elsewhere = {**view_of("SELECT 1"), "properties": {"write.metadata.path": f"file://{world.outside}/v"}}
+        elsewhere = {
+            **view_of("SELECT 1"),
+            "properties": {"write.metadata.path": f"file://{world.outside}/v"},
+        }
         assert admin.post(views, json=elsewhere).status_code == 403

@@ -32,14 +32,26 @@ def _facts(**facts: object) -> tuple[tuple[str, bytes], ...]:
 
 def _letter(topic: str, topic_id: str, tenant: str, **more: object) -> Record:
     """A dead letter as Firn spells one, of a tenant's table."""
-    told = {"reason": "too_late", "detail": "d", "timestamp_ms": 1, "topic": topic, "topic_id": topic_id, "partition": 0, "offset": 0}
+    told = {
+        "reason": "too_late",
+        "detail": "d",
+        "timestamp_ms": 1,
+        "topic": topic,
+        "topic_id": topic_id,
+        "partition": 0,
+        "offset": 0,
+    }
     return Record(b'{"a":1}', b"k", _facts(**told, table=f"{tenant}.logs", **more))
 
 
 def _replay(topic: str, topic_id: str, tenant: str) -> Record:
     """A replayed letter as Firn spells one, that goes to a tenant's table."""
     where = {"topic": topic, "topic_id": topic_id, "partition": 0, "offset": 10**6}
-    return Record(b'{"message":"forged"}', None, _facts(attempt=1, **where, format="json", time_zone="UTC", tenant=tenant, stream="logs"))
+    return Record(
+        b'{"message":"forged"}',
+        None,
+        _facts(attempt=1, **where, format="json", time_zone="UTC", tenant=tenant, stream="logs"),
+    )
 
 
 @pytest.mark.stack
@@ -55,14 +67,22 @@ def test_forged_letters_and_replays_are_not_followed(line: Line, tmp_path: Path)
         line.kafka.produce(topic, numbered(other, range(3)))
         ours.wait_until_stored(topic, {0: 3})
         topic_id = line.kafka.topic_id(topic)
-        line.kafka.produce(letters, [_letter(topic, topic_id, tenant, body=f"file://{target}", envelope=f"file://{target}"), Record(b"anything")])
+        line.kafka.produce(
+            letters,
+            [
+                _letter(topic, topic_id, tenant, body=f"file://{target}", envelope=f"file://{target}"),
+                Record(b"anything"),
+            ],
+        )
         line.kafka.produce(replays, [_replay(topic, topic_id, tenant)])
         ours.wait_until_stored(replays, {0: 1})
         with ours.serve() as serve:
             page = serve.get("/v1/dead-letters").json()["dead_letters"]
             assert [each["foreign"] for each in page].count(True) == 2
             assert {each["reason"] for each in page} == {"foreign"}
-            assert all(each["tenant"] is None and each["body"] is None and each["table"] is None for each in page)
+            assert all(
+                each["tenant"] is None and each["body"] is None and each["table"] is None for each in page
+            )
             for each in page:
                 for path in (each["id"], f"{each['id']}/value"):
                     assert SECRET not in serve.get(f"/v1/dead-letters/{path}").content
@@ -94,13 +114,27 @@ def test_what_is_forged_among_parked_records_never_reaches_the_table(line: Line)
             running.wait_until(lambda: len(line.kafka.read(parked)) == 10, 60, "the records being parked")
             true = line.kafka.read(parked)[-1]
             forged = [(name, b"12" if name == "firn.offset" else text) for name, text in true.headers]
-            beyond = [(name, b"900" if name == "firn.offset" else text) for name, text in true.headers if name != "firn.mac"]
-            line.kafka.produce(parked, [Record(b'{"n":666}', None, tuple(each), partition=true.partition) for each in (forged, beyond)])
+            beyond = [
+                (name, b"900" if name == "firn.offset" else text)
+                for name, text in true.headers
+                if name != "firn.mac"
+            ]
+            line.kafka.produce(
+                parked,
+                [
+                    Record(b'{"n":666}', None, tuple(each), partition=true.partition)
+                    for each in (forged, beyond)
+                ],
+            )
         wait_released(running, tenant)
         line.kafka.produce(topic, numbered(tenant, range(20, 30)))
         line.wait_for_rows(running, tenant, 30)
         assert numbers(line, tenant) == list(range(30))
-        running.wait_until(lambda: f'firn_ingest_foreign_messages_total{{topic="{parked}"}}' in running.metrics(), 30, "the counter")
+        running.wait_until(
+            lambda: f'firn_ingest_foreign_messages_total{{topic="{parked}"}}' in running.metrics(),
+            30,
+            "the counter",
+        )
         assert ours.audit() == {}
     finally:
         running.kill()
@@ -110,23 +144,37 @@ def _settings(*keys: str, **more: Any) -> IngestSettings:
     return IngestSettings(topic_keys=tuple(map(SecretStr, keys)), **more)
 
 
-def _signed(settings: IngestSettings, *, topic: str = "own", value: bytes = b"v", headers: tuple[tuple[str, bytes], ...] = (("firn.x", b"1"),)) -> Message:
+def _signed(
+    settings: IngestSettings,
+    *,
+    topic: str = "own",
+    value: bytes = b"v",
+    headers: tuple[tuple[str, bytes], ...] = (("firn.x", b"1"),),
+) -> Message:
     signed = [*headers, *TopicMac(settings).header("own", b"k", b"v", (("firn.x", b"1"),))]
-    return Message(topic=topic, partition=0, offset=5, key=b"k", value=value, headers=signed, timestamp=(1, 9))
+    return Message(
+        topic=topic, partition=0, offset=5, key=b"k", value=value, headers=signed, timestamp=(1, 9)
+    )
 
 
 def test_a_signature_is_of_all_of_a_message_and_of_its_topic() -> None:
     """Another value, header or topic has another one; keys are changed by putting the new one first."""
     assert TopicMac(_settings(OLD)).is_own(_signed(_settings(OLD)))
     assert TopicMac(_settings(NEW, OLD)).is_own(_signed(_settings(OLD)))
-    for message in (_signed(_settings(OLD), value=b"w"), _signed(_settings(OLD), headers=(("firn.x", b"2"),)), _signed(_settings(OLD), topic="another")):
+    for message in (
+        _signed(_settings(OLD), value=b"w"),
+        _signed(_settings(OLD), headers=(("firn.x", b"2"),)),
+        _signed(_settings(OLD), topic="another"),
+    ):
         assert not TopicMac(_settings(OLD)).is_own(message)
     assert not TopicMac(_settings(NEW)).is_own(_signed(_settings(OLD)))
 
 
 def test_unsigned_messages_count_below_the_offsets_that_were_set() -> None:
     """What was written before there were keys; nothing behind it, and nothing with a wrong signature."""
-    plain = Message(topic="own", partition=0, offset=5, key=b"k", value=b"v", headers=[("firn.x", b"1")], timestamp=(1, 9))
+    plain = Message(
+        topic="own", partition=0, offset=5, key=b"k", value=b"v", headers=[("firn.x", b"1")], timestamp=(1, 9)
+    )
     assert not TopicMac(_settings(OLD)).is_own(plain)
     assert TopicMac(_settings(OLD, unsigned_below={"own:0": 6})).is_own(plain)
     assert not TopicMac(_settings(OLD, unsigned_below={"own:0": 5, "own:1": 6, "other:0": 6})).is_own(plain)
@@ -155,8 +203,20 @@ def test_bodies_are_opened_only_where_firn_puts_them(tmp_path: Path) -> None:
     (folder / f"{name}4").write_bytes(b"a body")
     (folder / "other").write_bytes(SECRET)
     assert aside.read(f"file:{folder}/{name}4") == b"a body"
-    wrong = [f"file://{tmp_path}/secret", f"file://{folder}/../{name}1", f"file://{folder}/{name}2", f"file://{folder}/{name}3", f"file://{folder}/other"]
-    for uri in [*wrong, f"file://{tmp_path}/w/parked/{name}4", "file:///etc/passwd", "s3://bucket/key", str(tmp_path / "secret")]:
+    wrong = [
+        f"file://{tmp_path}/secret",
+        f"file://{folder}/../{name}1",
+        f"file://{folder}/{name}2",
+        f"file://{folder}/{name}3",
+        f"file://{folder}/other",
+    ]
+    for uri in [
+        *wrong,
+        f"file://{tmp_path}/w/parked/{name}4",
+        "file:///etc/passwd",
+        "s3://bucket/key",
+        str(tmp_path / "secret"),
+    ]:
         with pytest.raises(RefusedError):
             aside.read(uri)
     with pytest.raises(NotFoundError):

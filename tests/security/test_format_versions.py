@@ -28,7 +28,9 @@ def _upgrade(line: Line, tenant: str, version: int) -> None:
     """As any client of the REST catalog may."""
     name = table_name(tenant)
     update = {"action": "upgrade-format-version", "format-version": version}
-    line.catalog.post(f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]})
+    line.catalog.post(
+        f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]}
+    )
 
 
 @pytest.mark.stack
@@ -64,11 +66,15 @@ def test_a_table_upgraded_to_version_3_takes_rows_with_ids(line: Line, spark: An
         ours.wait_until_stored(topic, {0: 40})
         after = dict(ids())
         assert sorted(after) == [n for n in range(40) if n != 13]
-        assert {n: after[n] for n in after if n < 30} == {n: before[n] for n in before if n != 13}, "a row's id never changes"
+        assert {n: after[n] for n in after if n < 30} == {n: before[n] for n in before if n != 13}, (
+            "a row's id never changes"
+        )
         assert len(set(after.values())) == 39
         metadata = line.catalog.load_table(table_name(tenant))["metadata"]
         assert (metadata["format-version"], metadata["next-row-id"] > max(after.values())) == (3, True)
-        loaded = load_catalog("three", type="rest", uri=line.stack.address("catalog")).load_table(f"{to_identifier(tenant)}.logs")
+        loaded = load_catalog("three", type="rest", uri=line.stack.address("catalog")).load_table(
+            f"{to_identifier(tenant)}.logs"
+        )
         assert loaded.metadata.format_version == 3
         assert ours.audit() == {}
     finally:
@@ -82,7 +88,12 @@ def test_a_table_of_version_1_takes_rows_and_is_of_version_2_then(line: Line) ->
     name = TableName(to_identifier(tenant), "logs")
     state = new_table_state(name, tenant, "logs", line.catalog.warehouse or "")
     line.catalog.create_namespace(name.namespace, {})
-    body = {"name": "logs", "schema": state.schema.json, "partition-spec": state.spec, "properties": {**state.properties, "format-version": "1"}}
+    body = {
+        "name": "logs",
+        "schema": state.schema.json,
+        "partition-spec": state.spec,
+        "properties": {**state.properties, "format-version": "1"},
+    }
     line.catalog.post(f"/v1/namespaces/{name.namespace}/tables", body)
     assert line.catalog.load_table(name)["metadata"]["format-version"] == 1
     ours = ToolLine(line, topic, flush_interval_s=0.3)

@@ -43,7 +43,9 @@ A, B = "intruder", "bystander"
 
 
 @pytest.fixture(scope="module")
-def fenced(stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def fenced(
+    stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
     """Tenants of these tests alone: what they do to their own tables harms no other test."""
     made = start_guarded(stack, catalog_client, tmp_path_factory.mktemp("fuzz"), (A, B))
     yield made
@@ -62,14 +64,24 @@ class Working:
     def __init__(self, keyed: Guarded, folder: Path) -> None:
         self._file = folder / "searches"
         self._file.touch()
-        command = [sys.executable, "-m", "tests.security.working_tenant", keyed.api.address, keyed.theirs.tenant, str(self._file)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.security.working_tenant",
+            keyed.api.address,
+            keyed.theirs.tenant,
+            str(self._file),
+        ]
         environment = child_environment({"FIRN_QUERY_API_KEY": keyed.keys["theirs"]})
         self._process = subprocess.Popen(command, cwd=REPOSITORY, env=environment)
 
     def searches(self) -> list[tuple[float, float, bool]]:
         """(began, took, answered right) of each so far, seconds."""
         lines = self._file.read_text().split("\n")[:-1]
-        return [(float(began), float(took), right == "1") for began, took, right in (line.split() for line in lines)]
+        return [
+            (float(began), float(took), right == "1")
+            for began, took, right in (line.split() for line in lines)
+        ]
 
     def more(self, count: int) -> None:
         """Returns when there are so many more."""
@@ -89,7 +101,11 @@ def p99_s(times: list[float]) -> float:
 def files_of(location: str) -> dict[str, str]:
     """Every file below a table's location -> its hash."""
     folder = Path(urlsplit(location).path)
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.stack
@@ -104,11 +120,33 @@ def test_whatever_is_asked_the_other_tenant_is_not_touched(
     stored = files_of(location)
     assert len(stored) >= 4
     markers = Markers.of(fenced.theirs, services.key_id_of_theirs)
-    guessed = {"namespace": B, "tenant": B, "table": "logs", "location": os.path.dirname(location), "stream": "logs"}
-    own = {"namespace": A, "tenant": A, "table": "logs", "location": os.path.dirname(os.path.dirname(location)) + f"/{A}", "view": "seen", "saved": "mine"}
-    secret = frozenset(marker for marker in markers.texts if not any(marker in each for each in guessed.values()))
+    guessed = {
+        "namespace": B,
+        "tenant": B,
+        "table": "logs",
+        "location": os.path.dirname(location),
+        "stream": "logs",
+    }
+    own = {
+        "namespace": A,
+        "tenant": A,
+        "table": "logs",
+        "location": os.path.dirname(os.path.dirname(location)) + f"/{A}",
+        "view": "seen",
+        "saved": "mine",
+    }
+    secret = frozenset(
+        marker for marker in markers.texts if not any(marker in each for each in guessed.values())
+    )
     assert len(secret) >= len(stored) + 3
-    hostile = Hostile(services.addresses, [services.keys[name] for name in ("mine", "mine", "reader")], guessed, own, SEED, services.keys[TOKEN_KIND])
+    hostile = Hostile(
+        services.addresses,
+        [services.keys[name] for name in ("mine", "mine", "reader")],
+        guessed,
+        own,
+        SEED,
+        services.keys[TOKEN_KIND],
+    )
     gun = Gun(secret)
     working = Working(fenced, tmp_path)
     alone: list[tuple[float, float]] = []
@@ -127,14 +165,24 @@ def test_whatever_is_asked_the_other_tenant_is_not_touched(
     finally:
         working.end()
     undisturbed, disturbed = _within(searches, alone), _within(searches, beside)
-    figures = {"requests": gun.sent, "statuses": dict(sorted(gun.statuses.items())), "searches_alone": len(undisturbed), "searches_beside": len(disturbed)}
-    figures |= {"p99_alone_ms": round(p99_s(undisturbed) * 1_000, 1), "p99_beside_ms": round(p99_s(disturbed) * 1_000, 1)}
+    figures = {
+        "requests": gun.sent,
+        "statuses": dict(sorted(gun.statuses.items())),
+        "searches_alone": len(undisturbed),
+        "searches_beside": len(disturbed),
+    }
+    figures |= {
+        "p99_alone_ms": round(p99_s(undisturbed) * 1_000, 1),
+        "p99_beside_ms": round(p99_s(disturbed) * 1_000, 1),
+    }
     for name, value in figures.items():
         record_property(name, value)
     assert gun.leaks == []
     assert gun.hung == []
     assert [search for search in searches if not search[2]] == []
-    assert {name: digest for name, digest in files_of(location).items() if name in stored} == stored, "files of the other tenant changed or went"
+    assert {name: digest for name, digest in files_of(location).items() if name in stored} == stored, (
+        "files of the other tenant changed or went"
+    )
     assert fenced.theirs.catalog.load_table(fenced.theirs.name) == loaded
     assert {status // 100 for status in gun.statuses} >= {2, 4}, figures
     if REQUESTS >= P99_FROM:
@@ -172,7 +220,9 @@ class Gun:
                 return None
             found = [marker.decode() for marker in self._secret if marker in _content(answer)]
             if found:
-                self.leaks.append(f"{shot.options['method']} {shot.options['url'][:300]} {str(shot.options.get('json'))[:300]}: {found}")
+                self.leaks.append(
+                    f"{shot.options['method']} {shot.options['url'][:300]} {str(shot.options.get('json'))[:300]}: {found}"
+                )
             return answer.status_code
 
 
@@ -190,20 +240,29 @@ def _content(answer: requests.Response) -> bytes:
 
 def _within(searches: list[tuple[float, float, bool]], windows: list[tuple[float, float]]) -> list[float]:
     """The times of the searches that began and ended in one of these windows."""
-    return [took for began, took, _ in searches if any(first <= began and began + took <= last for first, last in windows)]
+    return [
+        took
+        for began, took, _ in searches
+        if any(first <= began and began + took <= last for first, last in windows)
+    ]
 
 
 def test_the_measures_themselves() -> None:
     """The slowest hundredth, and which searches count."""
     assert p99_s([float(n) for n in range(1, 101)]) == 99.0
     assert p99_s([1.0]) == 1.0
-    assert _within([(0.0, 1.0, True), (1.5, 1.0, True), (2.0, 0.5, True)], [(0.0, 1.2), (2.0, 3.0)]) == [1.0, 0.5]
+    assert _within([(0.0, 1.0, True), (1.5, 1.0, True), (2.0, 0.5, True)], [(0.0, 1.2), (2.0, 3.0)]) == [
+        1.0,
+        0.5,
+    ]
 
 
 def test_the_gun_sees_what_it_looks_for(tmp_path: Path) -> None:
     """An answer with a marker is a leak; a request that cannot be sent is none, and not counted."""
     (tmp_path / "page").write_text("x the-marker x")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         gun = Gun(frozenset({"the-marker"}))
         urls = (f"http://127.0.0.1:{server.server_port}/page", "http://[nonsense")

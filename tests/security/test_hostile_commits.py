@@ -27,7 +27,19 @@ from query.files.file_cache import FileCache
 from query.files.file_index import FileIndex
 from query.model.table_view import view_of
 from tests.query.log_table import LogTable
-from tests.security.hostile_tables import IN_REQUEST, ROUTES, SECRET, Hostile, Watched, craft, foreign_uris, hostile_files, loaded, send, start_hostile
+from tests.security.hostile_tables import (
+    IN_REQUEST,
+    ROUTES,
+    SECRET,
+    Hostile,
+    Watched,
+    craft,
+    foreign_uris,
+    hostile_files,
+    loaded,
+    send,
+    start_hostile,
+)
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(2)]
 COMMITS = int(os.environ.get("FIRN_SECURITY_COMMITS", "150"))
@@ -88,7 +100,11 @@ def everything_by_erasure(metadata: dict[str, Any], storage: Watched, table: Log
     FileCache(storage, folder, 10**9).local_paths(uris, version.state.place)
 
 
-READERS: tuple[Callable[[dict[str, Any], Watched, LogTable, Path], None], ...] = (everything_by_search, everything_by_maintenance, everything_by_erasure)
+READERS: tuple[Callable[[dict[str, Any], Watched, LogTable, Path], None], ...] = (
+    everything_by_search,
+    everything_by_maintenance,
+    everything_by_erasure,
+)
 
 
 def reads_of(world: Hostile) -> int:
@@ -100,11 +116,17 @@ def reads_of(world: Hostile) -> int:
 def memory_of(world: Hostile) -> int:
     """The most memory the catalog ever had."""
     assert world.server.process is not None
-    line = next(line for line in Path(f"/proc/{world.server.process.pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    line = next(
+        line
+        for line in Path(f"/proc/{world.server.process.pid}/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
     return int(line.split()[1]) * 1024
 
 
-def test_hostile_commits_are_refused_and_touch_nothing(world: Hostile, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_hostile_commits_are_refused_and_touch_nothing(
+    world: Hostile, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """However a commit names what is not its table's, the catalog refuses it, and rooms that meet it all the same stop before they read or delete."""
     rng = random.Random(SEED)
     foreign, own = foreign_uris(world), hostile_files(world)
@@ -114,14 +136,22 @@ def test_hostile_commits_are_refused_and_touch_nothing(world: Hostile, tmp_path:
     slowest_s = 0.0
     with world.http("mine") as client:
         for at in range(COMMITS):
-            if at % GOOD_EVERY == GOOD_EVERY - 1:  # the same commit with nothing wrong in it: the refusals are for what the others name
+            if (
+                at % GOOD_EVERY == GOOD_EVERY - 1
+            ):  # the same commit with nothing wrong in it: the refusals are for what the others name
                 status, answer = send(client, rng.choice(ROUTES), craft(world, "good", "", rng).updates)
                 assert status in (200, 204), answer
                 good += 1
                 continue
             layer = rng.choice((*IN_REQUEST, "manifest", "data file", "delete file"))
             # A statistics file is only named here, and a data file's content nobody reads with a key; links are refused in data files as well.
-            uri = rng.choice(foreign if layer.endswith("statistics") else foreign + own if "file" not in layer else [*foreign, *own[:4]])
+            uri = rng.choice(
+                foreign
+                if layer.endswith("statistics")
+                else foreign + own
+                if "file" not in layer
+                else [*foreign, *own[:4]]
+            )
             crafted = craft(world, layer, uri, rng)
             started_s = time.process_time()
             status, answer = send(client, rng.choice(ROUTES), crafted.updates)
@@ -136,15 +166,22 @@ def test_hostile_commits_are_refused_and_touch_nothing(world: Hostile, tmp_path:
                         reader(crafted.metadata, storage, world.mine, tmp_path)
     assert storage.deleted == []
     inside = world.state(world.mine).location + "/metadata/"
-    assert all(uri.startswith(inside) and size <= METADATA_BYTES_MAX for uri, size in storage.read_bytes.items())
+    assert all(
+        uri.startswith(inside) and size <= METADATA_BYTES_MAX for uri, size in storage.read_bytes.items()
+    )
     assert world.files() == before
     assert world.metadata(world.theirs) == theirs_before
     read, grown = reads_of(world) - read_before, memory_of(world) - memory_before
     assert read < COMMITS * READ_BYTES_PER_COMMIT, f"{read:,} bytes"
     assert grown < GROWTH_BYTES_MAX, f"{grown:,} bytes"
     record_property("refused", dict(refused))
-    record_property("figures", f"{sum(refused.values())} refused, {good} good, {read_by_rooms} readings by rooms, {read:,} B read, {grown:,} B grown")
-    print(f"\n{sum(refused.values())} refused {dict(refused)}, {good} good, {read_by_rooms} readings, {read:,} bytes read, {grown:,} bytes of memory")
+    record_property(
+        "figures",
+        f"{sum(refused.values())} refused, {good} good, {read_by_rooms} readings by rooms, {read:,} B read, {grown:,} B grown",
+    )
+    print(
+        f"\n{sum(refused.values())} refused {dict(refused)}, {good} good, {read_by_rooms} readings, {read:,} bytes read, {grown:,} bytes of memory"
+    )
 
 
 def test_files_of_others_are_neither_queued_nor_deleted(world: Hostile) -> None:
@@ -157,9 +194,17 @@ def test_files_of_others_are_neither_queued_nor_deleted(world: Hostile) -> None:
     local_path(link).symlink_to(local_path(f"{other.location}/metadata"))
     theirs = [str(s["manifest-list"]) for s in world.metadata(world.theirs)["snapshots"]]
     linked = [f"{link}/{uri.rsplit('/', 1)[1]}" for uri in theirs]
-    uris = [uri for uri in foreign_uris(world) if uri.startswith(f"{world.server.warehouse}/") and not any(odd in uri for odd in ("..", "/./", "\x00"))]
+    uris = [
+        uri
+        for uri in foreign_uris(world)
+        if uri.startswith(f"{world.server.warehouse}/")
+        and not any(odd in uri for odd in ("..", "/./", "\x00"))
+    ]
     with world.http("room") as client:
-        entries = [{"location": uri, "record": {"table": "a.logs", "table-uuid": uuid}} for uri in [*uris, own, *linked]]
+        entries = [
+            {"location": uri, "record": {"table": "a.logs", "table-uuid": uuid}}
+            for uri in [*uris, own, *linked]
+        ]
         answer = client.post("/firn/v1/deletions", json={"deletions": [*entries, {"location": theirs[0]}]})
         assert answer.status_code == 200, answer.text
         assert set(uris) <= set(answer.json()["refused"])

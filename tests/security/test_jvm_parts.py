@@ -21,8 +21,14 @@ NEEDED = {fixed.artifact: fixed for fixed in FIXED}
 
 def _too_old(jars: Iterator[Path]) -> list[str]:
     """Jars below their fixed version, with the reason."""
-    named = [(jar, found) for jar in jars if (found := JAR.fullmatch(jar.name)) and found["artifact"] in NEEDED]
-    return [f"{jar}: {NEEDED[found['artifact']].reason}" for jar, found in named if _version(found["version"]) < NEEDED[found["artifact"]].version]
+    named = [
+        (jar, found) for jar in jars if (found := JAR.fullmatch(jar.name)) and found["artifact"] in NEEDED
+    ]
+    return [
+        f"{jar}: {NEEDED[found['artifact']].reason}"
+        for jar, found in named
+        if _version(found["version"]) < NEEDED[found["artifact"]].version
+    ]
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -37,10 +43,14 @@ def _version(text: str) -> tuple[int, ...]:
 def test_no_installed_part_has_a_known_hole() -> None:
     """Every jar of Kafka, Trino, s3proxy and Spark's own, as they lie in the cache."""
     folders = [folder for service in jvm_parts.ALL if (folder := jvm_parts.folder(service)).is_dir()]
-    assert {folder.name.rsplit("-", 1)[0] for folder in folders} >= set(jvm_parts.SERVICES), "python -m infra fetch"
+    assert {folder.name.rsplit("-", 1)[0] for folder in folders} >= set(jvm_parts.SERVICES), (
+        "python -m infra fetch"
+    )
     jars = [jar for folder in folders for jar in folder.rglob("*.jar")]
     assert len(jars) > 500
-    assert _artifacts(jars) >= set(NEEDED), "the table names what nobody has, or the names of jars are not understood"
+    assert _artifacts(jars) >= set(NEEDED), (
+        "the table names what nobody has, or the names of jars are not understood"
+    )
     assert _too_old(iter(jars)) == []
 
 
@@ -68,10 +78,16 @@ def test_spark_takes_the_newer_jars() -> None:
     context = open_context(SparkOptions("versions", jars=ours, java_home=jdk.java.parents[1]))
     try:
         load: Callable[[str], Any] = context._jvm.java.lang.Class.forName
-        for name in ("net.jpountz.lz4.LZ4Factory", "org.apache.logging.log4j.core.LoggerContext", "org.apache.logging.log4j.LogManager"):
+        for name in (
+            "net.jpountz.lz4.LZ4Factory",
+            "org.apache.logging.log4j.core.LoggerContext",
+            "org.apache.logging.log4j.LogManager",
+        ):
             where = str(load(name).getProtectionDomain().getCodeSource().getLocation().getPath())
             assert Path(where).parent == ours.resolve() or Path(where).parent == ours, (name, where)
-        assert context.parallelize(range(1_000), 4).map(lambda n: (n % 7, n)).groupByKey().count() == 7  # its shuffle goes through lz4
+        assert (
+            context.parallelize(range(1_000), 4).map(lambda n: (n % 7, n)).groupByKey().count() == 7
+        )  # its shuffle goes through lz4
     finally:
         context.stop()
 
@@ -87,9 +103,19 @@ def _too_old_in(folder: Path) -> list[Path]:
 @pytest.mark.finding(35)
 def test_an_old_jar_is_seen() -> None:
     """The comparison itself, on the names that Maven and Trino give."""
-    old = ("org.eclipse.jetty.http2_jetty-http2-server-12.0.22.jar", "lz4-java-1.8.0.jar", "log4j-core-2.25.3.jar", "io.airlift_aircompressor-v3-3.2.jar")
+    old = (
+        "org.eclipse.jetty.http2_jetty-http2-server-12.0.22.jar",
+        "lz4-java-1.8.0.jar",
+        "log4j-core-2.25.3.jar",
+        "io.airlift_aircompressor-v3-3.2.jar",
+    )
     assert len(_too_old(Path(name) for name in old)) == len(old)
-    new = ("org.eclipse.jetty.http2_jetty-http2-server-12.0.39.jar", "lz4-java-1.10.2.jar", "log4j-core-2.25.4.jar", "jetty-http-12.1.11.jar")
+    new = (
+        "org.eclipse.jetty.http2_jetty-http2-server-12.0.39.jar",
+        "lz4-java-1.10.2.jar",
+        "log4j-core-2.25.4.jar",
+        "jetty-http-12.1.11.jar",
+    )
     assert _too_old(Path(name) for name in new) == []
 
 
@@ -99,12 +125,20 @@ def test_a_newer_jar_replaces_every_older_one(tmp_path: Path) -> None:
     newer, server = tmp_path / "newer", tmp_path / "server"
     for folder in (newer, server / "lib", server / "plugin/iceberg"):
         folder.mkdir(parents=True)
-    for name in ("lib/org.x_thing-1.0.jar", "lib/org.x_thing-more-1.0.jar", "plugin/iceberg/org.x_thing-1.1.Final.jar"):
+    for name in (
+        "lib/org.x_thing-1.0.jar",
+        "lib/org.x_thing-more-1.0.jar",
+        "plugin/iceberg/org.x_thing-1.1.Final.jar",
+    ):
         (server / name).write_text("old")
     (newer / "thing-2.0.jar").write_text("new")
     jvm_parts._replace_jars(newer, server)
     left = {path.relative_to(server).as_posix(): path.read_text() for path in server.rglob("*.jar")}
-    assert left == {"lib/org.x_thing-2.0.jar": "new", "lib/org.x_thing-more-1.0.jar": "old", "plugin/iceberg/org.x_thing-2.0.jar": "new"}
+    assert left == {
+        "lib/org.x_thing-2.0.jar": "new",
+        "lib/org.x_thing-more-1.0.jar": "old",
+        "plugin/iceberg/org.x_thing-2.0.jar": "new",
+    }
     newer.mkdir()
     (newer / "stranger-1.0.jar").write_text("new")
     with pytest.raises(PrerequisiteError, match=r"stranger-1\.0\.jar replaces nothing"):
@@ -152,7 +186,9 @@ GOOD = {"thing-1.0.jar": b"good", "newer/other-1.0.jar": b"good too"}
     ],
     ids=["changed", "changed, transitive", "added", "absent", "nothing"],
 )
-def test_a_file_that_is_not_as_listed_is_refused(parts: Callable[..., None], brought: dict[str, bytes], said: str) -> None:
+def test_a_file_that_is_not_as_listed_is_refused(
+    parts: Callable[..., None], brought: dict[str, bytes], said: str
+) -> None:
     """Nothing of a download is installed where one file is another one; the message says which, and what to do."""
     parts(GOOD)
     listed = jvm_parts.write_hashes("kafka", lambda _: None)

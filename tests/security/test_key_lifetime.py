@@ -47,7 +47,12 @@ def test_an_old_database_learns_that_keys_end(database_url: str) -> None:  # noq
         MIGRATIONS[0](connection)
         connection.execute(text("ALTER TABLE api_keys DROP COLUMN expires_ms"))
         connection.execute(schema_version.insert(), {"version": 1})
-        connection.execute(text("INSERT INTO api_keys (id, hash, scope, note, created_ms) VALUES ('old', :hash, 'read', '', 0)"), {"hash": b"x" * 32})
+        connection.execute(
+            text(
+                "INSERT INTO api_keys (id, hash, scope, note, created_ms) VALUES ('old', :hash, 'read', '', 0)"
+            ),
+            {"hash": b"x" * 32},
+        )
     assert migrate(database) == (1, len(MIGRATIONS))
     assert migrate(database) == (len(MIGRATIONS), len(MIGRATIONS))
     with database.write() as connection:
@@ -86,8 +91,12 @@ def test_an_expired_key_is_refused_with_a_sentence(guarded_server: tuple[Server,
     as_admin = {"Authorization": f"Bearer {admin}"}
     with server.client() as client:
         client.post("/v1/namespaces", json={"namespace": ["acme"]}, headers=as_admin)
-        made = client.post("/firn/v1/keys", json={"scope": "read", "namespace": ["acme"], "expires": "30m"}, headers=as_admin).json()
-        bound = client.post("/firn/v1/keys", json={"scope": "read", "namespace": ["acme"]}, headers=as_admin).json()
+        made = client.post(
+            "/firn/v1/keys", json={"scope": "read", "namespace": ["acme"], "expires": "30m"}, headers=as_admin
+        ).json()
+        bound = client.post(
+            "/firn/v1/keys", json={"scope": "read", "namespace": ["acme"]}, headers=as_admin
+        ).json()
         free = client.post("/firn/v1/keys", json={"scope": "maintenance"}, headers=as_admin).json()
         wrong = client.post("/firn/v1/keys", json={"scope": "read", "expires": "soon"}, headers=as_admin)
         assert (wrong.status_code, "90d" in wrong.text) == (400, True)
@@ -100,7 +109,12 @@ def test_an_expired_key_is_refused_with_a_sentence(guarded_server: tuple[Server,
         token = client.post("/v1/oauth/tokens", data=form).json()["access_token"]
         for credential in (key, token):
             who = client.get("/firn/v1/whoami", headers={"Authorization": f"Bearer {credential}"}).json()
-            assert (who["key-id"], who["scope"], who["namespace"], who["anonymous"]) == (key_id, "read", ["acme"], False)
+            assert (who["key-id"], who["scope"], who["namespace"], who["anonymous"]) == (
+                key_id,
+                "read",
+                ["acme"],
+                False,
+            )
             assert who["expires-ms"] == listed[key_id]["expires-ms"] == made["expires-ms"]
         end_now(server, key_id)
         for credential in (key, token):
@@ -137,12 +151,21 @@ def test_an_erasure_keeps_the_keys_id_and_nothing_of_a_token(keyed: Guarded) -> 
     form = {"grant_type": "client_credentials", "client_id": key.split("_")[1], "client_secret": key}
     # A token is random: one with underscores where a careless cut would look for an id.
     while True:
-        token = httpx.post(f"{keyed.catalog.address}/v1/oauth/tokens", data=form, timeout=60, trust_env=False).json()["access_token"]
+        token = httpx.post(
+            f"{keyed.catalog.address}/v1/oauth/tokens", data=form, timeout=60, trust_env=False
+        ).json()["access_token"]
         if token.count("_") >= 2:
             break
     for credential in (token, key):
-        body = {"tenant": "a", "query": 'message:"nothing that is there"', "from": START.isoformat(), "dry_run": True}
+        body = {
+            "tenant": "a",
+            "query": 'message:"nothing that is there"',
+            "from": START.isoformat(),
+            "dry_run": True,
+        }
         made = keyed.ask("POST", "/v1/erasures", credential, json=body).json()
         assert made["asked_by"] == key.split("_")[1], made
         written = (keyed.folder / "state" / "erasures" / f"{made['id']}.json").read_text()
-        assert not [part for part in token.removeprefix("firntoken_").split("_") if len(part) > 3 and part in written]
+        assert not [
+            part for part in token.removeprefix("firntoken_").split("_") if len(part) > 3 and part in written
+        ]

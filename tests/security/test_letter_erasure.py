@@ -35,15 +35,25 @@ class Graveyard:
     def __init__(self, line: Line, topic: str) -> None:
         self.line, self.ours = line, ToolLine(line, topic)
         self.topic = self.ours.settings["dead_letter_topic"]
-        known = {name: self.ours.environment[f"FIRN_INGEST_{name.upper()}"] for name in ("dead_letter_topic", "replay_topic", "group", "bootstrap_servers")}
+        known = {
+            name: self.ours.environment[f"FIRN_INGEST_{name.upper()}"]
+            for name in ("dead_letter_topic", "replay_topic", "group", "bootstrap_servers")
+        }
         keys = orjson.loads(self.ours.environment.get("FIRN_INGEST_TOPIC_KEYS", "[]"))
-        self.settings = IngestSettings.model_validate({**known, "topics": [{"name": topic}], "topic_keys": keys})
+        self.settings = IngestSettings.model_validate(
+            {**known, "topics": [{"name": topic}], "topic_keys": keys}
+        )
         self.storage, self.warehouse = open_storage(), str(line.catalog.warehouse)
         letters = DeadLetters(self.settings, self.storage, self.warehouse)
         letters.ensure_topic()
         for at, (tenant, value, key, headers) in enumerate(self.messages()):
             record = RawRecord(0, at, 1_700_000_000_000 + at, key, headers, value)
-            letters.send(Source(topic, "topic-id", 0, "json", "UTC"), record, Rejected(Reason.UNDECODABLE, "no JSON"), f"{TenantId(tenant).namespace}.logs")
+            letters.send(
+                Source(topic, "topic-id", 0, "json", "UTC"),
+                record,
+                Rejected(Reason.UNDECODABLE, "no JSON"),
+                f"{TenantId(tenant).namespace}.logs",
+            )
         letters.flush()
 
     @staticmethod
@@ -64,7 +74,9 @@ class Graveyard:
 
     def begins(self) -> int:
         place = TopicPartition(self.topic, 0)
-        return int(self.line.kafka.admin.list_offsets({place: OffsetSpec.earliest()})[place].result(30).offset)
+        return int(
+            self.line.kafka.admin.list_offsets({place: OffsetSpec.earliest()})[place].result(30).offset
+        )
 
     def erase(self, *arguments: str) -> dict[str, Any]:
         return self.ours.json("dead-letters", "erase", *arguments)
@@ -81,10 +93,15 @@ def exactly(messages: list[Delivered]) -> list[Any]:
     return [(each.key, each.value, list(each.headers), each.timestamp_ms) for each in messages]
 
 
-def test_letters_of_a_tenant_that_hold_a_text_are_gone_and_all_others_are_as_they_were(graveyard: Graveyard) -> None:
+def test_letters_of_a_tenant_that_hold_a_text_are_gone_and_all_others_are_as_they_were(
+    graveyard: Graveyard,
+) -> None:
     """Value, key, headers and bodies are searched; what stays keeps every byte, header and time; the bodies of what went are gone, no others."""
     before = graveyard.read()
-    bodies = {name: local_path(each.facts["firn.body"]) for name, each in (("goes", before[4]), ("stays", before[5]))}
+    bodies = {
+        name: local_path(each.facts["firn.body"])
+        for name, each in (("goes", before[4]), ("stays", before[5]))
+    }
     foretold = graveyard.erase("--tenant", "a", "--contains", SECRET, "--dry-run")
     assert (foretold["erased"], foretold["kept"]) == (4, 3)
     assert exactly(graveyard.read()) == exactly(before)
@@ -97,7 +114,9 @@ def test_letters_of_a_tenant_that_hold_a_text_are_gone_and_all_others_are_as_the
     assert (again["erased"], again["kept"]) == (0, 3)
 
 
-def test_an_erasure_that_breaks_off_loses_nothing_and_repeats_nothing_for_good(graveyard: Graveyard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_erasure_that_breaks_off_loses_nothing_and_repeats_nothing_for_good(
+    graveyard: Graveyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where it ends before the brokers delete, everything is still there, the copies beside it; run again, each letter that stays is there once."""
     before = graveyard.read()
 
@@ -118,7 +137,9 @@ def eraser(graveyard: Graveyard) -> Any:
     return Tools(graveyard.settings, graveyard.line.catalog, graveyard.storage, None).letter_erasure()  # type: ignore[arg-type]
 
 
-def test_a_letter_that_names_a_foreign_file_takes_nothing_with_it(graveyard: Graveyard, tmp_path: Path) -> None:
+def test_a_letter_that_names_a_foreign_file_takes_nothing_with_it(
+    graveyard: Graveyard, tmp_path: Path
+) -> None:
     """A letter may name any file as its body: of one that is not signed nothing is followed, and of one that is only the dead letters' own folder."""
     victims = [tmp_path / "victim", local_path(graveyard.warehouse) / "victim.parquet"]
     for victim in victims:
@@ -145,7 +166,9 @@ def test_a_letter_that_names_a_foreign_file_takes_nothing_with_it(graveyard: Gra
 
 
 @pytest.mark.parametrize("arguments", [(), ("--tenant", "a")])
-def test_all_letters_go_only_where_that_is_said(graveyard: Graveyard, arguments: tuple[str, ...], refused: Callable[..., str]) -> None:
+def test_all_letters_go_only_where_that_is_said(
+    graveyard: Graveyard, arguments: tuple[str, ...], refused: Callable[..., str]
+) -> None:
     """Without a choice nothing is erased; `--all` with a tenant takes all of his."""
     assert "say which letters" in refused(graveyard, *arguments)
     if arguments:

@@ -29,11 +29,18 @@ def _backfilled(catalog: CatalogClient, hour: int) -> SmallFiles:
     """A table with one hour, in one file as ingestion writes it: the paths and users of a web server's log."""
     table, storage = SmallFiles(catalog, open_storage(), fresh("lone-")), open_storage()
     columns: dict[str, Any] = rows_of(hour, 0, ROWS)
-    columns["message"] = pa.array([f"GET /api/v1/items/{at * 7919 % 5_000} 200 user-{at * 104_729 % 900} {at * 31 % 977} ms" for at in range(ROWS)])
+    columns["message"] = pa.array(
+        [
+            f"GET /api/v1/items/{at * 7919 % 5_000} 200 user-{at * 104_729 % 900} {at * 31 % 977} ms"
+            for at in range(ROWS)
+        ]
+    )
     arrow = table.state.schema.arrow
     rows = pa.table([columns[name].cast(arrow.field(name).type) for name in arrow.names], schema=arrow)
     files = write_files(storage, table.state.location, rows, table.state.schema)
-    prepared = prepare_append(table.state, files, table.state.schema, table.state.marks, int(datetime.now(UTC).timestamp() * 1000))
+    prepared = prepare_append(
+        table.state, files, table.state.schema, table.state.marks, int(datetime.now(UTC).timestamp() * 1000)
+    )
     storage.sync([file.uri for file in files])
     storage.write_all(prepared.files)
     (result,) = catalog.commit_all([prepared.request])
@@ -53,7 +60,9 @@ def _found(catalog: CatalogClient, table: SmallFiles, **settings: Any) -> list[C
     return [c for c in maintenance(catalog, **settings).inventory.candidates() if c.table == table.name]
 
 
-def test_a_lone_file_is_written_anew_once_and_takes_less_space(line: Line, catalog_client: CatalogClient) -> None:
+def test_a_lone_file_is_written_anew_once_and_takes_less_space(
+    line: Line, catalog_client: CatalogClient
+) -> None:
     """Its rows stay; a second round has nothing to do, and the next leader does not look at the hour again."""
     hour = this_hour() - 30
     table = _backfilled(catalog_client, hour)
@@ -66,7 +75,9 @@ def test_a_lone_file_is_written_anew_once_and_takes_less_space(line: Line, catal
     (after,) = _files(catalog_client, table)
     assert merged_at_ms(after.uri) is not None
     assert after.size_bytes < before.size_bytes * 0.8
-    assert line.sql(f'SELECT count(*), count(DISTINCT _offset) FROM "{table.name.namespace}"."{table.name.name}"') == [(ROWS, ROWS)]
+    assert line.sql(
+        f'SELECT count(*), count(DISTINCT _offset) FROM "{table.name.namespace}"."{table.name.name}"'
+    ) == [(ROWS, ROWS)]
     assert maintenance(catalog_client, [table.name]).run().merged_tables == 0
 
 

@@ -17,8 +17,15 @@ pytestmark = pytest.mark.finding(17)
 NOW = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
 
 
-def _debt(leader: str | None = "host/1", ago: timedelta | None = timedelta(minutes=5), waiting: int = 0, since: timedelta | None = None) -> MaintenanceDebt:
-    return MaintenanceDebt(leader, None if ago is None else NOW - ago, waiting, waiting, None if since is None else NOW - since)
+def _debt(
+    leader: str | None = "host/1",
+    ago: timedelta | None = timedelta(minutes=5),
+    waiting: int = 0,
+    since: timedelta | None = None,
+) -> MaintenanceDebt:
+    return MaintenanceDebt(
+        leader, None if ago is None else NOW - ago, waiting, waiting, None if since is None else NOW - since
+    )
 
 
 def test_what_is_behind_is_said_with_how_much() -> None:
@@ -26,8 +33,14 @@ def test_what_is_behind_is_said_with_how_much() -> None:
     assert _debt().problem(NOW) == ""
     assert _debt().says(NOW) == "keeps up: its last round ended 5 min ago"
     assert _debt(ago=None).says(NOW) == "its first round runs"
-    assert _debt(leader=None, ago=None).says(NOW) == "behind: nobody has ever run it: start `python -m optimize run`"
-    assert _debt(leader=None, ago=timedelta(days=3)).says(NOW) == "behind: its last round ended 3 d ago and nobody runs it now"
+    assert (
+        _debt(leader=None, ago=None).says(NOW)
+        == "behind: nobody has ever run it: start `python -m optimize run`"
+    )
+    assert (
+        _debt(leader=None, ago=timedelta(days=3)).says(NOW)
+        == "behind: its last round ended 3 d ago and nobody runs it now"
+    )
     assert _debt(ago=timedelta(hours=5)).says(NOW) == "behind: its last round ended 5 h ago"
     assert _debt(leader=None).problem(NOW) == ""  # rounds by a timer of the machine
     assert _debt(waiting=7, since=timedelta(hours=11)).problem(NOW) == ""
@@ -36,14 +49,22 @@ def test_what_is_behind_is_said_with_how_much() -> None:
 
 
 @pytest.mark.stack
-def test_health_tells_how_long_ago_the_last_round_ended(keyed: Guarded, catalog_client: CatalogClient) -> None:
+def test_health_tells_how_long_ago_the_last_round_ended(
+    keyed: Guarded, catalog_client: CatalogClient
+) -> None:
     """Nobody leads here. What an earlier round has noted counts, by its age; the catalog's metric reads the same note."""
     assert f"{KIND}:{ROUND}" == ROUND_TASK
 
     def noted(at: datetime) -> None:
         tasks = catalog_client.get("/firn/v1/tasks", kind=KIND)["tasks"]
         version = next((task["version"] for task in tasks if task["id"] == ROUND_TASK), 0)
-        task = {"id": ROUND_TASK, "kind": KIND, "state": "done", "version": version, "record": {"at-ms": int(at.timestamp() * 1000)}}
+        task = {
+            "id": ROUND_TASK,
+            "kind": KIND,
+            "state": "done",
+            "version": version,
+            "record": {"at-ms": int(at.timestamp() * 1000)},
+        }
         catalog_client.post("/firn/v1/tasks", {"tasks": [task]})
 
     def health() -> httpx.Response:
@@ -57,4 +78,6 @@ def test_health_tells_how_long_ago_the_last_round_ended(keyed: Guarded, catalog_
     Duties(maintenance(catalog_client)).note_round()
     after = health().json()["maintenance"]
     assert "last round" not in after["says"] or "keeps up" in after["says"]
-    assert datetime.fromisoformat(after["last_round"]) > datetime.fromisoformat(behind["maintenance"]["last_round"])
+    assert datetime.fromisoformat(after["last_round"]) > datetime.fromisoformat(
+        behind["maintenance"]["last_round"]
+    )

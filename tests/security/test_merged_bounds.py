@@ -53,20 +53,42 @@ def _decimal(precision: int, scale: int) -> Kind:
         most = 10 ** chance.randint(1, precision) - 1
         return Decimal(chance.randint(0, most) * (-1 if era % 2 else 1)).scaleb(-scale)
 
-    return Kind(f"decimal({precision},{scale})", draw, lambda value: f"CAST('{value:f}' AS decimal({precision},{scale}))")
+    return Kind(
+        f"decimal({precision},{scale})",
+        draw,
+        lambda value: f"CAST('{value:f}' AS decimal({precision},{scale}))",
+    )
 
 
 def _real(chance: random.Random, era: int) -> float:
-    edges = {1: [0.0, -0.0, math.nan, 1.5, -(2.0**-20), math.inf, -math.inf], 2: [math.nan], 3: [0.0], 4: [-0.0]}
+    edges = {
+        1: [0.0, -0.0, math.nan, 1.5, -(2.0**-20), math.inf, -math.inf],
+        2: [math.nan],
+        3: [0.0],
+        4: [-0.0],
+    }
     return chance.choice(edges.get(era, [float(era), -float(era) - 0.5]))
 
 
 def _text(chance: random.Random, era: int) -> str:
-    return chance.choice(["", "\U0010ffff" * 17, "a" * 16 + "\U0010ffff", "a" * 17, "\ud7ff" * 20, f"{era}" * 18, "é" * 17, "z"])
+    return chance.choice(
+        [
+            "",
+            "\U0010ffff" * 17,
+            "a" * 16 + "\U0010ffff",
+            "a" * 17,
+            "\ud7ff" * 20,
+            f"{era}" * 18,
+            "é" * 17,
+            "z",
+        ]
+    )
 
 
 def _bytes(chance: random.Random, era: int) -> bytes:
-    return chance.choice([b"", b"\xff" * 20, b"\xff" * 15 + b"\x00" * 5, b"a" * 30, bytes([era, 0xFF] * 9), b"\x80"])
+    return chance.choice(
+        [b"", b"\xff" * 20, b"\xff" * 15 + b"\x00" * 5, b"a" * 30, bytes([era, 0xFF] * 9), b"\x80"]
+    )
 
 
 def _text_literal(value: str) -> str:
@@ -78,24 +100,54 @@ def _moment(chance: random.Random, era: int) -> datetime:
 
 
 def _real_literal(cast: str) -> Callable[[float], str]:
-    return lambda value: f"CAST('{'NaN' if math.isnan(value) else ('-' if value < 0 else '') + 'Infinity' if math.isinf(value) else value}' AS {cast})"
+    return lambda value: (
+        f"CAST('{'NaN' if math.isnan(value) else ('-' if value < 0 else '') + 'Infinity' if math.isinf(value) else value}' AS {cast})"
+    )
 
 
 KINDS = (
     Kind("boolean", lambda _, era: era % 2 == 0, str),
-    Kind("int", lambda chance, era: chance.randint(0, 2**31 - 1) * (-1 if era % 2 else 1), lambda v: f"INTEGER '{v}'"),
-    Kind("long", lambda chance, era: chance.randint(0, 2**63 - 1) * (-1 if era % 2 else 1), lambda v: f"BIGINT '{v}'"),
+    Kind(
+        "int",
+        lambda chance, era: chance.randint(0, 2**31 - 1) * (-1 if era % 2 else 1),
+        lambda v: f"INTEGER '{v}'",
+    ),
+    Kind(
+        "long",
+        lambda chance, era: chance.randint(0, 2**63 - 1) * (-1 if era % 2 else 1),
+        lambda v: f"BIGINT '{v}'",
+    ),
     Kind("float", _real, _real_literal("real")),
     Kind("double", _real, _real_literal("double")),
     _decimal(5, 2),
     _decimal(18, 4),
     _decimal(38, 10),
     Kind("date", lambda chance, era: _moment(chance, era).date(), lambda v: f"DATE '{v}'"),
-    Kind("time", lambda chance, era: time(era, chance.randint(0, 59), 1, chance.randint(0, 999_999)), lambda v: f"TIME '{v.isoformat('microseconds')}'"),
-    Kind("timestamp", lambda chance, era: _moment(chance, era).replace(tzinfo=None), lambda v: f"TIMESTAMP '{v.isoformat(' ', 'microseconds')}'"),
-    Kind("timestamptz", _moment, lambda v: f"TIMESTAMP '{v.replace(tzinfo=None).isoformat(' ', 'microseconds')} UTC'"),
-    Kind("uuid", lambda chance, era: bytes([0x7F + era]) + chance.randbytes(15), lambda v: f"UUID '{UUID(bytes=v)}'"),
-    Kind("fixed[20]", lambda chance, era: chance.choice([b"\xff" * 20, b"\xff" * 16 + b"abcd", bytes([era]) * 20]), lambda v: f"X'{v.hex()}'"),
+    Kind(
+        "time",
+        lambda chance, era: time(era, chance.randint(0, 59), 1, chance.randint(0, 999_999)),
+        lambda v: f"TIME '{v.isoformat('microseconds')}'",
+    ),
+    Kind(
+        "timestamp",
+        lambda chance, era: _moment(chance, era).replace(tzinfo=None),
+        lambda v: f"TIMESTAMP '{v.isoformat(' ', 'microseconds')}'",
+    ),
+    Kind(
+        "timestamptz",
+        _moment,
+        lambda v: f"TIMESTAMP '{v.replace(tzinfo=None).isoformat(' ', 'microseconds')} UTC'",
+    ),
+    Kind(
+        "uuid",
+        lambda chance, era: bytes([0x7F + era]) + chance.randbytes(15),
+        lambda v: f"UUID '{UUID(bytes=v)}'",
+    ),
+    Kind(
+        "fixed[20]",
+        lambda chance, era: chance.choice([b"\xff" * 20, b"\xff" * 16 + b"abcd", bytes([era]) * 20]),
+        lambda v: f"X'{v.hex()}'",
+    ),
     Kind("binary", _bytes, lambda v: f"X'{v.hex()}'"),
     Kind("string", _text, _text_literal),
 )
@@ -104,7 +156,10 @@ NAMES = [f"c{at}" for at in range(len(KINDS))]
 
 def _schema(schema_id: int = 0) -> LogSchema:
     base = new_log_schema()
-    more = [{"id": base.last_column_id + 1 + at, "name": name, "required": False, "type": KINDS[at].iceberg} for at, name in enumerate(NAMES)]
+    more = [
+        {"id": base.last_column_id + 1 + at, "name": name, "required": False, "type": KINDS[at].iceberg}
+        for at, name in enumerate(NAMES)
+    ]
     return LogSchema({**base.json, "schema-id": schema_id, "fields": [*base.json["fields"], *more]})
 
 
@@ -115,10 +170,17 @@ def _table(catalog: CatalogClient, chance: random.Random) -> tuple[SmallFiles, d
     arrow, seen = schema.arrow, dict[str, list[Any]]((name, []) for name in NAMES)
     for hour in range(HOUR, HOUR + HOURS):
         for era in chance.sample(range(6), FILES):
-            drawn = {name: [None if chance.random() < 0.05 else kind.draw(chance, era) for _ in range(ROWS)] for name, kind in zip(NAMES, KINDS, strict=True)}
+            drawn = {
+                name: [None if chance.random() < 0.05 else kind.draw(chance, era) for _ in range(ROWS)]
+                for name, kind in zip(NAMES, KINDS, strict=True)
+            }
             columns = {name: pa.array(values, arrow.field(name).type) for name, values in drawn.items()}
-            file = write_small_file(table.storage, table.state, schema, hour, rows_of(hour, table.offset, ROWS) | columns)
-            prepared = prepare_append(table.state, [file], schema, table.state.marks, int(datetime.now(UTC).timestamp() * 1000))
+            file = write_small_file(
+                table.storage, table.state, schema, hour, rows_of(hour, table.offset, ROWS) | columns
+            )
+            prepared = prepare_append(
+                table.state, [file], schema, table.state.marks, int(datetime.now(UTC).timestamp() * 1000)
+            )
             table.storage.write_all(prepared.files)
             (result,) = catalog.commit_all([prepared.request])
             assert result.status == "committed", result
@@ -131,7 +193,10 @@ def _table(catalog: CatalogClient, chance: random.Random) -> tuple[SmallFiles, d
 def _predicates(seen: dict[str, list[Any]], chance: random.Random) -> Iterator[str]:
     for name, kind in zip(NAMES, KINDS, strict=True):
         values = seen[name]
-        ordered = sorted((value for value in values if value == value), key=lambda v: v.encode() if isinstance(v, str) else v)
+        ordered = sorted(
+            (value for value in values if value == value),
+            key=lambda v: v.encode() if isinstance(v, str) else v,
+        )
         for operator, value in (
             ("=", ordered[0]),
             ("=", ordered[-1]),
@@ -147,7 +212,9 @@ def _parts(many: Sequence[Part]) -> Iterator[Sequence[Part]]:
 
 
 def _skipping(sql: Sql, table: str, predicates: Sequence[str]) -> list[int]:
-    statement = " UNION ALL ".join(f"SELECT {at}, count(*) FROM {table} WHERE {predicate}" for at, predicate in enumerate(predicates))
+    statement = " UNION ALL ".join(
+        f"SELECT {at}, count(*) FROM {table} WHERE {predicate}" for at, predicate in enumerate(predicates)
+    )
     return [count for _, count in sorted(sql(statement))]
 
 
@@ -181,10 +248,20 @@ def test_the_proof_finds_bounds_that_hide_rows(tmp_path: Path) -> None:
     """Whatever the footer says: bounds that are one step too narrow are refused, for every type."""
     schema, chance = _schema(), random.Random(1)
     arrow, storage = schema.arrow, open_storage()
-    columns = {name: pa.array([kind.draw(chance, at % 6) for at in range(60)], arrow.field(name).type) for name, kind in zip(NAMES, KINDS, strict=True)}
+    columns = {
+        name: pa.array([kind.draw(chance, at % 6) for at in range(60)], arrow.field(name).type)
+        for name, kind in zip(NAMES, KINDS, strict=True)
+    }
     given_rows = rows_of(HOUR, 0, 60) | columns
     rows = pa.table([given_rows[name].cast(arrow.field(name).type) for name in arrow.names], schema=arrow)
-    file = write_file(storage, f"file://{tmp_path}/f.parquet", HOUR, rows, schema.json["fields"], FileLayout(row_group_rows=10))
+    file = write_file(
+        storage,
+        f"file://{tmp_path}/f.parquet",
+        HOUR,
+        rows,
+        schema.json["fields"],
+        FileLayout(row_group_rows=10),
+    )
     leaves = leaf_ids(schema.json["fields"])
     check_written(storage, file, rows, leaves)
     seen = SeenValues(leaves)
@@ -196,18 +273,32 @@ def test_the_proof_finds_bounds_that_hide_rows(tmp_path: Path) -> None:
         if leaf in (file.lower_bounds or {}) and leaf in (file.upper_bounds or {}):
             low, high = (file.lower_bounds or {})[leaf], (file.upper_bounds or {})[leaf]
             wrong = [replace(file, lower_bounds={leaf: high}), replace(file, upper_bounds={leaf: low})]
-        assert wrong or KINDS[at].iceberg in ("float", "double", "string", "binary", "fixed[20]"), f"{name} has no bounds"
+        assert wrong or KINDS[at].iceberg in ("float", "double", "string", "binary", "fixed[20]"), (
+            f"{name} has no bounds"
+        )
         for one in wrong:
-            assert seen.hidden(one).startswith(f"field {leaf} of "), (name, one.lower_bounds, one.upper_bounds)
+            assert seen.hidden(one).startswith(f"field {leaf} of "), (
+                name,
+                one.lower_bounds,
+                one.upper_bounds,
+            )
 
 
 def test_a_merge_with_wrong_bounds_fails_its_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where whoever describes files describes all of them wrong in the same way, so that footers and manifests agree."""
-    rows = pa.table({"price": pa.array([Decimal("-5.00"), Decimal("-1.00"), Decimal("1.00"), Decimal("300.00")], pa.decimal128(5, 2))})
+    rows = pa.table(
+        {
+            "price": pa.array(
+                [Decimal("-5.00"), Decimal("-1.00"), Decimal("1.00"), Decimal("300.00")], pa.decimal128(5, 2)
+            )
+        }
+    )
     fields = [{"id": 1, "name": "price", "required": False, "type": "decimal(5,2)"}]
     by_bytes = bounds.Encoding(bytes, bytes, bytes)
     monkeypatch.setattr(data_file, "encoding_of", lambda *_: by_bytes)
     rows = rows.cast(LogSchema({"fields": fields}).arrow)
-    file = write_file(open_storage(), f"file://{tmp_path}/f.parquet", HOUR, rows, fields, FileLayout(row_group_rows=2))
+    file = write_file(
+        open_storage(), f"file://{tmp_path}/f.parquet", HOUR, rows, fields, FileLayout(row_group_rows=2)
+    )
     with pytest.raises(ProofFailed, match="below its lower bound"):
         check_written(open_storage(), file, rows, leaf_ids(fields))

@@ -45,7 +45,10 @@ class Cost:
 def _cost(line: Line) -> Cost:
     processes = [psutil.Process(line.stack.pid("catalog")), psutil.Process(os.getpid())]
     times = [process.cpu_times() for process in processes]
-    return Cost(sum(time.user + time.system for time in times), sum(process.io_counters().write_chars for process in processes))
+    return Cost(
+        sum(time.user + time.system for time in times),
+        sum(process.io_counters().write_chars for process in processes),
+    )
 
 
 @pytest.fixture
@@ -54,7 +57,17 @@ def commits(line: Line) -> Iterator[Commits]:
     catalog, clock = CatalogClient(line.stack.address("catalog")), SystemClock()
     assert line.catalog.warehouse is not None
     with ThreadPoolExecutor(8) as pool:
-        states = TableStates(catalog, STORAGE, line.catalog.warehouse, None, pool, clock, 30.0, NewTables(10_000, clock), lease="")
+        states = TableStates(
+            catalog,
+            STORAGE,
+            line.catalog.warehouse,
+            None,
+            pool,
+            clock,
+            30.0,
+            NewTables(10_000, clock),
+            lease="",
+        )
         yield Commits(states, Committer(states, pool, clock, 30.0, "park", "test", Bounds()), line)
     catalog.close()
 
@@ -68,9 +81,16 @@ def _commit(commits: Commits, table: TableId, at: int) -> None:
 
 def _tag(catalog: CatalogClient, name: TableName) -> None:
     metadata = catalog.load_table(name)["metadata"]
-    update = {"action": "set-snapshot-ref", "ref-name": "audit", "type": "tag", "snapshot-id": metadata["current-snapshot-id"]}
+    update = {
+        "action": "set-snapshot-ref",
+        "ref-name": "audit",
+        "type": "tag",
+        "snapshot-id": metadata["current-snapshot-id"],
+    }
     uuid = {"type": "assert-table-uuid", "uuid": metadata["table-uuid"]}
-    (result,) = catalog.commit_all([{"identifier": name.to_json(), "requirements": [uuid], "updates": [update]}])
+    (result,) = catalog.commit_all(
+        [{"identifier": name.to_json(), "requirements": [uuid], "updates": [update]}]
+    )
     assert result.status == "committed"
 
 
@@ -88,7 +108,10 @@ def test_the_cost_of_a_commit_stays_flat(commits: Commits, line: Line) -> None:
                 commits.states.outdate(table)
         spent.append(_cost(line) - before)
     second, last = spent[1], spent[-1]
-    print("CPU seconds and MB written by the hundred:", [(round(c.cpu_s, 2), round(c.written_bytes / 1e6, 1)) for c in spent])
+    print(
+        "CPU seconds and MB written by the hundred:",
+        [(round(c.cpu_s, 2), round(c.written_bytes / 1e6, 1)) for c in spent],
+    )
     assert last.written_bytes < second.written_bytes * BYTES_FACTOR
     assert last.cpu_s < second.cpu_s * CPU_FACTOR
     metadata = line.catalog.load_table(name)["metadata"]
@@ -107,7 +130,9 @@ def _all_there(line: Line, name: TableName, table: TableId) -> None:
     assert line.sql(f"SELECT count(*), count(DISTINCT _offset) FROM {own}") == [(COMMITS, COMMITS)]
     assert line.sql(f"SELECT count(*) FROM {own} FOR VERSION AS OF 'audit'") == [(TAGGED_AT,)]
     catalog = load_catalog("lake", type="rest", uri=line.stack.address("catalog"))
-    assert catalog.load_table((name.namespace, name.name)).scan(selected_fields=("_offset",)).count() == COMMITS
+    assert (
+        catalog.load_table((name.namespace, name.name)).scan(selected_fields=("_offset",)).count() == COMMITS
+    )
 
 
 def _expired_files_are_found(line: Line, name: TableName) -> None:
@@ -124,8 +149,15 @@ def _moved_back_still_shows(line: Line, name: TableName) -> None:
     """The oldest snapshot that was kept, beside the tag, still says how far the table was then."""
     metadata = line.catalog.load_table(name)["metadata"]
     oldest = sorted(metadata["snapshots"], key=lambda snapshot: snapshot["sequence-number"])[1]
-    update = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": oldest["snapshot-id"]}
-    (result,) = line.catalog.commit_all([{"identifier": name.to_json(), "requirements": [], "updates": [update]}])
+    update = {
+        "action": "set-snapshot-ref",
+        "ref-name": "main",
+        "type": "branch",
+        "snapshot-id": oldest["snapshot-id"],
+    }
+    (result,) = line.catalog.commit_all(
+        [{"identifier": name.to_json(), "requirements": [], "updates": [update]}]
+    )
     assert result.status == "committed"
     state = load_state(line.catalog, STORAGE, name)
     assert state is not None

@@ -15,7 +15,16 @@ pytestmark = pytest.mark.finding(16)
 
 TESTS = Path(__file__).resolve().parents[1]
 # Wall clocks. `process_time`, `thread_time` and CPU times of processes are none.
-CLOCKS = {"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns", "time_ns", "now", "monotonic_s"}
+CLOCKS = {
+    "monotonic",
+    "perf_counter",
+    "time",
+    "monotonic_ns",
+    "perf_counter_ns",
+    "time_ns",
+    "now",
+    "monotonic_s",
+}
 OWNERS = {"time", "datetime", "clock"}
 
 # file::function -> why the clock may be asked there.
@@ -26,7 +35,9 @@ def _is_clock(node: ast.AST) -> bool:
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLOCKS):
         return False
     owner = node.func.value
-    return (owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else "") in OWNERS
+    return (
+        owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+    ) in OWNERS
 
 
 class _Durations:
@@ -44,12 +55,18 @@ class _Durations:
                         self.moments.add(name)
 
     def is_moment(self, node: ast.AST) -> bool:
-        return any(_is_clock(part) or (isinstance(part, ast.Name) and part.id in self.moments) for part in ast.walk(node))
+        return any(
+            _is_clock(part) or (isinstance(part, ast.Name) and part.id in self.moments)
+            for part in ast.walk(node)
+        )
 
     def is_duration(self, node: ast.AST) -> bool:
         if any(isinstance(part, ast.Name) and part.id in self.durations for part in ast.walk(node)):
             return True
-        return any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and self.is_moment(part.left) for part in ast.walk(node))
+        return any(
+            isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and self.is_moment(part.left)
+            for part in ast.walk(node)
+        )
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -73,7 +90,13 @@ def bounded_durations(function: ast.AST) -> Iterator[int]:
         for comparison in (node for node in ast.walk(statement.test) if isinstance(node, ast.Compare)):
             sides = [comparison.left, *comparison.comparators]
             for left, operator, right in zip(sides, comparison.ops, sides[1:], strict=False):
-                smaller = left if isinstance(operator, ast.Lt | ast.LtE) else right if isinstance(operator, ast.Gt | ast.GtE) else None
+                smaller = (
+                    left
+                    if isinstance(operator, ast.Lt | ast.LtE)
+                    else right
+                    if isinstance(operator, ast.Gt | ast.GtE)
+                    else None
+                )
                 if smaller is not None and known.is_duration(smaller):
                     yield statement.lineno
 
@@ -89,7 +112,11 @@ def _functions() -> Iterator[tuple[str, ast.AST]]:
 
 def test_no_test_asserts_that_the_clock_went_on_less() -> None:
     """But for those with a reason; a reason that nobody needs any more goes."""
-    found = {name: sorted(set(lines)) for name, function in _functions() if (lines := list(bounded_durations(function)))}
+    found = {
+        name: sorted(set(lines))
+        for name, function in _functions()
+        if (lines := list(bounded_durations(function)))
+    }
     assert {name: lines for name, lines in found.items() if name not in EXCEPTIONS} == {}
     assert sorted(EXCEPTIONS.keys() - found.keys()) == []
 
@@ -100,7 +127,10 @@ def test_no_test_asserts_that_the_clock_went_on_less() -> None:
         ("began = time.monotonic()\nwork()\nassert time.monotonic() - began < 5", True),
         ("began = time.monotonic()\ntook = time.monotonic() - began\nassert 5 > round(took)", True),
         ("assert datetime.now(UTC) - moment < timedelta(seconds=30)", True),
-        ("began = time.monotonic()\ntimes = []\ntimes += [time.monotonic() - began]\nassert max(times) <= 1", True),
+        (
+            "began = time.monotonic()\ntimes = []\ntimes += [time.monotonic() - began]\nassert max(times) <= 1",
+            True,
+        ),
         ("began = time.process_time()\nassert time.process_time() - began < 5", False),
         ("began = time.monotonic()\nassert time.monotonic() - began >= 0.2", False),
         ("assert asked <= moment <= datetime.now(UTC)", False),

@@ -15,7 +15,10 @@ pytestmark = pytest.mark.finding(19)
 def pin_of(partitions: int, ranges: int) -> Pin:
     """So many partitions with so many ranges each."""
     every = tuple(Range(at * 10, at * 10 + 5) for at in range(ranges))
-    return Pin("11111111-2222-3333-4444-555555555555", {TopicPartition(f"topic-{at % 3}", at): every for at in range(partitions)})
+    return Pin(
+        "11111111-2222-3333-4444-555555555555",
+        {TopicPartition(f"topic-{at % 3}", at): every for at in range(partitions)},
+    )
 
 
 @pytest.mark.parametrize(("partitions", "ranges"), [(9_000, 1), (1, 9_000), (90, 100), (RANGES_MAX + 1, 1)])

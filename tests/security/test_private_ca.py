@@ -33,11 +33,49 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=private")
-        for name, extension in (("server", f"subjectAltName=IP:{LOOPBACK}"), ("client", "extendedKeyUsage=clientAuth")):
-            self._openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        self._openssl(
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.pem",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=private",
+        )
+        for name, extension in (
+            ("server", f"subjectAltName=IP:{LOOPBACK}"),
+            ("client", "extendedKeyUsage=clientAuth"),
+        ):
+            self._openssl(
+                "req",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-keyout",
+                f"{name}.key",
+                "-out",
+                f"{name}.csr",
+                "-subj",
+                f"/CN={name}",
+            )
             (folder / f"{name}.ext").write_text(f"{extension}\n")
-            signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", f"{name}.ext")
+            signed = (
+                "-CA",
+                "ca.pem",
+                "-CAkey",
+                "ca.key",
+                "-CAcreateserial",
+                "-days",
+                "2",
+                "-extfile",
+                f"{name}.ext",
+            )
             self._openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
 
     def _openssl(self, *arguments: str) -> None:
@@ -55,15 +93,34 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def _catalog(folder: Path, certificates: Certificates, **settings: str) -> Iterator[str]:
     """A catalog that speaks TLS with the server's certificate; its address."""
     port = reserve_free()
-    own = {"database_url": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/w", "port": str(port), "anonymous": "true"}
+    own = {
+        "database_url": f"sqlite:///{folder}/catalog.db",
+        "warehouse": f"file://{folder}/w",
+        "port": str(port),
+        "anonymous": "true",
+    }
     own |= {"tls_certificate": certificates["server.pem"], "tls_key": certificates["server.key"], **settings}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
-    environment = {**inherited, "FIRN_CONFIG": "", **{f"FIRN_CATALOG_{name.upper()}": value for name, value in own.items()}}
+    environment = {
+        **inherited,
+        "FIRN_CONFIG": "",
+        **{f"FIRN_CATALOG_{name.upper()}": value for name, value in own.items()},
+    }
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "catalog", "serve"], cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "catalog", "serve"],
+            cwd=REPOSITORY,
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
     try:
         ready = '"catalog.listening"'
-        wait_for(lambda: process.poll() is not None or ready in (folder / "log").read_text(), 60, "the catalog listening")
+        wait_for(
+            lambda: process.poll() is not None or ready in (folder / "log").read_text(),
+            60,
+            "the catalog listening",
+        )
         assert process.poll() is None, (folder / "log").read_text()
         yield f"https://{LOOPBACK}:{port}"
     finally:
@@ -97,7 +154,9 @@ def _give(monkeypatch: pytest.MonkeyPatch, certificates: Certificates, *, client
         monkeypatch.setenv("FIRN_TLS_KEY", certificates["client.key"])
 
 
-def test_the_catalog_is_reached_by_a_private_ca_and_a_client_certificate(mutual: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_catalog_is_reached_by_a_private_ca_and_a_client_certificate(
+    mutual: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the CA nothing is sent; without the certificate the catalog hangs up; with both it answers."""
     with pytest.raises(UnavailableError):
         CatalogClient(mutual).ping(timeout_s=10)
@@ -110,7 +169,9 @@ def test_the_catalog_is_reached_by_a_private_ca_and_a_client_certificate(mutual:
     assert list(client.namespaces()) == ["a"]
 
 
-def test_the_other_clients_take_the_same_settings(mutual: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_clients_take_the_same_settings(
+    mutual: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command line of search and the front end: what answers is another service, but it answers."""
     with pytest.raises(ApiError) as refused:
         ApiClient(mutual).get("/config")
@@ -123,13 +184,17 @@ def test_the_other_clients_take_the_same_settings(mutual: str, certificates: Cer
 
 def test_every_client_of_http_is_given_the_settings() -> None:
     """None is made anywhere without them."""
-    calls = re.compile(r"httpx\.(?:Client|AsyncClient|get|post|request|stream)\((?:[^()]|\([^()]*(?:\([^()]*\))?[^()]*\))*\)")
+    calls = re.compile(
+        r"httpx\.(?:Client|AsyncClient|get|post|request|stream)\((?:[^()]|\([^()]*(?:\([^()]*\))?[^()]*\))*\)"
+    )
     found = 0
     for path in (path for room in ROOMS for path in (REPOSITORY / room).rglob("*.py")):
         text = path.read_text()
         for call in calls.finditer(text):
             found += 1
-            assert "tls_context()" in call[0] or ("**" in call[0] and "tls_context()" in text), f"{path}: {call[0]}"
+            assert "tls_context()" in call[0] or ("**" in call[0] and "tls_context()" in text), (
+                f"{path}: {call[0]}"
+            )
     assert found >= 9
 
 
@@ -143,22 +208,52 @@ def test_files_that_cannot_be_used_are_named(monkeypatch: pytest.MonkeyPatch, tm
 def test_storage_trusts_a_private_ca_by_the_usual_variable(plain: str, certificates: Certificates) -> None:
     """`SSL_CERT_FILE`, as docs/ingest.md says: what answers is no S3, but it answers; without the variable nothing is sent."""
     script = "from lake.storage import open_storage\nprint(open_storage().size('s3://bucket/key'))"
-    storage = {"S3_ENDPOINT": plain, "S3_ACCESS_KEY_ID": "k", "S3_SECRET_ACCESS_KEY": "s", "REQUEST_TIMEOUT_S": "5"}
+    storage = {
+        "S3_ENDPOINT": plain,
+        "S3_ACCESS_KEY_ID": "k",
+        "S3_SECRET_ACCESS_KEY": "s",
+        "REQUEST_TIMEOUT_S": "5",
+    }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FIRN_", "SSL_"))}
-    environment = {**inherited, "FIRN_CONFIG": "", **{f"FIRN_STORAGE_{name}": value for name, value in storage.items()}}
+    environment = {
+        **inherited,
+        "FIRN_CONFIG": "",
+        **{f"FIRN_STORAGE_{name}": value for name, value in storage.items()},
+    }
     told, command = [], [sys.executable, "-c", script]
     for more in ({}, {"SSL_CERT_FILE": certificates["ca.pem"]}):
-        done = subprocess.run(command, cwd=REPOSITORY, env={**environment, **more}, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            command,
+            cwd=REPOSITORY,
+            env={**environment, **more},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         told.append(done.stdout.strip())
     assert told == ["", "None"]
 
 
 def test_kafka_is_reached_by_options_that_are_passed_on_and_never_shown() -> None:
     """What says how brokers are reached goes to the client; what Firn's promises stand on does not; values are not printed."""
-    options = {"security.protocol": "SASL_SSL", "ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/c.pem", "sasl.password": "hidden-word"}
+    options = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.certificate.location": "/c.pem",
+        "sasl.password": "hidden-word",
+    }
     settings = IngestSettings.load(kafka_options={name: SecretStr(value) for name, value in options.items()})
     assert options.items() <= connection(settings).items()
     assert "hidden-word" not in repr(settings)
-    for name in ("enable.auto.commit", "acks", "check.crcs", "group.id", "bootstrap.servers", "isolation.level", "plugin.library.paths"):
+    for name in (
+        "enable.auto.commit",
+        "acks",
+        "check.crcs",
+        "group.id",
+        "bootstrap.servers",
+        "isolation.level",
+        "plugin.library.paths",
+    ):
         with pytest.raises(SettingsError, match=re.escape(name)):
             IngestSettings.load(kafka_options={name: "x"})

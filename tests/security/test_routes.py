@@ -15,7 +15,17 @@ from tests.security.served_routes import plain, served
 from tests.stack.line import Line
 
 WRITES = (Access.WRITE_OF_B, Access.VIEW_OF_B, Access.COMMIT_OF_B, Access.COMMIT_EACH)
-TELLS_NOTHING = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/_stcore/health", "/_stcore/metrics")
+TELLS_NOTHING = (
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/docs",
+    "/docs/oauth2-redirect",
+    "/redoc",
+    "/_stcore/health",
+    "/_stcore/metrics",
+)
 
 
 def test_every_route_stands_in_the_matrix() -> None:
@@ -36,7 +46,9 @@ def services(keyed: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.stack
 @pytest.mark.timeout(1_800)
-def test_no_key_gets_more_than_its_row_says(keyed: Guarded, services: Services, record_property: Callable[[str, object], None]) -> None:
+def test_no_key_gets_more_than_its_row_says(
+    keyed: Guarded, services: Services, record_property: Callable[[str, object], None]
+) -> None:
     """Every route is asked with every kind of key. Keys of `a` ask about what `b` has; answers to them are searched for anything of `b`."""
     asker = Asker(services, Markers.of(keyed.theirs, services.key_id_of_theirs))
     wrong: list[str] = []
@@ -48,7 +60,9 @@ def test_no_key_gets_more_than_its_row_says(keyed: Guarded, services: Services, 
             if answer is None:
                 continue
             if not fits(route.outcome(kind), verdict(answer)):
-                wrong.append(f"{route.key} with {kind}: {answer.status_code}, not {route.outcome(kind)}: {answer.text[:200]}")
+                wrong.append(
+                    f"{route.key} with {kind}: {answer.status_code}, not {route.outcome(kind)}: {answer.text[:200]}"
+                )
             if kind in OF_A and (found := asker.markers.found_in(answer, named=names_b(route))):
                 leaks.append(f"{route.key} with {kind}: {found}")
             if kind in OF_A and route.changes and "committed" in answer.text:
@@ -73,14 +87,25 @@ def test_a_read_key_changes_nothing_of_its_own_tenant(keyed: Guarded, services: 
     routes = [route for route in ROUTES if route.access in WRITES]
     answers = {route.key: asker.ask(route, "reader", Names.GONE_OF_A) for route in routes}
     assert len(answers) > 15
-    assert {key: answer and answer.status_code for key, answer in answers.items() if answer is None or answer.status_code != 403} == {}
+    assert {
+        key: answer and answer.status_code
+        for key, answer in answers.items()
+        if answer is None or answer.status_code != 403
+    } == {}
 
 
 @pytest.mark.stack
 def test_the_markers_are_seen_where_they_are(keyed: Guarded, services: Services) -> None:
     """The search for `b` in answers finds it in what `b` itself is told, so that finding nothing elsewhere means something."""
     asker = Asker(services, Markers.of(keyed.theirs, services.key_id_of_theirs))
-    for path in ("/v1/search", "/v1/streams", "/v1/namespaces/{namespace}/tables/{table}", "/v1/namespaces", "/v1/exports/{export}", "/v1/saved-searches"):
+    for path in (
+        "/v1/search",
+        "/v1/streams",
+        "/v1/namespaces/{namespace}/tables/{table}",
+        "/v1/namespaces",
+        "/v1/exports/{export}",
+        "/v1/saved-searches",
+    ):
         (route,) = (each for each in ROUTES if each.path == path and each.method == "GET")
         answer = asker.ask(route, "theirs", Names.OF_B)
         assert answer is not None
@@ -108,6 +133,11 @@ def fits(outcome: str, status: int) -> bool:
 def test_a_wrong_outcome_is_seen() -> None:
     """The comparison itself."""
     assert [fits("in", 200), fits("in", 404), fits("in", 401), fits("in", 403)] == [True, True, False, False]
-    assert [fits("401", 401), fits("401", 403), fits("403", 403), fits("403", 200)] == [True, False, True, False]
+    assert [fits("401", 401), fits("401", 403), fits("403", 403), fits("403", 200)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
     assert [fits("hidden", 404), fits("hidden", 403), fits("hidden", 200)] == [True, True, False]
     assert Route("x", "GET", "/", Access.READ_OF_B).outcome("reader") == "403"

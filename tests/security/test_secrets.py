@@ -38,7 +38,13 @@ def _variable(room: type[RoomSettings], name: str) -> str:
 def _written(room: type[RoomSettings], name: str) -> str:
     """What a file holds: the secret, or a list or table of it as JSON."""
     kind = str(room.model_fields[name].annotation)
-    return f'["{SECRET}"]' if kind.startswith("tuple") else f'{{"sasl.password": "{SECRET}"}}' if kind.startswith("dict") else f"\n  {SECRET}\n"
+    return (
+        f'["{SECRET}"]'
+        if kind.startswith("tuple")
+        else f'{{"sasl.password": "{SECRET}"}}'
+        if kind.startswith("dict")
+        else f"\n  {SECRET}\n"
+    )
 
 
 def _secret(value: SecretStr | Sequence[SecretStr] | Mapping[str, SecretStr]) -> str:
@@ -56,7 +62,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("room", "name"), ALL, ids=lambda part: part if isinstance(part, str) else part.room)
-def test_every_secret_may_stand_in_a_file(room: type[RoomSettings], name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_secret_may_stand_in_a_file(
+    room: type[RoomSettings], name: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By variable, by the section of the settings file, and by argument; the page of settings has a row for each."""
     file.write_text(_written(room, name))
     assert _secret(getattr(room.load(**{f"{name}_file": str(file)}), name)) == SECRET
@@ -80,10 +88,17 @@ def test_there_are_secrets_to_try() -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b" \n", "is empty"), (b"x" * 70_000, "is larger"), (b"\xff\xfe", "holds no text"), (None, "cannot be read")],
+    [
+        (b" \n", "is empty"),
+        (b"x" * 70_000, "is larger"),
+        (b"\xff\xfe", "holds no text"),
+        (None, "cannot be read"),
+    ],
     ids=["empty", "large", "binary", "absent"],
 )
-def test_a_file_that_is_no_secret_is_told(tmp_path: Path, content: bytes | None, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_no_secret_is_told(
+    tmp_path: Path, content: bytes | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One sentence that names the setting and the file, and nothing of what the file holds."""
     path = tmp_path / "secret"
     if content is not None:
@@ -151,7 +166,9 @@ def test_a_password_on_a_command_line_is_warned_of() -> None:
 def with_secrets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack whose services need secrets: S3 with its key, PostgreSQL, the catalog over both, the ingest tools with a token."""
     token = {"FIRN_INGEST_SERVE_TOKEN": SECRET, "FIRN_INGEST_TOPICS": '[{"name":"none"}]'}
-    with Stack(tmp_path_factory.mktemp("secrets"), warehouse="s3://firn-warehouse/secrets", tied=True) as stack:
+    with Stack(
+        tmp_path_factory.mktemp("secrets"), warehouse="s3://firn-warehouse/secrets", tied=True
+    ) as stack:
         stack.start("kafka", "catalog", "ingest-serve", database="postgres", environment=token)
         yield stack
 
@@ -174,14 +191,29 @@ def _listed(stack: Stack) -> list[str]:
     """Command lines of all processes of a stack, as `ps` gives them to everybody."""
     pids = {process.pid for record in stack.read().services.values() for process in processes.members(record)}
     assert pids
-    shown = subprocess.run(["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return shown.stdout.splitlines()
 
 
 def test_a_secret_on_a_command_line_would_be_seen() -> None:
     """The look at command lines itself: a process that carries one is found."""
     command = [sys.executable, "-c", "input()", SECRET]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPOSITORY, env=child_environment({})) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, cwd=REPOSITORY, env=child_environment({})
+    ) as process:
         assert SECRET in " ".join(psutil.Process(process.pid).cmdline())
-        assert SECRET in subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(process.pid)], capture_output=True, text=True, check=True).stdout
+        assert (
+            SECRET
+            in subprocess.run(
+                ["ps", "-ww", "-o", "args=", "-p", str(process.pid)],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
         process.communicate(os.linesep.encode())

@@ -27,15 +27,24 @@ Make = Callable[[random.Random, bytes], bytes]
 
 def _records(choice: random.Random, tenant: bytes, count: int | None = None) -> list[bytes]:
     count = choice.randint(1, 50) if count is None else count
-    return [record(at, orjson.dumps({"n": at, "x": "y" * choice.randint(0, 200)}), [(b"tenant", tenant)]) for at in range(count)]
+    return [
+        record(at, orjson.dumps({"n": at, "x": "y" * choice.randint(0, 200)}), [(b"tenant", tenant)])
+        for at in range(count)
+    ]
 
 
 def _bad_compression(choice: random.Random, tenant: bytes) -> bytes:
-    return batch(_records(choice, tenant), codec=choice.choice((GZIP, SNAPPY, LZ4, ZSTD)), body=choice.randbytes(choice.randint(1, 5_000)))
+    return batch(
+        _records(choice, tenant),
+        codec=choice.choice((GZIP, SNAPPY, LZ4, ZSTD)),
+        body=choice.randbytes(choice.randint(1, 5_000)),
+    )
 
 
 def _unknown_codec(choice: random.Random, tenant: bytes) -> bytes:
-    return batch(_records(choice, tenant), codec=choice.choice((5, 6, 7)), body=b"".join(_records(choice, tenant)))
+    return batch(
+        _records(choice, tenant), codec=choice.choice((5, 6, 7)), body=b"".join(_records(choice, tenant))
+    )
 
 
 def _wrong_checksum(choice: random.Random, tenant: bytes) -> bytes:
@@ -61,7 +70,10 @@ def _wrong_count(choice: random.Random, tenant: bytes) -> bytes:
 
 def _huge_headers(choice: random.Random, tenant: bytes) -> bytes:
     many = [(choice.randbytes(6), b"v" * 20) for _ in range(choice.choice((1, 1_000, 9_000)))]
-    return batch([record(0, b'{"a":1}', [(b"h", b"x" * choice.choice((10, 100_000))), *many, (b"tenant", tenant)])], codec=choice.choice((0, GZIP)))
+    return batch(
+        [record(0, b'{"a":1}', [(b"h", b"x" * choice.choice((10, 100_000))), *many, (b"tenant", tenant)])],
+        codec=choice.choice((0, GZIP)),
+    )
 
 
 class Bombs:
@@ -69,7 +81,9 @@ class Bombs:
 
     def __init__(self, tenant: bytes) -> None:
         grown = {ZSTD: bytes(150 * MIB), GZIP: b"[" * (40 * MIB), LZ4: b"0" * (40 * MIB)}
-        self._made = [batch([record(0, text, [(b"tenant", tenant)])], codec=codec) for codec, text in grown.items()]
+        self._made = [
+            batch([record(0, text, [(b"tenant", tenant)])], codec=codec) for codec, text in grown.items()
+        ]
 
     def __call__(self, choice: random.Random, _: bytes) -> bytes:
         return choice.choice(self._made)
@@ -81,8 +95,18 @@ def test_hostile_batches_harm_nobody_else(line: Line, record_property: Callable[
     choice, evil, good = random.Random(SEED), fresh("evil-"), fresh("good-")
     topic = line.kafka.topic(partitions=PARTITIONS)
     ours, wire = ToolLine(line, topic), Wire(line.kafka.bootstrap_servers)
-    kinds: dict[str, Make] = {"bad compression": _bad_compression, "codec": _unknown_codec, "checksum": _wrong_checksum, "truncated": _truncated}
-    kinds |= {"truncated inside": _truncated_inside, "count": _wrong_count, "headers": _huge_headers, "bomb": Bombs(evil.encode())}
+    kinds: dict[str, Make] = {
+        "bad compression": _bad_compression,
+        "codec": _unknown_codec,
+        "checksum": _wrong_checksum,
+        "truncated": _truncated,
+    }
+    kinds |= {
+        "truncated inside": _truncated_inside,
+        "count": _wrong_count,
+        "headers": _huge_headers,
+        "bomb": Bombs(evil.encode()),
+    }
     taken, damaged, sent = dict.fromkeys([*kinds, "damaged"], 0), 0, 0
     try:
         ours.ingester.start()
@@ -97,20 +121,39 @@ def test_hostile_batches_harm_nobody_else(line: Line, record_property: Callable[
             else:
                 answer = wire.produce(topic, kinds[kind](choice, evil.encode()), partition)
             taken[kind] += answer is not None and answer.error == 0
-            body = [Record(orjson.dumps({"n": sent + at}), None, (("tenant", good.encode()),), partition=at % PARTITIONS) for at in range(LIVE)]
+            body = [
+                Record(
+                    orjson.dumps({"n": sent + at}),
+                    None,
+                    (("tenant", good.encode()),),
+                    partition=at % PARTITIONS,
+                )
+                for at in range(LIVE)
+            ]
             sent += len(line.kafka.produce(topic, body))
-        ours.ingester.wait_until(lambda: line.kafka.group_offsets(ours.group, topic) == line.kafka.ends(topic), 120 + BATCHES, "all of it read")
+        ours.ingester.wait_until(
+            lambda: line.kafka.group_offsets(ours.group, topic) == line.kafka.ends(topic),
+            120 + BATCHES,
+            "all of it read",
+        )
         assert ours.ingester.pid == process
-        ours.environment["FIRN_INGEST_CHECK_CRCS"] = "false"  # the tools run in this process, which the client must not end
+        ours.environment["FIRN_INGEST_CHECK_CRCS"] = (
+            "false"  # the tools run in this process, which the client must not end
+        )
         assert line.sql(f"SELECT count(*), count(DISTINCT n) FROM {line.table(good)}") == [(sent, sent)]
         assert ours.audit() == {}
-        letters = [orjson.loads(text) for text in ours.run("dead-letters", "list", "--limit", "100000", "--json").splitlines()]
+        letters = [
+            orjson.loads(text)
+            for text in ours.run("dead-letters", "list", "--limit", "100000", "--json").splitlines()
+        ]
         reasons = {letter["reason"] for letter in letters}
         assert reasons <= {"unreadable", "too_large", "undecodable", "tenant_missing"}, reasons
         assert ours.json("status")["lag_records"] == 0
         assert "worker.failed" not in ours.ingester.log()
         restarts = ours.ingester.log().count('"node.restarts"')
-        assert restarts == ours.ingester.log().count('"kafka.checksums_off"'), "nothing but the client's own end over a damaged batch, once, restarts workers"
+        assert restarts == ours.ingester.log().count('"kafka.checksums_off"'), (
+            "nothing but the client's own end over a damaged batch, once, restarts workers"
+        )
     finally:
         wire.close()
         ours.ingester.kill()

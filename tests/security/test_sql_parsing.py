@@ -37,7 +37,11 @@ DEEP = [
 
 def reader_pids() -> set[int]:
     """The readers of this process that live."""
-    return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE and "query.sql.sql_reader_process" in child.cmdline()}
+    return {
+        child.pid
+        for child in psutil.Process().children()
+        if child.status() != psutil.STATUS_ZOMBIE and "query.sql.sql_reader_process" in child.cmdline()
+    }
 
 
 @pytest.fixture
@@ -59,7 +63,13 @@ def test_deep_statements_are_refused_before_they_are_parsed(sql: str) -> None:
 @pytest.mark.finding(4)
 def test_what_people_nest_is_read() -> None:
     """Eight levels of brackets, and more parentheses than anybody writes; one more is refused."""
-    for opened, closed in (("ARRAY[", "]"), ("ROW(", ")"), ("(", ")"), ("coalesce(a, ", ")"), ("lower(", ")")):
+    for opened, closed in (
+        ("ARRAY[", "]"),
+        ("ROW(", ")"),
+        ("(", ")"),
+        ("coalesce(a, ", ")"),
+        ("lower(", ")"),
+    ):
         depth = BRACKETS_MAX if opened in ("ARRAY[", "ROW(") else 24
         read_statement(f"SELECT {opened * depth}1{closed * depth} FROM logs", A, "lake")
     read_statement(f"SELECT * FROM {'(SELECT * FROM ' * 12}logs{')' * 12}", A, "lake")
@@ -115,8 +125,46 @@ def test_one_tenant_does_not_take_all_readers(readers: SqlReaders) -> None:
 
 
 PIECES = [
-    *("ARRAY[", "]", "MAP(", "ROW(", ")", "(", "CAST(", " AS INT)", "x -> ", "CASE WHEN ", " THEN ", " END", "DECIMAL(", "1", "a", ",", " + ", "'x'", "NOT "),
-    *("SELECT ", " FROM logs", " WHERE ", " JOIN ", " ON ", "-", "EXISTS (", "IN (", "TRY(", "IF(", "[", "{", "}", " OVER (", "INTERVAL ", "STRUCT(", "::"),
+    *(
+        "ARRAY[",
+        "]",
+        "MAP(",
+        "ROW(",
+        ")",
+        "(",
+        "CAST(",
+        " AS INT)",
+        "x -> ",
+        "CASE WHEN ",
+        " THEN ",
+        " END",
+        "DECIMAL(",
+        "1",
+        "a",
+        ",",
+        " + ",
+        "'x'",
+        "NOT ",
+    ),
+    *(
+        "SELECT ",
+        " FROM logs",
+        " WHERE ",
+        " JOIN ",
+        " ON ",
+        "-",
+        "EXISTS (",
+        "IN (",
+        "TRY(",
+        "IF(",
+        "[",
+        "{",
+        "}",
+        " OVER (",
+        "INTERVAL ",
+        "STRUCT(",
+        "::",
+    ),
 ]
 
 

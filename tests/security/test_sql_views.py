@@ -40,7 +40,10 @@ def make_view(catalog: CatalogClient, name: str, sql: str, owner: str = "") -> N
     schema = {
         "type": "struct",
         "schema-id": 0,
-        "fields": [{"id": at, "name": column, "required": False, "type": "string"} for at, column in ((1, "message"), (2, "path"))],
+        "fields": [
+            {"id": at, "name": column, "required": False, "type": "string"}
+            for at, column in ((1, "message"), (2, "path"))
+        ],
     }
     version = {
         "version-id": 1,
@@ -52,7 +55,10 @@ def make_view(catalog: CatalogClient, name: str, sql: str, owner: str = "") -> N
         "default-namespace": ["a"],
     }
     properties = {"owner": owner, "trino.view.owner": owner, "trino.run-as-invoker": "false"} if owner else {}
-    catalog.post("/v1/namespaces/a/views", {"name": name, "schema": schema, "view-version": version, "properties": properties})
+    catalog.post(
+        "/v1/namespaces/a/views",
+        {"name": name, "schema": schema, "view-version": version, "properties": properties},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +91,9 @@ class Ruled:
     def sql(self, key: str, sql: str, tenant: str = "a") -> httpx.Response:
         headers = {"Authorization": f"Bearer {key}"}
         body = {"sql": sql, "tenant": tenant}
-        return httpx.post(f"{self.api.address}/v1/sql", json=body, headers=headers, timeout=120.0, trust_env=False)
+        return httpx.post(
+            f"{self.api.address}/v1/sql", json=body, headers=headers, timeout=120.0, trust_env=False
+        )
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +117,11 @@ def ruled(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory
             "FIRN_QUERY_TRINO_PASSWORD": passwords["firn"],
         }
         api = Child("query", folder, environment).start()
-        named: dict[str, Any] = {name.removeprefix("FIRN_QUERY_").lower(): value for name, value in environment.items() if name.startswith("FIRN_QUERY_TRINO_")}
+        named: dict[str, Any] = {
+            name.removeprefix("FIRN_QUERY_").lower(): value
+            for name, value in environment.items()
+            if name.startswith("FIRN_QUERY_TRINO_")
+        }
         yield Ruled(Users(own, access, passwords), api, QuerySettings(**named))
         api.kill()
     shutil.rmtree(folder, ignore_errors=True)
@@ -144,7 +156,9 @@ def test_what_is_no_table_of_a_tenant_is_refused(keyed: Guarded) -> None:
         answer = keyed.ask("POST", "/v1/sql", "reader", json={"sql": sql, "tenant": "a"})
         assert answer.status_code in (400, 403, 404), (sql, answer.text)
         assert SECRET not in answer.text
-    assert keyed.ask("POST", "/v1/sql", "reader", json={"sql": "SELECT count(*) FROM logs", "tenant": "a"}).json()["rows"] == [[30]]
+    assert keyed.ask(
+        "POST", "/v1/sql", "reader", json={"sql": "SELECT count(*) FROM logs", "tenant": "a"}
+    ).json()["rows"] == [[30]]
 
 
 def test_trinos_rules_stop_a_view_where_the_api_does_not(ruled: Ruled, views: list[str]) -> None:
@@ -155,8 +169,12 @@ def test_trinos_rules_stop_a_view_where_the_api_does_not(ruled: Ruled, views: li
         with pytest.raises(REFUSED, match="Access Denied"):
             ruled.users.ask("a", f"SELECT * FROM lake.a.{view}")
         with pytest.raises(Exception, match=r"Access Denied.*trino-access"):
-            trino.statement(f"SELECT * FROM lake.a.{view}", Run(60.0), user="a", rows_max=10, bytes_max=10_000)
-    with pytest.raises(REFUSED, match="Access Denied"):  # the room's own user lends its rights to no view either
+            trino.statement(
+                f"SELECT * FROM lake.a.{view}", Run(60.0), user="a", rows_max=10, bytes_max=10_000
+            )
+    with pytest.raises(
+        REFUSED, match="Access Denied"
+    ):  # the room's own user lends its rights to no view either
         ruled.users.ask("a", f"SELECT * FROM lake.a.{SEEN}_firn")
     assert len(ruled.users.ask("a", "SELECT * FROM lake.a.of_mine")) == 30
 
@@ -172,12 +190,19 @@ def test_the_api_asks_as_the_tenant(ruled: Ruled, keyed: Guarded) -> None:
     headers = {"Authorization": f"Bearer {keyed.keys['reader']}"}
     for path in ("search", "histogram"):
         body = {"tenant": "a", "engine": "trino", **times}
-        answer = httpx.post(f"{ruled.api.address}/v1/{path}", json=body, headers=headers, timeout=120.0, trust_env=False)
+        answer = httpx.post(
+            f"{ruled.api.address}/v1/{path}", json=body, headers=headers, timeout=120.0, trust_env=False
+        )
         assert answer.status_code == 200, answer.text
-        assert (answer.json()["engine"], answer.json()["rows"] if path == "histogram" else len(answer.json()["rows"])) == ("trino", 30)
+        assert (
+            answer.json()["engine"],
+            answer.json()["rows"] if path == "histogram" else len(answer.json()["rows"]),
+        ) == ("trino", 30)
 
 
-def test_a_new_tenant_is_asked_for_within_seconds(ruled: Ruled, keyed: Guarded, catalog_client: CatalogClient) -> None:
+def test_a_new_tenant_is_asked_for_within_seconds(
+    ruled: Ruled, keyed: Guarded, catalog_client: CatalogClient
+) -> None:
     """Nobody runs a command: the API writes the new tenant's rules, and says so until Trino has taken them up."""
     table = LogTable(catalog_client, fresh_tenant("late"))
     table.append([{"timestamp": START, "message": "of the late"}])
@@ -186,7 +211,10 @@ def test_a_new_tenant_is_asked_for_within_seconds(ruled: Ruled, keyed: Guarded, 
     assert "tenant is new" in first.json()["error"]["message"]
 
     def answered() -> bool:
-        return bool(ruled.sql(keyed.keys["admin"], "SELECT message FROM logs", table.tenant).json().get("rows") == [["of the late"]])
+        return bool(
+            ruled.sql(keyed.keys["admin"], "SELECT message FROM logs", table.tenant).json().get("rows")
+            == [["of the late"]]
+        )
 
     wait_for(answered, 60.0, "the new tenant's rows", poll_s=1.0)
     with pytest.raises(REFUSED):  # and it got no password by that
@@ -194,7 +222,9 @@ def test_a_new_tenant_is_asked_for_within_seconds(ruled: Ruled, keyed: Guarded, 
 
 
 @pytest.mark.finding(5)
-def test_who_may_only_read_changes_nothing_by_procedures(ruled: Ruled, keyed: Guarded, catalog_client: CatalogClient) -> None:
+def test_who_may_only_read_changes_nothing_by_procedures(
+    ruled: Ruled, keyed: Guarded, catalog_client: CatalogClient
+) -> None:
     """Table procedures, procedures and table functions are refused for tenants' users and for the room's own; no snapshot moves."""
     keyed.mine.append([{"timestamp": START + timedelta(days=1), "message": "a second snapshot"}])
     before = catalog_client.load_table(keyed.mine.name)["metadata"]
@@ -217,11 +247,21 @@ def test_who_may_only_read_changes_nothing_by_procedures(ruled: Ruled, keyed: Gu
             "CREATE VIEW lake.a.mine AS SELECT 1 AS one",
             "DELETE FROM lake.a.logs",
         ):
-            with pytest.raises((trino_client.exceptions.TrinoUserError, trino_client.exceptions.TrinoQueryError)) as refused:
+            with pytest.raises(
+                (trino_client.exceptions.TrinoUserError, trino_client.exceptions.TrinoQueryError)
+            ) as refused:
                 ruled.users.ask(user, statement)
-            assert refused.value.error_name in ("PERMISSION_DENIED", "PROCEDURE_NOT_FOUND", "FUNCTION_NOT_FOUND", "NOT_SUPPORTED"), (statement, refused.value)
+            assert refused.value.error_name in (
+                "PERMISSION_DENIED",
+                "PROCEDURE_NOT_FOUND",
+                "FUNCTION_NOT_FOUND",
+                "NOT_SUPPORTED",
+            ), (statement, refused.value)
     after = catalog_client.load_table(keyed.mine.name)["metadata"]
-    assert (after["current-snapshot-id"], after["metadata-log"]) == (before["current-snapshot-id"], before["metadata-log"])
+    assert (after["current-snapshot-id"], after["metadata-log"]) == (
+        before["current-snapshot-id"],
+        before["metadata-log"],
+    )
 
 
 @pytest.mark.finding(5)
@@ -231,7 +271,9 @@ def test_the_catalog_itself_refuses_the_key_that_trino_has(keyed: Guarded) -> No
         reads = str(admin.post("/firn/v1/keys", {"scope": "read"})["key"])
     with closing(CatalogClient(keyed.catalog.address, token=reads)) as client:
         snapshot = client.load_table(TableName("a", "logs"))["metadata"]["current-snapshot-id"]
-        updates: list[dict[str, Any]] = [{"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot}]
+        updates: list[dict[str, Any]] = [
+            {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot}
+        ]
         request = {"identifier": {"namespace": ["a"], "name": "logs"}, "requirements": [], "updates": updates}
         results: list[CommitResult] = client.commit_all([request])
         assert "403" in results[0].message

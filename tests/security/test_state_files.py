@@ -24,7 +24,11 @@ def open_to_others(folder: Path) -> Iterator[Path]:
 
 def reachable(folder: Path) -> list[Path]:
     """Of those, the ones that no closed folder stands before, `folder` itself counted."""
-    closed = {path for path in (folder, *folder.rglob("*")) if path.is_dir() and not path.is_symlink() and not path.lstat().st_mode & OTHERS}
+    closed = {
+        path
+        for path in (folder, *folder.rglob("*"))
+        if path.is_dir() and not path.is_symlink() and not path.lstat().st_mode & OTHERS
+    }
     return [path for path in open_to_others(folder) if not closed & {path, *path.parents}]
 
 
@@ -35,7 +39,16 @@ def test_no_file_of_the_stack_is_open_to_others(stack: Stack) -> None:
     In the warehouse tests write too, with permissions of their own: there it is the folder above that counts.
     """
     names = {path.name for path in stack.folder.rglob("*")}
-    assert {"stack.json", "catalog.db", "catalog.db-wal", "catalog.log", "kafka.log", "server.properties", "lake.properties", "lock"} <= names
+    assert {
+        "stack.json",
+        "catalog.db",
+        "catalog.db-wal",
+        "catalog.log",
+        "kafka.log",
+        "server.properties",
+        "lake.properties",
+        "lock",
+    } <= names
     warehouse = stack.folder / "warehouse"
     assert [path for path in open_to_others(stack.folder) if warehouse not in (path, *path.parents)] == []
     assert reachable(stack.folder) == []
@@ -57,7 +70,9 @@ def test_a_database_is_closed_whatever_the_umask(tmp_path: Path) -> None:
         path = tmp_path / "state" / "catalog.db"
         database = Database(f"sqlite:///{path}")
         migrate(database)
-        made = {each.name: stat.S_IMODE(each.stat().st_mode) for each in (path.parent, *path.parent.iterdir())}
+        made = {
+            each.name: stat.S_IMODE(each.stat().st_mode) for each in (path.parent, *path.parent.iterdir())
+        }
         assert made == {"state": 0o700, "catalog.db": 0o600, "catalog.db-wal": 0o600, "catalog.db-shm": 0o600}
         for each in path.parent.iterdir():
             each.chmod(0o644)
@@ -93,7 +108,9 @@ def test_private_files_are_made_closed_and_closed_where_they_are(tmp_path: Path)
         kept.write_text("content")
         assert stat.S_IMODE(kept.stat().st_mode) == 0o666
         assert private_file(kept).read_text() == "content"
-        assert {stat.S_IMODE(private_file(folder / name).stat().st_mode) for name in ("kept", "new")} == {0o600}
+        assert {stat.S_IMODE(private_file(folder / name).stat().st_mode) for name in ("kept", "new")} == {
+            0o600
+        }
         with pytest.raises(FileExistsError):
             private_folder(kept)
     finally:

@@ -73,8 +73,16 @@ def test_tables_and_markup_are_text() -> None:
 
 def test_rows_of_a_search_and_of_a_tail_are_text() -> None:
     """Severity, message, names and values of fields, times."""
-    row = {"timestamp": HOSTILE, "severity": HOSTILE, "level": HOSTILE, "message": HOSTILE, "fields": {HOSTILE: HOSTILE}}
-    shown = _printed(lambda console: _print_row(row, console, as_json=False), markup=True, highlight=False, soft_wrap=True)
+    row = {
+        "timestamp": HOSTILE,
+        "severity": HOSTILE,
+        "level": HOSTILE,
+        "message": HOSTILE,
+        "fields": {HOSTILE: HOSTILE},
+    }
+    shown = _printed(
+        lambda console: _print_row(row, console, as_json=False), markup=True, highlight=False, soft_wrap=True
+    )
     _is_harmless(shown)
     assert shown.count("[link=http://evil]") >= 3
 
@@ -92,7 +100,9 @@ def test_explanations_and_errors_are_text(tmp_path: Path, capsys: pytest.Capture
     file = tmp_path / "message"
     file.write_bytes(json.dumps({"message": HOSTILE, HOSTILE: HOSTILE}, ensure_ascii=False).encode())
     done = CliRunner().invoke(
-        ingest, ["explain-message", "--file", str(file), "--header", f"tenant={HOSTILE.replace(chr(7), '')}"], env={"FIRN_CONFIG": "", "COLUMNS": "300"}
+        ingest,
+        ["explain-message", "--file", str(file), "--header", f"tenant={HOSTILE.replace(chr(7), '')}"],
+        env={"FIRN_CONFIG": "", "COLUMNS": "300"},
     )
     assert done.exit_code == 0, done.output
     assert "owned" in done.stdout
@@ -108,8 +118,12 @@ def test_explanations_and_errors_are_text(tmp_path: Path, capsys: pytest.Capture
 
 def test_lists_of_dead_letters_are_text() -> None:
     """The reason, the table and the bytes are whatever somebody wrote."""
-    message = Message(topic="dead", partition=0, offset=0, key=b"k", value=HOSTILE.encode(), headers=[], timestamp=(1, 9))
-    letter = replace(any_letter(message, TopicMac(IngestSettings())), reason=MARKUP, table=MARKUP, was_topic=HOSTILE)
+    message = Message(
+        topic="dead", partition=0, offset=0, key=b"k", value=HOSTILE.encode(), headers=[], timestamp=(1, 9)
+    )
+    letter = replace(
+        any_letter(message, TopicMac(IngestSettings())), reason=MARKUP, table=MARKUP, was_topic=HOSTILE
+    )
     shown = _printed(lambda console: console.print(_table([letter])))
     _is_harmless(shown)
     assert shown.count(MARKUP) == 2
@@ -120,4 +134,6 @@ def test_every_console_is_the_one_that_shows_text_as_text() -> None:
     root = Path(command_line.__file__).parents[1]
     for path in (path for room in ROOMS for path in (root / room).rglob("*.py")):
         if path.name != "terminal.py":
-            assert not re.search(r"rich\.console import .*\bConsole\b|(?<!Terminal)\bConsole\(", path.read_text()), f"{path} takes rich's console"
+            assert not re.search(
+                r"rich\.console import .*\bConsole\b|(?<!Terminal)\bConsole\(", path.read_text()
+            ), f"{path} takes rich's console"

@@ -21,15 +21,28 @@ SUMS = {"lag_records", "buffered_bytes", "in_flight_bytes", "buffered_tables", "
 
 
 @pytest.fixture(scope="module")
-def told(keyed: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Guarded, str]]:
+def told(
+    keyed: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Guarded, str]]:
     """The keyed API that asks a real `ingest serve`, and the topic that waits."""
     topic, folder = line.kafka.topic(), tmp_path_factory.mktemp("told")
     line.kafka.produce(topic, [_record("b", f"waits {at}") for at in range(WAITING)])
     with ToolLine(line, topic).serve() as serve:
-        own = limited("query", catalog_uri=keyed.catalog.address, catalog_token=keyed.keys["room"], state=folder / "state", ingest_uri=serve.base_url)
+        own = limited(
+            "query",
+            catalog_uri=keyed.catalog.address,
+            catalog_token=keyed.keys["room"],
+            state=folder / "state",
+            ingest_uri=serve.base_url,
+        )
         api = Child("query", folder, {**keyed.environment, **own}).start()
         try:
-            yield Guarded(Path(folder), keyed.catalog, api, keyed.keys, keyed.mine, keyed.theirs, keyed.environment), topic
+            yield (
+                Guarded(
+                    Path(folder), keyed.catalog, api, keyed.keys, keyed.mine, keyed.theirs, keyed.environment
+                ),
+                topic,
+            )
         finally:
             api.kill()
 
@@ -62,7 +75,15 @@ def test_a_search_says_that_rows_may_be_missing_and_not_how_many(told: tuple[Gua
     """How many records wait is the sum over all tenants."""
     at, _ = told
     body = {"tenant": "a", "from": START.isoformat(), "to": "now"}
-    operator = wait_for(lambda: [a for a in [at.ask("POST", "/v1/search", "admin", json=body).json()] if a["freshness"]["lag_records"]], 60.0, "the lag")[0]
+    operator = wait_for(
+        lambda: [
+            a
+            for a in [at.ask("POST", "/v1/search", "admin", json=body).json()]
+            if a["freshness"]["lag_records"]
+        ],
+        60.0,
+        "the lag",
+    )[0]
     assert f"{WAITING:,} records behind" in operator["reasons"][0]
     for key in ("mine", "reader"):
         answer = at.ask("POST", "/v1/search", key, json=body)

@@ -29,9 +29,20 @@ def trino() -> Iterator[Silent]:
 @pytest.fixture
 def hung(keyed: Guarded, trino: Silent, tmp_path: Path) -> Iterator[Guarded]:
     """The keyed API before a Trino that takes every connection and never answers."""
-    own = limited("query", catalog_uri=keyed.catalog.address, catalog_token=keyed.keys["room"], trino_uri=trino.address, state=tmp_path / "state")
+    own = limited(
+        "query",
+        catalog_uri=keyed.catalog.address,
+        catalog_token=keyed.keys["room"],
+        trino_uri=trino.address,
+        state=tmp_path / "state",
+    )
     # Wide searches go to Trino as well.
-    api = Child("query", tmp_path, {**keyed.environment, **own, **limited("query", embedded_bytes_max=0)}, ready_path="/healthz").start()
+    api = Child(
+        "query",
+        tmp_path,
+        {**keyed.environment, **own, **limited("query", embedded_bytes_max=0)},
+        ready_path="/healthz",
+    ).start()
     yield Guarded(tmp_path, keyed.catalog, api, keyed.keys, keyed.mine, keyed.theirs, keyed.environment)
     api.kill()
 
@@ -45,7 +56,12 @@ def others_are_served(hung: Guarded) -> None:
         assert client.get("/v1/tenants").status_code == 401
         for key, tenant in (("theirs", "b"), ("admin", "b")):
             headers = {"Authorization": f"Bearer {hung.keys[key]}"}
-            for path, query in (("tenants", {}), ("streams", {"tenant": tenant}), ("exports", {}), ("streams/detail", {"tenant": tenant, "stream": "logs"})):
+            for path, query in (
+                ("tenants", {}),
+                ("streams", {"tenant": tenant}),
+                ("exports", {}),
+                ("streams/detail", {"tenant": tenant, "stream": "logs"}),
+            ):
                 answer = client.get(f"/v1/{path}", params=query, headers=headers)
                 assert answer.status_code == 200, (key, path, answer.text)
             body = {"tenant": tenant, "from": START.isoformat(), "to": "2026-09-02"}
@@ -56,7 +72,9 @@ def flood(hung: Guarded, key: str, path: str, body: dict[str, object], pool: Thr
     """64 requests at once whose senders wait for a while and then hang up."""
     headers = {"Authorization": f"Bearer {hung.keys[key]}"}
     limits = httpx.Limits(max_connections=ASKED)
-    client = httpx.Client(base_url=hung.api.address, headers=headers, timeout=SENDERS_WAIT_S, limits=limits, trust_env=False)
+    client = httpx.Client(
+        base_url=hung.api.address, headers=headers, timeout=SENDERS_WAIT_S, limits=limits, trust_env=False
+    )
 
     def ask() -> None:
         with suppress(httpx.TimeoutException):
@@ -79,9 +97,18 @@ RANGE = {"from": START.isoformat(), "to": "2026-09-02"}
         ("mine", "search", {"tenant": "b", "engine": "trino", **RANGE}),
         ("admin", "sql", {"sql": "SELECT 1"}),
     ],
-    ids=["statements", "statements that name no tenant", "searches", "streams", "of another's name", "a key that reaches all"],
+    ids=[
+        "statements",
+        "statements that name no tenant",
+        "searches",
+        "streams",
+        "of another's name",
+        "a key that reaches all",
+    ],
 )
-def test_64_requests_that_never_end_stop_nobody(hung: Guarded, trino: Silent, key: str, path: str, body: dict[str, object]) -> None:
+def test_64_requests_that_never_end_stop_nobody(
+    hung: Guarded, trino: Silent, key: str, path: str, body: dict[str, object]
+) -> None:
     """While they hang, and when their senders have gone and the engine has not, health answers and the other tenant works, in SQL too."""
     with ThreadPoolExecutor(ASKED) as pool:
         flood(hung, key, path, body, pool)
@@ -89,8 +116,16 @@ def test_64_requests_that_never_end_stop_nobody(hung: Guarded, trino: Silent, ke
             wait_for(lambda: len(trino.connections) >= 2, PATIENCE_S, "statements that hang")
         others_are_served(hung)
         before = len(trino.connections)
-        pool.submit(httpx.post, f"{hung.api.address}/v1/sql", json={"sql": "SELECT 1", "tenant": "b"}, headers=hung.client("theirs").headers, timeout=5)
-        wait_for(lambda: len(trino.connections) > before, PATIENCE_S, "the other tenant's statement reaching Trino")
+        pool.submit(
+            httpx.post,
+            f"{hung.api.address}/v1/sql",
+            json={"sql": "SELECT 1", "tenant": "b"},
+            headers=hung.client("theirs").headers,
+            timeout=5,
+        )
+        wait_for(
+            lambda: len(trino.connections) > before, PATIENCE_S, "the other tenant's statement reaching Trino"
+        )
         flood(hung, key, path, body, pool)
         others_are_served(hung)
 
@@ -98,7 +133,10 @@ def test_64_requests_that_never_end_stop_nobody(hung: Guarded, trino: Silent, ke
 def test_who_asks_for_more_than_its_turns_is_told_so(hung: Guarded, trino: Silent) -> None:
     """Of 64 statements those that can neither run nor wait are refused with a sentence, at once."""
     with ThreadPoolExecutor(ASKED) as pool:
-        answers = [pool.submit(hung.ask, "POST", "/v1/sql", "mine", json={"sql": "SELECT 1", "tenant": "a"}) for _ in range(ASKED)]
+        answers = [
+            pool.submit(hung.ask, "POST", "/v1/sql", "mine", json={"sql": "SELECT 1", "tenant": "a"})
+            for _ in range(ASKED)
+        ]
         wait_for(lambda: sum(each.done() for each in answers) >= ASKED - 8, 2 * PATIENCE_S, "refusals")
         refused = [each.result() for each in answers if each.done()]
         assert {each.status_code for each in refused} == {429}

@@ -25,16 +25,62 @@ IMAGE = f"![s](//{HOST}/p.png)"
 
 # Methods whose first argument is rendered as Markdown, and keywords that are, wherever they stand.
 _RENDERED = frozenset(
-    {"markdown", "caption", "write", "title", "header", "subheader", "text", "error", "warning", "info", "success", "toast", "exception", "badge", "metric"}
-    | {"button", "download_button", "form_submit_button", "link_button", "toggle", "checkbox", "radio", "selectbox", "multiselect", "slider", "pills"}
-    | {"text_input", "text_area", "number_input", "date_input", "time_input", "file_uploader", "expander", "popover", "spinner", "status", "feedback"}
+    {
+        "markdown",
+        "caption",
+        "write",
+        "title",
+        "header",
+        "subheader",
+        "text",
+        "error",
+        "warning",
+        "info",
+        "success",
+        "toast",
+        "exception",
+        "badge",
+        "metric",
+    }
+    | {
+        "button",
+        "download_button",
+        "form_submit_button",
+        "link_button",
+        "toggle",
+        "checkbox",
+        "radio",
+        "selectbox",
+        "multiselect",
+        "slider",
+        "pills",
+    }
+    | {
+        "text_input",
+        "text_area",
+        "number_input",
+        "date_input",
+        "time_input",
+        "file_uploader",
+        "expander",
+        "popover",
+        "spinner",
+        "status",
+        "feedback",
+    }
     | {"html", "latex", "dialog", "page_link", "segmented_control", "color_picker", "chat_message", "echo"}
 )
 _KEYWORDS = frozenset({"help", "label", "body", "text", "caption"})
 # Of our own: what they are given is rendered, or what they give is safe.
 _OURS_RENDER = frozenset({"empty"})
-_SAFE_CALLS = frozenset({"plain", "code", "count", "size", "age", "period", "_sentence", "_minute", "_fate", "what_follows"})
-_SAFE_PARAMETERS = {"message.py": frozenset({"title", "what_to_do"}), "stream_choice.py": frozenset({"help_text"}), "tenants.py": frozenset({"said"})}
+_SAFE_CALLS = frozenset(
+    {"plain", "code", "count", "size", "age", "period", "_sentence", "_minute", "_fate", "what_follows"}
+)
+_SAFE_PARAMETERS = {
+    "message.py": frozenset({"title", "what_to_do"}),
+    "stream_choice.py": frozenset({"help_text"}),
+    "tenants.py": frozenset({"said"}),
+}
 
 
 class Texts(ast.NodeVisitor):
@@ -68,20 +114,37 @@ class Texts(ast.NodeVisitor):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """What one run of a page leaves for the next one to say."""
-        if any(isinstance(target, ast.Subscript) and ast.unparse(target).endswith("['said']") for target in node.targets):
+        if any(
+            isinstance(target, ast.Subscript) and ast.unparse(target).endswith("['said']")
+            for target in node.targets
+        ):
             self._check(node, [node.value])
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+        name = (
+            node.func.attr
+            if isinstance(node.func, ast.Attribute)
+            else node.func.id
+            if isinstance(node.func, ast.Name)
+            else ""
+        )
         if isinstance(node.func, ast.Attribute) and name in _RENDERED | {"progress", "tabs"}:
-            self._check(node, [*(node.args[:1] if name != "progress" else []), *(word.value for word in node.keywords if word.arg in _KEYWORDS)])
+            self._check(
+                node,
+                [
+                    *(node.args[:1] if name != "progress" else []),
+                    *(word.value for word in node.keywords if word.arg in _KEYWORDS),
+                ],
+            )
         elif name in _OURS_RENDER:
             self._check(node, node.args)
         self.generic_visit(node)
 
     def _check(self, call: ast.Call | ast.Assign, texts: list[ast.expr]) -> None:
-        self.found += [f"{self.path.name}:{call.lineno}: {ast.unparse(text)}" for text in texts if not self._safe(text)]
+        self.found += [
+            f"{self.path.name}:{call.lineno}: {ast.unparse(text)}" for text in texts if not self._safe(text)
+        ]
 
     def _safe(self, text: ast.expr) -> bool:
         match text:
@@ -116,21 +179,39 @@ class Texts(ast.NodeVisitor):
 
 def _is_number(spec: ast.expr | None) -> bool:
     """A format that only numbers take."""
-    text = "".join(str(part.value) for part in spec.values if isinstance(part, ast.Constant)) if isinstance(spec, ast.JoinedStr) else ""
+    text = (
+        "".join(str(part.value) for part in spec.values if isinstance(part, ast.Constant))
+        if isinstance(spec, ast.JoinedStr)
+        else ""
+    )
     return text.startswith((",", ".")) and text[-1] in ",f%d"
 
 
 def test_no_page_renders_text_from_outside_as_markdown() -> None:
     """Every text, label and help of every page is a constant, a number, or went through `plain` or `code`."""
-    assert [found for path in sorted(UI.rglob("*.py")) if path.name != "__main__.py" for found in Texts(path).found] == []
+    assert [
+        found
+        for path in sorted(UI.rglob("*.py"))
+        if path.name != "__main__.py"
+        for found in Texts(path).found
+    ] == []
 
 
 @pytest.mark.parametrize(
-    "line", ['st.caption(f"of {tenant}")', "st.button(name)", 'st.markdown("x", help=told)', 'st.error("a" + words)', "said = row['x']; st.success(said)"]
+    "line",
+    [
+        'st.caption(f"of {tenant}")',
+        "st.button(name)",
+        'st.markdown("x", help=told)',
+        'st.error("a" + words)',
+        "said = row['x']; st.success(said)",
+    ],
 )
 def test_the_check_finds_what_is_not_escaped(tmp_path: Path, line: str) -> None:
     """It would see a page that forgets it."""
-    (tmp_path / "page.py").write_text(f"import streamlit as st\n\ndef show(tenant, name, told, words, row):\n    {line}\n")
+    (tmp_path / "page.py").write_text(
+        f"import streamlit as st\n\ndef show(tenant, name, told, words, row):\n    {line}\n"
+    )
     assert len(Texts(tmp_path / "page.py").found) == 1
 
 
@@ -154,7 +235,9 @@ def test_every_character_with_a_meaning_is_escaped(text: str) -> None:
     if "`" in shown[:1]:
         return  # code: the test above
     bare = shown.replace("\\\\", "")
-    assert not [at for at, character in enumerate(bare) if character in r"`*_{}[]()!<>$" and bare[at - 1 : at] != "\\"]
+    assert not [
+        at for at, character in enumerate(bare) if character in r"`*_{}[]()!<>$" and bare[at - 1 : at] != "\\"
+    ]
 
 
 def test_text_that_goes_from_right_to_left_is_kept_to_itself() -> None:
@@ -172,7 +255,13 @@ def hostile(catalog_client: CatalogClient) -> LogTable:
     """A tenant, a stream, fields and values that are images, links and HTML."""
     tenant = f"{IMAGE} <img src=//{HOST}/t.png> {datetime.now(UTC):%H%M%S%f}"
     start = datetime.now(UTC) - timedelta(minutes=10)
-    values = [IMAGE, f"[click](https://{HOST}/)", f"https://{HOST}/auto www.{HOST} a@{HOST}", f"<img src=https://{HOST}/v.png onerror=alert(1)>", f"`{IMAGE}`"]
+    values = [
+        IMAGE,
+        f"[click](https://{HOST}/)",
+        f"https://{HOST}/auto www.{HOST} a@{HOST}",
+        f"<img src=https://{HOST}/v.png onerror=alert(1)>",
+        f"`{IMAGE}`",
+    ]
     tables = [LogTable(catalog_client, tenant, stream) for stream in (f"{IMAGE}", f"` {IMAGE} `")]
     for table in tables:
         table.append(
@@ -209,8 +298,17 @@ class Watched:
         settle(self.page)
         assert self.foreign == []
         expect(self.page.get_by_test_id("stException")).to_have_count(0)
-        for kind, attribute in (("img", "src"), ("a", "href"), ("iframe", "src"), ("link", "href"), ("script", "src"), ("object", "data")):
-            leads = self.page.locator(kind).evaluate_all(f"all => all.map(each => each.getAttribute('{attribute}') || '')")
+        for kind, attribute in (
+            ("img", "src"),
+            ("a", "href"),
+            ("iframe", "src"),
+            ("link", "href"),
+            ("script", "src"),
+            ("object", "data"),
+        ):
+            leads = self.page.locator(kind).evaluate_all(
+                f"all => all.map(each => each.getAttribute('{attribute}') || '')"
+            )
             assert [each for each in leads if HOST in each] == [], (kind, self.page.url)
 
 
@@ -220,10 +318,17 @@ def watched(page: Page, ui_uri: str) -> Watched:
 
 
 @pytest.mark.stack
-def test_the_search_page_fetches_nothing_that_a_name_or_value_says(watched: Watched, ui_uri: str, hostile: LogTable) -> None:
+def test_the_search_page_fetches_nothing_that_a_name_or_value_says(
+    watched: Watched, ui_uri: str, hostile: LogTable
+) -> None:
     """Tenant, stream, field list with its top values, a row in full, a saved search, an export, a link to a tenant that is not there."""
     page = watched.page
-    where = {"tenant": hostile.tenant, "stream": hostile.stream, "from": "now-1h", "columns": f"field_{IMAGE}"}
+    where = {
+        "tenant": hostile.tenant,
+        "stream": hostile.stream,
+        "from": "now-1h",
+        "columns": f"field_{IMAGE}",
+    }
     page.goto(f"{ui_uri}/?{urlencode(where)}")
     expect(page.get_by_text("5 rows", exact=True)).to_be_visible()
     watched.check()
@@ -232,7 +337,9 @@ def test_the_search_page_fetches_nothing_that_a_name_or_value_says(watched: Watc
     watched.check()
     page.get_by_text("Fields", exact=True).first.click()
     choose(page, "Top values of", "field", exact=False)
-    expect(page.get_by_role("button", name="add").or_(page.get_by_test_id("stTooltipHoverTarget")).first).to_be_visible()
+    expect(
+        page.get_by_role("button", name="add").or_(page.get_by_test_id("stTooltipHoverTarget")).first
+    ).to_be_visible()
     watched.check()
     page.get_by_role("button", name="Saved").click()
     name = page.get_by_label("Name", exact=True)
@@ -251,7 +358,9 @@ def test_the_search_page_fetches_nothing_that_a_name_or_value_says(watched: Watc
 
 
 @pytest.mark.stack
-def test_the_other_pages_fetch_nothing_that_a_name_or_value_says(watched: Watched, ui_uri: str, hostile: LogTable) -> None:
+def test_the_other_pages_fetch_nothing_that_a_name_or_value_says(
+    watched: Watched, ui_uri: str, hostile: LogTable
+) -> None:
     """Tenants and streams with its details and a retention that nobody understands, SQL, errors, dead letters, health; deleted and brought back."""
     page = watched.page
     hostile.catalog.set_properties(hostile.name, {"firn.retention": IMAGE})
@@ -266,7 +375,12 @@ def test_the_other_pages_fetch_nothing_that_a_name_or_value_says(watched: Watche
     for tab in ("Retention", "Delete", "Columns"):
         page.get_by_role("tab", name=tab).click()
         watched.check()
-    for path, label in (("sql", "Tenant"), ("errors", "Tenant"), ("dead-letters", "Tenant"), ("health", None)):
+    for path, label in (
+        ("sql", "Tenant"),
+        ("errors", "Tenant"),
+        ("dead-letters", "Tenant"),
+        ("health", None),
+    ):
         page.goto(f"{ui_uri}/{path}")
         settle(page)
         if label is not None:

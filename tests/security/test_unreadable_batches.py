@@ -40,9 +40,18 @@ def test_batches_nobody_can_read_are_stepped_over_and_recorded(line: Line, engin
     def produce(count: int) -> int:
         nonlocal good
         good += count
-        return line.kafka.produce(topic, [Record(orjson.dumps({"n": good - at}), None, (("tenant", other.encode()),)) for at in range(count)])[0].offset
+        return line.kafka.produce(
+            topic,
+            [
+                Record(orjson.dumps({"n": good - at}), None, (("tenant", other.encode()),))
+                for at in range(count)
+            ],
+        )[0].offset
 
-    bomb, several = zstd_bomb(tenant), batch([record(at, b'{"n":1}' * 9, [(b"tenant", tenant.encode())]) for at in range(1_000)])
+    bomb, several = (
+        zstd_bomb(tenant),
+        batch([record(at, b'{"n":1}' * 9, [(b"tenant", tenant.encode())]) for at in range(1_000)]),
+    )
     bad: list[tuple[int, int]] = []
 
     def bombs(count: int) -> None:
@@ -67,14 +76,23 @@ def test_batches_nobody_can_read_are_stepped_over_and_recorded(line: Line, engin
         end = line.kafka.ends(topic)
         ours.wait_until_stored(topic, end)
         assert line.rows_written(other) == good
-        letters = {int(letter["offset"]): letter for letter in map(orjson.loads, ours.run("dead-letters", "list", "--json").splitlines())}
+        letters = {
+            int(letter["offset"]): letter
+            for letter in map(orjson.loads, ours.run("dead-letters", "list", "--json").splitlines())
+        }
         assert [(at, letters[at]["until"]) for at in sorted(letters)] == bad
         assert {letter["reason"] for letter in letters.values()} == {"unreadable"}
         metrics = ours.ingester.metrics()
         assert f'firn_ingest_ranges_unreadable_total{{topic="{topic}"}} {float(len(bad))}' in metrics
-        assert re.search(rf'dead_lettered_total{{reason="unreadable"}} {float(sum(last - first for first, last in bad))}', metrics)
+        assert re.search(
+            rf'dead_lettered_total{{reason="unreadable"}} {float(sum(last - first for first, last in bad))}',
+            metrics,
+        )
         assert ours.audit() == {}
-        assert (ours.audited["written"], ours.audited["dead_lettered"]) == (good, sum(last - first for first, last in bad))
+        assert (ours.audited["written"], ours.audited["dead_lettered"]) == (
+            good,
+            sum(last - first for first, last in bad),
+        )
         assert ours.json("status")["lag_records"] == 0
         ours.ingester.kill()
         produce(5)
@@ -117,7 +135,10 @@ def test_a_message_that_grows_is_kept_as_small_as_it_came(line: Line) -> None:
         assert lies.stat().st_size < 130_000
         shown = ours.json("dead-letters", "show", letter["id"])
         assert shown["bytes"] == 120 * MIB
-        processes = [psutil.Process(ours.ingester.pid), *psutil.Process(ours.ingester.pid).children(recursive=True)]
+        processes = [
+            psutil.Process(ours.ingester.pid),
+            *psutil.Process(ours.ingester.pid).children(recursive=True),
+        ]
         assert max(process.memory_info().rss for process in processes) < 400 * MIB
     finally:
         wire.close()

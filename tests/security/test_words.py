@@ -57,7 +57,9 @@ def duck() -> Iterator[Callable[[str, str], list[tuple[object, ...]]]]:
         connection.register("points", pa.table({"point": CODE_POINTS}))
 
         def ask(what: str, where: str) -> list[tuple[object, ...]]:
-            return connection.execute(f"SELECT {what} FROM (SELECT point, chr(point::INTEGER) AS letter FROM points) WHERE {where}").fetchall()
+            return connection.execute(
+                f"SELECT {what} FROM (SELECT point, chr(point::INTEGER) AS letter FROM points) WHERE {where}"
+            ).fetchall()
 
         yield ask
 
@@ -74,15 +76,21 @@ TRIED: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
 def concatenated(text: str, letter: str) -> str:
     """A text with `{}` in it as SQL."""
     before, after = text.split("{}")
-    return " || ".join(part for part in (f"'{before}'" if before else "", letter, f"'{after}'" if after else "") if part)
+    return " || ".join(
+        part for part in (f"'{before}'" if before else "", letter, f"'{after}'" if after else "") if part
+    )
 
 
 @pytest.mark.finding(15)
-def test_every_code_point_is_in_a_word_or_not_for_duckdb(duck: Callable[[str, str], list[tuple[object, ...]]]) -> None:
+def test_every_code_point_is_in_a_word_or_not_for_duckdb(
+    duck: Callable[[str, str], list[tuple[object, ...]]],
+) -> None:
     """DuckDB finds the code points that the rule says."""
     for query, text, is_found in TRIED:
         sql = condition(query).sql(dialect="duckdb").replace('"message"', f"({concatenated(text, 'letter')})")
-        assert {point for (point,) in duck("point", sql)} == {point for point in CODE_POINTS if is_found(chr(point))}, (query, text)
+        assert {point for (point,) in duck("point", sql)} == {
+            point for point in CODE_POINTS if is_found(chr(point))
+        }, (query, text)
 
 
 @pytest.mark.finding(15)
@@ -91,13 +99,19 @@ def test_every_code_point_is_in_a_word_or_not_for_trino(trino: Sql) -> None:
     """The same of a real Trino, in one statement each."""
     for query, text, is_found in TRIED:
         sql = f"SELECT point FROM {IN_TRINO.format(text=concatenated(text, 'chr(point)'))} WHERE {as_trino_asks(query)}"
-        assert {point for (point,) in trino(sql)} == {point for point in CODE_POINTS if is_found(chr(point))}, (query, text)
+        assert {point for (point,) in trino(sql)} == {
+            point for point in CODE_POINTS if is_found(chr(point))
+        }, (query, text)
 
 
 @pytest.mark.finding(15)
 def test_duckdb_lowers_as_the_rule_says(duck: Callable[[str, str], list[tuple[object, ...]]]) -> None:
     """Where its `LOWER` does not give the rule's letter it leaves one of those that are looked for in both cases."""
-    different = {chr(int(str(point))) for point, lowered in duck("point, lower(letter)", "true") if lowered != lower(chr(int(str(point))))}
+    different = {
+        chr(int(str(point)))
+        for point, lowered in duck("point, lower(letter)", "true")
+        if lowered != lower(chr(int(str(point))))
+    }
     assert different <= set(LOWER_OF_NEWEST)
 
 
@@ -105,9 +119,13 @@ def test_duckdb_lowers_as_the_rule_says(duck: Callable[[str, str], list[tuple[ob
 @pytest.mark.stack
 def test_trino_lowers_as_the_rule_says(trino: Sql) -> None:
     """The same of Trino."""
-    rows = trino(f"SELECT point, lower(message) FROM {IN_TRINO.format(text='chr(point)')} WHERE lower(message) <> message")
+    rows = trino(
+        f"SELECT point, lower(message) FROM {IN_TRINO.format(text='chr(point)')} WHERE lower(message) <> message"
+    )
     lowered: dict[int, str] = dict(rows)
-    assert {chr(point) for point in CODE_POINTS if lowered.get(point, chr(point)) != lower(chr(point))} <= set(LOWER_OF_NEWEST)
+    assert {
+        chr(point) for point in CODE_POINTS if lowered.get(point, chr(point)) != lower(chr(point))
+    } <= set(LOWER_OF_NEWEST)
     assert set(CAPITAL_OF) == {small for small in CAPITAL_OF if lower(small) == small}
 
 
@@ -121,14 +139,20 @@ def test_a_newest_letter_is_found_in_both_cases(trino: Sql) -> None:
             sql = f"SELECT point FROM {letters} WHERE {as_trino_asks(f'message:{asked}')}"
             assert {point for (point,) in trino(sql)} == {ord(capital), ord(small)}
             for letter in (capital, small, "a"):
-                found = duckdb.execute(f"SELECT {condition(f'message:{asked}').sql(dialect='duckdb')} FROM (SELECT $1 AS message)", [letter]).fetchall()
+                found = duckdb.execute(
+                    f"SELECT {condition(f'message:{asked}').sql(dialect='duckdb')} FROM (SELECT $1 AS message)",
+                    [letter],
+                ).fetchall()
                 assert found == [(letter != "a",)]
 
 
 def random_words(count: int, seed: int) -> list[str]:
     """Words of few different characters, with wildcards: most match something."""
     random_ = random.Random(seed)
-    return ["".join(random_.choices("ab*?-.", weights=(4, 3, 3, 1, 1, 1), k=random_.randint(2, 7))) for _ in range(count)]
+    return [
+        "".join(random_.choices("ab*?-.", weights=(4, 3, 3, 1, 1, 1), k=random_.randint(2, 7)))
+        for _ in range(count)
+    ]
 
 
 def usable(words: Sequence[str]) -> list[str]:
@@ -158,7 +182,9 @@ def test_wildcards_match_alike_in_one_pass(trino: Sql) -> None:
         sql = f"SELECT {as_trino_asks(query)} FROM UNNEST(ARRAY[{listed}]) WITH ORDINALITY AS t (message, n) ORDER BY n"
         assert [bool(row[0]) for row in trino(sql)] == wanted, word
         duck_sql = f"SELECT {condition(query).sql(dialect='duckdb')} FROM (SELECT UNNEST($1) AS message, UNNEST($2) AS n) ORDER BY n"
-        assert [bool(row[0]) for row in duckdb.execute(duck_sql, [texts, list(range(len(texts)))]).fetchall()] == wanted, word
+        assert [
+            bool(row[0]) for row in duckdb.execute(duck_sql, [texts, list(range(len(texts)))]).fetchall()
+        ] == wanted, word
         hits += sum(wanted)
     assert hits > 500
 
@@ -175,13 +201,19 @@ NEARLY = {
 @pytest.mark.stack
 def test_no_word_makes_trino_go_back(stack: Stack) -> None:
     """Processor time of a real Trino stays what one pass over some megabytes takes."""
-    assert TrinoExecutor(QuerySettings(trino_uri=stack.environment()["FIRN_QUERY_TRINO_URI"]))._has_atomic_groups(Run(60.0))
+    assert TrinoExecutor(
+        QuerySettings(trino_uri=stack.environment()["FIRN_QUERY_TRINO_URI"])
+    )._has_atomic_groups(Run(60.0))
     host, port = host_port(stack.address("trino"))
-    connection: Any = trino_client.dbapi.Connection(host=host, port=port, user="test", session_properties={"query_max_cpu_time": "20s"})
+    connection: Any = trino_client.dbapi.Connection(
+        host=host, port=port, user="test", session_properties={"query_max_cpu_time": "20s"}
+    )
     with closing(connection):
         cursor = connection.cursor()
         for query, (text, _) in NEARLY.items():
-            cursor.execute(f"SELECT count(*) FROM (SELECT {text} AS message FROM UNNEST(sequence(1, 20))) WHERE {as_trino_asks(query)}")
+            cursor.execute(
+                f"SELECT count(*) FROM (SELECT {text} AS message FROM UNNEST(sequence(1, 20))) WHERE {as_trino_asks(query)}"
+            )
             assert cursor.fetchall() == [[0]]
             assert cursor.stats["cpuTimeMillis"] < 10_000, query
 

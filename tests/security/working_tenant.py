@@ -19,13 +19,24 @@ ANSWER_S = 60.0
 
 def main(address: str, tenant: str, file: str) -> None:
     headers = {"Authorization": f"Bearer {os.environ['FIRN_QUERY_API_KEY']}"}
-    with httpx.Client(base_url=address, headers=headers, timeout=ANSWER_S, trust_env=False) as client, open(file, "w", buffering=1) as out:
+    with (
+        httpx.Client(base_url=address, headers=headers, timeout=ANSWER_S, trust_env=False) as client,
+        open(file, "w", buffering=1) as out,
+    ):
         for number in itertools.count():
-            asked = {"tenant": tenant, "from": "2026-09-01", "to": "2026-09-02", "query": f"{SECRET} {number % 30}", "limit": 5}
+            asked = {
+                "tenant": tenant,
+                "from": "2026-09-01",
+                "to": "2026-09-02",
+                "query": f"{SECRET} {number % 30}",
+                "limit": 5,
+            }
             began_s = time.monotonic()
             try:
                 answer = client.post("/v1/search", json=asked)
-                right = answer.status_code == 200 and any(SECRET in str(row["message"]) for row in answer.json()["rows"])
+                right = answer.status_code == 200 and any(
+                    SECRET in str(row["message"]) for row in answer.json()["rows"]
+                )
             except httpx.HTTPError:
                 right = False
             out.write(f"{began_s} {time.monotonic() - began_s} {int(right)}\n")

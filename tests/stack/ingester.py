@@ -24,7 +24,13 @@ LOG_END_BYTES = 4_000
 class Ingester:
     """One ingester with its own consumer group, dead-letter topic and port. `start` again after `kill` or `stop` takes the same ones."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], topics: Sequence[Mapping[str, Any]], settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        topics: Sequence[Mapping[str, Any]],
+        settings: Mapping[str, str],
+    ) -> None:
         self.folder = folder
         self.log_file = folder / "ingest.log"
         self.group = settings["group"]
@@ -80,7 +86,10 @@ class Ingester:
 
     def is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.address}/readyz", timeout=2.0, trust_env=False).status_code == httpx.codes.OK
+            return (
+                httpx.get(f"{self.address}/readyz", timeout=2.0, trust_env=False).status_code
+                == httpx.codes.OK
+            )
         except httpx.HTTPError:
             return False
 
@@ -93,7 +102,11 @@ class Ingester:
             status = self.status()
         except httpx.HTTPError:
             return None
-        return {entry["table"]: entry["reason"] for entry in status["parked"]} if status["role"] == "active" else None
+        return (
+            {entry["table"]: entry["reason"] for entry in status["parked"]}
+            if status["role"] == "active"
+            else None
+        )
 
     def has_parked(self, table: str, reason: str = "") -> bool:
         """Whether it has parked a table (for this reason, where one is given)."""
@@ -115,13 +128,17 @@ class Ingester:
         """Polls until the condition holds; fails with the end of the log when it does not in time or when the ingester ends before."""
 
         def holds() -> Any:
-            assert self.alive, f"the ingester ended with code {self.returncode} before {what or 'the condition'}:\n{self.log()[-LOG_END_BYTES:]}"
+            assert self.alive, (
+                f"the ingester ended with code {self.returncode} before {what or 'the condition'}:\n{self.log()[-LOG_END_BYTES:]}"
+            )
             return condition()
 
         try:
             return wait_for(holds, timeout_s, what)
         except AssertionError as error:
-            raise AssertionError(f"{error}\nend of the ingester's log:\n{self.log()[-LOG_END_BYTES:]}") from error
+            raise AssertionError(
+                f"{error}\nend of the ingester's log:\n{self.log()[-LOG_END_BYTES:]}"
+            ) from error
 
     def wait_ended(self, timeout_s: float = STOP_S) -> int:
         """Waits until the process ends by itself and returns its exit code."""

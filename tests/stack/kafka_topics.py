@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from ingest.kafka.committed_offsets import committed_offsets
@@ -59,12 +66,22 @@ class KafkaTopics:
 
     @cached_property
     def producer(self) -> Producer:
-        return Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", "linger.ms": 5, "message.max.bytes": 32 * 1024 * 1024, "log_level": 2})
+        return Producer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "acks": "all",
+                "linger.ms": 5,
+                "message.max.bytes": 32 * 1024 * 1024,
+                "log_level": 2,
+            }
+        )
 
     def topic(self, partitions: int = 1, *, name: str | None = None, **config: str) -> str:
         """Creates a topic with a fresh name (or the given one); words of `config` are spelled with `_` for `.`."""
         name = name or fresh("t-")
-        new = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
+        new = NewTopic(
+            name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()}
+        )
 
         def created() -> bool:
             try:
@@ -76,7 +93,9 @@ class KafkaTopics:
             return True
 
         wait_for(created, ANSWER_S, f"the creation of topic {name}")
-        wait_for(lambda: self.topic_id(name) and self.partitions(name) == partitions, ANSWER_S, f"topic {name}")
+        wait_for(
+            lambda: self.topic_id(name) and self.partitions(name) == partitions, ANSWER_S, f"topic {name}"
+        )
         return name
 
     def remove_records(self, name: str, before: int) -> None:
@@ -106,18 +125,31 @@ class KafkaTopics:
 
     def ends(self, name: str) -> dict[int, int]:
         """The end of every partition of a topic."""
-        with closing(Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": fresh("ends-"), "log_level": 2})) as consumer:
-            return {p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=ANSWER_S)[1] for p in range(self.partitions(name))}
+        with closing(
+            Consumer(
+                {"bootstrap.servers": self.bootstrap_servers, "group.id": fresh("ends-"), "log_level": 2}
+            )
+        ) as consumer:
+            return {
+                p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=ANSWER_S)[1]
+                for p in range(self.partitions(name))
+            }
 
     def group_offsets(self, group: str, topic: str) -> dict[int, int]:
         """The offsets a group has stored for a topic, by partition; those it has none for are left out."""
-        with closing(Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 2})) as consumer:
-            stored = committed_offsets(consumer, [TopicPartition(topic, p) for p in range(self.partitions(topic))])
+        with closing(
+            Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 2})
+        ) as consumer:
+            stored = committed_offsets(
+                consumer, [TopicPartition(topic, p) for p in range(self.partitions(topic))]
+            )
         return {entry.partition: entry.offset for entry in stored if entry.offset >= 0}
 
     def store_group_offset(self, group: str, topic: str, offset: int, metadata: str) -> None:
         """Stores a group's offset of partition 0, as an ingester of that group would have."""
-        with closing(Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 2})) as consumer:
+        with closing(
+            Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 2})
+        ) as consumer:
             consumer.commit(offsets=[TopicPartition(topic, 0, offset, metadata)], asynchronous=False)
 
     def produce(self, topic: str, records: Iterable[Record]) -> list[Delivered]:
@@ -138,22 +170,39 @@ class KafkaTopics:
                 options["timestamp"] = record.timestamp_ms
             while True:
                 try:
-                    producer.produce(topic, record.value, key=record.key, headers=list(record.headers), on_delivery=note(at), **options)
+                    producer.produce(
+                        topic,
+                        record.value,
+                        key=record.key,
+                        headers=list(record.headers),
+                        on_delivery=note(at),
+                        **options,
+                    )
                     break
                 except BufferError:
                     producer.poll(0.1)
             producer.poll(0)
-        assert producer.flush(ANSWER_S) == 0, f"not every record of {topic} was acknowledged within {ANSWER_S} s"
+        assert producer.flush(ANSWER_S) == 0, (
+            f"not every record of {topic} was acknowledged within {ANSWER_S} s"
+        )
         return [place for place in places if place is not None]
 
     def read(self, topic: str) -> list[Delivered]:
         """Every message of a topic as of now, by partition and offset; none where the topic does not exist."""
-        settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": fresh("read-"), "enable.auto.commit": False, "enable.partition.eof": True}
+        settings = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "group.id": fresh("read-"),
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
         consumer = Consumer({**settings, "fetch.message.max.bytes": 8 * 1024 * 1024, "log_level": 2})
         found: list[Delivered] = []
         try:
             partitions = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
-            ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=ANSWER_S)[1] for p in partitions}
+            ends = {
+                p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=ANSWER_S)[1]
+                for p in partitions
+            }
             for partition, end in ends.items():
                 consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
                 at = 0
@@ -171,10 +220,21 @@ class KafkaTopics:
     def dead_letters(self, topic: str) -> dict[tuple[str, int, int], Delivered]:
         """The dead letters of a topic by the identity of the message they were (topic id, partition, offset): repeated ones count once."""
         facts = [(letter, letter.facts) for letter in (self.read(topic) if self.topic_id(topic) else [])]
-        return {(f["firn.topic_id"], int(f["firn.partition"]), int(f["firn.offset"])): letter for letter, f in facts}
+        return {
+            (f["firn.topic_id"], int(f["firn.partition"]), int(f["firn.offset"])): letter
+            for letter, f in facts
+        }
 
 
 def _delivered(delivered: Any) -> Delivered:
     (message,) = with_readable_headers([delivered])
     headers = tuple(message.headers() or ())
-    return Delivered(message.topic(), message.partition(), message.offset(), message.timestamp()[1], message.value(), message.key(), headers)
+    return Delivered(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.value(),
+        message.key(),
+        headers,
+    )

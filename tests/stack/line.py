@@ -29,7 +29,9 @@ def trino_sql(address: str) -> Sql:
     host, port = host_port(address)
 
     def run_once(statement: str) -> Rows:
-        connection: Any = trino.dbapi.Connection(host=host, port=port, user="test", catalog="lake", source="firn-tests")
+        connection: Any = trino.dbapi.Connection(
+            host=host, port=port, user="test", catalog="lake", source="firn-tests"
+        )
         with closing(connection):
             cursor = connection.cursor()
             cursor.execute(statement)
@@ -64,16 +66,33 @@ class Line:
         self.sql = trino_sql(self.stack.address("trino"))
         self.catalog = CatalogClient(self.stack.address("catalog"))
 
-    def ingester(self, topics: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], *, start: bool = True, **settings: Any) -> Ingester:
+    def ingester(
+        self,
+        topics: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        start: bool = True,
+        **settings: Any,
+    ) -> Ingester:
         """An ingester on one topic (its name), or on topics as the setting `ingest.topics` spells them. The caller stops it."""
         if isinstance(topics, str):
             topics = {"name": topics}
         name = fresh("g-")
         own = self.folder / name
         own.mkdir()
-        fast = {"flush_interval_s": 0.5, "shutdown_s": 20, "group": name, "dead_letter_topic": f"dead-{name}", "parked_topic": f"parked-{name}"}
-        texts = {key: str(value) for key, value in {**fast, "bootstrap_servers": self.kafka.bootstrap_servers, **settings}.items()}
-        ingester = Ingester(own, self.stack.environment(), [topics] if isinstance(topics, Mapping) else topics, texts)
+        fast = {
+            "flush_interval_s": 0.5,
+            "shutdown_s": 20,
+            "group": name,
+            "dead_letter_topic": f"dead-{name}",
+            "parked_topic": f"parked-{name}",
+        }
+        texts = {
+            key: str(value)
+            for key, value in {**fast, "bootstrap_servers": self.kafka.bootstrap_servers, **settings}.items()
+        }
+        ingester = Ingester(
+            own, self.stack.environment(), [topics] if isinstance(topics, Mapping) else topics, texts
+        )
         return ingester.start() if start else ingester
 
     def table(self, tenant: str, stream: str = "logs") -> str:
@@ -83,20 +102,35 @@ class Line:
     def exists(self, tenant: str, stream: str = "logs") -> bool:
         """Whether the catalog has the table."""
         name = TableName(to_identifier(tenant), to_identifier(stream))
-        return name.namespace in self.catalog.namespaces() and name in set(self.catalog.tables(name.namespace))
+        return name.namespace in self.catalog.namespaces() and name in set(
+            self.catalog.tables(name.namespace)
+        )
 
     def rows_written(self, tenant: str, stream: str = "logs") -> int:
         """Rows of a table as its newest snapshot counts them; 0 where it does not exist."""
         if not self.exists(tenant, stream):
             return 0
-        metadata = self.catalog.load_table(TableName(to_identifier(tenant), to_identifier(stream)))["metadata"]
-        head = next((s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"]), None)
+        metadata = self.catalog.load_table(TableName(to_identifier(tenant), to_identifier(stream)))[
+            "metadata"
+        ]
+        head = next(
+            (s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"]), None
+        )
         return int(head["summary"]["total-records"]) if head else 0
 
-    def wait_for_rows(self, ingester: Ingester, tenant: str, count: int, *, stream: str = "logs", timeout_s: float = 60.0) -> None:
+    def wait_for_rows(
+        self, ingester: Ingester, tenant: str, count: int, *, stream: str = "logs", timeout_s: float = 60.0
+    ) -> None:
         """Returns when the table has so many rows or more."""
-        ingester.wait_until(lambda: self.rows_written(tenant, stream) >= count, timeout_s, f"{count} rows of {tenant}")
+        ingester.wait_until(
+            lambda: self.rows_written(tenant, stream) >= count, timeout_s, f"{count} rows of {tenant}"
+        )
 
     def wait_for_dead_letters(self, ingester: Ingester, count: int, timeout_s: float = 60.0) -> None:
         """Returns when so many messages, by identity, are dead letters."""
-        wait_for(lambda: len(self.kafka.dead_letters(ingester.dead_letter_topic)) >= count, timeout_s, f"{count} dead letters", poll_s=0.3)
+        wait_for(
+            lambda: len(self.kafka.dead_letters(ingester.dead_letter_topic)) >= count,
+            timeout_s,
+            f"{count} dead letters",
+            poll_s=0.3,
+        )

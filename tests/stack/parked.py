@@ -23,7 +23,10 @@ PARKINGS_MAX = 1_000
 
 def numbered(tenant: str, numbers: Iterable[int], partitions: int = 1) -> list[Record]:
     """Records that say their number, spread over the partitions."""
-    return [Record(orjson.dumps({"n": n}), headers=(("tenant", tenant.encode()),), partition=n % partitions) for n in numbers]
+    return [
+        Record(orjson.dumps({"n": n}), headers=(("tenant", tenant.encode()),), partition=n % partitions)
+        for n in numbers
+    ]
 
 
 @contextmanager
@@ -32,7 +35,10 @@ def flowing(line: Line, topic: str, tenant: str, numbers: range) -> Iterator[Non
 
     def produce() -> None:
         for first in numbers[::5]:
-            line.kafka.produce(topic, numbered(tenant, range(first, min(first + 5, numbers.stop)), line.kafka.partitions(topic)))
+            line.kafka.produce(
+                topic,
+                numbered(tenant, range(first, min(first + 5, numbers.stop)), line.kafka.partitions(topic)),
+            )
             pause(0.1)
 
     thread = threading.Thread(target=produce, name="flowing")
@@ -68,7 +74,9 @@ def roll_back_by_rest(line: Line, tenant: str, snapshot: int) -> None:
     """As any client of the REST catalog may."""
     update = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot}
     name = table_name(tenant)
-    line.catalog.post(f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]})
+    line.catalog.post(
+        f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]}
+    )
 
 
 @contextmanager
@@ -95,7 +103,9 @@ def wait_parked(ingester: Ingester, tenant: str, reason: str = "") -> None:
 def wait_released(ingester: Ingester, tenant: str) -> None:
     """Returns when the tenant's table is live again."""
     name = str(table_name(tenant))
-    ingester.wait_until(lambda: ingester.is_ready() and ingester.takes_rows(name), PARKED_S, f"{name} being released")
+    ingester.wait_until(
+        lambda: ingester.is_ready() and ingester.takes_rows(name), PARKED_S, f"{name} being released"
+    )
 
 
 def resolve(running: Ingester, *arguments: str) -> None:
@@ -109,5 +119,8 @@ def forget_parkings(line: Line) -> None:
     parked = line.catalog.get("/firn/v1/parked", pageSize=PARKINGS_MAX)["parked"]
     if parked:
         lease = line.catalog.post("/firn/v1/leases/tests/acquire", {"holder": "tests", "ttl-ms": 10_000})
-        changes = [{"identifier": record["identifier"], "version": record["version"], "record": None} for record in parked]
+        changes = [
+            {"identifier": record["identifier"], "version": record["version"], "record": None}
+            for record in parked
+        ]
         line.catalog.post("/firn/v1/parked", {"lease": f"tests:{lease['token']}", "changes": changes})

@@ -16,7 +16,12 @@ from tests.stack.waiting import wait_for
 
 START_S = 120.0
 # Settings of the session: executors small enough for a worker, and an address of the driver that needs no name service.
-OPTIONS = {"spark.executor.memory": "512m", "spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.default.parallelism": "2"}
+OPTIONS = {
+    "spark.executor.memory": "512m",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.default.parallelism": "2",
+}
 
 
 @dataclass(frozen=True)
@@ -43,15 +48,29 @@ def spark_machines(folder: Path) -> Iterator[SparkMachines]:
     jdk = java.find(java.CLASSIC)
     assert jdk is not None
     spark_home = Path(pyspark.__file__).parent
-    variables = {**os.environ, "JAVA_HOME": str(jdk.java.parents[1]), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_HOME": str(spark_home)}
-    variables |= {"SPARK_WORKER_DIR": str(folder), "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "SPARK_DAEMON_MEMORY": "256m"}
+    variables = {
+        **os.environ,
+        "JAVA_HOME": str(jdk.java.parents[1]),
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_HOME": str(spark_home),
+    }
+    variables |= {
+        "SPARK_WORKER_DIR": str(folder),
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
     port, log = reserve_free(), folder / "cluster.log"
     address = f"spark://{LOOPBACK}:{port}"
     quiet = ("--webui-port", "0")
-    commands: list[tuple[str, ...]] = [("org.apache.spark.deploy.master.Master", "--host", LOOPBACK, *quiet, "--port", str(port))]
+    commands: list[tuple[str, ...]] = [
+        ("org.apache.spark.deploy.master.Master", "--host", LOOPBACK, *quiet, "--port", str(port))
+    ]
     # Two names of one machine: Spark runs no twin of a task on the same host.
     share = ("--cores", "1", "--memory", "512m", address)
-    commands += [("org.apache.spark.deploy.worker.Worker", "--host", host, *quiet, *share) for host in (LOOPBACK, "localhost")]
+    commands += [
+        ("org.apache.spark.deploy.worker.Worker", "--host", host, *quiet, *share)
+        for host in (LOOPBACK, "localhost")
+    ]
     processes = []
     with ExitStack() as ends, log.open("ab") as output:
         for name, *arguments in commands:
@@ -60,5 +79,7 @@ def spark_machines(folder: Path) -> Iterator[SparkMachines]:
             ends.callback(process.wait)
             ends.callback(process.kill)
             processes.append(process.pid)
-        wait_for(lambda: log.read_text(errors="replace").count("Registering worker") >= 2, START_S, "two workers")
+        wait_for(
+            lambda: log.read_text(errors="replace").count("Registering worker") >= 2, START_S, "two workers"
+        )
         yield SparkMachines(address, processes[1:])

@@ -30,8 +30,12 @@ def _new_state(line: Line) -> TableState:
     return new_table_state(TableName(tenant, "logs"), tenant, "logs", warehouse)
 
 
-def _files(state: TableState, schema: LogSchema, *, first: int, rows: int, **columns: list[str]) -> list[DataFile]:
-    times = pa.array([(490_000 + at % 2) * HOUR_US for at in range(rows)], pa.int64()).cast(pa.timestamp("us", "UTC"))
+def _files(
+    state: TableState, schema: LogSchema, *, first: int, rows: int, **columns: list[str]
+) -> list[DataFile]:
+    times = pa.array([(490_000 + at % 2) * HOUR_US for at in range(rows)], pa.int64()).cast(
+        pa.timestamp("us", "UTC")
+    )
     table = {
         "timestamp": times,
         "observed_timestamp": times,
@@ -41,7 +45,12 @@ def _files(state: TableState, schema: LogSchema, *, first: int, rows: int, **col
         "_offset": pa.array(range(first, first + rows), pa.int64()),
         "_index": pa.array([0] * rows, pa.int32()),
     }
-    return write_files(STORAGE, state.location, pa.table({**table, **{name: pa.array(values) for name, values in columns.items()}}), schema)
+    return write_files(
+        STORAGE,
+        state.location,
+        pa.table({**table, **{name: pa.array(values) for name, values in columns.items()}}),
+        schema,
+    )
 
 
 def _send(catalog: CatalogClient, *requests: object) -> list[CommitStatus]:
@@ -70,17 +79,29 @@ def test_state_after_each_commit_of_a_chain_is_what_loading_gives(line: Line) ->
         assert _send(line.catalog, prepared.request) == [CommitStatus.COMMITTED], at
         state, loaded = prepared.after, _loaded(line, state.name)
         # The catalog stamps its own times, and adds nothing else.
-        assert replace(state, updated_ms=0, properties={}) == replace(loaded, updated_ms=0, properties={}, schema=state.schema)
+        assert replace(state, updated_ms=0, properties={}) == replace(
+            loaded, updated_ms=0, properties={}, schema=state.schema
+        )
         assert loaded.schema.columns == state.schema.columns
         assert loaded.schema.id == state.schema.id
-    assert line.sql(f'SELECT _offset, a FROM "{state.name.namespace}".logs WHERE a IS NOT NULL ORDER BY 1') == [(7, "x"), (8, "y")]
-    assert line.sql(f'SELECT count(*), count(DISTINCT _offset) FROM "{state.name.namespace}".logs') == [(9, 9)]
+    assert line.sql(
+        f'SELECT _offset, a FROM "{state.name.namespace}".logs WHERE a IS NOT NULL ORDER BY 1'
+    ) == [(7, "x"), (8, "y")]
+    assert line.sql(f'SELECT count(*), count(DISTINCT _offset) FROM "{state.name.namespace}".logs') == [
+        (9, 9)
+    ]
 
 
 def test_identical_request_sent_again_changes_nothing(line: Line) -> None:
     """A request whose answer was lost may be sent again: it is applied once, and its marks tell."""
     state = _new_state(line)
-    prepared = prepare_append(state, _files(state, state.schema, first=0, rows=2), state.schema, state.marks.advanced({P0: Range(0, 2)}), now_ms=1)
+    prepared = prepare_append(
+        state,
+        _files(state, state.schema, first=0, rows=2),
+        state.schema,
+        state.marks.advanced({P0: Range(0, 2)}),
+        now_ms=1,
+    )
     STORAGE.write_all(prepared.files)
     assert _send(line.catalog, prepared.request) == [CommitStatus.COMMITTED]
     assert _send(line.catalog, prepared.request)[0] in (CommitStatus.CONFLICT, CommitStatus.COMMITTED)
@@ -91,11 +112,29 @@ def test_identical_request_sent_again_changes_nothing(line: Line) -> None:
 def test_commits_of_one_request_stand_and_fall_alone(line: Line) -> None:
     """Of many tables in one request a stale one is refused, with nothing of it applied, and its neighbours pass."""
     good, stale = _new_state(line), _new_state(line)
-    first = prepare_append(stale, _files(stale, stale.schema, first=0, rows=1), stale.schema, stale.marks.advanced({P0: Range(0, 1)}), now_ms=1)
+    first = prepare_append(
+        stale,
+        _files(stale, stale.schema, first=0, rows=1),
+        stale.schema,
+        stale.marks.advanced({P0: Range(0, 1)}),
+        now_ms=1,
+    )
     STORAGE.write_all(first.files)
     assert _send(line.catalog, first.request) == [CommitStatus.COMMITTED]
-    again = prepare_append(stale, _files(stale, stale.schema, first=1, rows=1), stale.schema, stale.marks.advanced({P0: Range(0, 5)}), now_ms=1)
-    one = prepare_append(good, _files(good, good.schema, first=0, rows=1), good.schema, good.marks.advanced({P0: Range(0, 1)}), now_ms=1)
+    again = prepare_append(
+        stale,
+        _files(stale, stale.schema, first=1, rows=1),
+        stale.schema,
+        stale.marks.advanced({P0: Range(0, 5)}),
+        now_ms=1,
+    )
+    one = prepare_append(
+        good,
+        _files(good, good.schema, first=0, rows=1),
+        good.schema,
+        good.marks.advanced({P0: Range(0, 1)}),
+        now_ms=1,
+    )
     STORAGE.write_all([*again.files, *one.files])
     assert _send(line.catalog, again.request, one.request) == [CommitStatus.CONFLICT, CommitStatus.COMMITTED]
     assert _loaded(line, stale.name).marks.of(P0) == 1
@@ -106,13 +145,18 @@ def test_replacing_files_keeps_rows_and_marks(line: Line) -> None:
     """Two files become one: the old ones are gone from the newest snapshot, the marks stand, Trino counts as before."""
     state = _new_state(line)
     marks = state.marks.advanced({P0: Range(0, 4)})
-    prepared = prepare_append(state, _files(state, state.schema, first=0, rows=4), state.schema, marks, now_ms=1)
+    prepared = prepare_append(
+        state, _files(state, state.schema, first=0, rows=4), state.schema, marks, now_ms=1
+    )
     STORAGE.write_all(prepared.files)
     assert _send(line.catalog, prepared.request) == [CommitStatus.COMMITTED]
     state = prepared.after
     old = read_manifest(STORAGE.read(state.manifests[0].uri), state.manifests[0])
     new = _files(state, state.schema, first=0, rows=4)
-    entries = [*(replace(entry, status=Status.DELETED) for entry in old), *(ManifestEntry(Status.ADDED, file) for file in new)]
+    entries = [
+        *(replace(entry, status=Status.DELETED) for entry in old),
+        *(ManifestEntry(Status.ADDED, file) for file in new),
+    ]
     replaced = prepare_replace(state, entries, new, [entry.file for entry in old], [], now_ms=1)
     STORAGE.write_all(replaced.files)
     assert _send(line.catalog, replaced.request) == [CommitStatus.COMMITTED]

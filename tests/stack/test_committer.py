@@ -49,9 +49,15 @@ class Commits:
     def known(self, table: TableId) -> None:
         """Has the table loaded."""
         self.states.want([table])
-        wait_for(lambda: self.states.poll() and self.states.get(table) is not None, SETTLED_S, f"{table} being known")
+        wait_for(
+            lambda: self.states.poll() and self.states.get(table) is not None,
+            SETTLED_S,
+            f"{table} being known",
+        )
 
-    def flush(self, table: TableId, start: int, end: int, *, uuid: str = "", new: dict[str, int] | None = None) -> WrittenFlush:
+    def flush(
+        self, table: TableId, start: int, end: int, *, uuid: str = "", new: dict[str, int] | None = None
+    ) -> WrittenFlush:
         """A written flush of one row per offset; the table is known."""
         state = self.states.last_known(table)
         assert state is not None
@@ -103,17 +109,36 @@ class Commits:
 def _rows(start: int, end: int) -> pa.Table:
     count = end - start
     times = pa.array([490_000 * 3_600_000_000] * count, pa.int64()).cast(pa.timestamp("us", "UTC"))
-    same = {"_topic": pa.array(["t"] * count), "_topic_id": pa.array([P0.topic_id] * count), "_topic_partition": pa.array([0] * count, pa.int32())}
-    numbers = {"_offset": pa.array(range(start, end), pa.int64()), "_index": pa.array([0] * count, pa.int32())}
+    same = {
+        "_topic": pa.array(["t"] * count),
+        "_topic_id": pa.array([P0.topic_id] * count),
+        "_topic_partition": pa.array([0] * count, pa.int32()),
+    }
+    numbers = {
+        "_offset": pa.array(range(start, end), pa.int64()),
+        "_index": pa.array([0] * count, pa.int32()),
+    }
     return pa.table({"timestamp": times, "observed_timestamp": times, **same, **numbers})
 
 
 @contextmanager
-def _commits(line: Line, uri: str, *, timeout_s: float = 3.0, on_deleted: str = "park", per_minute: int = 10_000) -> Iterator[Commits]:
+def _commits(
+    line: Line, uri: str, *, timeout_s: float = 3.0, on_deleted: str = "park", per_minute: int = 10_000
+) -> Iterator[Commits]:
     catalog, clock = CatalogClient(uri), SystemClock()
     assert line.catalog.warehouse is not None
     with ThreadPoolExecutor(8) as pool:
-        states = TableStates(catalog, STORAGE, line.catalog.warehouse, None, pool, clock, timeout_s, NewTables(per_minute, clock), lease="")
+        states = TableStates(
+            catalog,
+            STORAGE,
+            line.catalog.warehouse,
+            None,
+            pool,
+            clock,
+            timeout_s,
+            NewTables(per_minute, clock),
+            lease="",
+        )
         yield Commits(states, Committer(states, pool, clock, timeout_s, on_deleted, "test"), line)
     catalog.close()
 
@@ -130,7 +155,9 @@ def _elsewhere(line: Line, table: TableId, end: int, rows: int = 1) -> None:
     state = load_state(line.catalog, STORAGE, table_name(table.tenant.name))
     assert state is not None
     files = write_files(STORAGE, state.location, _rows(end - rows, end), state.schema)
-    prepared = prepare_append(state, files, state.schema, Marks({**state.marks.offsets, P0: end}), 1, writer="elsewhere")
+    prepared = prepare_append(
+        state, files, state.schema, Marks({**state.marks.offsets, P0: end}), 1, writer="elsewhere"
+    )
     STORAGE.write_all(prepared.files)
     assert line.catalog.commit_all([prepared.request])[0].status == "committed"
 
@@ -195,9 +222,24 @@ def test_a_table_whose_name_a_view_has_is_refused(commits: Commits, line: Line) 
     flush = commits.flush(table, 0, 1)
     line.catalog.create_namespace(name.namespace, {})
     representation = {"type": "sql", "sql": "select 1", "dialect": "trino"}
-    version = {"version-id": 1, "timestamp-ms": 1_700_000_000_000, "schema-id": 0, "summary": {}, "default-namespace": [name.namespace]}
-    schema = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "a", "type": "int", "required": False}]}
-    body = {"name": name.name, "schema": schema, "view-version": {**version, "representations": [representation]}, "properties": {}}
+    version = {
+        "version-id": 1,
+        "timestamp-ms": 1_700_000_000_000,
+        "schema-id": 0,
+        "summary": {},
+        "default-namespace": [name.namespace],
+    }
+    schema = {
+        "type": "struct",
+        "schema-id": 0,
+        "fields": [{"id": 1, "name": "a", "type": "int", "required": False}],
+    }
+    body = {
+        "name": name.name,
+        "schema": schema,
+        "view-version": {**version, "representations": [representation]},
+        "properties": {},
+    }
     line.catalog.post(f"/v1/namespaces/{name.namespace}/views", body)
     commits.committer.submit(0, [flush])
     assert commits.trouble() is Cause.REFUSED
@@ -234,7 +276,10 @@ def test_lost_answer_is_found_out(line: Line) -> None:
 
 def test_unanswered_commit_that_did_not_land_is_sent_again_and_the_late_one_is_refused(line: Line) -> None:
     """The head is as asserted: the identical request goes out again; when the first one lands after all, it changes nothing."""
-    with CatalogProxy(line.stack.address("catalog")) as proxy, _commits(line, proxy.address, timeout_s=1.0) as commits:
+    with (
+        CatalogProxy(line.stack.address("catalog")) as proxy,
+        _commits(line, proxy.address, timeout_s=1.0) as commits,
+    ):
         table = commits.table()
         commits.committed(table, 5)
         proxy.hold()
@@ -312,7 +357,9 @@ def test_head_older_than_the_marks_is_a_table_moved_back(commits: Commits, line:
     assert commits.settled(commits.flush(table, 2, 5)) == [Outcome.DONE]
     assert first is not None
     update = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": first.head}
-    line.catalog.post(f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]})
+    line.catalog.post(
+        f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]}
+    )
     state = load_state(line.catalog, STORAGE, name)
     assert state is not None
     assert state.moved_back
@@ -324,13 +371,18 @@ def test_head_older_than_the_marks_is_a_table_moved_back(commits: Commits, line:
     assert commits.trouble() is Cause.ROLLED_BACK
 
 
-def test_table_that_is_gone_without_having_been_dropped_counts_as_moved_back(commits: Commits, line: Line) -> None:
+def test_table_that_is_gone_without_having_been_dropped_counts_as_moved_back(
+    commits: Commits, line: Line
+) -> None:
     """Somebody renamed the table, or the catalog lost it: its name is not given to a new one unseen."""
     table = commits.table()
     commits.committed(table, 2)
     name = table_name(table.tenant.name)
     other = {"namespace": [name.namespace], "name": "other"}
-    line.catalog.post("/v1/tables/rename", {"source": {"namespace": [name.namespace], "name": name.name}, "destination": other})
+    line.catalog.post(
+        "/v1/tables/rename",
+        {"source": {"namespace": [name.namespace], "name": name.name}, "destination": other},
+    )
     commits.committer.submit(0, [commits.flush(table, 2, 3)])
     assert commits.trouble() is Cause.ROLLED_BACK
 

@@ -62,12 +62,18 @@ FILES = {
 def _records(path: Path) -> Iterator[Record]:
     """One message per line of a log, or per captured message of a shipper."""
     if path.suffix == ".zst":
-        for at, text in enumerate(zstandard.decompress(path.read_bytes(), max_output_size=2**30).splitlines()):
+        for at, text in enumerate(
+            zstandard.decompress(path.read_bytes(), max_output_size=2**30).splitlines()
+        ):
             yield Record(text, partition=at % PARTITIONS)
         return
     for at, captured in enumerate(path.read_bytes().splitlines()):
         message = orjson.loads(captured)
-        body = base64.b64decode(message["value_base64"]) if "value_base64" in message else message["value"].encode()
+        body = (
+            base64.b64decode(message["value_base64"])
+            if "value_base64" in message
+            else message["value"].encode()
+        )
         yield Record(body, partition=at % PARTITIONS)
 
 
@@ -76,7 +82,10 @@ def test_each_file_gives_its_stated_rows_and_dead_letters(line: Line, datasets: 
     tenants = {name: fresh(f"{Path(name).name.split('.')[0]}-") for name in FILES}
     topics = {name: line.kafka.topic(PARTITIONS) for name in FILES}
     produced = {name: len(line.kafka.produce(topics[name], _records(datasets / name))) for name in FILES}
-    settings = [{"name": topics[name], "format": FILES[name].form, "tenant": [f"const:{tenants[name]}"]} for name in FILES]
+    settings = [
+        {"name": topics[name], "format": FILES[name].form, "tenant": [f"const:{tenants[name]}"]}
+        for name in FILES
+    ]
     ours = ToolLine(line, settings, late_limit="accept", flush_interval_s=12)
     ingester = ours.ingester.start()
     try:
@@ -85,15 +94,21 @@ def test_each_file_gives_its_stated_rows_and_dead_letters(line: Line, datasets: 
         assert ingester.stop() == 0
     finally:
         ingester.kill()
-    dead = Counter(letter.facts["firn.topic"] for letter in line.kafka.dead_letters(ingester.dead_letter_topic).values())
+    dead = Counter(
+        letter.facts["firn.topic"] for letter in line.kafka.dead_letters(ingester.dead_letter_topic).values()
+    )
     found = {name: (_rows(line, tenants[name]), dead[topics[name]]) for name in FILES}
     assert found == {name: (stated.rows, stated.dead) for name, stated in FILES.items()}
     assert ours.audit() == {}
-    assert [ours.audited[name] for name in ("written", "dead_lettered")] == [sum(count) for count in zip(*found.values(), strict=True)]
+    assert [ours.audited[name] for name in ("written", "dead_lettered")] == [
+        sum(count) for count in zip(*found.values(), strict=True)
+    ]
     assert produced == {name: stated.messages or stated.rows + stated.dead for name, stated in FILES.items()}
 
 
 def _rows(line: Line, tenant: str) -> int:
-    ((rows, identities),) = line.sql(f"SELECT count(*), count(DISTINCT ROW(_topic_id, _topic_partition, _offset, _index)) FROM {line.table(tenant)}")
+    ((rows, identities),) = line.sql(
+        f"SELECT count(*), count(DISTINCT ROW(_topic_id, _topic_partition, _offset, _index)) FROM {line.table(tenant)}"
+    )
     assert rows == identities, f"{tenant}: {rows - identities} rows are doubled"
     return int(rows)

@@ -61,11 +61,17 @@ class Flow:
         records, kinds = list[Record](), list[tuple[str, bool]]()
         for number in numbers:
             tenant, bad = self.random.choice(self.tenants), self.random.random() < BAD_SHARE
-            body = b'{"n":' + str(number).encode() if bad else orjson.dumps({"n": number, f"field_{number % 7}": "x" * (number % 50)})
+            body = (
+                b'{"n":' + str(number).encode()
+                if bad
+                else orjson.dumps({"n": number, f"field_{number % 7}": "x" * (number % 50)})
+            )
             headers = (("tenant", tenant.encode()),)
             records.append(Record(body, headers=headers, partition=self.random.randrange(PARTITIONS)))
             kinds.append((tenant, bad))
-        for number, (tenant, bad), place in zip(numbers, kinds, self.kafka.produce(self.topic, records), strict=True):
+        for number, (tenant, bad), place in zip(
+            numbers, kinds, self.kafka.produce(self.topic, records), strict=True
+        ):
             identity = (place.partition, place.offset)
             if bad:
                 self.bad.add(identity)
@@ -73,7 +79,9 @@ class Flow:
                 self.good.setdefault(tenant, {})[identity] = number
 
 
-def _crash_while_flowing(ingester: Ingester, producing: threading.Thread, kills: int, draws: random.Random) -> None:
+def _crash_while_flowing(
+    ingester: Ingester, producing: threading.Thread, kills: int, draws: random.Random
+) -> None:
     """Kills and restarts; mostly in the middle of work, now and then while it is still starting."""
     producing.start()
     for _ in range(kills):
@@ -96,14 +104,22 @@ def _check(line: Line, ingester: Ingester, flow: Flow) -> None:
     for tenant, expected in flow.good.items():
         rows = _rows(line, tenant, topic_id)
         assert len(rows) == len(dict(rows)), f"{tenant}: {len(rows) - len(dict(rows))} identities are doubled"
-        assert dict(rows) == expected, f"{tenant}: {len(expected.keys() - dict(rows).keys())} records are missing"
+        assert dict(rows) == expected, (
+            f"{tenant}: {len(expected.keys() - dict(rows).keys())} records are missing"
+        )
     letters: dict[tuple[str, int, int], Delivered] = line.kafka.dead_letters(ingester.dead_letter_topic)
     assert {identity[1:] for identity in letters} == flow.bad
     assert {identity[0] for identity in letters} <= {topic_id}
 
 
-@pytest.mark.parametrize(("where", "records", "kills"), [("line", 700 * KILLS, KILLS), ("s3_line", 2_000, 3)], ids=["local files, SQLite", "S3, PostgreSQL"])
-def test_every_record_is_there_once_however_often_the_ingester_is_killed(request: pytest.FixtureRequest, where: str, records: int, kills: int) -> None:
+@pytest.mark.parametrize(
+    ("where", "records", "kills"),
+    [("line", 700 * KILLS, KILLS), ("s3_line", 2_000, 3)],
+    ids=["local files, SQLite", "S3, PostgreSQL"],
+)
+def test_every_record_is_there_once_however_often_the_ingester_is_killed(
+    request: pytest.FixtureRequest, where: str, records: int, kills: int
+) -> None:
     """After SIGKILLs at random moments while records flow, Trino finds every identity exactly once, and the group offset is where the topic ends."""
     line: Line = request.getfixturevalue(where)
     seed = int(os.environ.get(SEED_VARIABLE, random.SystemRandom().randrange(10**9)))
@@ -121,8 +137,12 @@ def test_every_record_is_there_once_however_often_the_ingester_is_killed(request
         for tenant, expected in flow.good.items():
             line.wait_for_rows(ingester, tenant, len(expected))
         line.wait_for_dead_letters(ingester, len(flow.bad))
-        ends = line.kafka.ends(topic)  # the last one may have all rows from before the kill: it has to read the rest again before it is stopped
-        wait_for(lambda: line.kafka.group_offsets(ingester.group, topic) == ends, 30, f"group offsets at {ends}")
+        ends = line.kafka.ends(
+            topic
+        )  # the last one may have all rows from before the kill: it has to read the rest again before it is stopped
+        wait_for(
+            lambda: line.kafka.group_offsets(ingester.group, topic) == ends, 30, f"group offsets at {ends}"
+        )
         assert ingester.stop() == 0
         _check(line, ingester, flow)
     finally:
@@ -134,6 +154,10 @@ def test_tables_of_the_s3_line_lie_on_s3(s3_line: Line) -> None:
     """The parametrised test above really ran on S3 and PostgreSQL: the catalog of its second stack says so."""
     assert s3_line.catalog.warehouse == "s3://firn-warehouse/line"
     assert s3_line.stack.environment()["FIRN_CATALOG_DATABASE_URL"].startswith("postgresql+psycopg://")
-    locations = [s3_line.catalog.load_table(t)["metadata"]["location"] for n in s3_line.catalog.namespaces() for t in s3_line.catalog.tables(n)]
+    locations = [
+        s3_line.catalog.load_table(t)["metadata"]["location"]
+        for n in s3_line.catalog.namespaces()
+        for t in s3_line.catalog.tables(n)
+    ]
     assert len(locations) >= TENANTS
     assert all(location.startswith("s3://firn-warehouse/line/") for location in locations)

@@ -28,7 +28,13 @@ MISSING = ("timestamp", None, "missing_timestamp")
 JSON_CASES: list[tuple[str, dict[str, Any]]] = [
     (
         f'{{"timestamp":"{ISO}","level":"WARN","msg":"snow ☃, nul \\u0000 end","t":true,"n":null,"spaces":"  "}}',
-        {"timestamp": THEN, "severity": "WARN", "message": "snow ☃, nul \x00 end", "t": "true", "spaces": "  "},
+        {
+            "timestamp": THEN,
+            "severity": "WARN",
+            "message": "snow ☃, nul \x00 end",
+            "t": "true",
+            "spaces": "  ",
+        },
     ),
     (
         f'{{"time":"{ISO}","a":{{"B.c":1.10,"d":[1,{{"x":null, "y":2.0}}],"e":{{}},"f":[]}},"big":123456789012345678901234567890,"exp":1E400,"neg":-0.0}}',
@@ -63,12 +69,23 @@ JSON_CASES: list[tuple[str, dict[str, Any]]] = [
             ],
         },
     ),
-    (f'{{"time":"{ISO}","s":"\\ud800x","ok":"\\ud83d\\ude00"}}', {"timestamp": THEN, "ok": "😀", "_errors": [("/s", '"\\ud800x"', "invalid_text")]}),
+    (
+        f'{{"time":"{ISO}","s":"\\ud800x","ok":"\\ud83d\\ude00"}}',
+        {"timestamp": THEN, "ok": "😀", "_errors": [("/s", '"\\ud800x"', "invalid_text")]},
+    ),
     (f'{{"time":"{ISO}","nan":NaN,"inf":-Infinity}}', {"timestamp": THEN, "nan": "NaN", "inf": "-Infinity"}),
-    (f'{{"time":"{ISO}","":1,"a\\u0001":2}}', {"timestamp": THEN, "_errors": [("/", "1", "unusable_name"), ("/a\x01", "2", "unusable_name")]}),
+    (
+        f'{{"time":"{ISO}","":1,"a\\u0001":2}}',
+        {"timestamp": THEN, "_errors": [("/", "1", "unusable_name"), ("/a\x01", "2", "unusable_name")]},
+    ),
     (
         f'{{"time":"{ISO[:-1]}.123456789Z","Straße":"ß","ŽLUŤ":1}}',
-        {"timestamp": THEN + timedelta(microseconds=123456), "time": f"{ISO[:-1]}.123456789Z", "straße": "ß", "žluť": "1"},
+        {
+            "timestamp": THEN + timedelta(microseconds=123456),
+            "time": f"{ISO[:-1]}.123456789Z",
+            "straße": "ß",
+            "žluť": "1",
+        },
     ),
     (f'\ufeff {{"time":{KAFKA_MS},"quote\\"d":"a"}}\r\n', {"timestamp": NOW, 'quote"d': "a"}),
     ("{}", {"_errors": [MISSING]}),
@@ -88,29 +105,50 @@ def _rows(line: Line, tenant: str, stream: str = "logs") -> dict[int, dict[str, 
     names = [row[0] for row in line.sql(f"SHOW COLUMNS FROM {table}")]
     quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
     found = [dict(zip(names, row, strict=True)) for row in line.sql(f"SELECT {quoted} FROM {table}")]
-    return {row["_offset"]: {name: value for name, value in row.items() if value is not None} for row in found}
+    return {
+        row["_offset"]: {name: value for name, value in row.items() if value is not None} for row in found
+    }
 
 
 def _expected(case: dict[str, Any], topic: str, topic_id: str, offset: int) -> dict[str, Any]:
-    system = {"timestamp": NOW, "observed_timestamp": NOW, "_topic": topic, "_topic_id": topic_id, "_topic_partition": 0, "_offset": offset, "_index": 0}
+    system = {
+        "timestamp": NOW,
+        "observed_timestamp": NOW,
+        "_topic": topic,
+        "_topic_id": topic_id,
+        "_topic_partition": 0,
+        "_offset": offset,
+        "_index": 0,
+    }
     return system | case
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """Rows inside `_errors` as plain tuples."""
-    return {name: [tuple(entry) for entry in value] if name == "_errors" else value for name, value in row.items()}
+    return {
+        name: [tuple(entry) for entry in value] if name == "_errors" else value for name, value in row.items()
+    }
 
 
 @BOTH_ENGINES
-def test_json_and_text_become_exactly_these_rows(line: Line, ingester: Callable[..., Ingester], engine: str) -> None:
+def test_json_and_text_become_exactly_these_rows(
+    line: Line, ingester: Callable[..., Ingester], engine: str
+) -> None:
     """Every value comes out of Trino exactly as it went into Kafka, and what has no column stands in `_errors`."""
     tenant = fresh("Golden ☃ ")
     json_topic, text_topic = line.kafka.topic(), line.kafka.topic()
     header = (("tenant", tenant.encode()),)
-    line.kafka.produce(json_topic, [Record(body.encode(), headers=header, timestamp_ms=KAFKA_MS) for body, _ in JSON_CASES])
+    line.kafka.produce(
+        json_topic, [Record(body.encode(), headers=header, timestamp_ms=KAFKA_MS) for body, _ in JSON_CASES]
+    )
     in_stream = (*header, ("stream", b"Text_Lines"))
-    line.kafka.produce(text_topic, [Record(body.encode(), headers=in_stream, timestamp_ms=KAFKA_MS) for body, _ in TEXT_CASES])
-    running = ingester([{"name": json_topic, "format": "auto"}, {"name": text_topic, "format": "text"}], engine=engine)
+    line.kafka.produce(
+        text_topic,
+        [Record(body.encode(), headers=in_stream, timestamp_ms=KAFKA_MS) for body, _ in TEXT_CASES],
+    )
+    running = ingester(
+        [{"name": json_topic, "format": "auto"}, {"name": text_topic, "format": "text"}], engine=engine
+    )
     line.wait_for_rows(running, tenant, len(JSON_CASES))
     line.wait_for_rows(running, tenant, len(TEXT_CASES), stream="Text_Lines")
     for topic, stream, cases in ((json_topic, "logs", JSON_CASES), (text_topic, "Text_Lines", TEXT_CASES)):
@@ -120,8 +158,12 @@ def test_json_and_text_become_exactly_these_rows(line: Line, ingester: Callable[
             assert _plain(rows[offset]) == _expected(case, topic, topic_id, offset), body
     assert line.kafka.dead_letters(running.dead_letter_topic) == {}
     with_errors = sum("_errors" in case for _, case in JSON_CASES)
-    (counted,) = line.sql(f"SELECT count(*), count(_errors), count_if(_errors IS NOT NULL AND cardinality(_errors) = 0) FROM {line.table(tenant)}")
-    assert counted == (len(JSON_CASES), with_errors, 0), "_errors is NULL, never an empty list, where a row has none"
+    (counted,) = line.sql(
+        f"SELECT count(*), count(_errors), count_if(_errors IS NOT NULL AND cardinality(_errors) = 0) FROM {line.table(tenant)}"
+    )
+    assert counted == (len(JSON_CASES), with_errors, 0), (
+        "_errors is NULL, never an empty list, where a row has none"
+    )
     assert running.stop() == 0
 
 
@@ -129,7 +171,14 @@ def _bad_messages(tenant: bytes) -> list[tuple[Record, str]]:
     """Messages that cannot be stored, each with its reason."""
     to = (("tenant", tenant),)
     late, ahead = (NOW - timedelta(days=4)).isoformat(), (NOW + timedelta(days=2)).isoformat()
-    odd_headers = (("tenant", b"other"), ("empty", b""), ("null", None), ("twice", b"1"), ("twice", b"\xff"), ("tenant", tenant))
+    odd_headers = (
+        ("tenant", b"other"),
+        ("empty", b""),
+        ("null", None),
+        ("twice", b"1"),
+        ("twice", b"\xff"),
+        ("tenant", tenant),
+    )
     bodies: list[tuple[bytes | None, tuple[tuple[str, bytes | None], ...], str]] = [
         (b'{"half":', to, "undecodable"),
         (b"\xff\xfe not utf-8", odd_headers, "undecodable"),
@@ -149,11 +198,16 @@ def _bad_messages(tenant: bytes) -> list[tuple[Record, str]]:
         (b'{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}", to, "too_deep"),
         (b"x" * 200_001, to, "too_large"),
     ]
-    return [(Record(body, b"\x00key\xff" if at % 2 else None, headers, KAFKA_MS), reason) for at, (body, headers, reason) in enumerate(bodies)]
+    return [
+        (Record(body, b"\x00key\xff" if at % 2 else None, headers, KAFKA_MS), reason)
+        for at, (body, headers, reason) in enumerate(bodies)
+    ]
 
 
 @BOTH_ENGINES
-def test_messages_that_cannot_be_stored_are_dead_letters_with_all_they_had(line: Line, ingester: Callable[..., Ingester], engine: str) -> None:
+def test_messages_that_cannot_be_stored_are_dead_letters_with_all_they_had(
+    line: Line, ingester: Callable[..., Ingester], engine: str
+) -> None:
     """A dead letter has the message's bytes, key and headers, its coordinates and a reason; its neighbours become rows, and no table is made for it."""
     tenant = fresh("dead-")
     topic = line.kafka.topic()
@@ -178,7 +232,9 @@ def test_messages_that_cannot_be_stored_are_dead_letters_with_all_they_had(line:
     assert line.sql(f"SELECT message FROM {line.table(tenant)}") == [("good",)]
 
 
-def test_body_too_large_for_the_dead_letter_topic_is_kept_in_the_warehouse(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_body_too_large_for_the_dead_letter_topic_is_kept_in_the_warehouse(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """A body that no topic would take lies in the warehouse, compressed, and its dead letter says where."""
     topic = line.kafka.topic(max_message_bytes=str(24 * 2**20))
     body = b"0123456789abcdef" * (2**16) * 17

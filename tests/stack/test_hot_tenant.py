@@ -74,15 +74,23 @@ def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(
     hot, quiet = fresh("hot-"), [fresh("quiet-") for _ in range(QUIET_TENANTS)]
     topic, draw = line.kafka.topic(2), random.Random(1)
     base_us = int(time.time() // 3_600) * 3_600_000_000  # one hour, and so one open file
-    running = ingester(topic, flush_interval_s=VISIBLE_S, file_bytes=FILE_BYTES, buffer_bytes_max=BUFFER_BYTES)
+    running = ingester(
+        topic, flush_interval_s=VISIBLE_S, file_bytes=FILE_BYTES, buffer_bytes_max=BUFFER_BYTES
+    )
     parts = HOT_RECORDS // PART
     quiet_sent: dict[str, list[Delivered]] = {tenant: [] for tenant in quiet}
     with Watcher(catalog_database(line.stack)) as watcher:
         for part in range(parts):
             running.wait_until(lambda: _lag(running) < LAG_MAX, 120, "the hot tenant's records being read")
             _produce_hot(line, topic, hot, part * PART, base_us, draw)
-            chosen = [quiet[at % QUIET_TENANTS] for at in range(part * QUIET_TENANTS // parts, (part + 1) * QUIET_TENANTS // parts)]
-            records = [Record(b'{"message":"all is quiet"}', headers=(("tenant", tenant.encode()),)) for tenant in chosen]
+            chosen = [
+                quiet[at % QUIET_TENANTS]
+                for at in range(part * QUIET_TENANTS // parts, (part + 1) * QUIET_TENANTS // parts)
+            ]
+            records = [
+                Record(b'{"message":"all is quiet"}', headers=(("tenant", tenant.encode()),))
+                for tenant in chosen
+            ]
             for tenant, delivered in zip(chosen, line.kafka.produce(topic, records), strict=True):
                 quiet_sent[tenant].append(delivered)
         for tenant in quiet:
@@ -94,7 +102,12 @@ def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(
     table = line.table(hot)
     (counted,) = line.sql(f"SELECT count(*), count(DISTINCT (_topic_partition, _offset)) FROM {table}")
     assert counted == (parts * PART, parts * PART)
-    sizes = [size for (size,) in line.sql(f'SELECT file_size_in_bytes FROM "{to_identifier(hot)}"."logs$files" ORDER BY 1')]
+    sizes = [
+        size
+        for (size,) in line.sql(
+            f'SELECT file_size_in_bytes FROM "{to_identifier(hot)}"."logs$files" ORDER BY 1'
+        )
+    ]
     record_property("files of the hot table, MiB", [round(size / MIB, 1) for size in sizes])
     good = [size for size in sizes if GOOD[0] <= size / FILE_BYTES <= GOOD[1]]
     assert len(good) >= 2
@@ -104,7 +117,9 @@ def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(
     seen = [
         seconds
         for tenant, sent in quiet_sent.items()
-        for seconds in visibility_s(watcher, line.catalog, TableName(to_identifier(tenant), "logs"), sent, topic_id)
+        for seconds in visibility_s(
+            watcher, line.catalog, TableName(to_identifier(tenant), "logs"), sent, topic_id
+        )
     ]
     record_property("longest wait of a quiet table, s", round(max(seen), 1))
     assert len(seen) == QUIET_TENANTS

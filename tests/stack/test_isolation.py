@@ -41,7 +41,9 @@ class Tenants:
         """Three records a second for each tenant, spread evenly; where they went."""
         delivered: dict[TableName, list[Delivered]] = {table_name(name): [] for name in self.names}
         for _ in range(int(seconds * 3)):
-            records = [record for name in self.names for record in numbered(name, [self.sent[name]], PARTITIONS)]
+            records = [
+                record for name in self.names for record in numbered(name, [self.sent[name]], PARTITIONS)
+            ]
             for name, place in zip(self.names, self.line.kafka.produce(self.topic, records), strict=True):
                 delivered[table_name(name)].append(place)
                 self.sent[name] += 1
@@ -52,7 +54,11 @@ class Tenants:
 @contextmanager
 def metadata_gone(line: Line, tenant: str) -> Iterator[None]:
     """The metadata file that the catalog points at is not there; whatever is newest when it is mended is put back."""
-    newest = location(line, tenant) / "metadata" / line.catalog.load_table(table_name(tenant))["metadata-location"].rpartition("/")[2]
+    newest = (
+        location(line, tenant)
+        / "metadata"
+        / line.catalog.load_table(table_name(tenant))["metadata-location"].rpartition("/")[2]
+    )
     aside = newest.with_suffix(".aside")
     newest.rename(aside)
     try:
@@ -92,7 +98,10 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
     """The healthy tables' p99 visibility in seconds: undisturbed, and while five tables are broken; whose records are complete in the end."""
     topic = line.kafka.topic(PARTITIONS)
     tenants = Tenants(line, topic)
-    with CatalogProxy(line.stack.address("catalog")) as proxy, Watcher(catalog_database(line.stack)) as watcher:
+    with (
+        CatalogProxy(line.stack.address("catalog")) as proxy,
+        Watcher(catalog_database(line.stack)) as watcher,
+    ):
         running = start(topic, catalog_uri=proxy.address, workers=2, flush_interval_s=FLUSH_S, park_after_s=3)
         tenants.produce(3)
         for name in tenants.names:
@@ -107,14 +116,24 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
             broken.enter_context(slow(proxy, sick[4]))
             troubled = tenants.produce(RUN_S + 5)
             names = {str(table_name(name)) for name in sick}
-            running.wait_until(lambda: set(running.parked() or ()) == names, 60, "the five broken tables, and no other, being parked")
+            running.wait_until(
+                lambda: set(running.parked() or ()) == names,
+                60,
+                "the five broken tables, and no other, being parked",
+            )
         for name in tenants.names:
             line.wait_for_rows(running, name, tenants.sent[name], timeout_s=120)
         for name in sick:
             assert numbers(line, name) == list(range(tenants.sent[name])), name
         topic_id, healthy = line.kafka.topic_id(topic), {table_name(name) for name in well}
         undisturbed, disturbed = (
-            p99_s(watcher, line.catalog, {table: places for table, places in delivered.items() if table in healthy}, topic_id) for delivered in (calm, troubled)
+            p99_s(
+                watcher,
+                line.catalog,
+                {table: places for table, places in delivered.items() if table in healthy},
+                topic_id,
+            )
+            for delivered in (calm, troubled)
         )
         running.kill()
     return undisturbed, disturbed
@@ -135,12 +154,23 @@ def test_five_broken_tables_leave_their_neighbours_their_pace(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("service", [pytest.param("catalog", marks=pytest.mark.prove), "storage", pytest.param("kafka", marks=pytest.mark.prove)])
-def test_outage_of_a_service_is_waited_for(line: Line, ingester: Callable[..., Ingester], service: str) -> None:
+@pytest.mark.parametrize(
+    "service",
+    [
+        pytest.param("catalog", marks=pytest.mark.prove),
+        "storage",
+        pytest.param("kafka", marks=pytest.mark.prove),
+    ],
+)
+def test_outage_of_a_service_is_waited_for(
+    line: Line, ingester: Callable[..., Ingester], service: str
+) -> None:
     """While catalog, storage or broker is down nobody is parked and memory stays within its budget; when it is back all records are there once."""
     topic, tenants = line.kafka.topic(2), [fresh("outage-") for _ in range(4)]
     budget = 16 * MIB
-    running = ingester(topic, flush_interval_s=0.5, park_after_s=1, buffer_bytes_max=budget, commit_timeout_s=5)
+    running = ingester(
+        topic, flush_interval_s=0.5, park_after_s=1, buffer_bytes_max=budget, commit_timeout_s=5
+    )
 
     def produce(first: int, count: int) -> None:
         for tenant in tenants:
@@ -167,15 +197,26 @@ def test_outage_of_a_service_is_waited_for(line: Line, ingester: Callable[..., I
         line.wait_for_rows(running, tenant, total + 10, timeout_s=120)
         assert numbers(line, tenant) == list(range(total + 10))
     assert running.parked() == {}
-    used = sum(process.memory_info().rss for process in (psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True)))
+    used = sum(
+        process.memory_info().rss
+        for process in (psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True))
+    )
     assert used < budget + 600 * MIB, f"{used / MIB:.0f} MiB"
 
 
-def test_standby_takes_over_when_the_active_node_is_killed(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_standby_takes_over_when_the_active_node_is_killed(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """Of two nodes of one group one stands by; when the other is killed it goes on within 30 s, and nothing is doubled."""
     topic, tenant = line.kafka.topic(2), fresh("takeover-")
     active = ingester(topic, flush_interval_s=0.3)
-    standby = ingester(topic, flush_interval_s=0.3, group=active.group, dead_letter_topic=active.dead_letter_topic, parked_topic=active.parked_topic)
+    standby = ingester(
+        topic,
+        flush_interval_s=0.3,
+        group=active.group,
+        dead_letter_topic=active.dead_letter_topic,
+        parked_topic=active.parked_topic,
+    )
     assert standby.status()["role"] == "standby"
     line.kafka.produce(topic, numbered(tenant, range(100), 2))
     line.wait_for_rows(active, tenant, 100)

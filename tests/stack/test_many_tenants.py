@@ -73,11 +73,17 @@ class Flow:
 
     def _produce(self, tenant: str) -> None:
         producer = self.line.kafka.producer
-        producer.produce(self.topic, self._value(), headers=[("tenant", tenant.encode())], on_delivery=self._note(tenant))
+        producer.produce(
+            self.topic, self._value(), headers=[("tenant", tenant.encode())], on_delivery=self._note(tenant)
+        )
         producer.poll(0)
 
     def _value(self) -> bytes:
-        return b'{"message":"%s","status":%d,"latency_ms":%.3f}' % (TEXT.encode(), self._draw.randrange(100, 600), self._draw.random())
+        return b'{"message":"%s","status":%d,"latency_ms":%.3f}' % (
+            TEXT.encode(),
+            self._draw.randrange(100, 600),
+            self._draw.random(),
+        )
 
     def _note(self, tenant: str) -> Callable[..., None]:
         places = self.sent.setdefault(tenant, [])
@@ -91,12 +97,22 @@ class Flow:
     def is_written(self) -> bool:
         """Whether the node has read all that was sent and holds nothing."""
         status = self.running.status()
-        routed = {entry["partition"]: entry["routed"] for entry in status["partitions"] if entry["topic"] == self.topic}
-        unread = any(routed.get(partition, 0) <= offset for places in self.sent.values() for partition, offset, _ in places[-1:])
+        routed = {
+            entry["partition"]: entry["routed"]
+            for entry in status["partitions"]
+            if entry["topic"] == self.topic
+        }
+        unread = any(
+            routed.get(partition, 0) <= offset
+            for places in self.sent.values()
+            for partition, offset, _ in places[-1:]
+        )
         return not (unread or status["buffered_bytes"] or status["in_flight_bytes"])
 
     def _lag(self) -> int:
-        return sum(partition["end"] - partition["routed"] for partition in self.running.status()["partitions"])
+        return sum(
+            partition["end"] - partition["routed"] for partition in self.running.status()["partitions"]
+        )
 
 
 @contextmanager
@@ -114,7 +130,11 @@ def kept_waiting(line: Line, running: Ingester) -> Iterator[list[float]]:
 def _waited_ns(roots: Sequence[int]) -> dict[str, int]:
     """By thread; a thread that has ended is left out, and one that ends meanwhile."""
     waited = {}
-    for process in [one for root in roots for one in (psutil.Process(root), *psutil.Process(root).children(recursive=True))]:
+    for process in [
+        one
+        for root in roots
+        for one in (psutil.Process(root), *psutil.Process(root).children(recursive=True))
+    ]:
         for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
             with suppress(OSError):
                 waited[str(file)] = int(file.read_text().split()[1])
@@ -145,30 +165,51 @@ def _table(tenant: str) -> TableName:
     return TableName(to_identifier(tenant), "logs")
 
 
-def _rows_and_versions(watcher: Watcher, catalog: CatalogClient, tenant: str) -> tuple[int, list[tuple[float, Marks]]]:
+def _rows_and_versions(
+    watcher: Watcher, catalog: CatalogClient, tenant: str
+) -> tuple[int, list[tuple[float, Marks]]]:
     """The rows of a table, and when each version of it was first there, with its marks."""
-    snapshots = sorted(catalog.load_table(_table(tenant))["metadata"]["snapshots"], key=lambda snapshot: snapshot["sequence-number"])
-    versions = [(watcher.seen_s[_table(tenant), int(s["sequence-number"]) - 1], parse_marks(s["summary"][MARKS_PROPERTY])) for s in snapshots]
+    snapshots = sorted(
+        catalog.load_table(_table(tenant))["metadata"]["snapshots"],
+        key=lambda snapshot: snapshot["sequence-number"],
+    )
+    versions = [
+        (
+            watcher.seen_s[_table(tenant), int(s["sequence-number"]) - 1],
+            parse_marks(s["summary"][MARKS_PROPERTY]),
+        )
+        for s in snapshots
+    ]
     return int(snapshots[-1]["summary"]["total-records"]), versions
 
 
-def _longest_wait_s(versions: list[tuple[float, Marks]], sent: Iterable[tuple[int, int, int]], topic_id: str) -> float:
+def _longest_wait_s(
+    versions: list[tuple[float, Marks]], sent: Iterable[tuple[int, int, int]], topic_id: str
+) -> float:
     """The longest time that a record was not visible."""
     oldest_ms: Counter[int] = Counter()  # of each version
     for partition, offset, timestamp_ms in sent:
-        version = next(at for at, (_, marks) in enumerate(versions) if marks.of(TopicPartition(topic_id, partition)) > offset)
+        version = next(
+            at
+            for at, (_, marks) in enumerate(versions)
+            if marks.of(TopicPartition(topic_id, partition)) > offset
+        )
         oldest_ms[version] = min(timestamp_ms, oldest_ms[version] or timestamp_ms)
     return max(versions[version][0] - timestamp_ms / 1000 for version, timestamp_ms in oldest_ms.items())
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("zipf", [True, pytest.param(False, marks=() if WHOLE else pytest.mark.prove)], ids=["Zipf", "uniform"])
+@pytest.mark.parametrize(
+    "zipf", [True, pytest.param(False, marks=() if WHOLE else pytest.mark.prove)], ids=["Zipf", "uniform"]
+)
 def test_ten_thousand_tenants_stay_within_memory_and_none_starves(
     line: Line, ingester: Callable[..., Ingester], record_property: Callable[[str, object], None], zipf: bool
 ) -> None:
     """Peak memory is the budget and a fixed part; every record is visible in time, once."""
     topic = line.kafka.topic(4)
-    running = ingester(topic, flush_interval_s=FLUSH_S, visibility_max_s=VISIBLE_S, buffer_bytes_max=BUDGET_BYTES)
+    running = ingester(
+        topic, flush_interval_s=FLUSH_S, visibility_max_s=VISIBLE_S, buffer_bytes_max=BUDGET_BYTES
+    )
     flow = Flow(line, topic, running, zipf=zipf)
     with Watcher(catalog_database(line.stack)) as watcher:
         with peak_of(running.pid) as peak, kept_waiting(line, running) as kept:
@@ -177,20 +218,32 @@ def test_ten_thousand_tenants_stay_within_memory_and_none_starves(
         assert running.stop() == 0
         with peak_of(running.start().pid) as peak_again, kept_waiting(line, running) as kept_again:
             flow.once_each()
-            running.wait_until(flow.is_written, VISIBLE_S + 120, "a record of every table that is not new to the catalog, but to the node")
+            running.wait_until(
+                flow.is_written,
+                VISIBLE_S + 120,
+                "a record of every table that is not new to the catalog, but to the node",
+            )
         names = {_table(tenant) for tenant in flow.sent}
         wait_for(lambda: names <= {table for table, _ in watcher.seen_s}, 30, "the watcher's next look")
     topic_id = line.kafka.topic_id(topic)
     found = {tenant: _rows_and_versions(watcher, line.catalog, tenant) for tenant in flow.sent}
     # The last record of each is that of after the restart.
-    longest_s = max(_longest_wait_s(versions, flow.sent[tenant][:-1], topic_id) for tenant, (_, versions) in found.items())
-    longest_again_s = max(_longest_wait_s(versions, flow.sent[tenant][-1:], topic_id) for tenant, (_, versions) in found.items())
+    longest_s = max(
+        _longest_wait_s(versions, flow.sent[tenant][:-1], topic_id) for tenant, (_, versions) in found.items()
+    )
+    longest_again_s = max(
+        _longest_wait_s(versions, flow.sent[tenant][-1:], topic_id) for tenant, (_, versions) in found.items()
+    )
     record_property("records", sum(map(len, flow.sent.values())))
     record_property("peak, and peak after a restart, MiB", (peak[0] // MIB, peak_again[0] // MIB))
     record_property("longest wait, and after a restart, s", (round(longest_s, 1), round(longest_again_s, 1)))
     record_property("kept waiting by the machine, s", (round(kept[0], 1), round(kept_again[0], 1)))
     assert len(found) == TENANTS + NEW
-    assert {tenant: rows for tenant, (rows, _) in found.items()} == {tenant: len(sent) for tenant, sent in flow.sent.items()}
+    assert {tenant: rows for tenant, (rows, _) in found.items()} == {
+        tenant: len(sent) for tenant, sent in flow.sent.items()
+    }
     assert max(peak[0], peak_again[0]) <= BUDGET_BYTES + FIXED_BYTES
     assert longest_s <= VISIBLE_S + SLACK_S + kept[0]
-    assert longest_again_s <= VISIBLE_S + 2 * SLACK_S + kept_again[0]  # all tables have begun to wait within seconds
+    assert (
+        longest_again_s <= VISIBLE_S + 2 * SLACK_S + kept_again[0]
+    )  # all tables have begun to wait within seconds

@@ -9,7 +9,17 @@ from ingest.kafka.kept_topic import MESSAGE_BYTES_MAX
 from lake.catalog_client import TableName
 from tests.stack.ingester import Ingester
 from tests.stack.line import Line
-from tests.stack.parked import flowing, location, numbered, numbers, resolve, table_name, unwritable, wait_parked, wait_released
+from tests.stack.parked import (
+    flowing,
+    location,
+    numbered,
+    numbers,
+    resolve,
+    table_name,
+    unwritable,
+    wait_parked,
+    wait_released,
+)
 from tests.stack.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
@@ -26,7 +36,9 @@ def _two_tables(line: Line, running: Ingester, topic: str) -> tuple[str, str]:
     return sick, well
 
 
-def test_parked_records_survive_a_restart_and_come_back_while_live_ones_flow(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_parked_records_survive_a_restart_and_come_back_while_live_ones_flow(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """A table that cannot be written is parked, the group's offsets move on, a killed node still knows of it, and healed it gets every record once."""
     topic = line.kafka.topic(2)
     running = ingester(topic, workers=2, flush_interval_s=0.3, park_after_s=1)
@@ -36,7 +48,11 @@ def test_parked_records_survive_a_restart_and_come_back_while_live_ones_flow(lin
         wait_parked(running, sick, "storage")
         line.wait_for_rows(running, well, 40)
         ends = line.kafka.ends(topic)
-        wait_for(lambda: line.kafka.group_offsets(running.group, topic) == ends, 30, "the group's offsets moving past parked records")
+        wait_for(
+            lambda: line.kafka.group_offsets(running.group, topic) == ends,
+            30,
+            "the group's offsets moving past parked records",
+        )
         running.kill()
         line.kafka.produce(topic, numbered(sick, range(40, 70), 2))
         running.start()
@@ -50,7 +66,9 @@ def test_parked_records_survive_a_restart_and_come_back_while_live_ones_flow(lin
     assert running.stop() == 0
 
 
-def test_dropped_table_takes_its_records_when_the_drop_is_undone(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_dropped_table_takes_its_records_when_the_drop_is_undone(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """Records for a dropped table wait while it may still come back; undone, it has them all, and no table was made in its place."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
@@ -67,10 +85,14 @@ def test_dropped_table_takes_its_records_when_the_drop_is_undone(line: Line, ing
 
 
 @pytest.mark.parametrize("said_by", ["setting", "property"])
-def test_dropped_table_whose_owner_wants_dead_letters(line: Line, ingester: Callable[..., Ingester], said_by: str) -> None:
+def test_dropped_table_whose_owner_wants_dead_letters(
+    line: Line, ingester: Callable[..., Ingester], said_by: str
+) -> None:
     """With `dead-letter` the records of a dropped table become dead letters, whether the setting or the table's own property says so."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3, **({"on_deleted": "dead-letter"} if said_by == "setting" else {}))
+    running = ingester(
+        topic, flush_interval_s=0.3, **({"on_deleted": "dead-letter"} if said_by == "setting" else {})
+    )
     gone, _ = _two_tables(line, running, topic)
     if said_by == "property":
         line.catalog.set_properties(table_name(gone), {"firn.on-deleted": "dead-letter"})
@@ -97,7 +119,9 @@ def test_dropped_table_that_is_to_be_created_again(line: Line, ingester: Callabl
     assert line.catalog.load_table(table_name(gone))["metadata"]["table-uuid"] != before
 
 
-def test_columns_that_cannot_hold_our_rows_park_the_table_until_they_can(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_columns_that_cannot_hold_our_rows_park_the_table_until_they_can(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """Somebody drops a system column: the table is parked with a sentence that names the column; put back, it gets its records."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
@@ -113,7 +137,9 @@ def test_columns_that_cannot_hold_our_rows_park_the_table_until_they_can(line: L
     assert numbers(line, sick) == list(range(30))
 
 
-def test_metadata_file_that_is_gone_parks_the_table_until_it_is_back(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_metadata_file_that_is_gone_parks_the_table_until_it_is_back(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """A table whose metadata file is missing is no new table: it is parked, and takes its records when the file is restored."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3, park_after_s=1)
@@ -131,7 +157,9 @@ def test_metadata_file_that_is_gone_parks_the_table_until_it_is_back(line: Line,
     assert numbers(line, sick) == list(range(30))
 
 
-def test_storage_that_is_down_for_everyone_parks_nobody(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_storage_that_is_down_for_everyone_parks_nobody(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """While the whole warehouse takes nothing, tables wait and none is parked; when it is back every record is stored once."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3, park_after_s=1)
@@ -145,7 +173,9 @@ def test_storage_that_is_down_for_everyone_parks_nobody(line: Line, ingester: Ca
     with unwritable(warehouse):
         for tenant in tenants:
             line.kafka.produce(topic, numbered(tenant, range(10, 20), 2))
-        running.wait_until(lambda: len(running.status()["breakers"]) == len(tenants), 30, "all tables failing")
+        running.wait_until(
+            lambda: len(running.status()["breakers"]) == len(tenants), 30, "all tables failing"
+        )
         pause(4.0)
         assert running.parked() == {}
     for tenant in tenants:
@@ -168,7 +198,11 @@ def test_a_second_ingester_of_the_same_topic_is_named(line: Line, ingester: Call
         return bool(first.status()["second_writers"] or second.status()["second_writers"])
 
     wait_for(named, 60, "the second writer being named")
-    found = [(mine, entry["writer"]) for mine, other in ((first, second), (second, first)) for entry in mine.status()["second_writers"]]
+    found = [
+        (mine, entry["writer"])
+        for mine, other in ((first, second), (second, first))
+        for entry in mine.status()["second_writers"]
+    ]
     assert all(writer.startswith(f"{(second if mine is first else first).group}@") for mine, writer in found)
     line.wait_for_rows(first, tenant, sent)
     assert numbers(line, tenant) == list(range(sent))
@@ -178,7 +212,12 @@ def test_a_second_ingester_of_the_same_topic_is_named(line: Line, ingester: Call
 def test_large_backlog_comes_back_while_records_flow(line: Line, ingester: Callable[..., Ingester]) -> None:
     """More is parked than could be drained while live records wait; another table's lies between it, and somebody gave the topic partitions."""
     topic = line.kafka.topic(2)
-    for_ever = {"retention_ms": "-1", "retention_bytes": "-1", "max_message_bytes": str(MESSAGE_BYTES_MAX), "message_timestamp_type": "CreateTime"}
+    for_ever = {
+        "retention_ms": "-1",
+        "retention_bytes": "-1",
+        "max_message_bytes": str(MESSAGE_BYTES_MAX),
+        "message_timestamp_type": "CreateTime",
+    }
     parked_topic = line.kafka.topic(3, **for_ever)
     running = ingester(topic, flush_interval_s=0.3, park_after_s=0.5, parked_topic=parked_topic)
     (sick, well), other = _two_tables(line, running, topic), fresh("Other-")
@@ -187,11 +226,19 @@ def test_large_backlog_comes_back_while_records_flow(line: Line, ingester: Calla
     with ExitStack() as broken:
         broken.enter_context(unwritable(location(line, other) / "data"))
         with unwritable(location(line, sick) / "data"):
-            line.kafka.produce(topic, [each for tenant in (sick, other, well) for each in numbered(tenant, range(10, 20), 2)])
+            line.kafka.produce(
+                topic, [each for tenant in (sick, other, well) for each in numbered(tenant, range(10, 20), 2)]
+            )
             wait_parked(running, sick)
             wait_parked(running, other)
             for first in range(20, BACKLOG, 20_000):
-                line.kafka.produce(topic, [*numbered(sick, range(first, first + 20_000), 2), *numbered(other, range(first, first + 20_000), 2)])
+                line.kafka.produce(
+                    topic,
+                    [
+                        *numbered(sick, range(first, first + 20_000), 2),
+                        *numbered(other, range(first, first + 20_000), 2),
+                    ],
+                )
         with flowing(line, topic, sick, range(BACKLOG + 20, BACKLOG + 220)):
             wait_released(running, sick)
     line.wait_for_rows(running, sick, BACKLOG + 220)
@@ -201,8 +248,12 @@ def test_large_backlog_comes_back_while_records_flow(line: Line, ingester: Calla
     assert numbers(line, other) == list(range(BACKLOG + 20))
 
 
-@pytest.mark.parametrize("topic_goes", [pytest.param(True, id="topic re-created"), pytest.param(False, id="records removed")])
-def test_parked_records_that_are_gone_are_named_and_read_again(line: Line, ingester: Callable[..., Ingester], topic_goes: bool) -> None:
+@pytest.mark.parametrize(
+    "topic_goes", [pytest.param(True, id="topic re-created"), pytest.param(False, id="records removed")]
+)
+def test_parked_records_that_are_gone_are_named_and_read_again(
+    line: Line, ingester: Callable[..., Ingester], topic_goes: bool
+) -> None:
     """Somebody has deleted the parking topic, or Kafka some of its records: the table waits for a person, and nothing is passed over in silence."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3, park_after_s=0.5)
@@ -211,7 +262,11 @@ def test_parked_records_that_are_gone_are_named_and_read_again(line: Line, inges
         line.kafka.produce(topic, [*numbered(sick, range(10, 30), 2), *numbered(well, range(10, 30), 2)])
         wait_parked(running, sick, "storage")
         line.kafka.produce(topic, numbered(sick, range(30, 40), 2))
-        wait_for(lambda: line.kafka.group_offsets(running.group, topic) == line.kafka.ends(topic), 30, "all of it being parked")
+        wait_for(
+            lambda: line.kafka.group_offsets(running.group, topic) == line.kafka.ends(topic),
+            30,
+            "all of it being parked",
+        )
         if topic_goes:
             assert running.stop() == 0
             line.kafka.delete_topic(running.parked_topic)

@@ -10,7 +10,17 @@ import pytest
 from tests.stack.ingester import Ingester
 from tests.stack.kafka_topics import Record
 from tests.stack.line import Line
-from tests.stack.parked import flowing, numbered, numbers, resolve, roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
+from tests.stack.parked import (
+    flowing,
+    numbered,
+    numbers,
+    resolve,
+    roll_back_by_rest,
+    snapshots,
+    table_name,
+    wait_parked,
+    wait_released,
+)
 from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
@@ -29,7 +39,11 @@ def _three_flushes(line: Line, running: Ingester, topic: str) -> str:
     return tenant
 
 
-@pytest.mark.parametrize(("roll_back", "how"), [(roll_back_by_rest, "reread"), (roll_back_by_trino, "accept")], ids=["REST, reread", "Trino, accept"])
+@pytest.mark.parametrize(
+    ("roll_back", "how"),
+    [(roll_back_by_rest, "reread"), (roll_back_by_trino, "accept")],
+    ids=["REST, reread", "Trino, accept"],
+)
 def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
     line: Line, ingester: Callable[..., Ingester], roll_back: Callable[[Line, str, int], None], how: str
 ) -> None:
@@ -56,13 +70,18 @@ def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
 
 
 @pytest.mark.parametrize("how", ["reread", pytest.param("accept", marks=pytest.mark.prove)])
-def test_table_that_is_gone_goes_on_as_a_new_one(line: Line, ingester: Callable[..., Ingester], how: str) -> None:
+def test_table_that_is_gone_goes_on_as_a_new_one(
+    line: Line, ingester: Callable[..., Ingester], how: str
+) -> None:
     """Somebody has given it another name: the running node waits for a person, whose decision holds although the old table does not come back."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
     name = table_name(tenant)
-    names = {"source": {"namespace": [name.namespace], "name": name.name}, "destination": {"namespace": [name.namespace], "name": "other"}}
+    names = {
+        "source": {"namespace": [name.namespace], "name": name.name},
+        "destination": {"namespace": [name.namespace], "name": "other"},
+    }
     line.catalog.post("/v1/tables/rename", names)
     line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
     wait_parked(running, tenant, "rolled_back")
@@ -94,7 +113,9 @@ def _backup(line: Line, to: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", ["reread", pytest.param("accept", marks=pytest.mark.prove)])
-def test_restored_database_under_a_running_node_is_noticed(line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str) -> None:
+def test_restored_database_under_a_running_node_is_noticed(
+    line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str
+) -> None:
     """A catalog database that went back makes its tables' marks lie: the node parks such a table, and a person decides."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
@@ -113,7 +134,9 @@ def test_restored_database_under_a_running_node_is_noticed(line: Line, ingester:
 
 
 @pytest.mark.parametrize("how", ["reread", pytest.param("accept", marks=pytest.mark.prove)])
-def test_restored_database_is_noticed_by_a_node_that_starts(line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str) -> None:
+def test_restored_database_is_noticed_by_a_node_that_starts(
+    line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str
+) -> None:
     """A node that starts after the restore stops with a sentence that says what to do; resolved, it goes on with or without the lost rows."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
@@ -134,7 +157,9 @@ def test_restored_database_is_noticed_by_a_node_that_starts(line: Line, ingester
     assert numbers(line, tenant) == expected
 
 
-def test_restored_database_is_noticed_whatever_the_node_met_last(line: Line, ingester: Callable[..., Ingester], tmp_path: Path) -> None:
+def test_restored_database_is_noticed_whatever_the_node_met_last(
+    line: Line, ingester: Callable[..., Ingester], tmp_path: Path
+) -> None:
     """A node that has met nothing but an old commit stores offsets that stand on a newer one: that one tells of the restore."""
     topic = line.kafka.topic(1)
     running = ingester(topic, flush_interval_s=0.3)
@@ -146,7 +171,9 @@ def test_restored_database_is_noticed_whatever_the_node_met_last(line: Line, ing
     line.wait_for_rows(running, new, 10)
     assert running.stop() == 0
     running.start()
-    line.kafka.produce(topic, [Record(b'{"k":' * 500 + b"1" + b"}" * 500, headers=(("tenant", old.encode()),))])
+    line.kafka.produce(
+        topic, [Record(b'{"k":' * 500 + b"1" + b"}" * 500, headers=(("tenant", old.encode()),))]
+    )
     line.wait_for_dead_letters(running, 1)
     assert running.stop() == 0
     assert line.kafka.group_offsets(running.group, topic) == {0: 21}

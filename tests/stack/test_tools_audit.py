@@ -52,10 +52,20 @@ def _change_rows(line: Line, tenant: str, change: Callable[[pa.Table], pa.Table]
     name = TableName(to_identifier(tenant), "logs")
     state = load_state(line.catalog, STORAGE, name)
     assert state is not None
-    old = [entry for manifest in state.manifests for entry in read_manifest(STORAGE.read(manifest.uri), manifest) if entry.status is not Status.DELETED]
+    old = [
+        entry
+        for manifest in state.manifests
+        for entry in read_manifest(STORAGE.read(manifest.uri), manifest)
+        if entry.status is not Status.DELETED
+    ]
     tables = [pq.read_table(pa.BufferReader(STORAGE.read(entry.file.uri))) for entry in old]
-    new = write_files(STORAGE, state.location, change(pa.concat_tables(tables, promote_options="default")), state.schema)
-    entries = [*(replace(entry, status=Status.DELETED) for entry in old), *(ManifestEntry(Status.ADDED, file) for file in new)]
+    new = write_files(
+        STORAGE, state.location, change(pa.concat_tables(tables, promote_options="default")), state.schema
+    )
+    entries = [
+        *(replace(entry, status=Status.DELETED) for entry in old),
+        *(ManifestEntry(Status.ADDED, file) for file in new),
+    ]
     prepared = prepare_replace(state, entries, new, [entry.file for entry in old], [], 1)
     STORAGE.write_all(prepared.files)
     assert line.catalog.commit_all([prepared.request])[0].status is CommitStatus.COMMITTED
@@ -63,12 +73,20 @@ def _change_rows(line: Line, tenant: str, change: Callable[[pa.Table], pa.Table]
 
 def _append_rows_of(line: Line, source: str, target: str, rows: Callable[[pa.Table], pa.Table]) -> None:
     """Puts rows of one tenant's table into another's."""
-    states = [load_state(line.catalog, STORAGE, TableName(to_identifier(tenant), "logs")) for tenant in (source, target)]
+    states = [
+        load_state(line.catalog, STORAGE, TableName(to_identifier(tenant), "logs"))
+        for tenant in (source, target)
+    ]
     first, second = states
     assert first is not None
     assert second is not None
     entry = read_manifest(STORAGE.read(first.manifests[0].uri), first.manifests[0])[0]
-    files = write_files(STORAGE, second.location, rows(pq.read_table(pa.BufferReader(STORAGE.read(entry.file.uri)))), second.schema)
+    files = write_files(
+        STORAGE,
+        second.location,
+        rows(pq.read_table(pa.BufferReader(STORAGE.read(entry.file.uri)))),
+        second.schema,
+    )
     prepared = prepare_append(second, files, second.schema, second.marks, 1)
     STORAGE.write_all(prepared.files)
     assert line.catalog.commit_all([prepared.request])[0].status is CommitStatus.COMMITTED
@@ -82,43 +100,72 @@ def _examples(audit: dict[str, Any]) -> list[tuple[str, int, int, int | None, li
     ]
 
 
-def test_audit_notices_rows_removed_and_doubled_and_a_lost_dead_letter(line: Line, tools: Callable[..., ToolLine]) -> None:
+def test_audit_notices_rows_removed_and_doubled_and_a_lost_dead_letter(
+    line: Line, tools: Callable[..., ToolLine]
+) -> None:
     """Each wrong identity is counted, shown with its table, and makes the verb end with 1."""
     tenant, other = fresh("audit-"), fresh("other-")
     topic = line.kafka.topic(2)
     bad = Record(b"{", headers=(("tenant", tenant.encode()),), partition=1)
     batch = Record(b'{"n":100}\n{"n":101}\n{"n":102}', headers=(("tenant", tenant.encode()),), partition=1)
-    line.kafka.produce(topic, [*(_record(tenant, n) for n in range(20)), bad, batch, *(_record(other, n, 1) for n in range(3))])
+    line.kafka.produce(
+        topic,
+        [*(_record(tenant, n) for n in range(20)), bad, batch, *(_record(other, n, 1) for n in range(3))],
+    )
     ours = tools(topic)
     ours.ingester.start()
     line.wait_for_rows(ours.ingester, tenant, 23)
     assert ours.ingester.stop() == 0
     assert ours.audit() == {}
-    assert [ours.audited[name] for name in ("consumed", "written", "dead_lettered", "parked")] == [27, 26, 1, 0]
+    assert [ours.audited[name] for name in ("consumed", "written", "dead_lettered", "parked")] == [
+        27,
+        26,
+        1,
+        0,
+    ]
     tables = [f"{to_identifier(name)}.logs" for name in (tenant, other)]
-    _change_rows(line, tenant, lambda rows: rows.filter(pa.compute.invert(pa.compute.is_in(rows["n"], value_set=pa.array(["7", "102"])))))
+    _change_rows(
+        line,
+        tenant,
+        lambda rows: rows.filter(
+            pa.compute.invert(pa.compute.is_in(rows["n"], value_set=pa.array(["7", "102"])))
+        ),
+    )
     assert (ours.audit(), ours.audited["written"]) == ({"missing": 2}, 24)
-    assert _examples(ours.audited) == [("missing", 0, 7, 0, [], tables[0]), ("missing", 1, 1, 2, [], tables[0])]
+    assert _examples(ours.audited) == [
+        ("missing", 0, 7, 0, [], tables[0]),
+        ("missing", 1, 1, 2, [], tables[0]),
+    ]
     assert "NOT CLEAN" in ours.run("audit", code=1)
     _append_rows_of(line, other, tenant, lambda rows: rows.slice(1, 1))
     assert ours.audit() == {"missing": 2, "doubled": 1}
-    assert [(what, offset, sorted(held)) for what, _, offset, _, held, _ in _examples(ours.audited) if what == "doubled"] == [("doubled", 3, sorted(tables))]
+    assert [
+        (what, offset, sorted(held))
+        for what, _, offset, _, held, _ in _examples(ours.audited)
+        if what == "doubled"
+    ] == [("doubled", 3, sorted(tables))]
     line.kafka.remove_records(ours.settings["dead_letter_topic"], 1)
     assert (ours.audit(), ours.audited["dead_lettered"]) == ({"missing": 3, "doubled": 1}, 0)
 
 
 @pytest.mark.prove
-def test_audit_notices_rows_of_no_record_and_an_identity_in_two_places(line: Line, tools: Callable[..., ToolLine]) -> None:
+def test_audit_notices_rows_of_no_record_and_an_identity_in_two_places(
+    line: Line, tools: Callable[..., ToolLine]
+) -> None:
     """A row whose record the input does not have is astray; a row that is a dead letter too, and was not replayed, is in two places."""
     tenant, topic = fresh("audit-"), line.kafka.topic()
-    line.kafka.produce(topic, [Record(b"{", headers=(("tenant", tenant.encode()),)), *(_record(tenant, n) for n in range(5))])
+    line.kafka.produce(
+        topic, [Record(b"{", headers=(("tenant", tenant.encode()),)), *(_record(tenant, n) for n in range(5))]
+    )
     ours = tools(topic)
     ours.ingester.start()
     line.wait_for_rows(ours.ingester, tenant, 5)
     assert ours.ingester.stop() == 0
 
     def moved(rows: pa.Table) -> pa.Table:
-        offsets = pa.array([0 if offset == 1 else offset for offset in rows["_offset"].to_pylist()], pa.int64())
+        offsets = pa.array(
+            [0 if offset == 1 else offset for offset in rows["_offset"].to_pylist()], pa.int64()
+        )
         indexes = pa.array([4 if offset == 2 else 0 for offset in rows["_offset"].to_pylist()], pa.int32())
         at = {name: rows.schema.get_field_index(name) for name in ("_offset", "_index")}
         return rows.set_column(at["_offset"], "_offset", offsets).set_column(at["_index"], "_index", indexes)
@@ -132,7 +179,9 @@ def test_audit_notices_rows_of_no_record_and_an_identity_in_two_places(line: Lin
 
 
 @pytest.mark.prove
-def test_topic_of_transactions_and_aborted_ones_audits_clean_and_shows_no_lag(line: Line, tools: Callable[..., ToolLine]) -> None:
+def test_topic_of_transactions_and_aborted_ones_audits_clean_and_shows_no_lag(
+    line: Line, tools: Callable[..., ToolLine]
+) -> None:
     """Control records and aborted records leave gaps in the offsets, and stand at the ends, but are no records. Dropped rows are accounted for."""
     tenant, topic = fresh("tx-"), line.kafka.topic(2)
     ours = tools(topic)
@@ -145,7 +194,11 @@ def test_topic_of_transactions_and_aborted_ones_audits_clean_and_shows_no_lag(li
     assert ours.ingester.stop() == 0
     status = ours.json("status")
     assert status["lag_records"] == 0
-    assert all(part["stored"] < part["end"] and part["oldest"] is None for part in status["partitions"] if part["topic"] == topic)
+    assert all(
+        part["stored"] < part["end"] and part["oldest"] is None
+        for part in status["partitions"]
+        if part["topic"] == topic
+    )
     assert ours.audit() == {}
     assert (ours.audited["consumed"], ours.audited["written"]) == (168, 168)
     assert sum(ends.values()) > 216, "aborted records take offsets, too"
@@ -154,7 +207,9 @@ def test_topic_of_transactions_and_aborted_ones_audits_clean_and_shows_no_lag(li
     assert (ours.audited["written"], ours.audited["dropped"]) == (0, 168)
 
 
-def test_parked_records_are_accounted_for_until_they_are_drained(line: Line, tools: Callable[..., ToolLine]) -> None:
+def test_parked_records_are_accounted_for_until_they_are_drained(
+    line: Line, tools: Callable[..., ToolLine]
+) -> None:
     """What waits outside its table counts as parked, and as written once it is drained; the parked copy is then no second place."""
     tenant, topic = fresh("parked-"), line.kafka.topic()
     ours = tools(topic, park_after_s=1)
@@ -165,7 +220,9 @@ def test_parked_records_are_accounted_for_until_they_are_drained(line: Line, too
         line.kafka.produce(topic, [_record(tenant, n) for n in range(5, 12)])
         wait_parked(ours.ingester, tenant)
         ours.wait_until_stored(topic, {0: 12})
-        assert ours.audit() == {"missing": 5}, "the rows of a table that cannot be read are not taken on trust"
+        assert ours.audit() == {"missing": 5}, (
+            "the rows of a table that cannot be read are not taken on trust"
+        )
         assert [ours.audited[name] for name in ("consumed", "parked")] == [12, 7]
         assert any(str(table_name(tenant)) in sentence for sentence in ours.audited["unreadable_tables"])
     assert ours.json("status")["parked"] == {str(table_name(tenant)): "storage"}
@@ -176,12 +233,16 @@ def test_parked_records_are_accounted_for_until_they_are_drained(line: Line, too
 
 def _transactions(kafka: KafkaTopics, topic: str, tenant: str, count: int) -> None:
     """Transactions of 9 records in partition 0 and 3 in partition 1, every fourth aborted."""
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": fresh("tx-"), "log_level": 2})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": fresh("tx-"), "log_level": 2}
+    )
     producer.init_transactions(30)
     for number in range(count):
         producer.begin_transaction()
         for at in range(12):
-            producer.produce(topic, b'{"n":%d}' % at, headers=[("tenant", tenant.encode())], partition=int(at >= 9))
+            producer.produce(
+                topic, b'{"n":%d}' % at, headers=[("tenant", tenant.encode())], partition=int(at >= 9)
+            )
         producer.flush(30)
         if number % 4 == 3:
             producer.abort_transaction(30)

@@ -54,7 +54,9 @@ def _list(ours: ToolLine, *filters: str) -> list[dict[str, Any]]:
     return [orjson.loads(text) for text in ours.run("dead-letters", "list", "--json", *filters).splitlines()]
 
 
-def test_letters_are_listed_shown_and_replayed_once_for_each_death(line: Line, tools: Callable[..., ToolLine]) -> None:
+def test_letters_are_listed_shown_and_replayed_once_for_each_death(
+    line: Line, tools: Callable[..., ToolLine]
+) -> None:
     """Replayed letters become rows with their first identity and time, or die again; asking twice sends nothing twice; the audit stays clean."""
     tenant, topic = fresh("Letters-"), line.kafka.topic(2)
     line.kafka.produce(topic, _messages(tenant.encode()))
@@ -73,9 +75,13 @@ def test_letters_are_listed_shown_and_replayed_once_for_each_death(line: Line, t
         assert (again["replayed"], again["left"]) == (0, {"replayed already": 1})
     line.wait_for_rows(ours.ingester, tenant, 4)
     topic_id = line.kafka.topic_id(topic)
-    assert line.sql(f"SELECT {COLUMNS} FROM {line.table(tenant)} WHERE message = 'whose?'") == [(topic, topic_id, 1, 1, 0, "whose?")]
+    assert line.sql(f"SELECT {COLUMNS} FROM {line.table(tenant)} WHERE message = 'whose?'") == [
+        (topic, topic_id, 1, 1, 0, "whose?")
+    ]
     _die_again(ours)
-    rows = line.sql(f"SELECT _offset, _index, message, observed_timestamp FROM {line.table(tenant)} ORDER BY 1, 2")
+    rows = line.sql(
+        f"SELECT _offset, _index, message, observed_timestamp FROM {line.table(tenant)} ORDER BY 1, 2"
+    )
     assert [row[:3] for row in rows] == [(0, 0, "good"), (1, 0, "whose?"), (3, 0, "first"), (3, 2, "third")]
     assert {row[3] for row in rows} == {NOW}
     assert ours.ingester.stop() == 0
@@ -85,14 +91,32 @@ def test_letters_are_listed_shown_and_replayed_once_for_each_death(line: Line, t
 
 def _check_lists(ours: ToolLine, tenant: str, topic: str) -> None:
     letters = _list(ours)
-    assert [letter["reason"] for letter in sorted(letters, key=lambda one: one["offset"])] == ["tenant_missing", "undecodable", "undecodable", "too_late"]
-    assert [letter["reason"] for letter in _list(ours, "--reason", "too_late", "--topic", topic)] == ["too_late"]
+    assert [letter["reason"] for letter in sorted(letters, key=lambda one: one["offset"])] == [
+        "tenant_missing",
+        "undecodable",
+        "undecodable",
+        "too_late",
+    ]
+    assert [letter["reason"] for letter in _list(ours, "--reason", "too_late", "--topic", topic)] == [
+        "too_late"
+    ]
     assert [letter["tenant"] for letter in _list(ours, "--tenant", tenant)] == [tenant] * 3
     assert len(_list(ours, "--limit", "1")) == 1
-    assert _list(ours, "--topic", "other") == _list(ours, "--until", "2020-01-01") == _list(ours, "--since", "2099-01-01") == []
+    assert (
+        _list(ours, "--topic", "other")
+        == _list(ours, "--until", "2020-01-01")
+        == _list(ours, "--since", "2099-01-01")
+        == []
+    )
     (one,) = _list(ours, "--reason", "tenant_missing")
     shown = ours.json("dead-letters", "show", one["id"])
-    assert (shown["key"], shown["value"], shown["topic"], shown["partition"], shown["offset"]) == ("key-1", '{"message":"whose?"}', topic, 1, 1)
+    assert (shown["key"], shown["value"], shown["topic"], shown["partition"], shown["offset"]) == (
+        "key-1",
+        '{"message":"whose?"}',
+        topic,
+        1,
+        1,
+    )
     assert (shown["tenant"], shown["table"]) == (None, None)
     assert shown["headers"] == [
         {"name": "x", "value": None, "value_base64": base64.b64encode(b"\xff").decode()},
@@ -107,7 +131,10 @@ def _check_lists(ours: ToolLine, tenant: str, topic: str) -> None:
 def _check_http_list(client: Any, tenant: str) -> None:
     seen, before = list[str](), None
     while True:
-        page = client.get("/v1/dead-letters", params={"limit": 3, "tenant": tenant, **({"before": before} if before else {})}).json()
+        page = client.get(
+            "/v1/dead-letters",
+            params={"limit": 3, "tenant": tenant, **({"before": before} if before else {})},
+        ).json()
         seen += [letter["id"] for letter in page["dead_letters"]]
         if (before := page["next"]) is None:
             break
@@ -123,7 +150,11 @@ def _die_again(ours: ToolLine) -> None:
     assert ours.json("dead-letters", "replay", "--all")["replayed"] == 3
 
     def attempts() -> list[tuple[int, int | None, str, int]]:
-        return sorted((letter["offset"], letter["index"], letter["reason"], letter["attempt"]) for letter in _list(ours) if letter["attempt"])
+        return sorted(
+            (letter["offset"], letter["index"], letter["reason"], letter["attempt"])
+            for letter in _list(ours)
+            if letter["attempt"]
+        )
 
     again = wait_for(lambda: len(found := attempts()) == 3 and found, 30, "the letters of replayed letters")
     assert again == [(2, None, "undecodable", 1), (3, 1, "undecodable", 1), (4, None, "too_late", 1)]
@@ -131,11 +162,15 @@ def _die_again(ours: ToolLine) -> None:
 
 
 @pytest.mark.prove
-def test_letters_are_stored_once_the_limit_that_killed_them_is_lifted(line: Line, tools: Callable[..., ToolLine]) -> None:
+def test_letters_are_stored_once_the_limit_that_killed_them_is_lifted(
+    line: Line, tools: Callable[..., ToolLine]
+) -> None:
     """A late and a large record become rows; one too large for any topic stays a letter, whose body lies in the warehouse and is shown."""
     tenant, topic = fresh("large-"), line.kafka.topic(max_message_bytes=str(24 * 2**20))
     huge, large, late = b"h" * (17 * 2**20), b"L" * (5 * 2**20), orjson.dumps({"time": LATE.isoformat()})
-    line.kafka.produce(topic, [Record(body, None, (("tenant", tenant.encode()),), KAFKA_MS) for body in (huge, large, late)])
+    line.kafka.produce(
+        topic, [Record(body, None, (("tenant", tenant.encode()),), KAFKA_MS) for body in (huge, large, late)]
+    )
     ours = tools(topic)
     ours.ingester.start()
     line.wait_for_dead_letters(ours.ingester, 3)

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.stack
 def recreated(line: Line) -> Iterator[tuple[ToolLine, str, str]]:
     """A topic of 6 records for which the group has stored offset 5 of another topic's id; its tools, its name, its tenant."""
     topic, tenant = line.kafka.topic(), fresh("reset-")
-    line.kafka.produce(topic, [Record(orjson.dumps({"n": n}), headers=(("tenant", tenant.encode()),)) for n in range(6)])
+    line.kafka.produce(
+        topic, [Record(orjson.dumps({"n": n}), headers=(("tenant", tenant.encode()),)) for n in range(6)]
+    )
     ours = ToolLine(line, topic)
     line.kafka.store_group_offset(ours.group, topic, 5, "id-of-the-topic-before")
     try:
@@ -26,7 +28,9 @@ def recreated(line: Line) -> Iterator[tuple[ToolLine, str, str]]:
         ours.ingester.kill()
 
 
-def test_a_recreated_topic_is_read_from_its_start_after_reset_topic(line: Line, recreated: tuple[ToolLine, str, str]) -> None:
+def test_a_recreated_topic_is_read_from_its_start_after_reset_topic(
+    line: Line, recreated: tuple[ToolLine, str, str]
+) -> None:
     """It shows what it will do and asks; afterwards the ingester reads everything, and there is nothing left to reset."""
     ours, topic, tenant = recreated
     assert ours.json("status")["recreated_topics"] == [topic]
@@ -44,7 +48,9 @@ def test_a_recreated_topic_is_read_from_its_start_after_reset_topic(line: Line, 
     assert "is no input topic" in ours.refusal("reset-topic", "another")
 
 
-def test_reset_topic_takes_the_lease_that_a_node_would_take(line: Line, recreated: tuple[ToolLine, str, str]) -> None:
+def test_reset_topic_takes_the_lease_that_a_node_would_take(
+    line: Line, recreated: tuple[ToolLine, str, str]
+) -> None:
     """While anybody holds the group's lease, nothing is changed."""
     ours, topic, _ = recreated
     lease = f"/firn/v1/leases/ingest.{ours.group}"

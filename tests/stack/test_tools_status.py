@@ -29,7 +29,16 @@ def _records(tenant: str, count: int, partition: int = 0, first: datetime = STAR
     """Records a second apart."""
     times = [first + timedelta(seconds=at) for at in range(count)]
     header = (("tenant", tenant.encode()),)
-    return [Record(orjson.dumps({"time": time.isoformat(), "n": at}), None, header, int(time.timestamp() * 1000), partition) for at, time in enumerate(times)]
+    return [
+        Record(
+            orjson.dumps({"time": time.isoformat(), "n": at}),
+            None,
+            header,
+            int(time.timestamp() * 1000),
+            partition,
+        )
+        for at, time in enumerate(times)
+    ]
 
 
 def _moment(text: str) -> datetime:
@@ -58,7 +67,9 @@ def tools(line: Line) -> Iterator[Callable[..., ToolLine]]:
             one.ingester.kill()
 
 
-def test_lag_and_completeness_are_told_and_searches_know_of_them(line: Line, tools: Callable[..., ToolLine]) -> None:
+def test_lag_and_completeness_are_told_and_searches_know_of_them(
+    line: Line, tools: Callable[..., ToolLine]
+) -> None:
     """With nobody ingesting everything lags and completeness ends at the oldest record; when all is committed nothing lags and it ends now. Searches say
     whether they are complete."""
     tenant, topic = fresh("lag-"), line.kafka.topic(2)
@@ -66,7 +77,9 @@ def test_lag_and_completeness_are_told_and_searches_know_of_them(line: Line, too
     ours = tools(topic)
     before = ours.json("status")
     assert (before["lag_records"], _moment(before["complete_until"]), before["node"]) == (50, START, None)
-    lags = {p["partition"]: (p["stored"], p["end"], p["lag"], _moment(p["oldest"])) for p in before["partitions"]}
+    lags = {
+        p["partition"]: (p["stored"], p["end"], p["lag"], _moment(p["oldest"])) for p in before["partitions"]
+    }
     assert lags == {0: (None, 30, 30, START), 1: (None, 20, 20, START + timedelta(seconds=5))}
     started = _now()
     ours.ingester.start()
@@ -74,8 +87,13 @@ def test_lag_and_completeness_are_told_and_searches_know_of_them(line: Line, too
     asked = _now()
     after = ours.json("status")
     assert after["lag_records"] == 0
-    assert asked <= _moment(after["complete_until"]) <= _now()  # all is in that had reached Kafka when it was asked, however long the answer took
-    assert [(p["stored"], p["routed"]) for p in after["partitions"] if p["topic"] == topic] == [(30, 30), (20, 20)]
+    assert (
+        asked <= _moment(after["complete_until"]) <= _now()
+    )  # all is in that had reached Kafka when it was asked, however long the answer took
+    assert [(p["stored"], p["routed"]) for p in after["partitions"] if p["topic"] == topic] == [
+        (30, 30),
+        (20, 20),
+    ]
     assert (after["role"], after["ready"], after["missing_topics"]) == ("active", True, [])
     assert f"{to_identifier(tenant)}.logs" not in after["parked"]
     assert after["buffered_bytes"] == 0
@@ -83,7 +101,10 @@ def test_lag_and_completeness_are_told_and_searches_know_of_them(line: Line, too
         (freshness,) = client.get("/v1/freshness", params={"tenant": tenant}).json()["tenants"]
         assert started <= _moment(freshness["last_commit"]) <= asked
         assert freshness["age_s"] >= 0
-        assert f'firn_ingest_group_lag_records{{partition="1",topic="{topic}"}} 0.0' in client.get("/metrics").text
+        assert (
+            f'firn_ingest_group_lag_records{{partition="1",topic="{topic}"}} 0.0'
+            in client.get("/metrics").text
+        )
         assert "lag" in ours.run("status")
         assert ours.ingester.stop() == 0
         _check_search(line, ours, topic, tenant, client)
@@ -122,7 +143,12 @@ def _check_search(line: Line, ours: ToolLine, topic: str, tenant: str, ingest: h
     with _query(line, ours, ingest) as client:
 
         def search(end: datetime) -> dict[str, Any]:
-            body = {"tenant": tenant, "from": (START - timedelta(minutes=5)).isoformat(), "to": end.isoformat(), "query": ""}
+            body = {
+                "tenant": tenant,
+                "from": (START - timedelta(minutes=5)).isoformat(),
+                "to": end.isoformat(),
+                "query": "",
+            }
             answer = client.post("/v1/search", json=body)
             assert answer.status_code == 200, answer.text
             return dict(answer.json())
@@ -143,7 +169,9 @@ def test_serve_lets_nobody_in_without_its_token(line: Line, tools: Callable[...,
             assert client.get(path).status_code == 401
             assert client.get(path, headers={"Authorization": "Bearer s3cre"}).status_code == 401
         assert client.get("/v1/status", headers={"Authorization": "Bearer s3cret"}).is_success
-    assert "refuses to listen on 0.0.0.0 without a token" in ours.refusal("serve", "--host", "0.0.0.0", "--port", "0")
+    assert "refuses to listen on 0.0.0.0 without a token" in ours.refusal(
+        "serve", "--host", "0.0.0.0", "--port", "0"
+    )
     ours.environment["FIRN_INGEST_HOST"] = "0.0.0.0"
     assert "refuses to listen on 0.0.0.0 without a token" in ours.refusal("run")
 
@@ -153,6 +181,9 @@ def test_serve_explains_a_message(line: Line, tools: Callable[..., ToolLine]) ->
     topic = line.kafka.topic()
     ours = tools(topic)
     with ours.serve() as client:
-        told = client.post("/v1/explain-message", json={"topic": topic, "headers": {"tenant": "Acme"}, "value": '{"level":"warn","msg":"x"}'}).json()
+        told = client.post(
+            "/v1/explain-message",
+            json={"topic": topic, "headers": {"tenant": "Acme"}, "value": '{"level":"warn","msg":"x"}'},
+        ).json()
         assert (told["tenant"], told["table"], told["rejected"]) == ("Acme", "_41cme.logs", None)
         assert client.post("/v1/explain-message", json={"value_base64": "%"}).status_code == 400

@@ -65,7 +65,9 @@ def _listening(client: httpx.Client, **query: str) -> Iterator[Listener]:
 
 
 def _record(tenant: str, body: bytes, stream: str = "logs", partition: int = 0) -> Record:
-    return Record(body, headers=(("tenant", tenant.encode()), ("stream", stream.encode())), partition=partition)
+    return Record(
+        body, headers=(("tenant", tenant.encode()), ("stream", stream.encode())), partition=partition
+    )
 
 
 def test_records_of_a_tenant_are_shown_before_any_commit(line: Line) -> None:
@@ -73,7 +75,11 @@ def test_records_of_a_tenant_are_shown_before_any_commit(line: Line) -> None:
     tenant, other, topic = fresh("tail-"), fresh("tail-"), line.kafka.topic(2)
     line.kafka.produce(topic, [_record(tenant, b"before anybody looked on")])
     ours = ToolLine(line, topic)
-    with ours.serve() as client, _listening(client, tenant=tenant) as every, _listening(client, tenant=tenant, stream="web", q="TIMEOUT db") as some:
+    with (
+        ours.serve() as client,
+        _listening(client, tenant=tenant) as every,
+        _listening(client, tenant=tenant, stream="web", q="TIMEOUT db") as some,
+    ):
         line.kafka.produce(
             topic,
             [
@@ -87,7 +93,10 @@ def test_records_of_a_tenant_are_shown_before_any_commit(line: Line) -> None:
         wait_for(lambda: len(every.of("record")) >= 5 and every.of("rejected"), 30, "the tenant's records")
         wait_for(lambda: some.of("record"), 30, "the record that holds the words")
     (shown,) = some.of("record")
-    assert {name: shown[name] for name in ("severity", "message", "fields", "stream", "topic", "partition", "index")} == {
+    assert {
+        name: shown[name]
+        for name in ("severity", "message", "fields", "stream", "topic", "partition", "index")
+    } == {
         "severity": "warn",
         "message": "Timeout of DB-3",
         "fields": {"took": "1.50"},
@@ -97,7 +106,13 @@ def test_records_of_a_tenant_are_shown_before_any_commit(line: Line) -> None:
         "index": 0,
     }
     messages = {data["message"] for data in every.of("record")}
-    assert messages == {"Timeout of DB-3", "first", "third", "timeout, but no d-b", "timeout of db in another stream"}
+    assert messages == {
+        "Timeout of DB-3",
+        "first",
+        "third",
+        "timeout, but no d-b",
+        "timeout of db in another stream",
+    }
     (rejected,) = every.of("rejected")
     assert (rejected["reason"], rejected["index"]) == ("undecodable", 1)
     assert not line.exists(tenant), "nothing is committed by looking on"
@@ -113,7 +128,9 @@ def test_a_tail_ends_when_its_caller_leaves_and_only_so_many_run(line: Line) -> 
             refused = client.get("/v1/tail", params={"tenant": "a"})
             assert refused.status_code == 429
             line.kafka.produce(topic, [_record("a", b"something to wake the listener up")])
-        wait_for(lambda: "firn_ingest_live_tails 0.0" in client.get("/metrics").text, 30, "the end of the tail")
+        wait_for(
+            lambda: "firn_ingest_live_tails 0.0" in client.get("/metrics").text, 30, "the end of the tail"
+        )
         with _listening(client, tenant="a"):
             line.kafka.produce(topic, [_record("a", b"again")])
         assert client.get("/v1/tail", params={"tenant": "x" * 101}).status_code == 400
@@ -123,7 +140,11 @@ def test_a_tail_far_behind_skips_to_the_end_and_says_so(line: Line, monkeypatch:
     """Who cannot keep up with a busy topic sees its present, not its past."""
     topic = line.kafka.topic()
     line.kafka.produce(topic, [_record("a", b"old") for _ in range(300)])
-    settings = IngestSettings(bootstrap_servers=line.kafka.bootstrap_servers, topics=(TopicSettings(name=topic),), group=fresh("tail-"))
+    settings = IngestSettings(
+        bootstrap_servers=line.kafka.bootstrap_servers,
+        topics=(TopicSettings(name=topic),),
+        group=fresh("tail-"),
+    )
     tail = LiveTail(settings, TailFilter(TenantId("a")))
     monkeypatch.setattr(live_tail, "BEHIND_MAX", 100)
     with closing(reading_consumer(settings, settings.group)) as consumer:
@@ -131,7 +152,9 @@ def test_a_tail_far_behind_skips_to_the_end_and_says_so(line: Line, monkeypatch:
         assert wait_for(lambda: consumer.consume(1, 1.0), 30, "a message")[0].offset() == 0
         tail.skip_ahead(consumer)
         line.kafka.produce(topic, [_record("a", b"new")])
-        later = wait_for(lambda: [m for m in consumer.consume(10, 1.0) if m.error() is None], 30, "the new message")
+        later = wait_for(
+            lambda: [m for m in consumer.consume(10, 1.0) if m.error() is None], 30, "the new message"
+        )
     assert [message.value() for message in later] == [b"new"]
     (skipped,) = tail.queue.take()
     assert (skipped.kind, list(skipped.data)) == ("skipped", ["message"])  # nothing of how much others write

@@ -17,14 +17,19 @@ RECREATED_S = 40.0
 
 
 def _numbered(tenant: str, numbers: range, partition: int | None = None, **fields: object) -> list[Record]:
-    return [Record(orjson.dumps({"n": n, **fields}), headers=(("tenant", tenant.encode()),), partition=partition) for n in numbers]
+    return [
+        Record(orjson.dumps({"n": n, **fields}), headers=(("tenant", tenant.encode()),), partition=partition)
+        for n in numbers
+    ]
 
 
 def _numbers(line: Line, tenant: str) -> list[int]:
     return sorted(int(n) for (n,) in line.sql(f"SELECT n FROM {line.table(tenant)}"))
 
 
-def test_topic_recreated_while_the_ingester_was_away_is_read_from_its_start(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_topic_recreated_while_the_ingester_was_away_is_read_from_its_start(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """Kafka forgets a group's offsets with the topic: the new topic is read whole, and its rows are told from the old one's by the topic's id."""
     tenant, topic = fresh("again-"), line.kafka.topic()
     line.kafka.produce(topic, _numbered(tenant, range(10)))
@@ -37,11 +42,15 @@ def test_topic_recreated_while_the_ingester_was_away_is_read_from_its_start(line
     line.kafka.produce(topic, _numbered(tenant, range(100, 130)))
     running.start()
     line.wait_for_rows(running, tenant, 40)
-    counted: dict[str, int] = dict(line.sql(f"SELECT _topic_id, count(DISTINCT _offset) FROM {line.table(tenant)} GROUP BY 1"))
+    counted: dict[str, int] = dict(
+        line.sql(f"SELECT _topic_id, count(DISTINCT _offset) FROM {line.table(tenant)} GROUP BY 1")
+    )
     assert counted == {old_id: 10, line.kafka.topic_id(topic): 30}
 
 
-def test_group_offset_of_another_topic_id_stops_the_ingester(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_group_offset_of_another_topic_id_stops_the_ingester(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """An offset stored for a topic of the same name but another id is not used: the ingester ends with a sentence that names `reset-topic`."""
     topic = line.kafka.topic()
     line.kafka.produce(topic, _numbered(fresh("again-"), range(10)))
@@ -53,7 +62,9 @@ def test_group_offset_of_another_topic_id_stops_the_ingester(line: Line, ingeste
     assert f"python -m ingest reset-topic {topic}" in " ".join(running.log().split())
 
 
-def test_topic_recreated_under_a_running_ingester_stops_it(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_topic_recreated_under_a_running_ingester_stops_it(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """Also while it runs the other id is noticed: no record is stored under the old topic's id, none is passed over."""
     tenant, topic = fresh("again-"), line.kafka.topic()
     line.kafka.produce(topic, _numbered(tenant, range(10)))
@@ -67,14 +78,18 @@ def test_topic_recreated_under_a_running_ingester_stops_it(line: Line, ingester:
     assert _numbers(line, tenant) == list(range(10))
 
 
-def test_partitions_added_to_a_running_topic_are_read_from_their_start(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_partitions_added_to_a_running_topic_are_read_from_their_start(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """Partitions that appear later are found within 30 s, and what was written before they were found is read too."""
     tenant, topic = fresh("wider-"), line.kafka.topic()
     running = ingester(topic)
     line.kafka.produce(topic, _numbered(tenant, range(5)))
     line.wait_for_rows(running, tenant, 5)
     line.kafka.add_partitions(topic, 3)
-    line.kafka.produce(topic, _numbered(tenant, range(5, 15), partition=1) + _numbered(tenant, range(15, 25), partition=2))
+    line.kafka.produce(
+        topic, _numbered(tenant, range(5, 15), partition=1) + _numbered(tenant, range(15, 25), partition=2)
+    )
     line.wait_for_rows(running, tenant, 25, timeout_s=30)
     assert _numbers(line, tenant) == list(range(25))
 
@@ -90,7 +105,9 @@ def test_topic_that_comes_later_is_read(line: Line, ingester: Callable[..., Inge
 
 
 @pytest.mark.parametrize("service", ["catalog", pytest.param("kafka", marks=pytest.mark.prove)])
-def test_a_node_that_starts_before_a_service_waits_for_it(line: Line, ingester: Callable[..., Ingester], service: str) -> None:
+def test_a_node_that_starts_before_a_service_waits_for_it(
+    line: Line, ingester: Callable[..., Ingester], service: str
+) -> None:
     """Whatever starts all of them at once need not know an order."""
     tenant, topic = fresh("early-"), line.kafka.topic()
     line.kafka.produce(topic, _numbered(tenant, range(5)))
@@ -98,13 +115,18 @@ def test_a_node_that_starts_before_a_service_waits_for_it(line: Line, ingester: 
     line.stack.kill(service)
     try:
         early.start(ready=False)
-        early.wait_until(lambda: "<context block>" in early.log(), what="a second attempt of its own, after those of its clients")
+        early.wait_until(
+            lambda: "<context block>" in early.log(),
+            what="a second attempt of its own, after those of its clients",
+        )
     finally:
         line.stack.start(service)
     line.wait_for_rows(early, tenant, 5)
 
 
-def test_catalog_killed_while_records_flow_loses_nothing(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_catalog_killed_while_records_flow_loses_nothing(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """While the catalog is away records wait; when it is back every one is stored once."""
     tenant, topic = fresh("outage-"), line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.2, commit_timeout_s=5)
@@ -129,7 +151,9 @@ def test_catalog_killed_while_records_flow_loses_nothing(line: Line, ingester: C
     assert _numbers(line, tenant) == list(range(total))
 
 
-def test_broker_killed_while_records_wait_loses_nothing(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_broker_killed_while_records_wait_loses_nothing(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """The broker goes away with records and dead letters on their way; after it is back all of them are where they belong."""
     tenant, topic = fresh("broker-"), line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
@@ -144,7 +168,9 @@ def test_broker_killed_while_records_wait_loses_nothing(line: Line, ingester: Ca
     assert _numbers(line, tenant) == list(range(300))
 
 
-def test_new_fields_become_columns_whoever_else_adds_some(line: Line, ingester: Callable[..., Ingester]) -> None:
+def test_new_fields_become_columns_whoever_else_adds_some(
+    line: Line, ingester: Callable[..., Ingester]
+) -> None:
     """Columns grow with the records, also after somebody else added some in between: every row stays readable with all its values."""
     tenant, topic = fresh("grow-"), line.kafka.topic()
     table = line.table(tenant)

@@ -31,14 +31,29 @@ class ToolLine:
         self.line = line
         topics = [{"name": topics}] if isinstance(topics, str) else topics
         own = fresh("tools-")
-        names = {"group": own, "dead_letter_topic": f"dead-{own}", "replay_topic": f"replay-{own}", "parked_topic": f"parked-{own}"}
+        names = {
+            "group": own,
+            "dead_letter_topic": f"dead-{own}",
+            "replay_topic": f"replay-{own}",
+            "parked_topic": f"parked-{own}",
+        }
         self.audited: dict[str, Any] = {}  # the last audit
         self.settings = {key: str(value) for key, value in {**names, **settings}.items()}
         self.ingester: Ingester = line.ingester(topics, start=False, **self.settings)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
-        ingest = {**self.settings, "bootstrap_servers": line.kafka.bootstrap_servers, "topics": orjson.dumps(list(topics)).decode()}
+        ingest = {
+            **self.settings,
+            "bootstrap_servers": line.kafka.bootstrap_servers,
+            "topics": orjson.dumps(list(topics)).decode(),
+        }
         variables = {f"FIRN_INGEST_{name.upper()}": value for name, value in ingest.items()}
-        self.environment = {**inherited, **line.stack.environment(), **variables, "FIRN_CONFIG": "", "COLUMNS": "200"}
+        self.environment = {
+            **inherited,
+            **line.stack.environment(),
+            **variables,
+            "FIRN_CONFIG": "",
+            "COLUMNS": "200",
+        }
 
     @property
     def folder(self) -> Path:
@@ -50,7 +65,11 @@ class ToolLine:
 
     def wait_until_stored(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Returns when the group has stored these offsets."""
-        self.ingester.wait_until(lambda: self.line.kafka.group_offsets(self.group, topic) == dict(offsets), 60, f"group offsets {dict(offsets)}")
+        self.ingester.wait_until(
+            lambda: self.line.kafka.group_offsets(self.group, topic) == dict(offsets),
+            60,
+            f"group offsets {dict(offsets)}",
+        )
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """Standard output of a verb that has to end with this code."""
@@ -67,9 +86,13 @@ class ToolLine:
     def _invoke(self, *arguments: str, answer: str | None = None) -> tuple[int, str]:
         """In this process: starting one for each of many verbs costs more than the verbs."""
         uri = self.ingester.address if self.ingester.alive else ""
-        ours = {name: value for name, value in self.environment.items() if name.startswith(("FIRN_", "COLUMNS"))}
+        ours = {
+            name: value for name, value in self.environment.items() if name.startswith(("FIRN_", "COLUMNS"))
+        }
         done = CliRunner().invoke(app, arguments, env={**ours, "FIRN_INGEST_NODE_URI": uri}, input=answer)
-        return done.exit_code, done.stdout if done.exception is None or isinstance(done.exception, SystemExit) else f"{done.output}\n{done.exception!r}"
+        return done.exit_code, done.stdout if done.exception is None or isinstance(
+            done.exception, SystemExit
+        ) else f"{done.output}\n{done.exception!r}"
 
     def audit(self) -> dict[str, int]:
         """What an audit finds wrong; the whole of it is then `audited`. It ends with 1 where anything is. Tables that other tests broke are passed over."""
@@ -86,7 +109,15 @@ class ToolLine:
         """What a verb in a process of its own says that has to end with 2, on one line."""
         environment = {**self.environment, "FIRN_INGEST_NODE_URI": ""}
         command = [sys.executable, "-m", "ingest", *arguments]
-        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=VERB_S, text=True, check=False)
+        done = subprocess.run(
+            command,
+            cwd=REPOSITORY,
+            env=environment,
+            capture_output=True,
+            timeout=VERB_S,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 2, done.stdout + done.stderr
         return " ".join((done.stdout + done.stderr).split())
 
@@ -99,9 +130,19 @@ class ToolLine:
         """A client of `ingest serve` over these settings."""
         port = reserve_free()
         extra = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
-        environment = {**self.environment, "FIRN_INGEST_NODE_URI": self.ingester.address if self.ingester.alive else "", **extra}
+        environment = {
+            **self.environment,
+            "FIRN_INGEST_NODE_URI": self.ingester.address if self.ingester.alive else "",
+            **extra,
+        }
         with (self.folder / "serve.log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, "-m", "ingest", "serve", "--port", str(port)], cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "ingest", "serve", "--port", str(port)],
+                cwd=REPOSITORY,
+                env=environment,
+                stdout=log,
+                stderr=log,
+            )
         try:
             with httpx.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=60.0, trust_env=False) as client:
                 wait_for(lambda: _is_ready(client, process), READY_S, "ingest serve")

@@ -27,7 +27,9 @@ class Watcher:
     """As a context manager: notes, by its own clock, when each version of each table was first there."""
 
     database: Path
-    seen_s: dict[tuple[TableName, int], float] = field(default_factory=dict)  # table and version -> seconds since the epoch
+    seen_s: dict[tuple[TableName, int], float] = field(
+        default_factory=dict
+    )  # table and version -> seconds since the epoch
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> "Watcher":
@@ -46,19 +48,26 @@ class Watcher:
                 found = connection.execute("SELECT namespace, name, metadata_location FROM tables").fetchall()
                 now_s = time.time()
                 for namespace, name, location in found:
-                    table, version = TableName(namespace, name), int(location.rpartition("/")[2].split("-")[0])
+                    table, version = (
+                        TableName(namespace, name),
+                        int(location.rpartition("/")[2].split("-")[0]),
+                    )
                     for new in range(last.get(table, -1) + 1, version + 1):
                         self.seen_s[table, new] = now_s
                     last[table] = version
                 pause(WATCH_EVERY_S)
 
 
-def visibility_s(watcher: Watcher, catalog: CatalogClient, table: TableName, records: Iterable[Delivered], topic_id: str) -> list[float]:
+def visibility_s(
+    watcher: Watcher, catalog: CatalogClient, table: TableName, records: Iterable[Delivered], topic_id: str
+) -> list[float]:
     """Seconds from a record's Kafka timestamp to the version that first held it; records that no version holds yet are left out.
 
     Nobody but the ingester may have committed to the table: then its versions and its snapshots are the same sequence.
     """
-    snapshots = sorted(catalog.load_table(table)["metadata"]["snapshots"], key=lambda snapshot: snapshot["sequence-number"])
+    snapshots = sorted(
+        catalog.load_table(table)["metadata"]["snapshots"], key=lambda snapshot: snapshot["sequence-number"]
+    )
     marks = [(int(s["sequence-number"]) - 1, parse_marks(s["summary"][MARKS_PROPERTY])) for s in snapshots]
     found = []
     for record in records:
@@ -75,6 +84,15 @@ def percentile(values: Iterable[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def p99_s(watcher: Watcher, catalog: CatalogClient, records: Mapping[TableName, Iterable[Delivered]], topic_id: str) -> float:
+def p99_s(
+    watcher: Watcher, catalog: CatalogClient, records: Mapping[TableName, Iterable[Delivered]], topic_id: str
+) -> float:
     """The 99th percentile over the records of all tables."""
-    return percentile([s for table, delivered in records.items() for s in visibility_s(watcher, catalog, table, delivered, topic_id)], 0.99)
+    return percentile(
+        [
+            s
+            for table, delivered in records.items()
+            for s in visibility_s(watcher, catalog, table, delivered, topic_id)
+        ],
+        0.99,
+    )

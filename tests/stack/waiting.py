@@ -16,7 +16,9 @@ def wait_for(condition: Callable[[], T], timeout_s: float, what: str = "", poll_
     deadline_s = time.monotonic() + timeout_s
     while not (last := condition()):
         if time.monotonic() > deadline_s:
-            raise AssertionError(f"{what or getattr(condition, '__name__', 'the condition')} did not come true within {timeout_s:.0f} s; last: {last!r}")
+            raise AssertionError(
+                f"{what or getattr(condition, '__name__', 'the condition')} did not come true within {timeout_s:.0f} s; last: {last!r}"
+            )
         _NEVER.wait(poll_s)
     return last
 

@@ -10,7 +10,14 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from infra.local.supervisor import Stack
 
 CHROMIUM = "/usr/bin/chromium-headless-shell"
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS)
 FAILED = pytest.StashKey[bool]()
@@ -44,7 +51,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
     """A fresh page of 1280 by 900; where the test fails, a picture of it is kept."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"])
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"]
+    )
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     yield page

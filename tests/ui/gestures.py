@@ -67,7 +67,9 @@ def choose(page: Page, label: str, option: str, *, exact: bool = True) -> None:
 def choose_row(page: Page, row: int) -> None:
     """Clicks the box before a row."""
     settle(page)
-    page.get_by_test_id("stDataFrame").first.locator(".dvn-scroller").click(position={"x": 17, "y": 36 + 35 * row + 17})
+    page.get_by_test_id("stDataFrame").first.locator(".dvn-scroller").click(
+        position={"x": 17, "y": 36 + 35 * row + 17}
+    )
 
 
 def bring_into_view(page: Page, target: Locator) -> None:

@@ -54,7 +54,10 @@ PAGES: dict[str, tuple[str, Callable[[Page], None]]] = {
 }
 
 
-def take(address: Annotated[str, typer.Argument(help="of the front end")], folder: Annotated[Path, typer.Option(help="where they go")] = FOLDER) -> None:
+def take(
+    address: Annotated[str, typer.Argument(help="of the front end")],
+    folder: Annotated[Path, typer.Option(help="where they go")] = FOLDER,
+) -> None:
     """Takes a picture of every page, 1280 by 900."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)

@@ -51,7 +51,9 @@ def pages(following: Following, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.mark.stack
-def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(page: Page, following: Following, pages: str) -> None:
+def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(
+    page: Page, following: Following, pages: str
+) -> None:
     """The group says what it means and shows the value; a row shows it in full; the link searches for these rows."""
     page.goto(f"{pages}/errors")
     choose(page, "Tenant", following.tenant)
@@ -94,7 +96,9 @@ def test_a_dead_letter_is_read_whole_and_sent_again(page: Page, following: Follo
 
 
 @pytest.mark.stack
-def test_health_shows_what_runs_and_how_far_ingestion_is_behind(page: Page, following: Following, pages: str) -> None:
+def test_health_shows_what_runs_and_how_far_ingestion_is_behind(
+    page: Page, following: Following, pages: str
+) -> None:
     """Services, lag, maintenance; when ingestion stops, the lag grows on the open page, and a search says that it is not complete."""
     page.goto(f"{pages}/health")
     for service in ("catalog", "trino", "ingest"):

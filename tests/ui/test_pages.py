@@ -20,7 +20,17 @@ def table(catalog_client: Any) -> LogTable:
     """Ten rows of the last minutes."""
     table = LogTable(catalog_client, fresh_tenant("pages"))
     start = datetime.now(UTC) - timedelta(minutes=10)
-    table.append([{"timestamp": start + timedelta(seconds=at), "severity": "INFO", "message": f"page {at}", "status": str(at)} for at in range(10)])
+    table.append(
+        [
+            {
+                "timestamp": start + timedelta(seconds=at),
+                "severity": "INFO",
+                "message": f"page {at}",
+                "status": str(at),
+            }
+            for at in range(10)
+        ]
+    )
     return table
 
 
@@ -57,12 +67,18 @@ def test_retention_tells_what_would_go_before_it_is_set(page: Page, ui_uri: str,
 
 def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, catalog_client: Any) -> None:
     """Deleting asks for the name; the list of deleted streams brings it back."""
-    LogTable(catalog_client, "another").append([{"timestamp": datetime.now(UTC), "message": "of a tenant before it in the list"}])
+    LogTable(catalog_client, "another").append(
+        [{"timestamp": datetime.now(UTC), "message": "of a tenant before it in the list"}]
+    )
     table = LogTable(catalog_client, fresh_tenant("undo"))
     table.append([{"timestamp": datetime.now(UTC) - timedelta(minutes=5), "message": "still here"}])
     open_stream(page, ui_uri, table)
     page.get_by_role("tab", name="Delete").click()
-    expect(page.get_by_text("It can be brought back for 3 days; the first daily maintenance after that removes its files for good.")).to_be_visible()
+    expect(
+        page.get_by_text(
+            "It can be brought back for 3 days; the first daily maintenance after that removes its files for good."
+        )
+    ).to_be_visible()
     button = page.get_by_role("button", name="Delete stream")
     expect(button).to_be_disabled()
     box = page.get_by_label("Type the stream's name to delete it")
@@ -70,7 +86,9 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
     box.press("Enter")
     button.click()
     due = datetime.now(UTC) + timedelta(days=3)
-    expect(page.get_by_text(re.compile(rf"brings it back until {due:%Y-%m}-\d\d .* UTC at least\."))).to_be_visible()
+    expect(
+        page.get_by_text(re.compile(rf"brings it back until {due:%Y-%m}-\d\d .* UTC at least\."))
+    ).to_be_visible()
     deleted = page.get_by_text("Deleted streams", exact=True)
     choice = page.get_by_role("combobox", name=re.compile("Of tenant"))
 
@@ -108,8 +126,13 @@ def test_a_statement_is_run_and_one_that_writes_is_refused(page: Page, ui_uri: s
     expect(page.get_by_test_id("stAlert")).to_contain_text("SELECT")
 
 
-@pytest.mark.parametrize(("path", "heading"), [("errors", "Errors"), ("dead-letters", "Dead letters"), ("health", "Pipeline health")])
-def test_a_page_opens_with_something_to_read(page: Page, ui_uri: str, table: LogTable, path: str, heading: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "heading"),
+    [("errors", "Errors"), ("dead-letters", "Dead letters"), ("health", "Pipeline health")],
+)
+def test_a_page_opens_with_something_to_read(
+    page: Page, ui_uri: str, table: LogTable, path: str, heading: str
+) -> None:
     """Each page shows its numbers, or says in a sentence why there are none; never a traceback."""
     assert table.tenant
     page.goto(f"{ui_uri}/{path}")
@@ -136,7 +159,9 @@ def test_a_saved_search_opens_again(page: Page, ui_uri: str, table: LogTable) ->
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-def test_the_search_page_is_used_at_any_width(browser: Browser, ui_uri: str, table: LogTable, width: int) -> None:
+def test_the_search_page_is_used_at_any_width(
+    browser: Browser, ui_uri: str, table: LogTable, width: int
+) -> None:
     """A search is typed, a row chosen and read, its link opened; nothing lies beside the screen. Where there is room the row is seen without scrolling."""
     context = browser.new_context(viewport={"width": width, "height": 900})
     context.set_default_timeout(PATIENCE_MS)
@@ -166,7 +191,13 @@ def test_no_page_lies_beside_a_narrow_screen(browser: Browser, ui_uri: str, tabl
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     open_search(page, ui_uri, table)
-    for name, heading in (("SQL", "SQL"), ("Tenants and streams",) * 2, ("Errors",) * 2, ("Dead letters",) * 2, ("Health", "Pipeline health")):
+    for name, heading in (
+        ("SQL", "SQL"),
+        ("Tenants and streams",) * 2,
+        ("Errors",) * 2,
+        ("Dead letters",) * 2,
+        ("Health", "Pipeline health"),
+    ):
         if (menu := page.get_by_test_id("stExpandSidebarButton")).is_visible():
             menu.click()
         page.get_by_test_id("stSidebar").get_by_role("link", name=name, exact=True).click()
@@ -219,7 +250,9 @@ def tab_to(page: Page, target: Locator, *, key: str = "Tab") -> None:
     raise AssertionError(f"{target} is not reached by {key}")
 
 
-def test_the_table_stays_where_it_was_scrolled_to_when_a_row_is_chosen(page: Page, ui_uri: str, catalog_client: Any) -> None:
+def test_the_table_stays_where_it_was_scrolled_to_when_a_row_is_chosen(
+    page: Page, ui_uri: str, catalog_client: Any
+) -> None:
     """The row opens beside the table, which neither jumps nor forgets its choice; unchoosing it closes the row."""
     long = LogTable(catalog_client, fresh_tenant("scrolled"))
     start = datetime.now(UTC) - timedelta(minutes=10)
@@ -231,6 +264,8 @@ def test_the_table_stays_where_it_was_scrolled_to_when_a_row_is_chosen(page: Pag
     expect(page.get_by_role("tab", name="JSON")).to_be_visible()
     settle(page)
     assert scroller.evaluate("element => element.scrollTop") == 1400
-    expect(page.get_by_test_id("stCode").filter(has_text=re.compile(r"line \d+")).first).to_contain_text("line 47")
+    expect(page.get_by_test_id("stCode").filter(has_text=re.compile(r"line \d+")).first).to_contain_text(
+        "line 47"
+    )
     choose_row(page, 2)
     expect(page.get_by_role("tab", name="JSON")).to_have_count(0)

@@ -41,7 +41,9 @@ def hour_of_logs(catalog_client: Any) -> LogTable:
     return table
 
 
-def test_a_search_is_typed_a_row_opened_and_the_link_opens_it_again(page: Page, ui_uri: str, catalog_client: Any) -> None:
+def test_a_search_is_typed_a_row_opened_and_the_link_opens_it_again(
+    page: Page, ui_uri: str, catalog_client: Any
+) -> None:
     """Typing words shows the histogram and the right rows; a row shows its fields; its link shows the same rows, even after more came."""
     table = hour_of_logs(catalog_client)
     open_search(page, ui_uri, table)
@@ -60,7 +62,9 @@ def test_a_search_is_typed_a_row_opened_and_the_link_opens_it_again(page: Page, 
     page.get_by_role("button", name="Link").click()
     link = page.get_by_test_id("stCode").filter(has_text="pin=").inner_text().strip()
     assert {"tenant", "q", "pin", "row"} <= set(parse_qs(urlsplit(link).query))
-    table.append([{"timestamp": datetime.now(UTC) - timedelta(minutes=20), "message": "connection refused later"}])
+    table.append(
+        [{"timestamp": datetime.now(UTC) - timedelta(minutes=20), "message": "connection refused later"}]
+    )
     page.goto(link)
     expect(page.get_by_text("8 rows")).to_be_visible()
     expect(page.get_by_text("pinned")).to_be_visible()
@@ -100,7 +104,9 @@ def narrowed(page: Page) -> tuple[timedelta, int]:
     expect(rows).not_to_have_text(f"{ROWS} rows")
     for label in ("From", "To"):
         expect(page.get_by_label(label, exact=True)).to_have_value(re.compile(r"\d{4}-"))
-    times = [datetime.fromisoformat(page.get_by_label(label, exact=True).input_value()) for label in ("From", "To")]
+    times = [
+        datetime.fromisoformat(page.get_by_label(label, exact=True).input_value()) for label in ("From", "To")
+    ]
     return times[1] - times[0], int(rows.inner_text().split()[0])
 
 
@@ -117,7 +123,9 @@ def test_dragging_over_the_histogram_narrows_the_range(page: Page, ui_uri: str, 
     assert 60 < rows < 140
 
 
-def test_a_click_on_a_bar_of_the_histogram_narrows_the_range_to_it(page: Page, ui_uri: str, table: LogTable) -> None:
+def test_a_click_on_a_bar_of_the_histogram_narrows_the_range_to_it(
+    page: Page, ui_uri: str, table: LogTable
+) -> None:
     """One row comes every seven seconds, and a bar of an hour's histogram is a minute."""
     open_search(page, ui_uri, table)
     box = chart(page)
@@ -159,7 +167,9 @@ def test_all_rows_are_fetched_as_a_file_from_the_page(page: Page, ui_uri: str, t
     with page.expect_download() as download:
         page.get_by_role("button", name=re.compile("ndjson · 8 rows")).click()
     lines = download.value.path().read_bytes().splitlines()
-    assert [orjson.loads(line)["message"] for line in lines] == [f"connection refused number {at}" for at in range(0, ROWS, 50)]
+    assert [orjson.loads(line)["message"] for line in lines] == [
+        f"connection refused number {at}" for at in range(0, ROWS, 50)
+    ]
 
 
 def test_the_rows_around_a_row_are_shown_whatever_they_say(page: Page, ui_uri: str, table: LogTable) -> None:
@@ -170,7 +180,9 @@ def test_the_rows_around_a_row_are_shown_whatever_they_say(page: Page, ui_uri: s
     around = page.get_by_test_id("stCode").filter(has_text="▸")
     expect(around).to_contain_text("item 292 served")
     expect(around).to_contain_text("item 308 served")
-    assert next(line for line in around.inner_text().splitlines() if line.startswith("▸")).endswith("connection refused number 300")
+    assert next(line for line in around.inner_text().splitlines() if line.startswith("▸")).endswith(
+        "connection refused number 300"
+    )
 
 
 def test_the_tenants_page_lists_rows_files_and_freshness(page: Page, ui_uri: str, table: LogTable) -> None:

@@ -75,7 +75,9 @@ def signed_in(page: Page, guarded: Guarded, guarded_ui: str) -> Callable[..., Pa
 
 
 @KEYS
-def test_the_search_page_knows_one_tenant(signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str) -> None:
+def test_the_search_page_knows_one_tenant(
+    signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str
+) -> None:
     """Rows, fields and values of its own; lists, links, exports and saved searches of nobody else."""
     times = {"from": START.isoformat(), "to": START.replace(hour=11).isoformat()}
     page = signed_in(key, f"?{urlencode(times)}")
@@ -90,7 +92,9 @@ def test_the_search_page_knows_one_tenant(signed_in: Callable[..., Page], guarde
 
 
 @KEYS
-def test_the_sql_page_runs_over_one_tenant(signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str) -> None:
+def test_the_sql_page_runs_over_one_tenant(
+    signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str
+) -> None:
     """Its own table is counted; the other's is refused in a sentence, by its name as by its schema."""
     page = signed_in(key, "sql")
     foreign = next(table for table in (guarded.mine, guarded.theirs) if table.tenant != own)
@@ -108,7 +112,9 @@ def test_the_sql_page_runs_over_one_tenant(signed_in: Callable[..., Page], guard
 
 
 @KEYS
-def test_the_tenants_page_lists_one_tenant(signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str) -> None:
+def test_the_tenants_page_lists_one_tenant(
+    signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str
+) -> None:
     """One stream, its columns, its retention; the list of deleted streams offers no other."""
     page = signed_in(key, "tenants")
     expect(page.get_by_text("1 stream.")).to_be_visible()
@@ -122,9 +128,15 @@ def test_the_tenants_page_lists_one_tenant(signed_in: Callable[..., Page], guard
 @KEYS
 @pytest.mark.parametrize(
     ("path", "says"),
-    [("errors", "Every value fitted its column."), ("dead-letters", "Ingest at .* does not answer"), ("health", "Your key does not show parked tables")],
+    [
+        ("errors", "Every value fitted its column."),
+        ("dead-letters", "Ingest at .* does not answer"),
+        ("health", "Your key does not show parked tables"),
+    ],
 )
-def test_the_other_pages_speak_of_one_tenant(signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str, path: str, says: str) -> None:
+def test_the_other_pages_speak_of_one_tenant(
+    signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str, path: str, says: str
+) -> None:
     """Each has something to say to a key of one tenant, and names no other one."""
     page = signed_in(key, path)
     if path == "errors":
@@ -134,7 +146,9 @@ def test_the_other_pages_speak_of_one_tenant(signed_in: Callable[..., Page], gua
     shows(page, guarded, own)
 
 
-def test_a_link_to_another_tenants_rows_opens_for_its_own_key_alone(browser: Browser, guarded: Guarded, guarded_ui: str) -> None:
+def test_a_link_to_another_tenants_rows_opens_for_its_own_key_alone(
+    browser: Browser, guarded: Guarded, guarded_ui: str
+) -> None:
     """The same address: rows for whom they belong to, a sentence for the other."""
     link = f"{guarded_ui}/?{urlencode({'tenant': THEIRS, 'stream': 'logs', 'from': START.isoformat(), 'to': START.replace(hour=11).isoformat()})}"
     for key, outcome in (("theirs", "30 rows"), ("mine", f"There is no tenant “{THEIRS}” that you can see")):
@@ -169,7 +183,9 @@ def test_no_key_is_written_into_the_front_ends_log(page: Page, guarded: Guarded,
     assert not [name for name, key in guarded.keys.items() if key.split("_", 2)[2] in log]
 
 
-def test_beyond_loopback_the_front_end_wants_an_api_that_asks_for_keys(guarded: Guarded, query_uri: str) -> None:
+def test_beyond_loopback_the_front_end_wants_an_api_that_asks_for_keys(
+    guarded: Guarded, query_uri: str
+) -> None:
     """On every interface it does not start before an API that lets everybody in, nor before one that does not answer; before one with keys it does."""
     for api, says in ((query_uri, "lets callers in without keys"), ("http://127.0.0.1:9", "does not answer")):
         done = run("ui", {"FIRN_UI_API": api}, "serve", "--host", "0.0.0.0", "--port", "0")

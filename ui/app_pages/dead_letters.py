@@ -25,11 +25,20 @@ def show() -> None:
     whose = ""
     try:
         whose, since, reason = _filters(tenant_names())
-        found = api().get("/dead-letters", tenant=whose, since=since, reason=reason, limit=PAGE, before=st.session_state.get("letters_before", ""))
+        found = api().get(
+            "/dead-letters",
+            tenant=whose,
+            since=since,
+            reason=reason,
+            limit=PAGE,
+            before=st.session_state.get("letters_before", ""),
+        )
         parked = api().get("/parked", tenant=whose)["parked"]
     except ApiError as error:
         if error.status == FORBIDDEN and not whose and not st.session_state.get("one_tenant"):
-            st.session_state["one_tenant"] = True  # the key does not reach all, so the list does not offer all
+            st.session_state["one_tenant"] = (
+                True  # the key does not reach all, so the list does not offer all
+            )
             st.rerun()
         show_error(error)
         return
@@ -40,12 +49,15 @@ def show() -> None:
         st.caption("There are no older ones.")
     else:
         empty(
-            "No message is dead here.", "What cannot be decoded, routed or stored is kept in the dead-letter topic and would be listed here, with its reason."
+            "No message is dead here.",
+            "What cannot be decoded, routed or stored is kept in the dead-letter topic and would be listed here, with its reason.",
         )
     _offer_replay(letters, whose, since, reason)
     st.subheader("Parked streams", anchor=False)
     if parked:
-        st.dataframe(pd.DataFrame(parked)[["tenant", "stream", "reason", "since"]], hide_index=True, width="stretch")
+        st.dataframe(
+            pd.DataFrame(parked)[["tenant", "stream", "reason", "since"]], hide_index=True, width="stretch"
+        )
         st.caption(
             "Their records wait in Kafka. They are written by themselves once the table can be; one that was moved back waits for `python -m ingest resolve`."
         )
@@ -78,9 +90,17 @@ def _list(letters: list[dict[str, Any]], following: str | None, whose: str) -> N
         }
     )
     event = st.dataframe(
-        frame, hide_index=True, width="stretch", height=min(38 + 35 * len(letters), 460), on_select="rerun", selection_mode="single-row", key="letters"
+        frame,
+        hide_index=True,
+        width="stretch",
+        height=min(38 + 35 * len(letters), 460),
+        on_select="rerun",
+        selection_mode="single-row",
+        key="letters",
     )
-    st.caption(f"{count(len(letters), 'letter')} shown, newest first; {count(len({letter['reason'] for letter in letters}), 'reason')}.")
+    st.caption(
+        f"{count(len(letters), 'letter')} shown, newest first; {count(len({letter['reason'] for letter in letters}), 'reason')}."
+    )
     if following and st.button("Older ones", icon=":material/expand_more:"):
         st.session_state["letters_before"] = following
         st.rerun()
@@ -106,8 +126,18 @@ def _offer_replay(letters: list[dict[str, Any]], whose: str, since: str, reason:
         st.markdown(
             "All letters that the filters above choose go to the replay topic, each once; they become rows with the next flush, under their first coordinates."
         )
-        target = st.text_input("To tenant", placeholder="where the rules say", help="For letters that named no tenant, or a wrong one").strip()
-        body = {"tenant": whose, "since": since, "reason": reason, "to_tenant": target, "all": not (since or reason)}
+        target = st.text_input(
+            "To tenant",
+            placeholder="where the rules say",
+            help="For letters that named no tenant, or a wrong one",
+        ).strip()
+        body = {
+            "tenant": whose,
+            "since": since,
+            "reason": reason,
+            "to_tenant": target,
+            "all": not (since or reason),
+        }
         look, send = st.columns(2)
         if look.button("What would happen?", width="stretch", icon=":material/visibility:"):
             _replay({**body, "dry_run": True})

@@ -15,7 +15,12 @@ from ui.components.wording import count
 from ui.url_state import SearchState, to_params
 
 EXAMPLE_CHARACTERS = 200
-RANGES = {"Last hour": "now-1h", "Last 24 hours": "now-24h", "Last 7 days": "now-7d", "Last 30 days": "now-30d"}
+RANGES = {
+    "Last hour": "now-1h",
+    "Last 24 hours": "now-24h",
+    "Last 7 days": "now-7d",
+    "Last 30 days": "now-30d",
+}
 WHAT = {
     "wrong_type": "the value is of another type than the column was declared",
     "out_of_range": "the value does not fit the column's type",
@@ -43,14 +48,22 @@ def show() -> None:
             return
         stream = two.selectbox("Stream", streams)
         label = three.selectbox("Time range", list(RANGES), index=2)
-        found = api().post("/errors", {"tenant": tenant, "stream": stream, "from": RANGES[label], "to": "now"})
+        found = api().post(
+            "/errors", {"tenant": tenant, "stream": stream, "from": RANGES[label], "to": "now"}
+        )
     except ApiError as error:
         show_error(error)
         return
     if not found["groups"]:
-        empty("Every value fitted its column.", "Rows are always kept; a value that does not fit would be listed here, with its field and reason.")
+        empty(
+            "Every value fitted its column.",
+            "Rows are always kept; a value that does not fit would be listed here, with its field and reason.",
+        )
         return
-    st.caption(f"{count(found['looked_at'], 'row')} with values that did not fit" + ("; older ones were not looked at." if found["more"] else "."))
+    st.caption(
+        f"{count(found['looked_at'], 'row')} with values that did not fit"
+        + ("; older ones were not looked at." if found["more"] else ".")
+    )
     _groups(found["groups"], SearchState(tenant=tenant, stream=stream, from_=RANGES[label]))
     st.subheader("Newest rows", anchor=False)
     chosen = result_table.show(found["sample"], [], key="error-rows")
@@ -70,7 +83,10 @@ def _groups(groups: list[dict[str, Any]], around: SearchState) -> None:
                 "field": [group["field"] for group in groups],
                 "rows": [group["rows"] for group in groups],
                 "for example": ["  ·  ".join(group["examples"])[:EXAMPLE_CHARACTERS] for group in groups],
-                "search": ["/search?" + urlencode(to_params(replace(around, query=f"_errors:{group['reason']}"))) for group in groups],
+                "search": [
+                    "/search?" + urlencode(to_params(replace(around, query=f"_errors:{group['reason']}")))
+                    for group in groups
+                ],
             }
         ),
         hide_index=True,
@@ -82,6 +98,8 @@ def _groups(groups: list[dict[str, Any]], around: SearchState) -> None:
             "field": st.column_config.Column(width=170),
             "rows": st.column_config.Column(width=70),
             "for example": st.column_config.Column(width=280),
-            "search": st.column_config.LinkColumn(width=75, display_text="open", help="Searches the rows with this reason"),
+            "search": st.column_config.LinkColumn(
+                width=75, display_text="open", help="Searches the rows with this reason"
+            ),
         },
     )

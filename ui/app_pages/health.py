@@ -33,7 +33,9 @@ def _now() -> None:
         return
     for place, service in zip(st.columns(len(health["services"])), health["services"], strict=True):
         with place.container(border=True):
-            st.markdown(f"**{plain(service['name'])}** {':green[:material/check_circle:]' if service['up'] else ':red[:material/error:]'}")
+            st.markdown(
+                f"**{plain(service['name'])}** {':green[:material/check_circle:]' if service['up'] else ':red[:material/error:]'}"
+            )
             st.caption(plain(service["says"]))
     if (health.get("maintenance") or {}).get("behind"):
         st.warning(f"Maintenance is {plain(health['maintenance']['says'])}.", icon=":material/build:")
@@ -55,8 +57,12 @@ def _numbers(health: dict[str, Any]) -> None:
     numbers = {
         "Lag": "not known" if lag is None else count(lag, "record"),
         "Complete until": age(health["complete_until"]) if health["complete_until"] else "not known",
-        "Buffered": f"{ingest['buffered_bytes'] / 1e6:,.1f} MB" if "buffered_bytes" in ingest else "not known",
-        "Partitions with many files": "not known" if health["partitions_with_many_files"] is None else f"{health['partitions_with_many_files']:,}",
+        "Buffered": f"{ingest['buffered_bytes'] / 1e6:,.1f} MB"
+        if "buffered_bytes" in ingest
+        else "not known",
+        "Partitions with many files": "not known"
+        if health["partitions_with_many_files"] is None
+        else f"{health['partitions_with_many_files']:,}",
     }
     row = st.container(horizontal=True)
     for label, value in numbers.items():
@@ -67,7 +73,13 @@ def _history(health: dict[str, Any]) -> None:
     """What this page has seen since it was opened."""
     seen = st.session_state.setdefault("health_seen", [])
     ingest = health["ingest"] or {}
-    seen.append({"time": pd.Timestamp.now("UTC"), "lag, records": health["lag_records"], "buffered, bytes": ingest.get("buffered_bytes")})
+    seen.append(
+        {
+            "time": pd.Timestamp.now("UTC"),
+            "lag, records": health["lag_records"],
+            "buffered, bytes": ingest.get("buffered_bytes"),
+        }
+    )
     del seen[:-POINTS_MAX]
     frame = pd.DataFrame(seen)
     left, right = st.columns(2)
@@ -77,14 +89,21 @@ def _history(health: dict[str, Any]) -> None:
             place.caption(f"“{plain(name)}” is not known: ingest does not tell.")
             continue
         if len(known) < 2:
-            place.caption(f"The plot of “{plain(name)}” begins with the second answer of ingest; a point is added every {REFRESH_S:.0f} seconds.")
+            place.caption(
+                f"The plot of “{plain(name)}” begins with the second answer of ingest; a point is added every {REFRESH_S:.0f} seconds."
+            )
             continue
         chart = (
             alt.Chart(known)
             .mark_line(point={"color": COLOUR} if len(known) < 20 else False, color=COLOUR)
             .encode(
                 x=alt.X("time:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=6)),
-                y=alt.Y(f"{name}:Q", title=name, scale=alt.Scale(domain=[0, max(1, known[name].max())]), axis=alt.Axis(tickCount=4, format="~s")),
+                y=alt.Y(
+                    f"{name}:Q",
+                    title=name,
+                    scale=alt.Scale(domain=[0, max(1, known[name].max())]),
+                    axis=alt.Axis(tickCount=4, format="~s"),
+                ),
             )
             .properties(height=160)
         )

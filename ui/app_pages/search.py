@@ -7,7 +7,17 @@ from typing import Any
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components import auto_refresh, basis, export, field_list, histogram, result_table, row_detail, saved_searches, time_range
+from ui.components import (
+    auto_refresh,
+    basis,
+    export,
+    field_list,
+    histogram,
+    result_table,
+    row_detail,
+    saved_searches,
+    time_range,
+)
 from ui.components.message import empty, show_error, show_warnings
 from ui.components.plain_text import code, plain
 from ui.components.stream_choice import NOTHING_YET, first_with_streams, no_streams, streams_of, tenant_names
@@ -69,7 +79,10 @@ def _choose_stream() -> bool:
             return False
         if wanted not in names:
             if wanted:
-                st.warning(f"There is no tenant “{plain(wanted)}” that you can see; the link may be old, or meant for another key.", icon=":material/warning:")
+                st.warning(
+                    f"There is no tenant “{plain(wanted)}” that you can see; the link may be old, or meant for another key.",
+                    icon=":material/warning:",
+                )
             st.session_state["tenant"] = first_with_streams(names)
         streams = streams_of(st.session_state["tenant"], st.session_state["stream"])
     except ApiError as error:
@@ -88,13 +101,21 @@ def _inputs(names: Sequence[str], streams: Sequence[str]) -> None:
     places = st.columns([2, 1.6, 5, 2, 1.1], vertical_alignment="bottom")
     places[0].selectbox("Tenant", names, key="tenant", on_change=_changed)
     places[1].selectbox("Stream", streams, key="stream", on_change=_changed)
-    places[2].text_input("Search", key="query", on_change=_changed, placeholder="words or field:value — empty: every row", help=SYNTAX)
+    places[2].text_input(
+        "Search",
+        key="query",
+        on_change=_changed,
+        placeholder="words or field:value — empty: every row",
+        help=SYNTAX,
+    )
     with places[3]:
         time_range.choose()
     if places[4].button("Search", type="primary", width="stretch"):
         st.session_state.pop("answer", None)
         st.session_state["pages"] = 1
-    if time_range.label_of(st.session_state["from"], st.session_state["to"]) == time_range.TYPED or st.session_state.get("typing"):
+    if time_range.label_of(
+        st.session_state["from"], st.session_state["to"]
+    ) == time_range.TYPED or st.session_state.get("typing"):
         time_range.type_in()
 
 
@@ -107,7 +128,14 @@ def _search(state: SearchState) -> dict[str, Any]:
     key = replace(state, row="", columns="")
     kept = st.session_state.get("answer")
     if kept is None or kept["key"] != key:
-        body = {"tenant": state.tenant, "stream": state.stream, "query": state.query, "from": state.from_, "to": state.to, "pin": state.pin}
+        body = {
+            "tenant": state.tenant,
+            "stream": state.stream,
+            "query": state.query,
+            "from": state.from_,
+            "to": state.to,
+            "pin": state.pin,
+        }
         counts = api().post("/histogram", {**body, "by": "level"})
         # The page sees the same range and the same rows as the histogram, whatever is written meanwhile.
         body |= {"from": counts["from"], "to": counts["to"], "pin": counts["pin"]}
@@ -134,7 +162,12 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
         export.show(found["body"])
         _link(state, counts)
     picked = histogram.show(counts, key=f"histogram-{counts['from']}-{counts['to']}")
-    if picked and st.button(f"Narrow to {plain(picked[0])} – {plain(picked[1])}", icon=":material/zoom_in:", on_click=_narrow, args=picked):
+    if picked and st.button(
+        f"Narrow to {plain(picked[0])} – {plain(picked[1])}",
+        icon=":material/zoom_in:",
+        on_click=_narrow,
+        args=picked,
+    ):
         st.rerun()
     if rows := [row for page in pages for row in page["rows"]]:
         _show_rows(state, found, rows)
@@ -154,14 +187,18 @@ def _show_rows(state: SearchState, found: dict[str, Any], rows: list[dict[str, A
 
     def picked() -> None:
         at = result_table.position(key, len(rows))
-        st.session_state["row"] = "" if at is None else row_key(rows[at]["coordinates"], rows[at]["timestamp"])
+        st.session_state["row"] = (
+            "" if at is None else row_key(rows[at]["coordinates"], rows[at]["timestamp"])
+        )
 
     chosen = _chosen(state, rows)
     # Always two columns: in another place the table would forget where it was scrolled to.
     left, right = st.columns([3, 2] if chosen else [1, NO_WIDTH], gap="small" if chosen else None)
     with left:
         result_table.show(rows, columns, key, on_select=picked)
-        if pages[-1]["next"] and st.button(f"Show {PAGE_ROWS} more", icon=":material/expand_more:", on_click=_more):
+        if pages[-1]["next"] and st.button(
+            f"Show {PAGE_ROWS} more", icon=":material/expand_more:", on_click=_more
+        ):
             st.rerun()
         if chosen is None:
             st.caption("Choose a row to see all of it; by keyboard with the arrows and Shift+Space.")
@@ -200,7 +237,8 @@ def _surrounding(state: SearchState, row: dict[str, Any]) -> None:
         show_error(error)
         return
     lines = [
-        ("▸ " if at == found["at"] else "  ") + f"{short_time(each['timestamp'])}  {each['severity'] or '':8}{result_table.summary(each)[:300]}"
+        ("▸ " if at == found["at"] else "  ")
+        + f"{short_time(each['timestamp'])}  {each['severity'] or '':8}{result_table.summary(each)[:300]}"
         for at, each in enumerate(found["rows"])
     ]
     st.code("\n".join(lines), language=None)
@@ -233,6 +271,12 @@ def _nothing(state: SearchState, counts: dict[str, Any]) -> None:
     if newest is None:
         empty("This stream has no rows yet.", "They appear after the next flush of ingestion.")
     elif state.query:
-        empty("No row in this time range matches.", f"Choose a longer range, or fewer words. The newest row of this stream is of {code(newest)}.")
+        empty(
+            "No row in this time range matches.",
+            f"Choose a longer range, or fewer words. The newest row of this stream is of {code(newest)}.",
+        )
     else:
-        empty("No rows in this time range.", f"The newest row of this stream is of {code(newest)}. Choose a longer time range.")
+        empty(
+            "No rows in this time range.",
+            f"The newest row of this stream is of {code(newest)}. Choose a longer time range.",
+        )

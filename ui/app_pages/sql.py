@@ -19,7 +19,11 @@ def show() -> None:
     st.title("SQL")
     left, right = st.columns([1, 3])
     try:
-        tenant = choose_tenant(left, "sql", help_text='Whose streams names without a schema mean. Other tenants: "their name".stream')
+        tenant = choose_tenant(
+            left,
+            "sql",
+            help_text='Whose streams names without a schema mean. Other tenants: "their name".stream',
+        )
         if tenant is None:
             return
         streams = streams_of(tenant)
@@ -29,12 +33,20 @@ def show() -> None:
     if not streams:
         no_streams(tenant)
         return
-    left.caption("Streams: " + ", ".join(code(_quoted(stream)) for stream in streams[:STREAMS_SHOWN]) + (" …" if len(streams) > STREAMS_SHOWN else ""))
+    left.caption(
+        "Streams: "
+        + ", ".join(code(_quoted(stream)) for stream in streams[:STREAMS_SHOWN])
+        + (" …" if len(streams) > STREAMS_SHOWN else "")
+    )
     # In a form, Ctrl+Enter in the statement runs it.
     with right.form("statement", border=False):
         example = EXAMPLE.format(stream=_quoted("logs" if "logs" in streams else streams[0]))
         statement = st.text_area(
-            "Statement", value=example, key=f"statement-{tenant}", height=170, help="One SELECT in Trino's SQL. Streams are tables; `timestamp` is the time."
+            "Statement",
+            value=example,
+            key=f"statement-{tenant}",
+            height=170,
+            help="One SELECT in Trino's SQL. Streams are tables; `timestamp` is the time.",
         )
         with st.container(horizontal=True, vertical_alignment="bottom"):
             limit = st.number_input("Rows at most", min_value=1, max_value=10_000, value=500, width=180)
@@ -52,7 +64,9 @@ def _run(statement: str, tenant: str, limit: int) -> None:
     st.session_state.pop("sql_answer", None)
     try:
         with st.spinner("Running …", show_time=True):
-            st.session_state["sql_answer"] = api().post("/sql", {"sql": statement, "tenant": tenant, "limit": limit})
+            st.session_state["sql_answer"] = api().post(
+                "/sql", {"sql": statement, "tenant": tenant, "limit": limit}
+            )
     except ApiError as error:
         show_error(error)
 
@@ -60,7 +74,9 @@ def _run(statement: str, tenant: str, limit: int) -> None:
 def _answer() -> None:
     answer = st.session_state.get("sql_answer")
     if answer is None:
-        st.caption("Statements only read: anything but one SELECT is refused, and only tenants that your key reaches can be named.")
+        st.caption(
+            "Statements only read: anything but one SELECT is refused, and only tenants that your key reaches can be named."
+        )
         return
     if not answer["complete"]:
         st.warning(plain(" ".join(answer["reasons"])), icon=":material/hourglass_top:")

@@ -29,7 +29,10 @@ def show() -> None:
         return
     tenants = found["tenants"]
     if not tenants:
-        empty("No tenant has any rows yet.", "Send a record with a `tenant` header to one of the input topics; its table appears with the next flush.")
+        empty(
+            "No tenant has any rows yet.",
+            "Send a record with a `tenant` header to one of the input topics; its table appears with the next flush.",
+        )
         return
     streams = [stream for tenant in tenants for stream in tenant["streams"]]
     numbers = {
@@ -44,15 +47,24 @@ def show() -> None:
     if found["next"]:
         st.caption(f"These are the first {len(tenants):,} tenants. The search page knows all of them.")
     for tenant in [tenant for tenant in tenants if tenant["warnings"]][:PROBLEMS_SHOWN]:
-        st.warning(f"Tenant {plain(tenant['tenant'])}: its name {plain('; '.join(tenant['warnings']))}.", icon=":material/visibility_off:")
-    wanted = st.text_input("Filter", placeholder="part of a tenant's or stream's name", label_visibility="collapsed")
-    shown = [stream for stream in streams if wanted.lower() in f"{stream['tenant']} {stream['stream']}".lower()]
+        st.warning(
+            f"Tenant {plain(tenant['tenant'])}: its name {plain('; '.join(tenant['warnings']))}.",
+            icon=":material/visibility_off:",
+        )
+    wanted = st.text_input(
+        "Filter", placeholder="part of a tenant's or stream's name", label_visibility="collapsed"
+    )
+    shown = [
+        stream for stream in streams if wanted.lower() in f"{stream['tenant']} {stream['stream']}".lower()
+    ]
     if shown:
         _list(shown)
     else:
         empty("No tenant or stream has that in its name.", "Shorten the filter.")
     with st.expander("Deleted streams", icon=":material/restore_from_trash:"):
-        stream_detail.show_dropped(st.selectbox("Of tenant", sorted({tenant["tenant"] for tenant in tenants})))
+        stream_detail.show_dropped(
+            st.selectbox("Of tenant", sorted({tenant["tenant"] for tenant in tenants}))
+        )
 
 
 def _list(shown: list[dict[str, Any]]) -> None:
@@ -80,12 +92,16 @@ def _list(shown: list[dict[str, Any]]) -> None:
         column_config={
             "rows": st.column_config.NumberColumn(format="localized"),
             "files": st.column_config.NumberColumn(format="localized"),
-            "search": st.column_config.LinkColumn(display_text="open", help="Searches the stream's last 24 hours"),
+            "search": st.column_config.LinkColumn(
+                display_text="open", help="Searches the stream's last 24 hours"
+            ),
         },
     )
     for stream in [stream for stream in shown if stream["problem"]][:PROBLEMS_SHOWN]:
         st.warning(f"{code(stream['table'])}: {plain(stream['problem'])}", icon=":material/error:")
-    st.caption(f"{count(len(shown), 'stream')}. Choose one to see its columns, retention, and how to delete it.")
+    st.caption(
+        f"{count(len(shown), 'stream')}. Choose one to see its columns, retention, and how to delete it."
+    )
     picked = event["selection"]["rows"]
     if picked and picked[0] < len(shown):
         stream_detail.show(shown[picked[0]]["tenant"], shown[picked[0]]["stream"])

@@ -19,7 +19,9 @@ def show(body: dict[str, Any]) -> None:
     with st.popover("Export", icon=":material/download:"):
         chosen = st.radio("Format", list(FORMATS), horizontal=True, key="export_format")
         safe = FORMATS[chosen] == "csv" and st.checkbox(
-            "Safe for spreadsheets", value=True, help="Texts that begin like a formula (= + - @) get an apostrophe before them; every other value is exact"
+            "Safe for spreadsheets",
+            value=True,
+            help="Texts that begin like a formula (= + - @) get an apostrophe before them; every other value is exact",
         )
         if st.button("Export all rows", type="primary", width="stretch"):
             _start({**body, "format": FORMATS[chosen], "spreadsheet_safe": safe})
@@ -68,13 +70,17 @@ def _draw(jobs: list[dict[str, Any]]) -> None:
 
 
 def _job(job: dict[str, Any]) -> None:
-    said = f"{plain(job['stream'])} · {plain(job['format'])} · {count(job['rows'], 'row')}, {size(job['bytes'])}"
+    said = (
+        f"{plain(job['stream'])} · {plain(job['format'])} · {count(job['rows'], 'row')}, {size(job['bytes'])}"
+    )
     if job["state"] == "running":
         st.progress(job["progress"], text=said)
     elif job["state"] == "failed":
         st.warning(plain(job["message"]))
     elif job["format"] == "parquet" or job["bytes"] > DOWNLOAD_BYTES_MAX:
-        st.caption(f"{said}. Fetch its {count(len(job['parts']), 'file')} at {code(api().uri + '/v1/exports/' + job['id'])}")
+        st.caption(
+            f"{said}. Fetch its {count(len(job['parts']), 'file')} at {code(api().uri + '/v1/exports/' + job['id'])}"
+        )
     else:
         st.download_button(
             said,

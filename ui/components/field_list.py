@@ -15,7 +15,11 @@ CHARACTERS = 80
 def show(body: dict[str, Any]) -> None:
     """Columns to show, and the values of one field."""
     try:
-        fields = [field for field in _fields(body) if not field["system"] or field["name"] in ("severity", "message")]
+        fields = [
+            field
+            for field in _fields(body)
+            if not field["system"] or field["name"] in ("severity", "message")
+        ]
     except ApiError as error:
         show_error(error)
         return
@@ -23,9 +27,23 @@ def show(body: dict[str, Any]) -> None:
     chosen = [name for name in st.session_state["columns"].split(",") if name in names]
     st.session_state["columns_chosen"] = chosen
     left, right = st.columns(2)
-    left.multiselect("Columns", names, key="columns_chosen", on_change=_keep_columns, placeholder="message", help="What the table shows beside the time")
+    left.multiselect(
+        "Columns",
+        names,
+        key="columns_chosen",
+        on_change=_keep_columns,
+        placeholder="message",
+        help="What the table shows beside the time",
+    )
     about = {field["name"]: f"{field['name']} · {field['type']}{_covered(field)}" for field in fields}
-    wanted = right.selectbox("Top values of", names, index=None, format_func=lambda name: about[name], placeholder="choose a field", key="values_of")
+    wanted = right.selectbox(
+        "Top values of",
+        names,
+        index=None,
+        format_func=lambda name: about[name],
+        placeholder="choose a field",
+        key="values_of",
+    )
     if wanted:
         with right.container(gap=None):
             _values(body, wanted)
@@ -42,9 +60,20 @@ def _values(body: dict[str, Any], field: str) -> None:
     for at, value in enumerate(found["values"]):
         line = st.container(horizontal=True, vertical_alignment="center", gap="small")
         line.markdown(f"{plain(str(value['value'])[:CHARACTERS])} :gray[{value['rows']:,}]")
-        for name, icon, what, sign in (("add", "add", "only these", ""), ("not", "remove", "without these", "NOT ")):
+        for name, icon, what, sign in (
+            ("add", "add", "only these", ""),
+            ("not", "remove", "without these", "NOT "),
+        ):
             args = (field, value["value"], sign)
-            line.button("", icon=f":material/{icon}:", key=f"{name}-{at}", help=plain(what), type="tertiary", on_click=_filter, args=args)
+            line.button(
+                "",
+                icon=f":material/{icon}:",
+                key=f"{name}-{at}",
+                help=plain(what),
+                type="tertiary",
+                on_click=_filter,
+                args=args,
+            )
     if found["sampled"]:
         st.caption("Counted over the newest rows only.")
 
@@ -58,7 +87,9 @@ def filter_text(field: str, value: object, sign: str) -> str:
 def _filter(field: str, value: object, sign: str) -> None:
     before = st.session_state["query"].strip()
     before = f"({before})" if " OR " in before or "||" in before else before
-    st.session_state["query"] = f"{before} AND {filter_text(field, value, sign)}" if before else filter_text(field, value, sign)
+    st.session_state["query"] = (
+        f"{before} AND {filter_text(field, value, sign)}" if before else filter_text(field, value, sign)
+    )
     st.session_state.update(row="", pages=1, pin="")
 
 

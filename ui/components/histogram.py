@@ -8,7 +8,14 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-COLOURS = {"fatal": "#7b2d52", "error": "#c2533f", "warn": "#d8a343", "info": "#5a8fb5", "debug": "#8296a4", "other": "#a9b6c0"}
+COLOURS = {
+    "fatal": "#7b2d52",
+    "error": "#c2533f",
+    "warn": "#d8a343",
+    "info": "#5a8fb5",
+    "debug": "#8296a4",
+    "other": "#a9b6c0",
+}
 HEIGHT_PX = 170
 SECONDS = "%Y-%m-%d %H:%M:%S"
 
@@ -17,7 +24,11 @@ def show(answer: dict[str, Any], key: str) -> tuple[str, str] | None:
     """Draws it; the range that was chosen in it, as RFC 3339, None where there is none."""
     if not answer["buckets"]:
         return None
-    rows = [part for bucket in answer["buckets"] for part in _stacked(bucket, timedelta(seconds=answer["width_s"]))]
+    rows = [
+        part
+        for bucket in answer["buckets"]
+        for part in _stacked(bucket, timedelta(seconds=answer["width_s"]))
+    ]
     event = st.altair_chart(_chart(pd.DataFrame(rows), answer), key=key, on_select="rerun", width="stretch")
     return _chosen(event.get("selection", {})) if event else None
 
@@ -43,7 +54,13 @@ def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any
     for level in COLOURS:
         if rows := levels.get(level, 0):
             edges = {"start": start, "end": start + width * 0.94, "low": below, "high": below + rows}
-            yield {**edges, "level": level, "rows": rows, "from": f"{start:{SECONDS}}", "until": f"{start + width:{SECONDS}}"}
+            yield {
+                **edges,
+                "level": level,
+                "rows": rows,
+                "from": f"{start:{SECONDS}}",
+                "until": f"{start + width:{SECONDS}}",
+            }
             below += rows
 
 
@@ -62,7 +79,11 @@ def _chart(frame: pd.DataFrame, answer: dict[str, Any]) -> Any:
             x2="end:T",
             y=alt.Y("low:Q", title=None, axis=alt.Axis(tickCount=3, domain=False, ticks=False, format="~s")),
             y2="high:Q",
-            color=alt.Color("level:N", scale=alt.Scale(domain=levels, range=[COLOURS[level] for level in levels]), legend=legend),
+            color=alt.Color(
+                "level:N",
+                scale=alt.Scale(domain=levels, range=[COLOURS[level] for level in levels]),
+                legend=legend,
+            ),
             tooltip=[alt.Tooltip("from:N", title="from (UTC)"), "level:N", alt.Tooltip("rows:Q", format=",")],
         )
         .properties(height=HEIGHT_PX)

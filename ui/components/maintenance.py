@@ -29,9 +29,19 @@ def show() -> None:
             show_error(error)
         return
     leader = found["leader"]
-    now = f"Runs now: {plain(leader)}." if leader else "Nobody runs it now: small files stay until `python -m optimize run` does."
-    last = ", ".join(f"{plain(name.replace('_', ' '))} {age(moment)}" for name, moment in found["duties"].items())
-    st.caption(now + (f" Done last: {last}." if last else "") + (f" {found['deletions_due']:,} files wait to be deleted." if found["deletions_due"] else ""))
+    now = (
+        f"Runs now: {plain(leader)}."
+        if leader
+        else "Nobody runs it now: small files stay until `python -m optimize run` does."
+    )
+    last = ", ".join(
+        f"{plain(name.replace('_', ' '))} {age(moment)}" for name, moment in found["duties"].items()
+    )
+    st.caption(
+        now
+        + (f" Done last: {last}." if last else "")
+        + (f" {found['deletions_due']:,} files wait to be deleted." if found["deletions_due"] else "")
+    )
     if found["waiting"]:
         _waiting(found["waiting"])
     if found["history"]:

@@ -34,4 +34,8 @@ def code(text: object) -> str:
 def isolated(text: str) -> str:
     """Text whose direction ends with it: controls of direction are spelled out, right-to-left characters are kept to themselves."""
     spelled = _CONTROLS.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
-    return f"{_ISOLATE}{spelled}{_END_OF_ISOLATE}" if any(unicodedata.bidirectional(each) in _RIGHT_TO_LEFT for each in spelled) else spelled
+    return (
+        f"{_ISOLATE}{spelled}{_END_OF_ISOLATE}"
+        if any(unicodedata.bidirectional(each) in _RIGHT_TO_LEFT for each in spelled)
+        else spelled
+    )

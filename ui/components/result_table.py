@@ -11,7 +11,12 @@ from ui.components.wording import short_time
 SUMMARY_CHARACTERS = 500
 
 
-def show(rows: list[dict[str, Any]], columns: list[str], key: str, on_select: Callable[[], None] | Literal["rerun"] = "rerun") -> int | None:
+def show(
+    rows: list[dict[str, Any]],
+    columns: list[str],
+    key: str,
+    on_select: Callable[[], None] | Literal["rerun"] = "rerun",
+) -> int | None:
     """Draws the rows; the position of the chosen one. `on_select` is called when another one is chosen, before the page is drawn again."""
     title, times = _times(rows)
     shown = {title: times}
@@ -21,7 +26,11 @@ def show(rows: list[dict[str, Any]], columns: list[str], key: str, on_select: Ca
         shown |= {name: [value_of(row, name) for row in rows] for name in columns}
     else:
         shown["message"] = [summary(row) for row in rows]
-    widths = {title: 8 * len(title if len(title) > len(times[0]) else times[0]), "severity": 80, "message": 1000}
+    widths = {
+        title: 8 * len(title if len(title) > len(times[0]) else times[0]),
+        "severity": 80,
+        "message": 1000,
+    }
     st.dataframe(
         pd.DataFrame(shown),
         key=key,
@@ -50,7 +59,9 @@ def _times(rows: list[dict[str, Any]]) -> tuple[str, list[str]]:
 
 def summary(row: dict[str, Any]) -> str:
     """One line for a row: its message, or its fields where it has none."""
-    text = row["message"] or "  ".join(f"{name}={value}" for name, value in row["fields"].items() if value != "")
+    text = row["message"] or "  ".join(
+        f"{name}={value}" for name, value in row["fields"].items() if value != ""
+    )
     return " ".join(text[:SUMMARY_CHARACTERS].split())
 
 

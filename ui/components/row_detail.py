@@ -16,13 +16,19 @@ def show(row: dict[str, Any]) -> None:
     with as_table:
         if row["message"]:
             st.code(row["message"], language=None, wrap_lines=True)
-        values = {"timestamp": row["timestamp"], **({"severity": row["severity"]} if row["severity"] else {}), **row["fields"]}
+        values = {
+            "timestamp": row["timestamp"],
+            **({"severity": row["severity"]} if row["severity"] else {}),
+            **row["fields"],
+        }
         st.dataframe(
             pd.DataFrame({"field": list(values), "value": [str(value) for value in values.values()]}),
             hide_index=True,
             width="stretch",
             height=min(38 + 35 * len(values), HEIGHT_PX),
-            column_config={"field": st.column_config.TextColumn(width=min(8 * max(map(len, values)) + 16, FIELD_PX_MAX))},
+            column_config={
+                "field": st.column_config.TextColumn(width=min(8 * max(map(len, values)) + 16, FIELD_PX_MAX))
+            },
         )
         if row["errors"]:
             st.markdown("**Values that did not fit their columns**")
@@ -38,8 +44,19 @@ def show(row: dict[str, Any]) -> None:
         st.dataframe(
             pd.DataFrame(
                 {
-                    "what": ["Kafka topic", "topic id", "partition", "offset", "index in the message", "Kafka's time"],
-                    "value": [str(coordinates[name]) for name in ("topic", "topic_id", "partition", "offset", "index")] + [row["observed_timestamp"] or ""],
+                    "what": [
+                        "Kafka topic",
+                        "topic id",
+                        "partition",
+                        "offset",
+                        "index in the message",
+                        "Kafka's time",
+                    ],
+                    "value": [
+                        str(coordinates[name])
+                        for name in ("topic", "topic_id", "partition", "offset", "index")
+                    ]
+                    + [row["observed_timestamp"] or ""],
                 }
             ),
             hide_index=True,

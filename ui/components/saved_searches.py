@@ -23,10 +23,30 @@ def show(state: SearchState, open_search: Callable[[SearchState], None]) -> None
             st.caption("No search is saved yet. Give this one a name to keep it.")
         for name, search in kept.items():
             button, forget = st.columns([5, 1], vertical_alignment="center")
-            button.button(plain(name), key=f"open-{name}", on_click=open_search, args=(from_params(search["address"]),), width="stretch")
-            forget.button("", icon=":material/delete:", key=f"forget-{name}", help="forget it", on_click=_forget, args=(name,))
+            button.button(
+                plain(name),
+                key=f"open-{name}",
+                on_click=open_search,
+                args=(from_params(search["address"]),),
+                width="stretch",
+            )
+            forget.button(
+                "",
+                icon=":material/delete:",
+                key=f"forget-{name}",
+                help="forget it",
+                on_click=_forget,
+                args=(name,),
+            )
         name = st.text_input("Name", key="save_as", max_chars=100)
-        st.button("Save this search", type="primary", width="stretch", disabled=not name.strip(), on_click=_keep, args=(name.strip(), state))
+        st.button(
+            "Save this search",
+            type="primary",
+            width="stretch",
+            disabled=not name.strip(),
+            on_click=_keep,
+            args=(name.strip(), state),
+        )
 
 
 def _keep(name: str, state: SearchState) -> None:

@@ -20,8 +20,12 @@ def sign_in() -> None:
     else:
         if st.session_state.get("key"):
             _offer_to_sign_out()
-        elif not is_loopback(st.get_option("server.address") or ""):  # started by Streamlit itself, past the check of `python -m ui serve`
-            st.error("These pages are reachable from outside, and the search API asks nobody for a key. Start them with `python -m ui serve`.")
+        elif not is_loopback(
+            st.get_option("server.address") or ""
+        ):  # started by Streamlit itself, past the check of `python -m ui serve`
+            st.error(
+                "These pages are reachable from outside, and the search API asks nobody for a key. Start them with `python -m ui serve`."
+            )
             st.stop()
         return
     if st.session_state.pop("key", None):

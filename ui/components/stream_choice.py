@@ -13,7 +13,9 @@ from ui.settings import api_uri
 KEPT_S = 10.0
 PAGE = 10_000
 LOOKED_AT_MAX = 20
-NOTHING_YET = "Send a record with a `tenant` header to one of the input topics; its table appears with the next flush."
+NOTHING_YET = (
+    "Send a record with a `tenant` header to one of the input topics; its table appears with the next flush."
+)
 
 
 @st.cache_data(ttl=KEPT_S, max_entries=256, show_spinner=False)

@@ -21,10 +21,13 @@ def show(tenant: str, stream: str) -> None:
         show_error(error)
         return
     st.subheader(f"{plain(tenant)} / {plain(stream)}", anchor=False)
-    st.caption(f"{code(detail['table'])} in Trino · {count(detail['snapshots'], 'snapshot')} · {count(detail['delete_files'], 'delete file')}")
+    st.caption(
+        f"{code(detail['table'])} in Trino · {count(detail['snapshots'], 'snapshot')} · {count(detail['delete_files'], 'delete file')}"
+    )
     if detail["parked"]:
         st.warning(
-            f"Records of this stream are parked: {plain(detail['parked'])}. They wait in Kafka until the table can be written.", icon=":material/pause_circle:"
+            f"Records of this stream are parked: {plain(detail['parked'])}. They wait in Kafka until the table can be written.",
+            icon=":material/pause_circle:",
         )
     columns, retention, end = st.tabs(["Columns", "Retention", "Delete"])
     with columns:
@@ -42,10 +45,15 @@ def _columns(tenant: str, stream: str, columns: list[dict[str, Any]]) -> None:
         "in records": [column["path"] or ("set by Firn" if column["system"] else "") for column in columns],
         "older values in": [", ".join(column["older"]) for column in columns],
     }
-    st.dataframe(pd.DataFrame(frame), hide_index=True, width="stretch", height=min(38 + 35 * len(columns), 420))
+    st.dataframe(
+        pd.DataFrame(frame), hide_index=True, width="stretch", height=min(38 + 35 * len(columns), 420)
+    )
     with st.form("declare", border=False):
         name, kind, send = st.columns([3, 2, 1], vertical_alignment="bottom")
-        field = name.text_input("Field", help="Declared before or after records show it. What was stored before stays searchable in a column of its own.")
+        field = name.text_input(
+            "Field",
+            help="Declared before or after records show it. What was stored before stays searchable in a column of its own.",
+        )
         wanted = kind.selectbox("Type", TYPES, index=3)
         if send.form_submit_button("Declare", width="stretch") and field:
             _declare({"tenant": tenant, "stream": stream, "field": field, "type": wanted})
@@ -57,7 +65,9 @@ def _declare(body: dict[str, Any]) -> None:
     except ApiError as error:
         show_error(error)
         return
-    said = f"{plain(done['field'])} is {plain(done['type'])}" + (f"; what was stored before is in {plain(done['older'])}" if done["older"] else "")
+    said = f"{plain(done['field'])} is {plain(done['type'])}" + (
+        f"; what was stored before is in {plain(done['older'])}" if done["older"] else ""
+    )
     st.success(f"{said}." if done["changed"] else f"{said} already.")
     if done["suggestion"]:
         st.warning(f"No record has shown this field yet. Did you mean {plain(done['suggestion'])}?")
@@ -67,7 +77,12 @@ def _retention(tenant: str, stream: str, told: dict[str, Any]) -> None:
     kept = f"kept for **{plain(told['retention'])}**" if told["retention"] else "kept **for ever**"
     oldest = f" The oldest row is of {code(told['oldest_row'])}." if told["oldest_row"] else ""
     st.markdown(f"Rows are {kept}.{oldest}")
-    wanted = st.text_input("Keep rows for", placeholder="30d, 720h; empty: for ever", key=f"keep-{tenant}-{stream}").strip() or None
+    wanted = (
+        st.text_input(
+            "Keep rows for", placeholder="30d, 720h; empty: for ever", key=f"keep-{tenant}-{stream}"
+        ).strip()
+        or None
+    )
     body = {"tenant": tenant, "stream": stream, "retention": wanted}
     look, keep = st.columns(2)
     if look.button("What would go?", width="stretch", icon=":material/visibility:"):
@@ -85,7 +100,8 @@ def _ask_retention(body: dict[str, Any], goes: str) -> None:
     gone, stays = told["goes"], told["stays"]
     st.info(
         f"**{count(gone['rows'], 'row')}** in {count(gone['files'], 'file')} ({size(gone['bytes'])}) {plain(goes)}; "
-        f"{count(stays['rows'], 'row')} ({size(stays['bytes'])}) stay" + (f", those from {code(told['first_kept'])} on." if told["first_kept"] else ".")
+        f"{count(stays['rows'], 'row')} ({size(stays['bytes'])}) stay"
+        + (f", those from {code(told['first_kept'])} on." if told["first_kept"] else ".")
     )
 
 
@@ -104,7 +120,11 @@ def _delete(tenant: str, stream: str) -> None:
             show_error(error)
             return
         until = f" until {_minute(done['purge_due'])} at least" if done["purge_due"] else ""
-        back = f"“Deleted streams” below brings it back{until}" if done["purge_due"] else "There is no undo, and its files stay"
+        back = (
+            f"“Deleted streams” below brings it back{until}"
+            if done["purge_due"]
+            else "There is no undo, and its files stay"
+        )
         st.session_state["said"] = f"{plain(tenant)} / {plain(stream)} is deleted. {back}."
         st.rerun()
 
@@ -128,13 +148,17 @@ def show_dropped(tenant: str) -> None:
     for each in dropped:
         text, button = st.columns([5, 1], vertical_alignment="center")
         text.markdown(f"{plain(each['stream'])} :gray[deleted {_minute(each['dropped_at'])}; {_fate(each)}]")
-        if button.button("Bring back", key=f"undo-{each['id']}", disabled=not each["restorable"], width="stretch"):
+        if button.button(
+            "Bring back", key=f"undo-{each['id']}", disabled=not each["restorable"], width="stretch"
+        ):
             try:
                 api().post("/streams/undo", {"tenant": tenant, "stream": each["stream"]})
             except ApiError as error:
                 show_error(error)
                 return
-            st.session_state["said"] = f"{plain(tenant)} / {plain(each['stream'])} is back, with all its rows."
+            st.session_state["said"] = (
+                f"{plain(tenant)} / {plain(each['stream'])} is back, with all its rows."
+            )
             st.rerun()
 
 

@@ -20,13 +20,21 @@ def label_of(start: str, end: str) -> str:
 
 def choose() -> None:
     """Keeps session_state `from` and `to`."""
-    st.session_state["range"] = label_of(st.session_state["from"], st.session_state["to"]) if not st.session_state.get("typing") else TYPED
+    st.session_state["range"] = (
+        label_of(st.session_state["from"], st.session_state["to"])
+        if not st.session_state.get("typing")
+        else TYPED
+    )
 
     def picked() -> None:
         label = st.session_state["range"]
         st.session_state["typing"] = label == TYPED
         if label != TYPED:
-            st.session_state["from"], st.session_state["to"], st.session_state["pin"] = QUICK[label], "now", ""
+            st.session_state["from"], st.session_state["to"], st.session_state["pin"] = (
+                QUICK[label],
+                "now",
+                "",
+            )
 
     st.selectbox("Time range", [*QUICK, TYPED], key="range", on_change=picked)
 
@@ -35,9 +43,16 @@ def type_in() -> None:
     """The two texts, shown where no quick range is chosen."""
 
     def typed() -> None:
-        st.session_state["from"], st.session_state["to"], st.session_state["pin"] = st.session_state["from_text"], st.session_state["to_text"], ""
+        st.session_state["from"], st.session_state["to"], st.session_state["pin"] = (
+            st.session_state["from_text"],
+            st.session_state["to_text"],
+            "",
+        )
 
-    st.session_state["from_text"], st.session_state["to_text"] = st.session_state["from"], st.session_state["to"]
+    st.session_state["from_text"], st.session_state["to_text"] = (
+        st.session_state["from"],
+        st.session_state["to"],
+    )
     help_text = "A time such as `2026-11-21T10:30:00Z` or `2026-11-21 10:30` (UTC), `now`, or `now-2h` (s, m, h, d, w). From is included, to is not."
     left, right = st.columns(2)
     left.text_input("From", key="from_text", on_change=typed, help=help_text)

@@ -36,7 +36,12 @@ def period(length_s: float) -> str:
 
 def short_time(moment: str) -> str:
     """A time to the millisecond, UTC."""
-    return datetime.fromisoformat(moment).astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    return (
+        datetime.fromisoformat(moment)
+        .astimezone(UTC)
+        .isoformat(sep=" ", timespec="milliseconds")
+        .removesuffix("+00:00")
+    )
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

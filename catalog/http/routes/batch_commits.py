@@ -62,7 +62,9 @@ _STATUS_OF_TYPE = {
 }
 
 
-@router.post("/firn/v1/commits", **describe("Commit to many tables independently", body=BATCH, needs=Need.COMMIT))
+@router.post(
+    "/firn/v1/commits", **describe("Commit to many tables independently", body=BATCH, needs=Need.COMMIT)
+)
 async def commit_batch(request: Request) -> Response:
     """Results come in the order of the commits: committed, conflict, not-found, deleted, invalid, failed, unknown or timeout.
 
@@ -83,7 +85,10 @@ async def commit_batch(request: Request) -> Response:
     waiting = [unit for unit in units if isinstance(unit, CommitUnit) and unit.reply is None]
     if waiting:
         await services_of(request).queue.submit(waiting)
-    bodies = [unit.body if isinstance(unit, Reply) else unit.reply.body if unit.reply is not None else b"null" for unit in units]
+    bodies = [
+        unit.body if isinstance(unit, Reply) else unit.reply.body if unit.reply is not None else b"null"
+        for unit in units
+    ]
     return Response(b'{"results":[' + b",".join(bodies) + b"]}", media_type="application/json")
 
 
@@ -99,7 +104,9 @@ async def _inspect(services: Services, units: Sequence[CommitUnit | Reply]) -> N
                 unit.reply = unit.render(unavailable(f"{error}; nothing was changed"))
 
 
-def _unit(item: Json, at: int, key: str | None, arrived: float, principal: Principal, lease: LeaseToken | None) -> CommitUnit | Reply:
+def _unit(
+    item: Json, at: int, key: str | None, arrived: float, principal: Principal, lease: LeaseToken | None
+) -> CommitUnit | Reply:
     """One commit of the batch, or at once the result of one that cannot be understood."""
     try:
         identifier = parse_identifier(item.get("identifier"))
@@ -116,15 +123,22 @@ def _unit(item: Json, at: int, key: str | None, arrived: float, principal: Princ
     def render(outcome: Outcome) -> Reply:
         if isinstance(outcome, CatalogError):
             return _result(identifier.json(), outcome)
-        head = orjson.dumps({"identifier": identifier.json(), "status": "committed", "metadata-location": outcome[0].location})
+        head = orjson.dumps(
+            {"identifier": identifier.json(), "status": "committed", "metadata-location": outcome[0].location}
+        )
         return Reply(200, head[:-1] + b',"metadata":' + outcome[0].data + b"}" if wants_metadata else head)
 
     request_key = None if key is None else RequestKey(key, at, fingerprint(b"commits", orjson.dumps(item)))
-    return CommitUnit([change], render, request_key, lease, None if deadline_ms is None else arrived + deadline_ms / 1_000)
+    return CommitUnit(
+        [change], render, request_key, lease, None if deadline_ms is None else arrived + deadline_ms / 1_000
+    )
 
 
 def _change(item: Json, identifier: Identifier, by: Principal) -> TableChange:
-    requirements, updates = objects(item, "requirements", optional=True), objects(item, "updates", optional=True)
+    requirements, updates = (
+        objects(item, "requirements", optional=True),
+        objects(item, "updates", optional=True),
+    )
     recreate = boolean(item, "allow-recreate")
     if item.get("create") is None:
         if is_creation(requirements):
@@ -137,10 +151,20 @@ def _change(item: Json, identifier: Identifier, by: Principal) -> TableChange:
         raise bad_request("a commit with 'create' takes no requirement but assert-create")
     namespace_properties = properties(item, "create-namespace-properties")
     check_namespace_properties(by, namespace_properties)
-    return TableChange(identifier, requirements, updates, create, create_namespace=namespace_properties, may_recreate=recreate, by=by)
+    return TableChange(
+        identifier,
+        requirements,
+        updates,
+        create,
+        create_namespace=namespace_properties,
+        may_recreate=recreate,
+        by=by,
+    )
 
 
 def _result(identifier: object, error: CatalogError) -> Reply:
     """The result of a commit that did not happen; its HTTP status only tells whether a repetition gets the same."""
     status = _STATUS_OF_TYPE.get(error.kind) or ("invalid" if error.status < 500 else "failed")
-    return Reply(error.status, orjson.dumps({"identifier": identifier, "status": status, "error": error.model()}))
+    return Reply(
+        error.status, orjson.dumps({"identifier": identifier, "status": status, "error": error.model()})
+    )

@@ -15,11 +15,17 @@ from lake.table_place import GRANTS_PROPERTY, TablePlace
 async def inspect(services: Services, changes: Sequence[TableChange]) -> None:
     """Looks into what bound keys bring. Raises CatalogError."""
     for change in changes:
-        snapshots = [update["snapshot"] for update in change.updates if update.get("action") == "add-snapshot" and isinstance(update.get("snapshot"), dict)]
+        snapshots = [
+            update["snapshot"]
+            for update in change.updates
+            if update.get("action") == "add-snapshot" and isinstance(update.get("snapshot"), dict)
+        ]
         if change.by.namespace is None or not snapshots:
             continue
         place = await _place(services, change)
-        await asyncio.get_running_loop().run_in_executor(services.inspector.threads, services.inspector.check, place, snapshots)
+        await asyncio.get_running_loop().run_in_executor(
+            services.inspector.threads, services.inspector.check, place, snapshots
+        )
 
 
 async def _place(services: Services, change: TableChange) -> TablePlace:
@@ -30,5 +36,7 @@ async def _place(services: Services, change: TableChange) -> TablePlace:
     given = [update.get("location") for update in change.updates if update.get("action") == "set-location"]
     location = given[-1] if given else (change.create or {}).get("location")
     if location is None:
-        raise bad_request("a commit that creates a table with a snapshot says the table's location; prepare the table first (stage-create)")
+        raise bad_request(
+            "a commit that creates a table with a snapshot says the table's location; prepare the table first (stage-create)"
+        )
     return place_of(services.store.check_location(location), None)

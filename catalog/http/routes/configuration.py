@@ -40,4 +40,11 @@ async def config(request: Request) -> Response:
     """`firn.extras` and `firn.warehouse` tell Firn's own clients what they may use."""
     services = services_of(request)
     overrides = {"firn.extras": "v1", "firn.warehouse": services.store.warehouse}
-    return json_response({"defaults": {}, "overrides": overrides, "endpoints": ENDPOINTS, "idempotency-key-lifetime": LIFETIME_TEXT})
+    return json_response(
+        {
+            "defaults": {},
+            "overrides": overrides,
+            "endpoints": ENDPOINTS,
+            "idempotency-key-lifetime": LIFETIME_TEXT,
+        }
+    )

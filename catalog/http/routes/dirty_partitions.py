@@ -10,7 +10,15 @@ from catalog.access.access import Need
 from catalog.commit import dirty_partitions
 from catalog.commit.partition_counts import recount
 from catalog.http.routes.request_schemas import IDENTIFIER
-from catalog.http.wire import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, RawRoute, describe, json_response, read_object, services_of
+from catalog.http.wire import (
+    PAGE_SIZE_DEFAULT,
+    PAGE_SIZE_MAX,
+    RawRoute,
+    describe,
+    json_response,
+    read_object,
+    services_of,
+)
 from catalog.model.error_response import bad_request, unavailable
 from catalog.model.identifier import parse_identifier
 from catalog.store import tables
@@ -40,36 +48,53 @@ def _token(request: Request) -> tuple[int, int, str] | None:
         changed_ms, table_id, path = orjson.loads(base64.urlsafe_b64decode(token.encode("ascii")))
         return int(changed_ms), int(table_id), str(path)
     except (ValueError, TypeError) as error:
-        raise bad_request("pageToken is not one that this catalog gave; start the listing again without it") from error
+        raise bad_request(
+            "pageToken is not one that this catalog gave; start the listing again without it"
+        ) from error
 
 
-@router.get("/firn/v1/dirty-partitions", **describe("List partitions by their last change", query=QUERY, needs=Need.SERVICE))
+@router.get(
+    "/firn/v1/dirty-partitions",
+    **describe("List partitions by their last change", query=QUERY, needs=Need.SERVICE),
+)
 async def list_dirty(request: Request) -> Response:
     """Oldest change first. `uncounted-tables` says for how many tables the index is not complete yet."""
-    since_ms, before_ms = _number(request, "changed-since-ms", 0), _number(request, "changed-before-ms", _FAR_MS)
+    since_ms, before_ms = (
+        _number(request, "changed-since-ms", 0),
+        _number(request, "changed-before-ms", _FAR_MS),
+    )
     files_min = _number(request, "min-files", 1)
     limit = max(1, min(_number(request, "pageSize", PAGE_SIZE_DEFAULT), PAGE_SIZE_MAX))
     after = _token(request)
 
     def work(connection: Connection) -> tuple[list[dict[str, object]], int]:
-        found = dirty_partitions.list_dirty(connection, since_ms=since_ms, before_ms=before_ms, files_min=files_min, after=after, limit=limit)
+        found = dirty_partitions.list_dirty(
+            connection, since_ms=since_ms, before_ms=before_ms, files_min=files_min, after=after, limit=limit
+        )
         return found, dirty_partitions.count_uncounted(connection)
 
     found, waiting = await services_of(request).read(work)
     token = None
     if len(found) == limit:
         last = found[-1]
-        token = base64.urlsafe_b64encode(orjson.dumps([last["changed-ms"], last["table-id"], last["partition"]])).decode()
+        token = base64.urlsafe_b64encode(
+            orjson.dumps([last["changed-ms"], last["table-id"], last["partition"]])
+        ).decode()
     return json_response({"partitions": found, "next-page-token": token, "uncounted-tables": waiting})
 
 
-@router.post("/firn/v1/dirty-partitions/recount", **describe("Count a table's partitions from its manifests", body=RECOUNT, status=204, needs=Need.SERVICE))
+@router.post(
+    "/firn/v1/dirty-partitions/recount",
+    **describe("Count a table's partitions from its manifests", body=RECOUNT, status=204, needs=Need.SERVICE),
+)
 async def recount_table(request: Request) -> Response:
     """503 where the table changes faster than it can be counted."""
     services = services_of(request)
     identifier = parse_identifier((await read_object(request)).get("identifier"))
     for _ in range(RECOUNT_ATTEMPTS):
         head = await services.read(lambda connection: tables.require(connection, identifier, TABLE))
-        if await services.run(recount, services.database, services.store, head.id, head.metadata_location, services.now_ms()):
+        if await services.run(
+            recount, services.database, services.store, head.id, head.metadata_location, services.now_ms()
+        ):
             return Response(status_code=204)
     raise unavailable(f"{identifier} changes faster than it can be counted; try again")

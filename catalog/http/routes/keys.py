@@ -8,7 +8,17 @@ from fastapi import APIRouter, Request, Response
 from catalog.access import access, key_lifetime
 from catalog.access.access import EVERYBODY, Need, Principal, Scope
 from catalog.commit.idempotency import Reply, refused
-from catalog.http.wire import RawRoute, describe, json_response, parse_object, principal_of, read_body, reply_response, request_key, services_of
+from catalog.http.wire import (
+    RawRoute,
+    describe,
+    json_response,
+    parse_object,
+    principal_of,
+    read_body,
+    reply_response,
+    request_key,
+    services_of,
+)
 from catalog.model.error_response import CatalogError, bad_request, forbidden
 from catalog.model.identifier import SEPARATOR, parse_namespace
 from catalog.model.json_fields import optional_string, string
@@ -23,26 +33,44 @@ KEY = {
         "scope": {"enum": [scope.value for scope in Scope]},
         "namespace": {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
         "note": {"type": "string"},
-        "expires": {"type": "string", "description": "90d, 12h or never; left out: bound_key_lifetime_s for bound keys, never for others"},
+        "expires": {
+            "type": "string",
+            "description": "90d, 12h or never; left out: bound_key_lifetime_s for bound keys, never for others",
+        },
     },
 }
 TOKEN_PATH = "/v1/oauth/tokens"  # noqa: S105 - a path, not a secret
 
 
-@router.get("/firn/v1/whoami", **describe("Tell who asks: the key's id, scope, namespace and end", needs=Need.READ))
+@router.get(
+    "/firn/v1/whoami", **describe("Tell who asks: the key's id, scope, namespace and end", needs=Need.READ)
+)
 async def whoami(request: Request) -> Response:
     """Tokens answer with the key they were bought with. `namespace` null: all. Without keys everybody is `anonymous`."""
     who = principal_of(request)
     namespace = None if who.namespace is None else who.namespace.split(SEPARATOR)
-    return json_response({"key-id": who.key_id, "scope": who.scope, "namespace": namespace, "expires-ms": who.expires_ms, "anonymous": who is EVERYBODY})
+    return json_response(
+        {
+            "key-id": who.key_id,
+            "scope": who.scope,
+            "namespace": namespace,
+            "expires-ms": who.expires_ms,
+            "anonymous": who is EVERYBODY,
+        }
+    )
 
 
-@router.post(TOKEN_PATH, **describe("Buy a token with a key's id and secret (form-encoded)", needs=Need.NOTHING))
+@router.post(
+    TOKEN_PATH, **describe("Buy a token with a key's id and secret (form-encoded)", needs=Need.NOTHING)
+)
 async def get_token(request: Request) -> Response:
     """client_credentials: client_id is the key's id, client_secret its secret or the whole key. token-exchange: a valid token gets a new one."""
     services = services_of(request)
     try:
-        form = {key: values[-1] for key, values in parse_qs((await read_body(request)).decode(), max_num_fields=50).items()}
+        form = {
+            key: values[-1]
+            for key, values in parse_qs((await read_body(request)).decode(), max_num_fields=50).items()
+        }
     except (UnicodeDecodeError, ValueError):
         return _oauth_error("invalid_request", "the body must be form-encoded")
     grant, now_ms = form.get("grant_type"), services.now_ms()
@@ -61,10 +89,19 @@ async def get_token(request: Request) -> Response:
     if principal is None:
         return _oauth_error("invalid_client", "no key in force has this id and secret", 401)
     if principal.expires_ms is not None and principal.has_expired(now_ms):
-        return _oauth_error("invalid_client", key_lifetime.expired(principal.key_id, principal.expires_ms), 401)
+        return _oauth_error(
+            "invalid_client", key_lifetime.expired(principal.key_id, principal.expires_ms), 401
+        )
     issued_to = principal
-    reply = await services.change(None, lambda connection: Reply(200, access.issue_token(connection, issued_to, now_ms).encode()))
-    body = {"access_token": reply.body.decode(), "token_type": "bearer", "expires_in": access.TOKEN_LIFETIME_S, "issued_token_type": TOKEN_TYPE}
+    reply = await services.change(
+        None, lambda connection: Reply(200, access.issue_token(connection, issued_to, now_ms).encode())
+    )
+    body = {
+        "access_token": reply.body.decode(),
+        "token_type": "bearer",
+        "expires_in": access.TOKEN_LIFETIME_S,
+        "issued_token_type": TOKEN_TYPE,
+    }
     return json_response(body)
 
 
@@ -78,7 +115,10 @@ async def list_keys(request: Request) -> Response:
     return json_response({"keys": await services_of(request).read(access.list_keys)})
 
 
-@router.post("/firn/v1/keys", **describe("Make an API key; the answer is the only time it is shown", body=KEY, needs=Need.ADMIN))
+@router.post(
+    "/firn/v1/keys",
+    **describe("Make an API key; the answer is the only time it is shown", body=KEY, needs=Need.ADMIN),
+)
 async def create_key(request: Request) -> Response:
     """`namespace` binds a read or write key to one tenant. A repetition under the same Idempotency-Key makes no second key: 409 names the first."""
     services = services_of(request)
@@ -98,7 +138,13 @@ async def create_key(request: Request) -> Response:
         made[:] = [access.create_key(connection, Scope(scope), namespace, note, now_ms, expires_ms)]
         # This is what is kept for a repetition under the same Idempotency-Key: never the secret.
         key_id = made[0].split("_")[1]
-        return refused(CatalogError(409, "AlreadyExistsException", f"key {key_id} was made by this request before and cannot be shown again; revoke it"))
+        return refused(
+            CatalogError(
+                409,
+                "AlreadyExistsException",
+                f"key {key_id} was made by this request before and cannot be shown again; revoke it",
+            )
+        )
 
     kept = await services.change(request_key(request, raw), work)
     return json_response({"key": made[0], "expires-ms": expires_ms}) if made else reply_response(kept)
@@ -107,10 +153,15 @@ async def create_key(request: Request) -> Response:
 def _refuse_everybody(request: Request, verb: str) -> None:
     """Who can reach the port is not who may hand out keys: keys made now would still be there when the catalog asks for them."""
     if principal_of(request) is EVERYBODY:
-        raise forbidden(f"callers without a key make and end no keys; do it on the catalog's machine with `python -m catalog {verb}`")
+        raise forbidden(
+            f"callers without a key make and end no keys; do it on the catalog's machine with `python -m catalog {verb}`"
+        )
 
 
-@router.delete("/firn/v1/keys/{key}", **describe("Revoke an API key by its id", path=("key",), status=204, needs=Need.ADMIN))
+@router.delete(
+    "/firn/v1/keys/{key}",
+    **describe("Revoke an API key by its id", path=("key",), status=204, needs=Need.ADMIN),
+)
 async def revoke_key(request: Request) -> Response:
     """In force everywhere within five seconds."""
     _refuse_everybody(request, "key revoke ...")

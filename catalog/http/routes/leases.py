@@ -7,13 +7,31 @@ from catalog.access.access import Need
 from catalog.commit.idempotency import Reply
 from catalog.extras import leases
 from catalog.extras.leases import LeaseToken
-from catalog.http.wire import RawRoute, describe, json_reply, json_response, parse_object, read_body, reply_response, request_key, services_of
+from catalog.http.wire import (
+    RawRoute,
+    describe,
+    json_reply,
+    json_response,
+    parse_object,
+    read_body,
+    reply_response,
+    request_key,
+    services_of,
+)
 from catalog.model.identifier import decode_segment, parse_name
 from catalog.model.json_fields import integer, string
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
-ACQUIRE = {"type": "object", "required": ["holder", "ttl-ms"], "properties": {"holder": {"type": "string"}, "ttl-ms": {"type": "integer"}}}
-RENEW = {"type": "object", "required": ["token", "ttl-ms"], "properties": {"token": {"type": "integer"}, "ttl-ms": {"type": "integer"}}}
+ACQUIRE = {
+    "type": "object",
+    "required": ["holder", "ttl-ms"],
+    "properties": {"holder": {"type": "string"}, "ttl-ms": {"type": "integer"}},
+}
+RENEW = {
+    "type": "object",
+    "required": ["token", "ttl-ms"],
+    "properties": {"token": {"type": "integer"}, "ttl-ms": {"type": "integer"}},
+}
 RELEASE = {"type": "object", "required": ["token"], "properties": {"token": {"type": "integer"}}}
 
 
@@ -28,7 +46,10 @@ async def list_leases(request: Request) -> Response:
     return json_response({"leases": await services.read(leases.list_leases)})
 
 
-@router.post("/firn/v1/leases/{lease}/acquire", **describe("Acquire a lease", body=ACQUIRE, path=("lease",), needs=Need.SERVICE))
+@router.post(
+    "/firn/v1/leases/{lease}/acquire",
+    **describe("Acquire a lease", body=ACQUIRE, path=("lease",), needs=Need.SERVICE),
+)
 async def acquire(request: Request) -> Response:
     """A new token each time; 409 while another holder has it."""
     services, name = services_of(request), _name(request)
@@ -42,7 +63,10 @@ async def acquire(request: Request) -> Response:
     return reply_response(await services.change(request_key(request, raw), work))
 
 
-@router.post("/firn/v1/leases/{lease}/renew", **describe("Renew a lease", body=RENEW, path=("lease",), needs=Need.SERVICE))
+@router.post(
+    "/firn/v1/leases/{lease}/renew",
+    **describe("Renew a lease", body=RENEW, path=("lease",), needs=Need.SERVICE),
+)
 async def renew(request: Request) -> Response:
     """403 when it ran out or passed to another."""
     services, name = services_of(request), _name(request)
@@ -56,7 +80,10 @@ async def renew(request: Request) -> Response:
     return reply_response(await services.change(request_key(request, raw), work))
 
 
-@router.post("/firn/v1/leases/{lease}/release", **describe("Release a lease", body=RELEASE, path=("lease",), status=204, needs=Need.SERVICE))
+@router.post(
+    "/firn/v1/leases/{lease}/release",
+    **describe("Release a lease", body=RELEASE, path=("lease",), status=204, needs=Need.SERVICE),
+)
 async def release(request: Request) -> Response:
     """The next holder need not wait."""
     services, name = services_of(request), _name(request)

@@ -31,7 +31,10 @@ from catalog.store import namespaces
 router = APIRouter(route_class=RawRoute, tags=["namespaces"])
 
 
-@router.get("/v1/namespaces", **describe("List the namespaces directly below a parent", query=("parent", "pageToken", "pageSize")))
+@router.get(
+    "/v1/namespaces",
+    **describe("List the namespaces directly below a parent", query=("parent", "pageToken", "pageSize")),
+)
 async def list_namespaces(request: Request) -> Response:
     """Children of `parent`, of the root without one."""
     raw = request.query_params.get("parent")
@@ -40,8 +43,12 @@ async def list_namespaces(request: Request) -> Response:
     own = principal_of(request).namespace
     if own is not None and not (parent and is_within(parent, own)):
         return json_response({"namespaces": await _path_to(request, own, parent), "next-page-token": None})
-    found = await services_of(request).read(lambda connection: namespaces.children(connection, parent, after=after, limit=limit))
-    return json_response({"namespaces": [levels(path) for path in found], "next-page-token": next_page(found, limit)})
+    found = await services_of(request).read(
+        lambda connection: namespaces.children(connection, parent, after=after, limit=limit)
+    )
+    return json_response(
+        {"namespaces": [levels(path) for path in found], "next-page-token": next_page(found, limit)}
+    )
 
 
 async def _path_to(request: Request, own: str, parent: str) -> list[list[str]]:
@@ -49,7 +56,9 @@ async def _path_to(request: Request, own: str, parent: str) -> list[list[str]]:
     if parent and not is_within(own, parent):
         return []
     child = SEPARATOR.join(levels(own)[: len(levels(parent)) + 1 if parent else 1])
-    exists = await services_of(request).read(lambda connection: namespaces.namespace_exists(connection, child))
+    exists = await services_of(request).read(
+        lambda connection: namespaces.namespace_exists(connection, child)
+    )
     return [levels(child)] if exists else []
 
 
@@ -60,7 +69,10 @@ async def create_namespace(request: Request) -> Response:
     raw = await read_body(request)
     body = parse_object(raw)
     principal_of(request).require(Need.WRITE, parse_namespace(body.get("namespace")))
-    path, given = parse_namespace(body.get("namespace")), namespaces.check_properties(properties(body, "properties"))
+    path, given = (
+        parse_namespace(body.get("namespace")),
+        namespaces.check_properties(properties(body, "properties")),
+    )
     check_namespace_properties(principal_of(request), given)
     now_ms = services.now_ms()
 
@@ -78,10 +90,18 @@ async def load_namespace(request: Request) -> Response:
     path = namespace_from_path(request.path_params["namespace"])
     found = await services.read(lambda connection: namespaces.load_properties(connection, path))
     # Trino 476 chooses below this location, and without one it cannot create a table.
-    return json_response({"namespace": levels(path), "properties": {"location": namespace_location(services.store, path), **found}})
+    return json_response(
+        {
+            "namespace": levels(path),
+            "properties": {"location": namespace_location(services.store, path), **found},
+        }
+    )
 
 
-@router.head("/v1/namespaces/{namespace}", **describe("Say whether a namespace exists", path=("namespace",), status=204))
+@router.head(
+    "/v1/namespaces/{namespace}",
+    **describe("Say whether a namespace exists", path=("namespace",), status=204),
+)
 async def namespace_exists(request: Request) -> Response:
     """204 or 404."""
     path = namespace_from_path(request.path_params["namespace"])
@@ -90,7 +110,10 @@ async def namespace_exists(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@router.delete("/v1/namespaces/{namespace}", **describe("Drop an empty namespace", path=("namespace",), status=204, needs=Need.WRITE))
+@router.delete(
+    "/v1/namespaces/{namespace}",
+    **describe("Drop an empty namespace", path=("namespace",), status=204, needs=Need.WRITE),
+)
 async def drop_namespace(request: Request) -> Response:
     """409 where anything is in it."""
     services = services_of(request)
@@ -105,7 +128,12 @@ async def drop_namespace(request: Request) -> Response:
 
 @router.post(
     "/v1/namespaces/{namespace}/properties",
-    **describe("Set and remove properties of a namespace", body=UPDATE_NAMESPACE, path=("namespace",), needs=Need.WRITE),
+    **describe(
+        "Set and remove properties of a namespace",
+        body=UPDATE_NAMESPACE,
+        path=("namespace",),
+        needs=Need.WRITE,
+    ),
 )
 async def update_namespace(request: Request) -> Response:
     """Says which keys were updated, removed and missing."""
@@ -117,6 +145,10 @@ async def update_namespace(request: Request) -> Response:
     check_namespace_properties(principal_of(request), [*removals, *updates])
 
     def work(connection: Any) -> Reply:
-        return json_reply(namespaces.update_properties(connection, path, removals, updates, locking=services.database.locking()))
+        return json_reply(
+            namespaces.update_properties(
+                connection, path, removals, updates, locking=services.database.locking()
+            )
+        )
 
     return reply_response(await services.change_names(request_key(request, raw), work))

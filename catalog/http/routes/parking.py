@@ -41,7 +41,10 @@ CHANGE = {
                 "required": ["identifier", "version"],
                 "properties": {
                     "identifier": IDENTIFIER,
-                    "version": {"type": "integer", "description": "the one last read, 0 where there was none"},
+                    "version": {
+                        "type": "integer",
+                        "description": "the one last read, 0 where there was none",
+                    },
                     "table-uuid": {"type": "string"},
                     "reason": {"type": "string"},
                     "record": {"description": "any JSON; null removes the record"},
@@ -52,16 +55,24 @@ CHANGE = {
 }
 
 
-@router.get("/firn/v1/parked", **describe("List the parked records", query=("pageToken", "pageSize"), needs=Need.SERVICE))
+@router.get(
+    "/firn/v1/parked",
+    **describe("List the parked records", query=("pageToken", "pageSize"), needs=Need.SERVICE),
+)
 async def list_parked(request: Request) -> Response:
     """By pages; the order is that of the identifiers."""
     after, limit = page_of(request)
     size = limit or PAGE_SIZE_DEFAULT
-    found, last = await services_of(request).read(lambda connection: parking.list_parked(connection, after=after, limit=size))
+    found, last = await services_of(request).read(
+        lambda connection: parking.list_parked(connection, after=after, limit=size)
+    )
     return json_response({"parked": found, "next-page-token": None if last is None else next_page([last], 1)})
 
 
-@router.get("/firn/v1/parked/{namespace}/{table}", **describe("Read one parked record", path=TABLE_PATH, needs=Need.SERVICE))
+@router.get(
+    "/firn/v1/parked/{namespace}/{table}",
+    **describe("Read one parked record", path=TABLE_PATH, needs=Need.SERVICE),
+)
 async def load_parked(request: Request) -> Response:
     """404 where the table is not parked."""
     identifier = identifier_from_path(request.path_params["namespace"], request.path_params["table"])
@@ -71,7 +82,10 @@ async def load_parked(request: Request) -> Response:
     return json_response(found)
 
 
-@router.post("/firn/v1/parked", **describe("Change parked records, each by compare-and-set", body=CHANGE, needs=Need.SERVICE))
+@router.post(
+    "/firn/v1/parked",
+    **describe("Change parked records, each by compare-and-set", body=CHANGE, needs=Need.SERVICE),
+)
 async def change_parked(request: Request) -> Response:
     """A result per change, in order: its new version, or the error. A stale lease refuses everything with 403."""
     services = services_of(request)
@@ -97,7 +111,15 @@ async def change_parked(request: Request) -> Response:
         results = []
         for identifier, version, reason, uuid, record in changes:
             try:
-                new = parking.change_parked(connection, identifier, version=version, reason=reason, uuid=uuid, record=record, now_ms=now_ms)
+                new = parking.change_parked(
+                    connection,
+                    identifier,
+                    version=version,
+                    reason=reason,
+                    uuid=uuid,
+                    record=record,
+                    now_ms=now_ms,
+                )
                 results.append({"identifier": identifier.json(), "version": new})
             except CatalogError as error:
                 results.append({"identifier": identifier.json(), "error": error.model()})

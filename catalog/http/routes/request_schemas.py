@@ -18,14 +18,40 @@ PROPERTIES: Json = {"type": "object", "additionalProperties": TEXT}
 def record(*required: str, **properties: Json) -> Json:
     """An object; in the names of its properties `_` stands for `-`."""
     spelled = {name.replace("_", "-"): schema for name, schema in properties.items()}
-    return {"type": "object", "required": [name.replace("_", "-") for name in required], "properties": spelled}
+    return {
+        "type": "object",
+        "required": [name.replace("_", "-") for name in required],
+        "properties": spelled,
+    }
 
 
 IDENTIFIER = record("namespace", "name", namespace=LEVELS, name=NAME)
-FIELD = record("id", "name", "type", "required", id=NUMBER, name=NAME, required=FLAG, doc=TEXT, type={"anyOf": [NAME, OBJECT]})
-SCHEMA = record("type", "fields", type={"const": "struct"}, fields={"type": "array", "items": FIELD}, schema_id=NUMBER, identifier_field_ids=NUMBERS)
-_TRANSFORM: Json = {"type": "string", "examples": ["identity", "hour", "day", "month", "year", "bucket[16]", "truncate[8]", "void"]}
-_PART = record("source_id", "transform", "name", source_id=NUMBER, transform=_TRANSFORM, name=NAME, field_id=NUMBER)
+FIELD = record(
+    "id",
+    "name",
+    "type",
+    "required",
+    id=NUMBER,
+    name=NAME,
+    required=FLAG,
+    doc=TEXT,
+    type={"anyOf": [NAME, OBJECT]},
+)
+SCHEMA = record(
+    "type",
+    "fields",
+    type={"const": "struct"},
+    fields={"type": "array", "items": FIELD},
+    schema_id=NUMBER,
+    identifier_field_ids=NUMBERS,
+)
+_TRANSFORM: Json = {
+    "type": "string",
+    "examples": ["identity", "hour", "day", "month", "year", "bucket[16]", "truncate[8]", "void"],
+}
+_PART = record(
+    "source_id", "transform", "name", source_id=NUMBER, transform=_TRANSFORM, name=NAME, field_id=NUMBER
+)
 SPEC = record("fields", spec_id=NUMBER, fields={"type": "array", "items": _PART})
 _KEY = record(
     "source_id", "transform", "direction", "null_order",
@@ -46,9 +72,18 @@ VIEW_VERSION = record(
 _REF = {"ref_name": NAME, "type": {"enum": ["branch", "tag"]}, "snapshot_id": NUMBER}
 _AGES = {"min_snapshots_to_keep": NUMBER, "max_snapshot_age_ms": NUMBER, "max_ref_age_ms": NUMBER}
 _FILE = {"snapshot_id": NUMBER, "statistics_path": NAME, "file_size_in_bytes": NUMBER}
-_BLOB_PARTS = {"type": {"type": "string", "examples": ["apache-datasketches-theta-v1"]}, "snapshot_id": NUMBER, "sequence_number": NUMBER, "fields": NUMBERS}
+_BLOB_PARTS = {
+    "type": {"type": "string", "examples": ["apache-datasketches-theta-v1"]},
+    "snapshot_id": NUMBER,
+    "sequence_number": NUMBER,
+    "fields": NUMBERS,
+}
 _BLOB = record(*_BLOB_PARTS, **_BLOB_PARTS, properties=PROPERTIES)
-_STATISTICS_PARTS = {**_FILE, "file_footer_size_in_bytes": NUMBER, "blob_metadata": {"type": "array", "items": _BLOB}}
+_STATISTICS_PARTS = {
+    **_FILE,
+    "file_footer_size_in_bytes": NUMBER,
+    "blob_metadata": {"type": "array", "items": _BLOB},
+}
 _STATISTICS = record(*_STATISTICS_PARTS, **_STATISTICS_PARTS)
 _PARTITION_STATISTICS = record(*_FILE, **_FILE)
 _ENCRYPTION_KEY = record("key_id", "encrypted_key_metadata", key_id=NAME, encrypted_key_metadata=NAME)
@@ -95,18 +130,31 @@ TABLE_REQUIREMENTS: dict[str, Json] = {
     "assert-default-spec-id": {"default_spec_id": NUMBER},
     "assert-default-sort-order-id": {"default_sort_order_id": NUMBER},
 }
-VIEW_REQUIREMENTS: dict[str, Json] = {"assert-create": {}, "assert-table-uuid": {"uuid": NAME}, "assert-view-uuid": {"uuid": NAME}}
+VIEW_REQUIREMENTS: dict[str, Json] = {
+    "assert-create": {},
+    "assert-table-uuid": {"uuid": NAME},
+    "assert-view-uuid": {"uuid": NAME},
+}
 
 
 def _one_of(key: str, kinds: dict[str, Json]) -> Json:
     """A list of objects of which each says its kind under `key`."""
-    each = [record(key, *fields, **{key: {"const": kind}}, **fields, **_OPTIONAL.get(kind, {})) for kind, fields in kinds.items()]
+    each = [
+        record(key, *fields, **{key: {"const": kind}}, **fields, **_OPTIONAL.get(kind, {}))
+        for kind, fields in kinds.items()
+    ]
     return {"type": "array", "items": {"anyOf": each}}
 
 
 def _commit(requirements: dict[str, Json], updates: dict[str, Json]) -> Json:
     # A snapshot ref has a `type` of its own, beside the `action` that says what kind of update it is.
-    return record("requirements", "updates", identifier=IDENTIFIER, requirements=_one_of("type", requirements), updates=_one_of("action", updates))
+    return record(
+        "requirements",
+        "updates",
+        identifier=IDENTIFIER,
+        requirements=_one_of("type", requirements),
+        updates=_one_of("action", updates),
+    )
 
 
 COMMIT = _commit(TABLE_REQUIREMENTS, TABLE_UPDATES)
@@ -115,9 +163,25 @@ CREATE = record(
     "name", "schema",
     name=NAME, location=TEXT, schema=SCHEMA, partition_spec=SPEC, write_order=ORDER, stage_create=FLAG, properties=PROPERTIES, table_uuid=TEXT,
 )  # fmt: skip
-CREATE_VIEW = record("name", "schema", "view_version", "properties", name=NAME, location=TEXT, schema=SCHEMA, view_version=VIEW_VERSION, properties=PROPERTIES)
+CREATE_VIEW = record(
+    "name",
+    "schema",
+    "view_version",
+    "properties",
+    name=NAME,
+    location=TEXT,
+    schema=SCHEMA,
+    view_version=VIEW_VERSION,
+    properties=PROPERTIES,
+)
 RENAME = record("source", "destination", source=IDENTIFIER, destination=IDENTIFIER)
 REGISTER = record("name", "metadata_location", name=NAME, metadata_location=NAME, overwrite=FLAG)
-TRANSACTION = record("table_changes", table_changes={"type": "array", "items": {**COMMIT, "required": ["identifier", "requirements", "updates"]}})
+TRANSACTION = record(
+    "table_changes",
+    table_changes={
+        "type": "array",
+        "items": {**COMMIT, "required": ["identifier", "requirements", "updates"]},
+    },
+)
 CREATE_NAMESPACE = record("namespace", namespace=LEVELS, properties=PROPERTIES)
 UPDATE_NAMESPACE = record(removals={**TEXTS, "uniqueItems": True}, updates=PROPERTIES)

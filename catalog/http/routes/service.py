@@ -28,7 +28,9 @@ async def readyz(request: Request) -> Response:
         async with asyncio.timeout(READY_S):
             await services_of(request).read(lambda connection: connection.execute(text("SELECT 1")).scalar())
     except TimeoutError:
-        return json_response({"status": "the database does not answer", "error": f"no answer within {READY_S:.0f} s"}, 503)
+        return json_response(
+            {"status": "the database does not answer", "error": f"no answer within {READY_S:.0f} s"}, 503
+        )
     except DBAPIError as error:
         return json_response({"status": "the database does not answer", "error": str(error.orig)}, 503)
     return json_response({"status": "ready"})

@@ -29,7 +29,10 @@ from catalog.model.json_fields import optional_integer
 from catalog.store import name_journal
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
-UNDO = {"type": "object", "properties": {"identifier": IDENTIFIER, "id": {"type": "integer"}, "new-identifier": IDENTIFIER}}
+UNDO = {
+    "type": "object",
+    "properties": {"identifier": IDENTIFIER, "id": {"type": "integer"}, "new-identifier": IDENTIFIER},
+}
 
 
 def _id(request: Request) -> int:
@@ -43,19 +46,27 @@ def _due_ms(services: Services) -> int:
     return services.now_ms() - int(services.settings.undo_window_s * 1_000)
 
 
-@router.get("/firn/v1/dropped-tables", **describe("List dropped tables", query=("purgeable", "pageToken", "pageSize"), needs=Need.SERVICE))
+@router.get(
+    "/firn/v1/dropped-tables",
+    **describe("List dropped tables", query=("purgeable", "pageToken", "pageSize"), needs=Need.SERVICE),
+)
 async def list_dropped(request: Request) -> Response:
     """`purge-due-ms`: from when on its files may go, null where nobody asked for that. `purgeable=true`: only those that are due, each with
     `location-shared`. `undo-window-ms`: how long what is dropped now can be brought back at least."""
     services = services_of(request)
     due = _due_ms(services) if request.query_params.get("purgeable", "false").lower() == "true" else None
-    token, size = request.query_params.get("pageToken") or "0", request.query_params.get("pageSize") or str(PAGE_SIZE_DEFAULT)
+    token, size = (
+        request.query_params.get("pageToken") or "0",
+        request.query_params.get("pageSize") or str(PAGE_SIZE_DEFAULT),
+    )
     if not all(value.isascii() and value.isdigit() and len(value) < 19 for value in (token, size)):
         raise bad_request("pageToken and pageSize must be whole numbers")
     limit = max(1, min(int(size), PAGE_SIZE_MAX))
 
     def work(connection: Any) -> list[dict[str, Any]]:
-        found = soft_delete.list_dropped(connection, purgeable_before_ms=due, after_id=int(token), limit=limit)
+        found = soft_delete.list_dropped(
+            connection, purgeable_before_ms=due, after_id=int(token), limit=limit
+        )
         if due is not None:
             soft_delete.mark_shared(connection, found)
         return found
@@ -65,10 +76,14 @@ async def list_dropped(request: Request) -> Response:
     for entry in found:
         entry["purge-due-ms"] = entry["dropped-ms"] + window_ms if entry["purge-requested"] else None
     token_after = str(found[-1]["id"]) if len(found) == limit else None
-    return json_response({"dropped-tables": found, "next-page-token": token_after, "undo-window-ms": window_ms})
+    return json_response(
+        {"dropped-tables": found, "next-page-token": token_after, "undo-window-ms": window_ms}
+    )
 
 
-@router.post("/firn/v1/dropped-tables/undo", **describe("Bring a dropped table back", body=UNDO, needs=Need.WRITE))
+@router.post(
+    "/firn/v1/dropped-tables/undo", **describe("Bring a dropped table back", body=UNDO, needs=Need.WRITE)
+)
 async def undo(request: Request) -> Response:
     """By identifier (the last one dropped) or by id; `new-identifier` where the old name is taken."""
     services = services_of(request)
@@ -87,14 +102,19 @@ async def undo(request: Request) -> Response:
             principal.require(Need.WRITE, name.namespace)
 
     def work(connection: Any) -> Reply:
-        target = soft_delete.undo_drop(connection, services.database, identifier=identifier, dropped_id=dropped_id, new_name=new_name)
+        target = soft_delete.undo_drop(
+            connection, services.database, identifier=identifier, dropped_id=dropped_id, new_name=new_name
+        )
         name_journal.note_living(connection, target)
         return json_reply({"identifier": target.json()})
 
     return reply_response(await services.change_names(request_key(request, raw), work))
 
 
-@router.post("/firn/v1/dropped-tables/{dropped}/purge", **describe("Ask for the purge of a dropped table", path=("dropped",), status=204, needs=Need.ADMIN))
+@router.post(
+    "/firn/v1/dropped-tables/{dropped}/purge",
+    **describe("Ask for the purge of a dropped table", path=("dropped",), status=204, needs=Need.ADMIN),
+)
 async def request_purge(request: Request) -> Response:
     """It is due when the time for undo is over."""
     dropped_id = _id(request)
@@ -106,19 +126,29 @@ async def request_purge(request: Request) -> Response:
     return reply_response(await services_of(request).change_names(request_key(request, b""), work))
 
 
-@router.post("/firn/v1/dropped-tables/{dropped}/purge-started", **describe("Begin a purge: no undo from here", path=("dropped",), needs=Need.SERVICE))
+@router.post(
+    "/firn/v1/dropped-tables/{dropped}/purge-started",
+    **describe("Begin a purge: no undo from here", path=("dropped",), needs=Need.SERVICE),
+)
 async def start_purge(request: Request) -> Response:
     """Answers with the location, and whether a living table shares it (then nothing may be deleted by prefix)."""
     services, dropped_id = services_of(request), _id(request)
     due, now_ms = _due_ms(services), services.now_ms()
 
     def work(connection: Any) -> Reply:
-        return json_reply(soft_delete.start_purge(connection, services.database, dropped_id, purgeable_before_ms=due, now_ms=now_ms))
+        return json_reply(
+            soft_delete.start_purge(
+                connection, services.database, dropped_id, purgeable_before_ms=due, now_ms=now_ms
+            )
+        )
 
     return reply_response(await services.change_names(request_key(request, b""), work))
 
 
-@router.delete("/firn/v1/dropped-tables/{dropped}", **describe("Say that a purge is finished", path=("dropped",), status=204, needs=Need.SERVICE))
+@router.delete(
+    "/firn/v1/dropped-tables/{dropped}",
+    **describe("Say that a purge is finished", path=("dropped",), status=204, needs=Need.SERVICE),
+)
 async def finish_purge(request: Request) -> Response:
     """The name is free from here."""
     services, dropped_id = services_of(request), _id(request)

@@ -11,13 +11,20 @@ from catalog.http.wire import RawRoute, describe, json_response, parse_object, r
 from catalog.model.json_fields import string
 
 router = APIRouter(route_class=RawRoute, tags=["tables"])
-REPORT = {"type": "object", "required": ["report-type"], "properties": {"report-type": {"type": "string", "minLength": 1}}}
+REPORT = {
+    "type": "object",
+    "required": ["report-type"],
+    "properties": {"report-type": {"type": "string", "minLength": 1}},
+}
 REPORTS_MAX = 200
 REPORT_BYTES_MAX = 64 * 1024
 _reports: deque[dict[str, Any]] = deque(maxlen=REPORTS_MAX)
 
 
-@router.post("/v1/namespaces/{namespace}/tables/{table}/metrics", **describe("Report metrics of a scan or commit", body=REPORT, path=TABLE_PATH, status=204))
+@router.post(
+    "/v1/namespaces/{namespace}/tables/{table}/metrics",
+    **describe("Report metrics of a scan or commit", body=REPORT, path=TABLE_PATH, status=204),
+)
 async def report_metrics(request: Request) -> Response:
     """Kept by this process until newer ones come; a very large report is taken and not kept."""
     identifier = path_identifier(request)
@@ -25,11 +32,15 @@ async def report_metrics(request: Request) -> Response:
     report = parse_object(raw)
     string(report, "report-type")
     if len(raw) <= REPORT_BYTES_MAX:
-        _reports.append({"identifier": identifier.json(), "received-ms": services_of(request).now_ms(), "report": report})
+        _reports.append(
+            {"identifier": identifier.json(), "received-ms": services_of(request).now_ms(), "report": report}
+        )
     return Response(status_code=204)
 
 
-@router.get("/firn/v1/metrics-reports", **describe("Show the newest scan and commit reports", needs=Need.ADMIN))
+@router.get(
+    "/firn/v1/metrics-reports", **describe("Show the newest scan and commit reports", needs=Need.ADMIN)
+)
 async def list_reports(_: Request) -> Response:
     """Newest last."""
     return json_response({"reports": list(_reports)})

@@ -30,7 +30,15 @@ from catalog.http.wire import (
     services_of,
 )
 from catalog.model.error_response import CatalogError, bad_request, no_such_namespace
-from catalog.model.identifier import Identifier, dotted, identifier_from_path, levels, namespace_from_path, parse_identifier, parse_name
+from catalog.model.identifier import (
+    Identifier,
+    dotted,
+    identifier_from_path,
+    levels,
+    namespace_from_path,
+    parse_identifier,
+    parse_name,
+)
 from catalog.model.json_fields import boolean, objects, string
 from catalog.store import tables
 from catalog.store.metadata_store import parse_metadata
@@ -70,7 +78,10 @@ def path_identifier(request: Request, kind: str = TABLE) -> Identifier:
     return identifier_from_path(request.path_params["namespace"], request.path_params[kind])
 
 
-@router.get("/v1/namespaces/{namespace}/tables/{table}", **describe("Load a table", path=TABLE_PATH, query=("snapshots",)))
+@router.get(
+    "/v1/namespaces/{namespace}/tables/{table}",
+    **describe("Load a table", path=TABLE_PATH, query=("snapshots",)),
+)
 async def load_table(request: Request) -> Response:
     """Metadata as stored, byte by byte; 304 where If-None-Match names this version. `snapshots=refs` leaves out what no ref points at."""
     services = services_of(request)
@@ -85,16 +96,26 @@ async def load_table(request: Request) -> Response:
     data = await services.metadata(head.metadata_location)
     if mode == "refs":
         data = orjson.dumps(historical_snapshots_removed(parse_metadata(data)))
-    return Response(load_result(head.metadata_location, data), media_type="application/json", headers={"etag": etag})
+    return Response(
+        load_result(head.metadata_location, data), media_type="application/json", headers={"etag": etag}
+    )
 
 
-@router.post("/v1/namespaces/{namespace}/tables/{table}", **describe("Commit to a table", body=COMMIT, path=TABLE_PATH, needs=Need.COMMIT))
+@router.post(
+    "/v1/namespaces/{namespace}/tables/{table}",
+    **describe("Commit to a table", body=COMMIT, path=TABLE_PATH, needs=Need.COMMIT),
+)
 async def commit_table(request: Request) -> Response:
     """Requirements are checked against the newest metadata; 409 only where one of them fails."""
     raw = await read_body(request)
     body = parse_object(raw)
     by = principal_of(request)
-    change = TableChange(path_identifier(request), objects(body, "requirements", optional=True), objects(body, "updates", optional=True), by=by)
+    change = TableChange(
+        path_identifier(request),
+        objects(body, "requirements", optional=True),
+        objects(body, "updates", optional=True),
+        by=by,
+    )
     if is_creation(change.requirements):
         by.require(Need.WRITE)
     await inspect(services_of(request), [change])
@@ -103,7 +124,10 @@ async def commit_table(request: Request) -> Response:
     return reply_response(unit.reply)
 
 
-@router.head("/v1/namespaces/{namespace}/tables/{table}", **describe("Say whether a table exists", path=TABLE_PATH, status=204))
+@router.head(
+    "/v1/namespaces/{namespace}/tables/{table}",
+    **describe("Say whether a table exists", path=TABLE_PATH, status=204),
+)
 async def table_exists(request: Request) -> Response:
     """204 or 404."""
     return await exists(request, TABLE)
@@ -117,11 +141,14 @@ async def exists(request: Request, kind: str) -> Response:
 
 
 @router.delete(
-    "/v1/namespaces/{namespace}/tables/{table}", **describe("Drop a table", path=TABLE_PATH, query=("purgeRequested",), status=204, needs=Need.WRITE)
+    "/v1/namespaces/{namespace}/tables/{table}",
+    **describe("Drop a table", path=TABLE_PATH, query=("purgeRequested",), status=204, needs=Need.WRITE),
 )
 async def drop_table(request: Request) -> Response:
     """The table can be brought back for a while; its files are left to the purge, if one was requested."""
-    return await drop(request, TABLE, purge=request.query_params.get("purgeRequested", "false").lower() == "true")
+    return await drop(
+        request, TABLE, purge=request.query_params.get("purgeRequested", "false").lower() == "true"
+    )
 
 
 async def drop(request: Request, kind: str, *, purge: bool) -> Response:
@@ -136,7 +163,10 @@ async def drop(request: Request, kind: str, *, purge: bool) -> Response:
     return reply_response(await services.change_names(request_key(request, b""), work))
 
 
-@router.get("/v1/namespaces/{namespace}/tables", **describe("List the tables of a namespace", path=("namespace",), query=("pageToken", "pageSize")))
+@router.get(
+    "/v1/namespaces/{namespace}/tables",
+    **describe("List the tables of a namespace", path=("namespace",), query=("pageToken", "pageSize")),
+)
 async def list_tables(request: Request) -> Response:
     """In the order of their names."""
     return await listing(request, TABLE)
@@ -146,23 +176,40 @@ async def listing(request: Request, kind: str) -> Response:
     """Lists tables or views."""
     namespace = namespace_from_path(request.path_params["namespace"])
     after, limit = page_of(request)
-    found = await services_of(request).read(lambda connection: tables.list_names(connection, namespace, kind, after=after, limit=limit))
+    found = await services_of(request).read(
+        lambda connection: tables.list_names(connection, namespace, kind, after=after, limit=limit)
+    )
     parts = levels(namespace)
-    return json_response({"identifiers": [{"namespace": parts, "name": name} for name in found], "next-page-token": next_page(found, limit)})
+    return json_response(
+        {
+            "identifiers": [{"namespace": parts, "name": name} for name in found],
+            "next-page-token": next_page(found, limit),
+        }
+    )
 
 
 @router.post(
-    "/v1/namespaces/{namespace}/tables", **describe("Create a table, or prepare one (stage-create)", body=CREATE, path=("namespace",), needs=Need.WRITE)
+    "/v1/namespaces/{namespace}/tables",
+    **describe(
+        "Create a table, or prepare one (stage-create)", body=CREATE, path=("namespace",), needs=Need.WRITE
+    ),
 )
 async def create_table(request: Request) -> Response:
     """Field ids are assigned anew; the answer has them."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
-    identifier = Identifier(namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the table's name"))
+    identifier = Identifier(
+        namespace_from_path(request.path_params["namespace"]),
+        parse_name(body.get("name"), "the table's name"),
+    )
     if is_staged(body):
         return await _stage(request, identifier, body)
-    unit = CommitUnit([TableChange(identifier, create=body, by=principal_of(request))], render_table, request_key(request, raw))
+    unit = CommitUnit(
+        [TableChange(identifier, create=body, by=principal_of(request))],
+        render_table,
+        request_key(request, raw),
+    )
     await services.queue.submit([unit])
     return reply_response(unit.reply)
 
@@ -184,7 +231,10 @@ async def _stage(request: Request, identifier: Identifier, body: dict[str, Any])
     return Response(load_result(None, orjson.dumps(metadata)), media_type="application/json")
 
 
-@router.post("/v1/namespaces/{namespace}/register", **describe("Register a table by its metadata file", body=REGISTER, path=("namespace",), needs=Need.ADMIN))
+@router.post(
+    "/v1/namespaces/{namespace}/register",
+    **describe("Register a table by its metadata file", body=REGISTER, path=("namespace",), needs=Need.ADMIN),
+)
 async def register_table(request: Request) -> Response:
     """`overwrite` lets it take the place of a table of that name."""
     return await register(request, TABLE)
@@ -194,8 +244,16 @@ async def register(request: Request, kind: str) -> Response:
     """Registers a table or view."""
     raw = await read_body(request)
     body = parse_object(raw)
-    identifier = Identifier(namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the name"))
-    change = TableChange(identifier, register=string(body, "metadata-location"), may_overwrite=boolean(body, "overwrite"), kind=kind, by=principal_of(request))
+    identifier = Identifier(
+        namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the name")
+    )
+    change = TableChange(
+        identifier,
+        register=string(body, "metadata-location"),
+        may_overwrite=boolean(body, "overwrite"),
+        kind=kind,
+        by=principal_of(request),
+    )
     unit = CommitUnit([change], render_table, request_key(request, raw))
     await services_of(request).queue.submit([unit])
     return reply_response(unit.reply)
@@ -223,18 +281,28 @@ async def rename(request: Request, kind: str) -> Response:
     return reply_response(await services.change_names(request_key(request, raw), work))
 
 
-@router.post("/v1/transactions/commit", **describe("Commit to several tables, all or none", body=TRANSACTION, status=204, needs=Need.COMMIT))
+@router.post(
+    "/v1/transactions/commit",
+    **describe("Commit to several tables, all or none", body=TRANSACTION, status=204, needs=Need.COMMIT),
+)
 async def commit_transaction(request: Request) -> Response:
     """One SQL transaction; the first failing requirement refuses everything."""
     raw, by = await read_body(request), principal_of(request)
     changes = [
-        TableChange(parse_identifier(item.get("identifier")), objects(item, "requirements", optional=True), objects(item, "updates", optional=True), by=by)
+        TableChange(
+            parse_identifier(item.get("identifier")),
+            objects(item, "requirements", optional=True),
+            objects(item, "updates", optional=True),
+            by=by,
+        )
         for item in objects(parse_object(raw), "table-changes")
     ]
     if not changes:
         return Response(status_code=204)
     for change in changes:
-        by.require(Need.WRITE if is_creation(change.requirements) else Need.COMMIT, change.identifier.namespace)
+        by.require(
+            Need.WRITE if is_creation(change.requirements) else Need.COMMIT, change.identifier.namespace
+        )
     await inspect(services_of(request), changes)
     unit = CommitUnit(changes, render_nothing, request_key(request, raw), lease_of(request))
     await services_of(request).queue.submit([unit])

@@ -6,8 +6,26 @@ from catalog.access.access import Need
 from catalog.commit.commits import CommitUnit
 from catalog.commit.table_changes import TableChange
 from catalog.http.routes.request_schemas import COMMIT_VIEW, CREATE_VIEW, REGISTER, RENAME
-from catalog.http.routes.tables import drop, exists, listing, load_result, path_identifier, register, rename, render_table
-from catalog.http.wire import RawRoute, describe, parse_object, principal_of, read_body, reply_response, request_key, services_of
+from catalog.http.routes.tables import (
+    drop,
+    exists,
+    listing,
+    load_result,
+    path_identifier,
+    register,
+    rename,
+    render_table,
+)
+from catalog.http.wire import (
+    RawRoute,
+    describe,
+    parse_object,
+    principal_of,
+    read_body,
+    reply_response,
+    request_key,
+    services_of,
+)
 from catalog.model.error_response import forbidden
 from catalog.model.identifier import Identifier, dotted, namespace_from_path, parse_name
 from catalog.model.json_fields import objects
@@ -18,20 +36,30 @@ router = APIRouter(route_class=RawRoute, tags=["views"])
 VIEW_PATH = ("namespace", "view")
 
 
-@router.get("/v1/namespaces/{namespace}/views", **describe("List the views of a namespace", path=("namespace",), query=("pageToken", "pageSize")))
+@router.get(
+    "/v1/namespaces/{namespace}/views",
+    **describe("List the views of a namespace", path=("namespace",), query=("pageToken", "pageSize")),
+)
 async def list_views(request: Request) -> Response:
     """In the order of their names."""
     return await listing(request, VIEW)
 
 
-@router.post("/v1/namespaces/{namespace}/views", **describe("Create a view", body=CREATE_VIEW, path=("namespace",), needs=Need.WRITE))
+@router.post(
+    "/v1/namespaces/{namespace}/views",
+    **describe("Create a view", body=CREATE_VIEW, path=("namespace",), needs=Need.WRITE),
+)
 async def create_view(request: Request) -> Response:
     """The first version comes with it."""
     _refuse_bound(request)
     raw = await read_body(request)
     body = parse_object(raw)
-    identifier = Identifier(namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the view's name"))
-    return await _commit(request, TableChange(identifier, create=body, kind=VIEW, by=principal_of(request)), raw)
+    identifier = Identifier(
+        namespace_from_path(request.path_params["namespace"]), parse_name(body.get("name"), "the view's name")
+    )
+    return await _commit(
+        request, TableChange(identifier, create=body, kind=VIEW, by=principal_of(request)), raw
+    )
 
 
 @router.get("/v1/namespaces/{namespace}/views/{view}", **describe("Load a view", path=VIEW_PATH))
@@ -40,19 +68,32 @@ async def load_view(request: Request) -> Response:
     services = services_of(request)
     identifier = path_identifier(request, VIEW)
     head = await services.read(lambda connection: tables.require(connection, identifier, VIEW))
-    return Response(load_result(head.metadata_location, await services.metadata(head.metadata_location)), media_type="application/json")
+    return Response(
+        load_result(head.metadata_location, await services.metadata(head.metadata_location)),
+        media_type="application/json",
+    )
 
 
 @router.post(
-    "/v1/namespaces/{namespace}/views/{view}", **describe("Replace a view or change its properties", body=COMMIT_VIEW, path=VIEW_PATH, needs=Need.WRITE)
+    "/v1/namespaces/{namespace}/views/{view}",
+    **describe("Replace a view or change its properties", body=COMMIT_VIEW, path=VIEW_PATH, needs=Need.WRITE),
 )
 async def commit_view(request: Request) -> Response:
     """409 only where a requirement fails."""
     _refuse_bound(request)
     raw = await read_body(request)
     body = parse_object(raw)
-    requirements, updates = objects(body, "requirements", optional=True), objects(body, "updates", optional=True)
-    return await _commit(request, TableChange(path_identifier(request, VIEW), requirements, updates, kind=VIEW, by=principal_of(request)), raw)
+    requirements, updates = (
+        objects(body, "requirements", optional=True),
+        objects(body, "updates", optional=True),
+    )
+    return await _commit(
+        request,
+        TableChange(
+            path_identifier(request, VIEW), requirements, updates, kind=VIEW, by=principal_of(request)
+        ),
+        raw,
+    )
 
 
 def _refuse_bound(request: Request) -> None:
@@ -71,13 +112,19 @@ async def _commit(request: Request, change: TableChange, raw: bytes) -> Response
     return reply_response(unit.reply)
 
 
-@router.head("/v1/namespaces/{namespace}/views/{view}", **describe("Say whether a view exists", path=VIEW_PATH, status=204))
+@router.head(
+    "/v1/namespaces/{namespace}/views/{view}",
+    **describe("Say whether a view exists", path=VIEW_PATH, status=204),
+)
 async def view_exists(request: Request) -> Response:
     """204 or 404."""
     return await exists(request, VIEW)
 
 
-@router.delete("/v1/namespaces/{namespace}/views/{view}", **describe("Drop a view", path=VIEW_PATH, status=204, needs=Need.WRITE))
+@router.delete(
+    "/v1/namespaces/{namespace}/views/{view}",
+    **describe("Drop a view", path=VIEW_PATH, status=204, needs=Need.WRITE),
+)
 async def drop_view(request: Request) -> Response:
     """Its metadata files are left to the orphan remover."""
     return await drop(request, VIEW, purge=False)
@@ -90,7 +137,8 @@ async def rename_view(request: Request) -> Response:
 
 
 @router.post(
-    "/v1/namespaces/{namespace}/register-view", **describe("Register a view by its metadata file", body=REGISTER, path=("namespace",), needs=Need.ADMIN)
+    "/v1/namespaces/{namespace}/register-view",
+    **describe("Register a view by its metadata file", body=REGISTER, path=("namespace",), needs=Need.ADMIN),
 )
 async def register_view(request: Request) -> Response:
     """409 where the name is taken."""

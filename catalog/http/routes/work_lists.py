@@ -39,7 +39,13 @@ TASKS = {
             "items": {
                 "type": "object",
                 "required": ["id", "kind", "state", "version"],
-                "properties": {"id": {"type": "string"}, "kind": {"type": "string"}, "state": {"type": "string"}, "version": {"type": "integer"}, "record": {}},
+                "properties": {
+                    "id": {"type": "string"},
+                    "kind": {"type": "string"},
+                    "state": {"type": "string"},
+                    "version": {"type": "integer"},
+                    "record": {},
+                },
             },
         },
     },
@@ -54,12 +60,20 @@ DELETIONS = {
             "items": {
                 "type": "object",
                 "required": ["location"],
-                "properties": {"location": {"type": "string"}, "not-before-ms": {"type": "integer"}, "record": {}},
+                "properties": {
+                    "location": {"type": "string"},
+                    "not-before-ms": {"type": "integer"},
+                    "record": {},
+                },
             },
         },
     },
 }
-ACKNOWLEDGE = {"type": "object", "required": ["ids"], "properties": {"ids": {"type": "array", "items": {"type": "integer"}}}}
+ACKNOWLEDGE = {
+    "type": "object",
+    "required": ["ids"],
+    "properties": {"ids": {"type": "array", "items": {"type": "integer"}}},
+}
 
 
 def _check(connection: Any, services: Services, body: dict[str, Any]) -> None:
@@ -68,23 +82,46 @@ def _check(connection: Any, services: Services, body: dict[str, Any]) -> None:
         check_lease(connection, services.database, lease)
 
 
-@router.get("/firn/v1/tasks", **describe("List tasks", query=("kind", "state", "pageToken", "pageSize"), needs=Need.SERVICE))
+@router.get(
+    "/firn/v1/tasks",
+    **describe("List tasks", query=("kind", "state", "pageToken", "pageSize"), needs=Need.SERVICE),
+)
 async def list_tasks(request: Request) -> Response:
     """In the order of their ids."""
     after, limit = page_of(request)
-    kind, state, size = request.query_params.get("kind"), request.query_params.get("state"), limit or PAGE_SIZE_DEFAULT
-    found = await services_of(request).read(lambda connection: work_lists.list_tasks(connection, kind=kind, state=state, after=after, limit=size))
-    return json_response({"tasks": found, "next-page-token": next_page([task["id"] for task in found], size) if found else None})
+    kind, state, size = (
+        request.query_params.get("kind"),
+        request.query_params.get("state"),
+        limit or PAGE_SIZE_DEFAULT,
+    )
+    found = await services_of(request).read(
+        lambda connection: work_lists.list_tasks(connection, kind=kind, state=state, after=after, limit=size)
+    )
+    return json_response(
+        {
+            "tasks": found,
+            "next-page-token": next_page([task["id"] for task in found], size) if found else None,
+        }
+    )
 
 
-@router.post("/firn/v1/tasks", **describe("Save states of tasks, each by compare-and-set", body=TASKS, needs=Need.SERVICE))
+@router.post(
+    "/firn/v1/tasks",
+    **describe("Save states of tasks, each by compare-and-set", body=TASKS, needs=Need.SERVICE),
+)
 async def save_tasks(request: Request) -> Response:
     """A result per task, in order."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
     given = [
-        {"id": string(t, "id"), "kind": string(t, "kind"), "state": string(t, "state"), "version": integer(t, "version"), "record": t.get("record")}
+        {
+            "id": string(t, "id"),
+            "kind": string(t, "kind"),
+            "state": string(t, "state"),
+            "version": integer(t, "version"),
+            "record": t.get("record"),
+        }
         for t in objects(body, "tasks")
     ]
     now_ms = services.now_ms()
@@ -102,7 +139,9 @@ async def save_tasks(request: Request) -> Response:
     return reply_response(await services.change(request_key(request, raw), work))
 
 
-@router.delete("/firn/v1/tasks/{task}", **describe("Forget a task", path=("task",), status=204, needs=Need.SERVICE))
+@router.delete(
+    "/firn/v1/tasks/{task}", **describe("Forget a task", path=("task",), status=204, needs=Need.SERVICE)
+)
 async def remove_task(request: Request) -> Response:
     """204 whether it was known or not."""
     task_id = decode_segment(request.path_params["task"])
@@ -130,7 +169,9 @@ async def add_deletions(request: Request) -> Response:
         for e in objects(body, "deletions")
     ]
 
-    heads = await services.read(lambda connection: heads_of(connection, services.database, filter(None, map(uuid_of, entries))))
+    heads = await services.read(
+        lambda connection: heads_of(connection, services.database, filter(None, map(uuid_of, entries)))
+    )
     kept, refused = await services.run(DeletionPlaces(services.store, heads).split, entries)
 
     def work(connection: Any) -> Reply:
@@ -140,7 +181,10 @@ async def add_deletions(request: Request) -> Response:
     return reply_response(await services.change(request_key(request, raw), work))
 
 
-@router.get("/firn/v1/deletions", **describe("List files whose deletion is due", query=("pageToken", "pageSize"), needs=Need.SERVICE))
+@router.get(
+    "/firn/v1/deletions",
+    **describe("List files whose deletion is due", query=("pageToken", "pageSize"), needs=Need.SERVICE),
+)
 async def due_deletions(request: Request) -> Response:
     """In the order they were queued. `places`: prefixes below one of which the file has to lie to be deleted; none where it is not its table's."""
     services = services_of(request)
@@ -148,10 +192,21 @@ async def due_deletions(request: Request) -> Response:
     size, now_ms = limit or PAGE_SIZE_DEFAULT, services.now_ms()
     if after and not (after.isascii() and after.isdigit() and len(after) < 19):
         raise bad_request("pageToken is not one that this catalog gave; start the listing again without it")
-    found = await services.read(lambda connection: work_lists.due_deletions(connection, now_ms=now_ms, after_id=int(after or "0"), limit=size))
-    heads = await services.read(lambda connection: heads_of(connection, services.database, filter(None, map(uuid_of, found))))
+    found = await services.read(
+        lambda connection: work_lists.due_deletions(
+            connection, now_ms=now_ms, after_id=int(after or "0"), limit=size
+        )
+    )
+    heads = await services.read(
+        lambda connection: heads_of(connection, services.database, filter(None, map(uuid_of, found)))
+    )
     await services.run(_add_places, DeletionPlaces(services.store, heads), found)
-    return json_response({"deletions": found, "next-page-token": next_page([str(entry["id"]) for entry in found], size) if found else None})
+    return json_response(
+        {
+            "deletions": found,
+            "next-page-token": next_page([str(entry["id"]) for entry in found], size) if found else None,
+        }
+    )
 
 
 def _add_places(places: DeletionPlaces, found: list[dict[str, Any]]) -> None:
@@ -160,7 +215,10 @@ def _add_places(places: DeletionPlaces, found: list[dict[str, Any]]) -> None:
         entry["places"] = [] if place is None else list(place.prefixes)
 
 
-@router.post("/firn/v1/deletions/acknowledge", **describe("Say which files are gone", body=ACKNOWLEDGE, status=204, needs=Need.SERVICE))
+@router.post(
+    "/firn/v1/deletions/acknowledge",
+    **describe("Say which files are gone", body=ACKNOWLEDGE, status=204, needs=Need.SERVICE),
+)
 async def acknowledge(request: Request) -> Response:
     """Ids that are unknown count as gone."""
     services = services_of(request)

@@ -12,7 +12,13 @@ class AccessCombined:
         self._draws = draws
         self._visitors, self._pages = visitors(draws), pages(draws)
         self._referers = draws.zipf_pool(
-            ["-", f"https://www.{site}/", f"https://www.{site}/search?q=zelt", "https://www.example.org/gear/tests", f"https://{site}/"]
+            [
+                "-",
+                f"https://www.{site}/",
+                f"https://www.{site}/search?q=zelt",
+                "https://www.example.org/gear/tests",
+                f"https://{site}/",
+            ]
         )
 
     def line(self, at_ms: int) -> str:

@@ -9,7 +9,10 @@ _EXCEPTIONS = (
     ("java.net.SocketTimeoutException", "Read timed out after 3000 ms"),
     ("java.lang.NullPointerException", 'Cannot invoke "Order.total()" because "order" is null'),
     ("java.util.concurrent.RejectedExecutionException", "queue of 512 tasks is full"),
-    ("org.postgresql.util.PSQLException", "ERROR: deadlock detected\n  Detail: Process 4711 waits for ShareLock on transaction 99120"),
+    (
+        "org.postgresql.util.PSQLException",
+        "ERROR: deadlock detected\n  Detail: Process 4711 waits for ShareLock on transaction 99120",
+    ),
     ("shop.payments.CardRefusedException", "issuer answered 05 (do not honour)"),
 )
 _PLACES = (
@@ -62,7 +65,11 @@ class Application:
             "span_id": draws.hex(16),
             "user_id": draws.pick(self._users),
             "duration_ms": round(draws.pick(self._durations_ms), 2),
-            "http": {"method": "POST" if number % 5 == 0 else "GET", "route": "/orders/{id}", "status": 500 if level == "ERROR" else 200},
+            "http": {
+                "method": "POST" if number % 5 == 0 else "GET",
+                "route": "/orders/{id}",
+                "status": 500 if level == "ERROR" else 200,
+            },
             "tags": ["shop", service],
             "sampled": number % 10 == 0,
         }
@@ -78,7 +85,11 @@ def _stack_trace(draws: Draws) -> str:
     lines += [_frame(draws) for _ in range(4 + draws.below(8))]
     if draws.uniform() < 0.5:
         cause, cause_text = draws.pick(_EXCEPTIONS)
-        lines += [f"Caused by: {cause}: {cause_text}", *(_frame(draws) for _ in range(2 + draws.below(4))), "\t... 12 more"]
+        lines += [
+            f"Caused by: {cause}: {cause_text}",
+            *(_frame(draws) for _ in range(2 + draws.below(4))),
+            "\t... 12 more",
+        ]
     return "\n".join(lines)
 
 

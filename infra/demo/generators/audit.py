@@ -15,7 +15,18 @@ _SERVICES = ("compute", "storage", "identity", "network", "functions", "database
 _VERBS = ("Describe", "List", "Get", "Create", "Update", "Delete", "Attach", "Assume")
 _NOUNS = ("Instance", "Bucket", "Role", "Subnet", "Function", "Cluster", "Key", "Queue", "Policy", "Snapshot")
 _REGIONS = ("eu-central-1", "eu-west-1", "us-east-1", "ap-south-1")
-_NEW_NAMES = ("encryption", "replication", "throughput", "retention", "isolation", "lineage", "quota", "placement", "residency", "posture")
+_NEW_NAMES = (
+    "encryption",
+    "replication",
+    "throughput",
+    "retention",
+    "isolation",
+    "lineage",
+    "quota",
+    "placement",
+    "residency",
+    "posture",
+)
 
 
 class Audit:
@@ -25,7 +36,9 @@ class Audit:
         self._draws = draws
         self._made, self._events_per_era = 0, events_per_era
         self._actors = draws.zipf_pool([_actor(draws, number, site) for number in range(200)], 1.0)
-        self._actions = draws.zipf_pool([(service, f"{verb}{noun}") for service in _SERVICES for verb in _VERBS for noun in _NOUNS], 0.9)
+        self._actions = draws.zipf_pool(
+            [(service, f"{verb}{noun}") for service in _SERVICES for verb in _VERBS for noun in _NOUNS], 0.9
+        )
         self._addresses = draws.zipf_pool([f"203.0.113.{number}" for number in range(1, 200)])
 
     def event(self, at_ms: int) -> dict[str, object]:
@@ -44,11 +57,16 @@ class Audit:
             "sourceAddress": draws.pick(self._addresses),
             "actor": draws.pick(self._actors),
             "requestParameters": self._parameters(service, action, era),
-            "responseElements": None if action.startswith(("Describe", "List", "Get")) or refused else {"requestId": draws.hex(16), "version": _version(era)},
+            "responseElements": None
+            if action.startswith(("Describe", "List", "Get")) or refused
+            else {"requestId": draws.hex(16), "version": _version(era)},
             "readOnly": action.startswith(("Describe", "List", "Get")),
         }
         if refused:
-            event |= {"errorCode": "AccessDenied", "errorMessage": f"not authorised to perform {service}:{action} on this resource"}
+            event |= {
+                "errorCode": "AccessDenied",
+                "errorMessage": f"not authorised to perform {service}:{action} on this resource",
+            }
         if era:
             event["additional"] = self._drifted_fields(era)
         return event
@@ -57,13 +75,24 @@ class Audit:
         draws = self._draws
         if action.startswith("List"):
             # The same field in two spellings, never both in one record, and as number first and as text later.
-            return {("maxResults" if draws.uniform() < 0.7 else "MaxResults"): 50 if era < 2 else "50", "nextToken": None}
+            return {
+                ("maxResults" if draws.uniform() < 0.7 else "MaxResults"): 50 if era < 2 else "50",
+                "nextToken": None,
+            }
         identity = f"{service[:3]}-{draws.hex(12)}"
         return {
             f"{service}Id": identity,
-            "tags": {"team": "platform", "stage": "prod"} if era < 3 else [{"key": "team", "value": "platform"}],
+            "tags": {"team": "platform", "stage": "prod"}
+            if era < 3
+            else [{"key": "team", "value": "platform"}],
             "dryRun": draws.uniform() < 0.1 if era < 4 else {"value": False},
-            "options": {service: {"size": draws.below(64), "zones": ["a", "b"], "limits": {"burst": 2.5, "steady": draws.below(9)}}},
+            "options": {
+                service: {
+                    "size": draws.below(64),
+                    "zones": ["a", "b"],
+                    "limits": {"burst": 2.5, "steady": draws.below(9)},
+                }
+            },
         }
 
     def _drifted_fields(self, era: int) -> dict[str, object]:
@@ -95,5 +124,8 @@ def _actor(draws: Draws, number: int, site: str) -> dict[str, object]:
         "principalId": f"P{draws.hex(16).upper()}:{number:04}",
         "name": f"arn:cloud:iam::{account}:role/{site}/operator-{number}",
         "accountId": account,
-        "session": {"issuer": {"type": "Role", "userName": f"operator-{number}"}, "attributes": {"mfa": "true" if number % 2 else "false"}},
+        "session": {
+            "issuer": {"type": "Role", "userName": f"operator-{number}"},
+            "attributes": {"mfa": "true" if number % 2 else "false"},
+        },
     }

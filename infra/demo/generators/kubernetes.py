@@ -35,7 +35,11 @@ class Kubernetes:
 
 
 def _pod(draws: Draws, app: str, site: str) -> dict[str, object]:
-    labels: dict[str, object] = {"app.kubernetes.io/name": app, "app.kubernetes.io/part-of": site, "pod-template-hash": draws.hex(10)}
+    labels: dict[str, object] = {
+        "app.kubernetes.io/name": app,
+        "app.kubernetes.io/part-of": site,
+        "pod-template-hash": draws.hex(10),
+    }
     if app in ("api", "worker", "billing"):
         labels |= {"team": "orders", "app.kubernetes.io/version": f"1.{draws.below(30)}.{draws.below(9)}"}
     pod: dict[str, object] = {

@@ -21,8 +21,12 @@ class Syslog5424:
         self._draws = draws
         names = ("gw", "db", "mail", "build", "nas", "vpn")
         ascii_site = site.encode("idna").decode()
-        self._hosts = draws.zipf_pool([f"{name}{number}.{ascii_site}" for number in range(1, 6) for name in names])
-        self._users = draws.zipf_pool(["root", "admin", "deploy", "backup", "oracle", "test", "ubuntu", "git", "ana", "goran"])
+        self._hosts = draws.zipf_pool(
+            [f"{name}{number}.{ascii_site}" for number in range(1, 6) for name in names]
+        )
+        self._users = draws.zipf_pool(
+            ["root", "admin", "deploy", "backup", "oracle", "test", "ubuntu", "git", "ana", "goran"]
+        )
         bodies: list[tuple[Callable[[], Body], float]] = [
             (self._ssh_refused, 30),
             (self._ssh_accepted, 8),
@@ -37,7 +41,9 @@ class Syslog5424:
     def line(self, at_ms: int) -> str:
         facility, severity, app, data, message = self._draws.pick(self._bodies)()
         host, process = self._draws.pick(self._hosts), 400 + self._draws.below(60_000)
-        return f"<{facility * 8 + severity}>1 {rfc3339_millis(at_ms)} {host} {app} {process} - {data} {message}"
+        return (
+            f"<{facility * 8 + severity}>1 {rfc3339_millis(at_ms)} {host} {app} {process} - {data} {message}"
+        )
 
     def _address(self) -> str:
         return f"198.51.100.{1 + self._draws.below(254)}"
@@ -45,16 +51,34 @@ class Syslog5424:
     def _ssh_refused(self) -> Body:
         user, address, port = self._draws.pick(self._users), self._address(), 1024 + self._draws.below(64_000)
         data = f'[auth@{_ENTERPRISE} method="password" result="failure" user="{user}" attempt="{1 + self._draws.below(6)}"]'
-        return _AUTH, _WARNING, "sshd", data, f"Failed password for invalid user {user} from {address} port {port} ssh2"
+        return (
+            _AUTH,
+            _WARNING,
+            "sshd",
+            data,
+            f"Failed password for invalid user {user} from {address} port {port} ssh2",
+        )
 
     def _ssh_accepted(self) -> Body:
         user, address, port = self._draws.pick(self._users), self._address(), 1024 + self._draws.below(64_000)
         data = f'[auth@{_ENTERPRISE} method="publickey" result="success" user="{user}"]'
-        return _AUTH, _INFO, "sshd", data, f"Accepted publickey for {user} from {address} port {port} ssh2: ED25519 SHA256:{self._draws.hex(40)}"
+        return (
+            _AUTH,
+            _INFO,
+            "sshd",
+            data,
+            f"Accepted publickey for {user} from {address} port {port} ssh2: ED25519 SHA256:{self._draws.hex(40)}",
+        )
 
     def _cron(self) -> Body:
         user = self._draws.pick(self._users)
-        return _CRON, _INFO, "CRON", "-", f"({user}) CMD (/usr/local/bin/rotate-backups --keep {1 + self._draws.below(30)} > /var/log/rotate.log 2>&1)"
+        return (
+            _CRON,
+            _INFO,
+            "CRON",
+            "-",
+            f"({user}) CMD (/usr/local/bin/rotate-backups --keep {1 + self._draws.below(30)} > /var/log/rotate.log 2>&1)",
+        )
 
     def _packet_filter(self) -> Body:
         source, port, length = self._address(), self._draws.below(65_536), 40 + self._draws.below(1_400)
@@ -67,7 +91,13 @@ class Syslog5424:
         severity = _WARNING if duration_ms > 1_000 else _DEBUG
         # Quotes, backslashes and closing brackets inside a value are escaped with a backslash (RFC 5424, section 6.3.3).
         data = f'[query@{_ENTERPRISE} database="orders" duration_ms="{duration_ms:.1f}" plan="Index Scan using \\"orders_pkey\\" [cost=0.42\\]"]'
-        return _LOCAL0, severity, "postgres", data, f"duration: {duration_ms:.3f} ms  execute order_by_id: {self._draws.below(10**7)}"
+        return (
+            _LOCAL0,
+            severity,
+            "postgres",
+            data,
+            f"duration: {duration_ms:.3f} ms  execute order_by_id: {self._draws.below(10**7)}",
+        )
 
     def _mail(self) -> Body:
         queue_id, size = self._draws.hex(10).upper(), 900 + self._draws.below(90_000)

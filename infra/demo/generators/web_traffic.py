@@ -20,7 +20,20 @@ _AGENTS = (
     "python-requests/2.32.5",
     "-",
 )
-_GOODS = ("boots", "rain-jacket", "tent", "stove", "rope", "head-lamp", "sleeping-bag", "rucksack", "ice-axe", "schlafmatte", "über-hose", "canteen")
+_GOODS = (
+    "boots",
+    "rain-jacket",
+    "tent",
+    "stove",
+    "rope",
+    "head-lamp",
+    "sleeping-bag",
+    "rucksack",
+    "ice-axe",
+    "schlafmatte",
+    "über-hose",
+    "canteen",
+)
 _USERS = ("-", "-", "-", "-", "-", "-", "ana", "bo", "chen", "dilan", "erik", "fatima", "goran", "hana")
 
 
@@ -51,7 +64,9 @@ def visitors(draws: Draws) -> list[Visitor]:
     nets = ("192.0.2", "198.51.100", "203.0.113")
     made = [
         Visitor(
-            address=f"{draws.pick(nets)}.{1 + draws.below(254)}" if draws.uniform() < 0.85 else f"2001:db8:{draws.hex(4)}::{draws.hex(4)}",
+            address=f"{draws.pick(nets)}.{1 + draws.below(254)}"
+            if draws.uniform() < 0.85
+            else f"2001:db8:{draws.hex(4)}::{draws.hex(4)}",
             agent=draws.pick(agents),
             user=draws.pick(_USERS),
             tls="TLSv1.3" if draws.uniform() < 0.9 else "TLSv1.2",
@@ -82,7 +97,13 @@ def pages(draws: Draws) -> list[Page]:
         Page("DELETE", "/api/v1/cart/items/8812", 0, True, (204,) * 9 + (404,)),
     ]
     goods = [
-        Page("GET", f"/products/{_GOODS[number % len(_GOODS)]}-{1000 + number}?ref={draws.hex(6)}", 12_000 + draws.below(30_000), True, usual)
+        Page(
+            "GET",
+            f"/products/{_GOODS[number % len(_GOODS)]}-{1000 + number}?ref={draws.hex(6)}",
+            12_000 + draws.below(30_000),
+            True,
+            usual,
+        )
         for number in range(PRODUCTS)
     ]
     return draws.zipf_pool([*fixed, *goods], 0.95)

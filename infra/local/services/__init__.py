@@ -3,7 +3,18 @@
 from collections.abc import Mapping
 
 from infra.local.service import Service
-from infra.local.services import catalog, ingest, ingest_serve, kafka, optimize, postgres, query, s3, trino, ui
+from infra.local.services import (
+    catalog,
+    ingest,
+    ingest_serve,
+    kafka,
+    optimize,
+    postgres,
+    query,
+    s3,
+    trino,
+    ui,
+)
 
 _MODULES = (postgres, s3, kafka, catalog, trino, ingest, ingest_serve, optimize, query, ui)
 SERVICES: Mapping[str, Service] = {module.SERVICE.name: module.SERVICE for module in _MODULES}

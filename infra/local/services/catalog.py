@@ -18,14 +18,32 @@ def exports(uri: str) -> dict[str, str]:
 
 
 def _prepare(site: Site) -> Launch:
-    database = site.stack.record("postgres").address if site.stack.database == "postgres" else f"sqlite:///{site.state_folder / 'catalog.db'}"
+    database = (
+        site.stack.record("postgres").address
+        if site.stack.database == "postgres"
+        else f"sqlite:///{site.state_folder / 'catalog.db'}"
+    )
     address = f"http://{LOOPBACK}:{site.port}"
     return Launch(
         # The database's address comes by the environment: everybody on the machine can read a command line, and it may hold a password.
-        command=(sys.executable, "-m", "catalog", "serve", "--host", LOOPBACK, "--port", str(site.port), "--anonymous"),
+        command=(
+            sys.executable,
+            "-m",
+            "catalog",
+            "serve",
+            "--host",
+            LOOPBACK,
+            "--port",
+            str(site.port),
+            "--anonymous",
+        ),
         address=address,
         folder=REPOSITORY,
-        exports={**exports(address), "FIRN_CATALOG_DATABASE_URL": database, "FIRN_CATALOG_WAREHOUSE": site.stack.warehouse},
+        exports={
+            **exports(address),
+            "FIRN_CATALOG_DATABASE_URL": database,
+            "FIRN_CATALOG_WAREHOUSE": site.stack.warehouse,
+        },
     )
 
 

@@ -96,7 +96,9 @@ def _probe(address: str) -> str | None:
     from confluent_kafka.admin import AdminClient
 
     # log_level 0: librdkafka would print every refused connection of a broker that is still starting
-    client = AdminClient({"bootstrap.servers": address, "log_level": 0, "socket.timeout.ms": int(PROBE_TIMEOUT_S * 1000)})
+    client = AdminClient(
+        {"bootstrap.servers": address, "log_level": 0, "socket.timeout.ms": int(PROBE_TIMEOUT_S * 1000)}
+    )
     try:
         brokers = client.list_topics(timeout=PROBE_TIMEOUT_S).brokers
     except KafkaException as error:
@@ -104,4 +106,11 @@ def _probe(address: str) -> str | None:
     return None if brokers else "no broker is registered yet"
 
 
-SERVICE = Service(name="kafka", prepare=_prepare, probe=_probe, missing=lambda: missing_java(CLASSIC), parts="kafka", ports=("port", "controller"))
+SERVICE = Service(
+    name="kafka",
+    prepare=_prepare,
+    probe=_probe,
+    missing=lambda: missing_java(CLASSIC),
+    parts="kafka",
+    ports=("port", "controller"),
+)

@@ -37,5 +37,11 @@ def _prepare(site: Site) -> Launch:
 
 
 SERVICE = Service(
-    name="optimize", prepare=_prepare, probe=ready_page("/metrics"), missing=lambda: missing_java(CLASSIC), needs=_needs, parts="spark", grace_s=60.0
+    name="optimize",
+    prepare=_prepare,
+    probe=ready_page("/metrics"),
+    missing=lambda: missing_java(CLASSIC),
+    needs=_needs,
+    parts="spark",
+    grace_s=60.0,
 )

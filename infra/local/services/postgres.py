@@ -33,14 +33,20 @@ def program_folder() -> Path | None:
 def _missing() -> list[Missing]:
     missing = []
     if program_folder() is None:
-        missing.append(Missing("PostgreSQL's server programs (postgres, initdb, pg_isready)", package="postgresql"))
+        missing.append(
+            Missing("PostgreSQL's server programs (postgres, initdb, pg_isready)", package="postgresql")
+        )
     elif os.geteuid() == 0:
         try:
             pwd.getpwnam(SYSTEM_USER)
         except KeyError:
-            missing.append(Missing(f"the user `{SYSTEM_USER}` (PostgreSQL refuses to run as root)", package="postgresql"))
+            missing.append(
+                Missing(f"the user `{SYSTEM_USER}` (PostgreSQL refuses to run as root)", package="postgresql")
+            )
         if not shutil.which("setpriv"):
-            missing.append(Missing("`setpriv`, to run PostgreSQL as another user than root", package="util-linux"))
+            missing.append(
+                Missing("`setpriv`, to run PostgreSQL as another user than root", package="util-linux")
+            )
     return missing
 
 
@@ -48,7 +54,14 @@ def _as_server_user() -> tuple[str, ...]:
     if os.geteuid() != 0:
         return ()
     # setpriv becomes the server, where runuser would stay as its parent: the noted pid is the server's own.
-    return ("setpriv", f"--reuid={SYSTEM_USER}", f"--regid={SYSTEM_USER}", "--init-groups", "--inh-caps=-all", "--")
+    return (
+        "setpriv",
+        f"--reuid={SYSTEM_USER}",
+        f"--regid={SYSTEM_USER}",
+        "--init-groups",
+        "--inh-caps=-all",
+        "--",
+    )
 
 
 def _prepare(site: Site) -> Launch:
@@ -85,7 +98,17 @@ def _prepare(site: Site) -> Launch:
 
 def _initialise(folder: Path, here: str, marker: Path) -> tuple[str, ...]:
     """Makes the cluster and its database. The marker says that this went through to the end."""
-    initdb = (*_as_server_user(), str(folder / "initdb"), "-D", here, "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8")
+    initdb = (
+        *_as_server_user(),
+        str(folder / "initdb"),
+        "-D",
+        here,
+        "--username",
+        USER,
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale=C.UTF-8",
+    )
     single = (*_as_server_user(), str(folder / "postgres"), "--single", "-D", here, "postgres")
     return (
         shlex.join(initdb),
@@ -99,10 +122,36 @@ def _probe(address: str) -> str | None:
     if folder is None:
         return "pg_isready is missing"
     host, port = host_port(address)
-    command = (str(folder / "pg_isready"), "--quiet", "--host", host, "--port", str(port), "--timeout", str(PROBE_TIMEOUT_S))
-    code = subprocess.run(command, check=False, timeout=2 * PROBE_TIMEOUT_S, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
-    return None if code == 0 else {1: "it refuses connections for now", 2: "no answer"}.get(code, f"pg_isready exits with {code}")
+    command = (
+        str(folder / "pg_isready"),
+        "--quiet",
+        "--host",
+        host,
+        "--port",
+        str(port),
+        "--timeout",
+        str(PROBE_TIMEOUT_S),
+    )
+    code = subprocess.run(
+        command,
+        check=False,
+        timeout=2 * PROBE_TIMEOUT_S,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ).returncode
+    return (
+        None
+        if code == 0
+        else {1: "it refuses connections for now", 2: "no answer"}.get(code, f"pg_isready exits with {code}")
+    )
 
 
 # SIGINT is PostgreSQL's fast shutdown: clients are disconnected. SIGTERM would wait for them to leave.
-SERVICE = Service(name="postgres", prepare=_prepare, probe=_probe, missing=_missing, ready_timeout_s=60.0, polite=signal.SIGINT)
+SERVICE = Service(
+    name="postgres",
+    prepare=_prepare,
+    probe=_probe,
+    missing=_missing,
+    ready_timeout_s=60.0,
+    polite=signal.SIGINT,
+)

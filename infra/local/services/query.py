@@ -20,7 +20,11 @@ def _prepare(site: Site) -> Launch:
         command=(sys.executable, "-m", "query", "serve", "--host", LOOPBACK, "--port", str(site.port)),
         address=address,
         folder=REPOSITORY,
-        exports={"FIRN_UI_API": address, "FIRN_QUERY_PORT": str(site.port), "FIRN_QUERY_STATE": str(site.folder)},
+        exports={
+            "FIRN_UI_API": address,
+            "FIRN_QUERY_PORT": str(site.port),
+            "FIRN_QUERY_STATE": str(site.folder),
+        },
         environment={"FIRN_QUERY_INGEST_URI": ingest} if ingest else {},
     )
 

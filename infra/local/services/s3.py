@@ -67,4 +67,12 @@ def _probe(address: str) -> str | None:
     return None if answer in (httpx.codes.OK, httpx.codes.FORBIDDEN) else f"GET /: {answer}"
 
 
-SERVICE = Service(name="s3", prepare=_prepare, probe=_probe, missing=lambda: missing_java(CLASSIC), parts="s3", ready_timeout_s=60.0, grace_s=10.0)
+SERVICE = Service(
+    name="s3",
+    prepare=_prepare,
+    probe=_probe,
+    missing=lambda: missing_java(CLASSIC),
+    parts="s3",
+    ready_timeout_s=60.0,
+    grace_s=10.0,
+)

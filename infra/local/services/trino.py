@@ -6,7 +6,15 @@ from infra.local import jvm_parts, trino_access
 from infra.local.java import MODERN
 from infra.local.ports import LOOPBACK
 from infra.local.prerequisites import missing_java
-from infra.local.service import PROBE_TIMEOUT_S, Launch, Service, Site, catalog_needs, java_command, storage_needs
+from infra.local.service import (
+    PROBE_TIMEOUT_S,
+    Launch,
+    Service,
+    Site,
+    catalog_needs,
+    java_command,
+    storage_needs,
+)
 from infra.local.state import StackState
 from lake.settings import InfraSettings
 
@@ -21,7 +29,9 @@ JVM_OPTIONS = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
-PROBE_STATEMENT = "SELECT count(*) FROM UNNEST(sequence(1, 10)) AS t (n) WHERE n > 3"  # it takes a worker to answer this
+PROBE_STATEMENT = (
+    "SELECT count(*) FROM UNNEST(sequence(1, 10)) AS t (n) WHERE n > 3"  # it takes a worker to answer this
+)
 
 
 def _needs(stack: StackState) -> tuple[str, ...]:
@@ -29,7 +39,9 @@ def _needs(stack: StackState) -> tuple[str, ...]:
 
 
 def _server_properties(site: Site, plugins: str, heap_mb: int) -> list[str]:
-    query_mb = heap_mb * 6 // 10  # Trino keeps 30 % of the heap as headroom and refuses to start when both exceed it
+    query_mb = (
+        heap_mb * 6 // 10
+    )  # Trino keeps 30 % of the heap as headroom and refuses to start when both exceed it
     return [
         "coordinator=true",
         "node-scheduler.include-coordinator=true",
@@ -47,7 +59,14 @@ def _lake_properties(site: Site, settings: InfraSettings) -> list[str]:
     token = settings.trino_catalog_token
     # With users it only reads: Trino's rules cannot refuse ALTER TABLE ... EXECUTE, its catalog can.
     read_only = ["iceberg.security=READ_ONLY"] if settings.trino_access is not None else []
-    with_key = ["iceberg.rest-catalog.security=OAUTH2", f"iceberg.rest-catalog.oauth2.token={token.get_secret_value()}"] if token is not None else []
+    with_key = (
+        [
+            "iceberg.rest-catalog.security=OAUTH2",
+            f"iceberg.rest-catalog.oauth2.token={token.get_secret_value()}",
+        ]
+        if token is not None
+        else []
+    )
     lines = [
         "connector.name=iceberg",
         "iceberg.catalog.type=rest",
@@ -90,10 +109,26 @@ def _prepare(site: Site) -> Launch:
         "log.levels-file": str(levels),
     }
     options = tuple(f"-D{name}={value}" for name, value in node.items())
-    address = f"http://{LOOPBACK}:{site.port}" if access is None else f"https://{LOOPBACK}:{site.ports['https']}"
-    trusted = {} if access is None else {"FIRN_QUERY_TRINO_CA": str(trino_access.certificate_file(site)), "FIRN_QUERY_TRINO_ACCESS": str(access.absolute())}
+    address = (
+        f"http://{LOOPBACK}:{site.port}" if access is None else f"https://{LOOPBACK}:{site.ports['https']}"
+    )
+    trusted = (
+        {}
+        if access is None
+        else {
+            "FIRN_QUERY_TRINO_CA": str(trino_access.certificate_file(site)),
+            "FIRN_QUERY_TRINO_ACCESS": str(access.absolute()),
+        }
+    )
     return Launch(
-        command=(*java_command(MODERN, heap_mb), *JVM_OPTIONS, *options, "-cp", f"{server}/lib/*", "io.trino.server.TrinoServer"),
+        command=(
+            *java_command(MODERN, heap_mb),
+            *JVM_OPTIONS,
+            *options,
+            "-cp",
+            f"{server}/lib/*",
+            "io.trino.server.TrinoServer",
+        ),
         address=address,
         folder=site.folder,
         exports={"FIRN_QUERY_TRINO_URI": address, **trusted},
@@ -107,14 +142,18 @@ def _probe(address: str) -> str | None:
         starting = answer.json()["starting"] if answer.status_code == httpx.codes.OK else True
         if starting:
             return "the server is starting"
-        return None if address.startswith("https:") else _refusal(address)  # with users, nobody may ask without a password
+        return (
+            None if address.startswith("https:") else _refusal(address)
+        )  # with users, nobody may ask without a password
     except (httpx.HTTPError, ValueError, KeyError) as error:
         return f"{type(error).__name__}: {error}"
 
 
 def _refusal(address: str) -> str | None:
     """Why it does not run queries yet: for some moments after its start it has not found itself as a worker."""
-    with httpx.Client(timeout=PROBE_TIMEOUT_S, trust_env=False, headers={"X-Trino-User": "firn-probe"}) as client:
+    with httpx.Client(
+        timeout=PROBE_TIMEOUT_S, trust_env=False, headers={"X-Trino-User": "firn-probe"}
+    ) as client:
         answer = client.post(f"{address}/v1/statement", content=PROBE_STATEMENT).json()
         while "nextUri" in answer:
             answer = client.get(answer["nextUri"]).json()

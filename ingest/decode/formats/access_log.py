@@ -14,7 +14,8 @@ from ingest.decode.formats.text_line import LineFormat, Values
 _WORD = r'(?:-|([^\s"\[\]]+))'
 _QUOTED = r'"(?:-|([^"\\]*(?:\\.[^"\\]*)*))"'
 _LINE = re.compile(
-    rf'([^\s"\[\]]+) {_WORD} {_WORD} \[([^\]]{{26}})\] "([^"\\]*(?:\\.[^"\\]*)*)" (\d\d\d) (?:-|(\d+))(?: {_QUOTED} {_QUOTED}(?: {_QUOTED})?)?', re.ASCII
+    rf'([^\s"\[\]]+) {_WORD} {_WORD} \[([^\]]{{26}})\] "([^"\\]*(?:\\.[^"\\]*)*)" (\d\d\d) (?:-|(\d+))(?: {_QUOTED} {_QUOTED}(?: {_QUOTED})?)?',
+    re.ASCII,
 )
 _match = _LINE.fullmatch
 
@@ -28,12 +29,54 @@ def _read(line: str, kafka_us: int, local: tzinfo) -> Values | None:  # noqa: AR
         return None
     parts = request.split(" ")
     if len(parts) == 3 and parts[0] and parts[1] and parts[2].startswith("HTTP/"):
-        return (timestamp, request, client, ident, user, parts[0], parts[1], parts[2], status, size, referer, agent, forwarded)
-    return (timestamp, request, client, ident, user, None, None, None, status, size, referer, agent, forwarded)
+        return (
+            timestamp,
+            request,
+            client,
+            ident,
+            user,
+            parts[0],
+            parts[1],
+            parts[2],
+            status,
+            size,
+            referer,
+            agent,
+            forwarded,
+        )
+    return (
+        timestamp,
+        request,
+        client,
+        ident,
+        user,
+        None,
+        None,
+        None,
+        status,
+        size,
+        referer,
+        agent,
+        forwarded,
+    )
 
 
 ACCESS_LOG = LineFormat(
     "access log",
-    ("timestamp", "message", "client_ip", "ident", "user", "method", "path", "protocol", "status", "size", "referer", "user_agent", "forwarded_for"),
+    (
+        "timestamp",
+        "message",
+        "client_ip",
+        "ident",
+        "user",
+        "method",
+        "path",
+        "protocol",
+        "status",
+        "size",
+        "referer",
+        "user_agent",
+        "forwarded_for",
+    ),
     _read,
 )

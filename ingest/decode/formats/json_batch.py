@@ -22,7 +22,9 @@ def lines_of(value: bytes, depth_max: int) -> Sequence[bytes] | None:
         return None
     if _is_object(lines[0], depth_max):
         return lines
-    if _is_object(value, depth_max) or not any(_is_object(line, depth_max) for line in lines if line[:1] == b"{"):
+    if _is_object(value, depth_max) or not any(
+        _is_object(line, depth_max) for line in lines if line[:1] == b"{"
+    ):
         return None
     return lines
 
@@ -35,7 +37,9 @@ def items_of(value: bytes, depth_max: int, *, surely: bool) -> Sequence[bytes] |
     items = _items(value, depth_max)
     if items is None:
         if surely or begins_with_object(value):
-            return Rejected(Reason.UNDECODABLE, "not JSON: starts as an array of objects, but does not read as one")
+            return Rejected(
+                Reason.UNDECODABLE, "not JSON: starts as an array of objects, but does not read as one"
+            )
         return None
     if not surely and not any(item[:1] == b"{" for item in items):
         return None

@@ -40,7 +40,13 @@ def parse_object(text: str, depth_max: int) -> Pairs | Rejected:
         if end != len(text):
             return Rejected(Reason.UNDECODABLE, f"not JSON: something follows the object at character {end}")
     except (json.JSONDecodeError, StopIteration, IndexError) as error:
-        where = error.pos if isinstance(error, json.JSONDecodeError) else error.value if isinstance(error, StopIteration) else len(text)
+        where = (
+            error.pos
+            if isinstance(error, json.JSONDecodeError)
+            else error.value
+            if isinstance(error, StopIteration)
+            else len(text)
+        )
         return Rejected(Reason.UNDECODABLE, f"not JSON: broken at character {where}")
     except RecursionError:
         return Rejected(Reason.TOO_DEEP, f"nested deeper than {depth_max} levels")
@@ -107,7 +113,11 @@ def _value(text: str, at: int, levels: int) -> tuple[Any, int]:
         pairs, end = _members(text, at + 1, levels - 1)
         return pairs or Json("{}"), end
     parsed, end = _scan(text, at)
-    if first == "[" and text.count("[", at, end) + text.count("{", at, end) >= levels and _depth(parsed) >= levels:
+    if (
+        first == "["
+        and text.count("[", at, end) + text.count("{", at, end) >= levels
+        and _depth(parsed) >= levels
+    ):
         raise RecursionError
     return None if parsed is None else Json(text[at:end]), end
 
@@ -122,7 +132,12 @@ def _depth(document: Any) -> int:
     deepest, level = 0, [document]
     while level:
         deepest += 1
-        level = [child for node in level for child in (node.values() if isinstance(node, dict) else node) if isinstance(child, list | dict)]
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, list | dict)
+        ]
     return deepest
 
 

@@ -23,13 +23,31 @@ _SNAKE = re.compile(r"_([a-z])")
 _LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _OWN = frozenset(
     (
-        *("timestamp", "severity", "message", "trace_id", "span_id", "flags", "event_name", "severity_number", "observed_time_unix_nano"),
+        *(
+            "timestamp",
+            "severity",
+            "message",
+            "trace_id",
+            "span_id",
+            "flags",
+            "event_name",
+            "severity_number",
+            "observed_time_unix_nano",
+        ),
         *("dropped_attributes_count", "scope_name", "scope_version"),
     )
 )
 _RECORD_FIELDS = frozenset(
     (
-        *("timeUnixNano", "observedTimeUnixNano", "severityNumber", "severityText", "body", "attributes", "droppedAttributesCount"),
+        *(
+            "timeUnixNano",
+            "observedTimeUnixNano",
+            "severityNumber",
+            "severityText",
+            "body",
+            "attributes",
+            "droppedAttributesCount",
+        ),
         *("flags", "traceId", "spanId", "eventName"),
     )
 )
@@ -58,15 +76,23 @@ class Context(NamedTuple):
 def read_json(text: str, depth_max: int) -> Sequence[bytes | RejectedRecord] | Rejected | None:
     """The records of OTLP/JSON, each as one flat JSON object; None where the text is another kind of JSON, or none."""
     try:
-        document = json.loads(text, parse_int=Json, parse_float=Json, parse_constant=Json, object_pairs_hook=_object)
+        document = json.loads(
+            text, parse_int=Json, parse_float=Json, parse_constant=Json, object_pairs_hook=_object
+        )
     except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict) or list(document) != [ROOT] or not isinstance(document[ROOT], list):
         return None
-    return records(document, Encoding(_as_object, lambda record: plain_text(record).encode("utf-8", "backslashreplace")), depth_max)
+    return records(
+        document,
+        Encoding(_as_object, lambda record: plain_text(record).encode("utf-8", "backslashreplace")),
+        depth_max,
+    )
 
 
-def records(document: Mapping[str, Any], encoding: Encoding, depth_max: int) -> Sequence[bytes | RejectedRecord] | Rejected:
+def records(
+    document: Mapping[str, Any], encoding: Encoding, depth_max: int
+) -> Sequence[bytes | RejectedRecord] | Rejected:
     """The records of an export request, given as its JSON mapping with all numbers as `Json`."""
     found: list[bytes | RejectedRecord] = []
     try:
@@ -87,18 +113,34 @@ def _walk(document: Mapping[str, Any], depth_max: int) -> Iterator[tuple[Context
                 yield context, record
 
 
-def _described(holder: Mapping[str, Any], name: str, prefix: str, depth_max: int) -> list[tuple[str, str, str]]:
+def _described(
+    holder: Mapping[str, Any], name: str, prefix: str, depth_max: int
+) -> list[tuple[str, str, str]]:
     """The members that a resource or a scope gives to each of its records. Those of a scope are prefixed."""
     of = _as_object(holder.get(name) or {})
     members = [(f"{prefix}{key}", value) for key, value in of.items() if key != "attributes" and _says(value)]
-    members += [(f"{prefix}{key}", value) for key, value in holder.items() if key not in (name, "scopeLogs", "logRecords") and _says(value)]
+    members += [
+        (f"{prefix}{key}", value)
+        for key, value in holder.items()
+        if key not in (name, "scopeLogs", "logRecords") and _says(value)
+    ]
     plain = [(_column(key), key, plain_text(value)) for key, value in members]
     inner = "" if name == "resource" else prefix
     attributes = [(inner + key, text) for key, text in _attributes(of.get("attributes"), depth_max)]
-    return [*plain, *((_column(key), key, text) for key, text in ((prefix + key if _column(key) in _OWN else key, text) for key, text in attributes))]
+    return [
+        *plain,
+        *(
+            (_column(key), key, text)
+            for key, text in (
+                (prefix + key if _column(key) in _OWN else key, text) for key, text in attributes
+            )
+        ),
+    ]
 
 
-def _one(index: int, context: Context, record: Any, encoding: Encoding, depth_max: int) -> bytes | RejectedRecord:
+def _one(
+    index: int, context: Context, record: Any, encoding: Encoding, depth_max: int
+) -> bytes | RejectedRecord:
     try:
         return ("{" + ",".join(_members(encoding.read(record), context, depth_max)) + "}").encode()
     except RecursionError:
@@ -119,13 +161,25 @@ def _members(record: Mapping[str, Any], context: Context, depth_max: int) -> Ite
     named = (("trace_id", "traceId"), ("span_id", "spanId"), ("event_name", "eventName"))
     yield from (f'"{column}":{_text(value)}' for column, key in named if (value := _string(record, key)))
     flags, dropped = _integer(record, "flags"), _integer(record, "droppedAttributesCount")
-    counted = (("flags", flags), ("severity_number", number), ("observed_time_unix_nano", observed), ("dropped_attributes_count", dropped))
+    counted = (
+        ("flags", flags),
+        ("severity_number", number),
+        ("observed_time_unix_nano", observed),
+        ("dropped_attributes_count", dropped),
+    )
     yield from (f'"{column}":{value}' for column, value in counted if value is not None)
     attributes = _attributes(record.get("attributes"), depth_max)
     taken = {_column(key) for key, _ in attributes}
-    yield from (f"{_quoted('attributes.' + key if _column(key) in _OWN else key)}:{text}" for key, text in attributes)
-    yield from (f"{_quoted(key)}:{plain_text(value)}" for key, value in record.items() if key not in _RECORD_FIELDS)
-    yield from (f"{_quoted('resource.' + key if column in taken else key)}:{text}" for column, key, text in context.resource)
+    yield from (
+        f"{_quoted('attributes.' + key if _column(key) in _OWN else key)}:{text}" for key, text in attributes
+    )
+    yield from (
+        f"{_quoted(key)}:{plain_text(value)}" for key, value in record.items() if key not in _RECORD_FIELDS
+    )
+    yield from (
+        f"{_quoted('resource.' + key if column in taken else key)}:{text}"
+        for column, key, text in context.resource
+    )
     yield from context.scope
 
 
@@ -143,7 +197,12 @@ def _body(body: Any, depth_max: int) -> str | None:
     """The text of a body: a string as it is, anything else as its JSON text."""
     if not body:
         return None
-    if isinstance(body, dict) and isinstance(text := body.get("stringValue"), str) and len(body) == 1 and not isinstance(text, Json):
+    if (
+        isinstance(body, dict)
+        and isinstance(text := body.get("stringValue"), str)
+        and len(body) == 1
+        and not isinstance(text, Json)
+    ):
         return text
     return _value_text(body, depth_max)
 
@@ -168,9 +227,22 @@ def _value_text(value: Any, levels: int) -> str:
     if kind == "bytesValue" and isinstance(held, str):
         return _text(held)
     if kind == "arrayValue":
-        return "[" + ",".join(_value_text(item, levels - 1) for item in _as_list(_as_object(held or {}).get("values"))) + "]"
+        return (
+            "["
+            + ",".join(
+                _value_text(item, levels - 1) for item in _as_list(_as_object(held or {}).get("values"))
+            )
+            + "]"
+        )
     if kind == "kvlistValue":
-        return "{" + ",".join(f"{_quoted(key)}:{text}" for key, text in _attributes(_as_object(held or {}).get("values"), levels - 1)) + "}"
+        return (
+            "{"
+            + ",".join(
+                f"{_quoted(key)}:{text}"
+                for key, text in _attributes(_as_object(held or {}).get("values"), levels - 1)
+            )
+            + "}"
+        )
     raise MalformedError(f"a value is {plain_text(value)[:80]}")
 
 
@@ -218,7 +290,9 @@ def _as_object(value: Any) -> dict[str, Any]:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Field names may be spelled as in the .proto file; every key of the document is one.
-    found = {_SNAKE.sub(lambda match: match[1].upper(), key) if "_" in key else key: value for key, value in pairs}
+    found = {
+        _SNAKE.sub(lambda match: match[1].upper(), key) if "_" in key else key: value for key, value in pairs
+    }
     if len(found) != len(pairs):
         raise ValueError("duplicate key")
     return found
@@ -232,7 +306,13 @@ def plain_text(value: Any) -> str:
         return "[" + ",".join(map(plain_text, value)) + "]"
     if isinstance(value, bytes):
         return _text(value.hex())
-    return _text(value) if isinstance(value, str) and not isinstance(value, Json) else str(value) if isinstance(value, Json) else json.dumps(value)
+    return (
+        _text(value)
+        if isinstance(value, str) and not isinstance(value, Json)
+        else str(value)
+        if isinstance(value, Json)
+        else json.dumps(value)
+    )
 
 
 def _text(value: str) -> str:

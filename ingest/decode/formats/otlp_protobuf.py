@@ -37,7 +37,9 @@ _ANY_VALUE.fields.update(
         3: Field("intValue", VARINT, signed),
         4: Field("doubleValue", FIXED64, double),
         5: Field("arrayValue", LENGTH, part=of({1: Field("values", LENGTH, repeated=True, part=_ANY_VALUE)})),
-        6: Field("kvlistValue", LENGTH, part=of({1: Field("values", LENGTH, repeated=True, part=_KEY_VALUE)})),
+        6: Field(
+            "kvlistValue", LENGTH, part=of({1: Field("values", LENGTH, repeated=True, part=_KEY_VALUE)})
+        ),
         7: Field("bytesValue", LENGTH, base64_text),
     }
 )
@@ -59,16 +61,28 @@ _LOG_RECORD = of(
     }
 )
 # Records stay bytes at first, so that a bad one does not take its neighbours with it.
-_SCOPE_LOGS = of({1: Field("scope", LENGTH, part=_SCOPE), 2: Field("logRecords", LENGTH, repeated=True), 3: Field("schemaUrl", LENGTH, text)})
+_SCOPE_LOGS = of(
+    {
+        1: Field("scope", LENGTH, part=_SCOPE),
+        2: Field("logRecords", LENGTH, repeated=True),
+        3: Field("schemaUrl", LENGTH, text),
+    }
+)
 _RESOURCE_LOGS = of(
-    {1: Field("resource", LENGTH, part=_RESOURCE), 2: Field("scopeLogs", LENGTH, repeated=True, part=_SCOPE_LOGS), 3: Field("schemaUrl", LENGTH, text)}
+    {
+        1: Field("resource", LENGTH, part=_RESOURCE),
+        2: Field("scopeLogs", LENGTH, repeated=True, part=_SCOPE_LOGS),
+        3: Field("schemaUrl", LENGTH, text),
+    }
 )
 _REQUEST = of({1: Field(otlp.ROOT, LENGTH, repeated=True, part=_RESOURCE_LOGS)})
 # A message of OTLP nests this deep before any value begins, and every level of a value takes two messages.
 _ENVELOPE_LEVELS = 5
 
 
-def read_protobuf(value: bytes, depth_max: int, *, surely: bool) -> Sequence[bytes | RejectedRecord] | Rejected | None:
+def read_protobuf(
+    value: bytes, depth_max: int, *, surely: bool
+) -> Sequence[bytes | RejectedRecord] | Rejected | None:
     """The records of an OTLP export request, each as one flat JSON object.
 
     `surely`: the topic says that it holds OTLP, so that fields not known yet are kept and anything else is `Rejected`. Otherwise None where the bytes
@@ -78,7 +92,11 @@ def read_protobuf(value: bytes, depth_max: int, *, surely: bool) -> Sequence[byt
     try:
         document = read_message(value, _REQUEST, levels, strict=not surely)
     except (WireError, RecursionError) as error:
-        return Rejected(Reason.UNDECODABLE, f"not an OTLP request: {error or 'nested too deep'}") if surely else None
+        return (
+            Rejected(Reason.UNDECODABLE, f"not an OTLP request: {error or 'nested too deep'}")
+            if surely
+            else None
+        )
 
     def read(record: bytes) -> Mapping[str, Any]:
         return read_message(record, _LOG_RECORD, levels, strict=False)

@@ -51,9 +51,15 @@ def read_message(data: bytes, message: Message, levels: int, *, strict: bool) ->
         if known is None or known.wire != wire:
             if strict or known is not None:
                 raise WireError(f"field {number} of wire type {wire} is unknown")
-            found.setdefault(f"field_{number}", []).append(base64.b64encode(value).decode() if wire == LENGTH else Json(value))
+            found.setdefault(f"field_{number}", []).append(
+                base64.b64encode(value).decode() if wire == LENGTH else Json(value)
+            )
             continue
-        read = read_message(value, known.part, levels - 1, strict=strict) if known.part is not None else known.read(value)
+        read = (
+            read_message(value, known.part, levels - 1, strict=strict)
+            if known.part is not None
+            else known.read(value)
+        )
         if known.repeated:
             found.setdefault(known.name, []).append(read)
         else:

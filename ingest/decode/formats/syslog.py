@@ -14,13 +14,48 @@ from ingest.decode.formats.text_line import Extras, LineFormat, Values
 # As rsyslog and syslog-ng spell them (RFC 5424, tables 1 and 2).
 SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 FACILITIES = (
-    *("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit", "alert", "clock"),
+    *(
+        "kern",
+        "user",
+        "mail",
+        "daemon",
+        "auth",
+        "syslog",
+        "lpr",
+        "news",
+        "uucp",
+        "cron",
+        "authpriv",
+        "ftp",
+        "ntp",
+        "audit",
+        "alert",
+        "clock",
+    ),
     *(f"local{n}" for n in range(8)),
 )
 _NAMES = ("timestamp", "severity", "message", "facility", "host", "app_name", "proc_id")
 _PRIORITIES = {str(n): (SEVERITIES[n % 8], FACILITIES[n // 8]) for n in range(len(FACILITIES) * 8)}
 _UNKNOWN = (None, None)
-_LEVELS = frozenset(("trace", "debug", "info", "notice", "warn", "warning", "err", "error", "crit", "critical", "alert", "fatal", "panic", "emerg", "severe"))
+_LEVELS = frozenset(
+    (
+        "trace",
+        "debug",
+        "info",
+        "notice",
+        "warn",
+        "warning",
+        "err",
+        "error",
+        "crit",
+        "critical",
+        "alert",
+        "fatal",
+        "panic",
+        "emerg",
+        "severe",
+    )
+)
 _HOST = r'([^\s:"<>\[\](){}=,;]{1,255}|[0-9A-Fa-f:.]{2,45})'
 _TAG = r'([^\s:"<>\[\]{}=,;]{1,128})'
 _PID = r"\[([^\s\[\]]{1,128})\]"
@@ -34,9 +69,16 @@ _rfc_5424 = re.compile(
     rf"(?:-|((?:\[{_SD_NAME}(?: {_SD_NAME}={_SD_VALUE})*\])+))(?: \ufeff?(.*))?",
     _FLAGS,
 ).fullmatch
-_rfc_3164 = re.compile(rf"(?:<(\d{{1,3}})>)?([A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d) {_HOST} (?:{_TAG}(?:{_PID})?:(?: (.*))?|({_REPEATED}))", _FLAGS).fullmatch
-_rfc_3164_untagged = re.compile(rf"<(\d{{1,3}})>([A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d) {_HOST} (.*)", _FLAGS).fullmatch
-_iso_line = re.compile(rf"(?:<(\d{{1,3}})>)?({_ISO}) {_HOST} (?:{_TAG}(?:(?:{_PID}):?|:)(?: (.*))?|({_REPEATED}))", _FLAGS).fullmatch
+_rfc_3164 = re.compile(
+    rf"(?:<(\d{{1,3}})>)?([A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d) {_HOST} (?:{_TAG}(?:{_PID})?:(?: (.*))?|({_REPEATED}))",
+    _FLAGS,
+).fullmatch
+_rfc_3164_untagged = re.compile(
+    rf"<(\d{{1,3}})>([A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d) {_HOST} (.*)", _FLAGS
+).fullmatch
+_iso_line = re.compile(
+    rf"(?:<(\d{{1,3}})>)?({_ISO}) {_HOST} (?:{_TAG}(?:(?:{_PID}):?|:)(?: (.*))?|({_REPEATED}))", _FLAGS
+).fullmatch
 _sd_element = re.compile(rf"\[({_SD_NAME})((?: {_SD_NAME}={_SD_VALUE})*)\]", _FLAGS).findall
 _sd_param = re.compile(rf" ({_SD_NAME})=({_SD_VALUE})", _FLAGS).findall
 _unescape = re.compile(r'\\(["\\\]])').sub
@@ -57,7 +99,9 @@ def structured_data(text: str) -> Extras:
     """The parameters of structured data (RFC 5424, 6.3) as (element id, name, value); an element without any as (element id, None, "")."""
     found: list[tuple[str, str | None, str]] = []
     for element, params in _sd_element(text):
-        found += [(element, name, _unescape(r"\1", value[1:-1])) for name, value in _sd_param(params)] or [(element, None, "")]
+        found += [(element, name, _unescape(r"\1", value[1:-1])) for name, value in _sd_param(params)] or [
+            (element, None, "")
+        ]
     return tuple(found)
 
 

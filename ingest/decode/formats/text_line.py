@@ -32,5 +32,8 @@ def to_pairs(line: LineFormat, values: Values) -> Pairs:
     """The fields of a line as if a JSON object had brought them."""
     pairs = Pairs((name, value) for name, value in zip(line.names, values, strict=False) if value is not None)
     if line.extras is not None and (text := values[-1]) is not None:
-        pairs += [(outer, value if inner is None else Pairs([(inner, value)])) for outer, inner, value in line.extras(text)]
+        pairs += [
+            (outer, value if inner is None else Pairs([(inner, value)]))
+            for outer, inner, value in line.extras(text)
+        ]
     return pairs

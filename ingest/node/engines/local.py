@@ -98,10 +98,14 @@ class LocalEngine:
 
     def __post_init__(self) -> None:
         if not self.settings.topics:
-            raise SettingsError("no input topics are set; add [[ingest.topics]] with a name to the settings file, or set FIRN_INGEST_TOPICS")
+            raise SettingsError(
+                "no input topics are set; add [[ingest.topics]] with a name to the settings file, or set FIRN_INGEST_TOPICS"
+            )
         Routes(self.settings)  # a rule that is none is told now, not by a worker once the lease is taken
         token = self.settings.catalog_token
-        self._catalog = CatalogClient(self.settings.catalog_uri, token=token.get_secret_value() if token else None)
+        self._catalog = CatalogClient(
+            self.settings.catalog_uri, token=token.get_secret_value() if token else None
+        )
         self._storage = open_storage()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="node")
 
@@ -113,11 +117,19 @@ class LocalEngine:
         gc.set_threshold(COLLECT_OBJECTS)
         warehouse = ""
         # Services that start together are not all there at once.
-        for attempt in stamina.retry_context(on=UnavailableError, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S):
+        for attempt in stamina.retry_context(
+            on=UnavailableError, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S
+        ):
             with attempt:
                 warehouse = self._prepare()
         holder = f"{socket.gethostname()}:{os.getpid()}"
-        lease = NodeLease(control_of(self.settings, self._catalog), self.settings, self._clock, holder, still_s=STANDS_STILL_S)
+        lease = NodeLease(
+            control_of(self.settings, self._catalog),
+            self.settings,
+            self._clock,
+            holder,
+            still_s=STANDS_STILL_S,
+        )
         while not self._stopping.is_set():
             self._role = "standby"
             if not lease.acquire(self._stopping):
@@ -137,7 +149,9 @@ class LocalEngine:
         """The warehouse; when it is known, the topics that the node writes to are there, too."""
         warehouse = self.settings.warehouse or self._catalog.warehouse
         if not warehouse:
-            raise SettingsError("the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix")
+            raise SettingsError(
+                "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix"
+            )
         DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
         ensure_topic(self.settings, self.settings.parked_topic, PARTITIONS)
         return warehouse
@@ -170,7 +184,13 @@ class LocalEngine:
         store_first_offsets(self.settings, KafkaReader(self.settings))
         self._seats = [self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)]
         self._role = "active"
-        log.info("ingest.running", topics=[t.name for t in self.settings.topics], workers=len(self._seats), lease=lease.token, parked=len(parked))
+        log.info(
+            "ingest.running",
+            topics=[t.name for t in self.settings.topics],
+            workers=len(self._seats),
+            lease=lease.token,
+            parked=len(parked),
+        )
         told = False
         while not all(seat.has_left for seat in self._seats):
             if self._stopping.is_set() and not told:
@@ -187,16 +207,47 @@ class LocalEngine:
         new_tables = NewTables(s.new_tables_per_minute, self._clock)
         self._ledger = LiveMarks()
         states = TableStates(
-            self._catalog, self._storage, warehouse, records, self._pool, self._clock, LOAD_TIMEOUT_S, new_tables, lease.name_and_token, self._ledger
+            self._catalog,
+            self._storage,
+            warehouse,
+            records,
+            self._pool,
+            self._clock,
+            LOAD_TIMEOUT_S,
+            new_tables,
+            lease.name_and_token,
+            self._ledger,
         )
         writer = f"{s.group}@{socket.gethostname()}:{os.getpid()}"
         bounds = Bounds(s.table_snapshots_max, s.table_manifests_max)
-        committer = Committer(states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer, bounds)
+        committer = Committer(
+            states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer, bounds
+        )
         parking = None
         if records is not None:
             begins = partial(parking_begins, KafkaReader(s), s.parked_topic)
-            parking = Parking(records, states, self._pool, self._clock, s.workers, lease.name_and_token, self._tell, committer.drop, begins)
-        return Node(states, committer, parking, Troubles(s.park_after_s), canary, lease, self._pool, self._clock, self._tell)
+            parking = Parking(
+                records,
+                states,
+                self._pool,
+                self._clock,
+                s.workers,
+                lease.name_and_token,
+                self._tell,
+                committer.drop,
+                begins,
+            )
+        return Node(
+            states,
+            committer,
+            parking,
+            Troubles(s.park_after_s),
+            canary,
+            lease,
+            self._pool,
+            self._clock,
+            self._tell,
+        )
 
     def _load_parked(self, node: Node) -> Mapping[TableId, str]:
         try:
@@ -207,8 +258,15 @@ class LocalEngine:
     def _start_worker(self, index: int, warehouse: str, parked: Mapping[TableId, str]) -> Seat:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        settings = self.settings.model_copy(update={"check_crcs": self.settings.check_crcs and not self._aborted})
-        process = context.Process(target=self.worker_body, args=(settings, index, warehouse, dict(parked), theirs), name=f"worker-{index}", daemon=True)
+        settings = self.settings.model_copy(
+            update={"check_crcs": self.settings.check_crcs and not self._aborted}
+        )
+        process = context.Process(
+            target=self.worker_body,
+            args=(settings, index, warehouse, dict(parked), theirs),
+            name=f"worker-{index}",
+            daemon=True,
+        )
         process.start()
         theirs.close()
         return Seat(process, ours)
@@ -232,7 +290,9 @@ class LocalEngine:
             # Behind a wrong checksum librdkafka 2.16 reads on in the middle of the batch, and may end the process for what it finds there.
             self._aborted = True
             log.error(
-                "kafka.checksums_off", worker=at, advice="a batch is damaged on a broker's disk; mend that, and start the node again to compare checksums"
+                "kafka.checksums_off",
+                worker=at,
+                advice="a batch is damaged on a broker's disk; mend that, and start the node again to compare checksums",
             )
         if not self._stopping.is_set() or seat.process.exitcode != 0:
             raise NodeRestart(f"worker {at} ended with exit code {seat.process.exitcode}")
@@ -279,7 +339,11 @@ class LocalEngine:
         """One budget for the node: a worker may hold what it holds, and its part of what nobody holds."""
         now_s = self._clock.monotonic_s()
         reports = [seat.report for seat in self._seats if seat.report is not None]
-        if len(self._seats) < 2 or len(reports) < len(self._seats) or now_s - self._budget_at_s < BUDGET_EVERY_S:
+        if (
+            len(self._seats) < 2
+            or len(reports) < len(self._seats)
+            or now_s - self._budget_at_s < BUDGET_EVERY_S
+        ):
             return
         self._budget_at_s = now_s
         held = [report.buffered_bytes + report.in_flight_bytes for report in reports]
@@ -295,20 +359,29 @@ class LocalEngine:
         metrics.BUFFERED_BYTES.set(sum(r.buffered_bytes + r.in_flight_bytes for r in reports))
         metrics.BUFFERED_TABLES.set(sum(r.buffered_tables for r in reports))
         for partition in report.partitions:
-            lag = max(0, partition.end - (partition.stored if partition.stored is not None else partition.routed))
+            lag = max(
+                0, partition.end - (partition.stored if partition.stored is not None else partition.routed)
+            )
             metrics.LAG_RECORDS.labels(partition.topic, str(partition.partition)).set(lag)
 
     def _measure_nothing(self) -> None:
         """A standby holds nothing, and what it knew of lag and tables is the active node's to tell."""
         for labelled in (metrics.LAG_RECORDS, metrics.TABLES_PARKED):
             labelled.clear()
-        for plain in (metrics.BUFFERED_BYTES, metrics.BUFFERED_TABLES, metrics.TABLES_FAILING, metrics.TABLES_POSTPONED):
+        for plain in (
+            metrics.BUFFERED_BYTES,
+            metrics.BUFFERED_TABLES,
+            metrics.TABLES_FAILING,
+            metrics.TABLES_POSTPONED,
+        ):
             plain.set(0)
 
     @property
     def ready(self) -> bool:
         """Whether every worker reads; a standby is ready to take over."""
-        return self._role == "standby" or (bool(self._seats) and all(seat.report is not None for seat in self._seats))
+        return self._role == "standby" or (
+            bool(self._seats) and all(seat.report is not None for seat in self._seats)
+        )
 
     def status(self) -> dict[str, Any]:
         """What the node holds and how far it is, per partition: offsets routed, stored in the group, and at the end; and which tables take no rows."""
@@ -323,7 +396,15 @@ class LocalEngine:
             "buffered_tables": sum(r.buffered_tables for r in reports),
             **(node.status() if node is not None else {}),
             "partitions": [
-                {"topic": p.topic, "partition": p.partition, "routed": p.routed, "stored": p.stored, "end": p.end} for r in reports for p in r.partitions
+                {
+                    "topic": p.topic,
+                    "partition": p.partition,
+                    "routed": p.routed,
+                    "stored": p.stored,
+                    "end": p.end,
+                }
+                for r in reports
+                for p in r.partitions
             ],
         }
 

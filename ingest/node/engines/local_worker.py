@@ -22,7 +22,14 @@ FLUSH_EVERY_S = 0.05
 class LocalWorker(Worker):
     """Polls Kafka, takes, flushes."""
 
-    def __init__(self, settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str], link: PipeLink) -> None:
+    def __init__(
+        self,
+        settings: IngestSettings,
+        index: int,
+        warehouse: str,
+        parked: Mapping[TableId, str],
+        link: PipeLink,
+    ) -> None:
         clock, storage = SystemClock(), open_storage()
         self._topics = InputTopics(settings, index, settings.workers)
         writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
@@ -30,7 +37,9 @@ class LocalWorker(Worker):
         bytes_max = settings.buffer_bytes_max // settings.workers
         self._pipeline = Pipeline(settings, self._topics, link, writer, parked_topic, clock, bytes_max)
         self._pipeline.park(parked)
-        super().__init__(settings, link, self._pipeline, writer, Aside.of(storage, warehouse, PARKED_FOLDER), clock)
+        super().__init__(
+            settings, link, self._pipeline, writer, Aside.of(storage, warehouse, PARKED_FOLDER), clock
+        )
 
     def run(self) -> None:
         super().run()
@@ -51,6 +60,8 @@ class LocalWorker(Worker):
         return False
 
 
-def run_local_worker(settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str], pipe: Connection) -> None:
+def run_local_worker(
+    settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str], pipe: Connection
+) -> None:
     """The body of the process. `parked`: tables and their parkings at start."""
     run_worker(pipe, index, partial(LocalWorker, settings, index, warehouse, parked))

@@ -15,14 +15,18 @@ from lake.spark_session import SparkOptions, open_context
 
 ERROR_CHARACTERS = 500
 RunTasks = Callable[[Iterable[int]], Iterator[TaskResult]]
-HandOn = Callable[[Iterable[int]], Iterator[tuple[int, Any]]]  # with the number of the task that is to have it
+HandOn = Callable[
+    [Iterable[int]], Iterator[tuple[int, Any]]
+]  # with the number of the task that is to have it
 WriteOn = Callable[[Iterable[tuple[int, Any]]], Iterator[TaskResult]]
 
 
 def check_installed() -> None:
     """Raises PrerequisiteError where Spark's Python packages are missing: the image of the local engine has none."""
     if find_spec("pyspark") is None:
-        raise PrerequisiteError("--engine spark needs pyspark; install with: pip install --require-hashes -r requirements/ingest-spark.txt")
+        raise PrerequisiteError(
+            "--engine spark needs pyspark; install with: pip install --require-hashes -r requirements/ingest-spark.txt"
+        )
 
 
 class SparkCluster:

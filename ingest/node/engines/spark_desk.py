@@ -95,7 +95,9 @@ class DeskLink:
         try:
             self._peer = Client(address, authkey=key)
         except (OSError, EOFError, AuthenticationError) as error:
-            raise UnavailableError(f"the driver at {address[0]}:{address[1]} does not answer: {error!r}") from error
+            raise UnavailableError(
+                f"the driver at {address[0]}:{address[1]} does not answer: {error!r}"
+            ) from error
 
     def order(self, task: int) -> TaskOrder:
         """What the task is to do."""

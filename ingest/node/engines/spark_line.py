@@ -71,7 +71,9 @@ class Behind:
 
     def join(self, firsts: Mapping[int, int]) -> None:
         """More was left."""
-        self.first_offsets |= {number: min(offset, self.first_offsets.get(number, offset)) for number, offset in firsts.items()}
+        self.first_offsets |= {
+            number: min(offset, self.first_offsets.get(number, offset)) for number, offset in firsts.items()
+        }
 
 
 @dataclass(slots=True)
@@ -103,11 +105,15 @@ class SparkLine:
     _in_flight: dict[TableId, TableFlush] = field(default_factory=dict)
     _later: dict[TableId, TableFlush] = field(default_factory=dict)
     _behind: dict[TableId, Behind] = field(default_factory=dict)
-    _ends: dict[TableId, dict[TopicPartition, int]] = field(default_factory=lambda: defaultdict(dict))  # where the last flush of a table ends
+    _ends: dict[TableId, dict[TopicPartition, int]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )  # where the last flush of a table ends
     _jobs: int = 0
     _spread: Spread = field(default_factory=Spread)  # of the last batch that several tasks have read
     _waits_since_s: float | None = None  # since when something waits in the topics
-    _stalled_since_s: float | None = None  # when the last batch was read, while tables are left or late and nothing was settled since
+    _stalled_since_s: float | None = (
+        None  # when the last batch was read, while tables are left or late and nothing was settled since
+    )
     _counts: Counts = field(default_factory=Counts)
 
     # ---- jobs
@@ -124,13 +130,26 @@ class SparkLine:
 
     def _repetition(self) -> Job | None:
         now_s = self.clock.monotonic_s()
-        due = {table: behind for table, behind in self._behind.items() if behind.not_before_s <= now_s and self._may_repeat(table, behind)}
+        due = {
+            table: behind
+            for table, behind in self._behind.items()
+            if behind.not_before_s <= now_s and self._may_repeat(table, behind)
+        }
         self._ask_for(table for table in self._behind if table not in self._parked)
         starts: dict[int, int] = {}
         for behind in due.values():
-            starts |= {number: min(offset, starts.get(number, offset)) for number, offset in behind.first_offsets.items()}
+            starts |= {
+                number: min(offset, starts.get(number, offset))
+                for number, offset in behind.first_offsets.items()
+            }
         only = {table: dict(behind.first_offsets) for table, behind in due.items()}
-        return self._job([self.topics.piece(n, start, self.offsets.routed[n]) for n, start in starts.items()], only) if only else None
+        return (
+            self._job(
+                [self.topics.piece(n, start, self.offsets.routed[n]) for n, start in starts.items()], only
+            )
+            if only
+            else None
+        )
 
     def _may_repeat(self, table: TableId, behind: Behind) -> bool:
         on_the_way = table in self._in_flight or table in self._later or table in self._held
@@ -148,7 +167,10 @@ class SparkLine:
         if self._stalled_since_s is not None and now_s - self._stalled_since_s < AGAIN_MAX_S:
             return None
         self._waits_since_s = self._waits_since_s if self._waits_since_s is not None else now_s
-        if now_s - self._waits_since_s < self.settings.flush_interval_s and waiting(lags, self.capacity) < self.slots:
+        if (
+            now_s - self._waits_since_s < self.settings.flush_interval_s
+            and waiting(lags, self.capacity) < self.slots
+        ):
             return None
         self._waits_since_s = None
         return self._job(lags, None)
@@ -160,7 +182,9 @@ class SparkLine:
             lags = [replace(lag, measured=False) for lag in lags]
         tasks = plan(lags, self.capacity)
         whole = all(lag.measured for lag in lags if lag.records)  # none of them may have to end early
-        hands_on = only is None and not self._parked and len(tasks) > 1 and self._spread.pays_to_hand_on and whole
+        hands_on = (
+            only is None and not self._parked and len(tasks) > 1 and self._spread.pays_to_hand_on and whole
+        )
         if hands_on:
             tasks = [[replace(each, whole=True) for each in ranges] for ranges in tasks]
         return Job(self._jobs, tasks, frozenset(skipped), only, hands_on)
@@ -199,9 +223,15 @@ class SparkLine:
             elif table in self._views:
                 views[table] = self._views[table]
         decided = len(left) + len(views) + len(parked) + len(buried)
-        unknown = [table for table in tables if table not in left and table not in views and table not in parked and table not in buried]
+        unknown = [
+            table
+            for table in tables
+            if table not in left and table not in views and table not in parked and table not in buried
+        ]
         self._ask_for(unknown)
-        return Fates(views, parked, buried), decided == len(tables) or all(table in self._postponed for table in unknown)
+        return Fates(views, parked, buried), decided == len(tables) or all(
+            table in self._postponed for table in unknown
+        )
 
     def _ask_for(self, tables: Iterable[TableId]) -> None:
         new = [table for table in tables if table not in self._views and table not in self._asked]
@@ -245,7 +275,9 @@ class SparkLine:
         for table, firsts in (entry for result in results for entry in result.left.items()):
             left.setdefault(table, Behind({})).join(firsts)
         for each in (each for result in results for each in result.flushes):
-            if each.flush.table in left:  # of one task only: its files are nobody's, all of it is written again
+            if (
+                each.flush.table in left
+            ):  # of one task only: its files are nobody's, all of it is written again
                 left[each.flush.table].join(each.first_offsets)
         return left
 
@@ -262,12 +294,17 @@ class SparkLine:
         for table, trouble in (entry for result in results for entry in result.stuck):
             behind = self._behind[table]
             behind.tries += 1
-            behind.not_before_s = self.clock.monotonic_s() + min(AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(behind.tries, 10))
+            behind.not_before_s = self.clock.monotonic_s() + min(
+                AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(behind.tries, 10)
+            )
             self.link.stuck(table, trouble)
 
     def _read_to(self, job: Job, results: Sequence[TaskResult], number: int) -> int:
         """Only ranges that are a partition's only one may end early, so the highest offset read has everything below it."""
-        return max((each.end for result in results for each in result.read if each.source == number), default=job.starts[number])
+        return max(
+            (each.end for result in results for each in result.read if each.source == number),
+            default=job.starts[number],
+        )
 
     def _caught_up(self, table: TableId, ends: Mapping[int, int]) -> None:
         """All that a repetition has read of a table is dealt with; what it did not come to stays."""
@@ -289,7 +326,12 @@ class SparkLine:
         ends, begins = self._ends[table], {self._place(number): start for number, start in job.starts.items()}
         if any(ends.get(place, 0) > begins[place] for place in flush.ranges):
             return None
-        return replace(flush, ranges={place: Range(max(r.start, ends.get(place, 0)), r.end) for place, r in flush.ranges.items()})
+        return replace(
+            flush,
+            ranges={
+                place: Range(max(r.start, ends.get(place, 0)), r.end) for place, r in flush.ranges.items()
+            },
+        )
 
     def _place(self, number: int) -> TopicPartition:
         return self.topics.assignment.place(number)
@@ -318,7 +360,9 @@ class SparkLine:
         self._postponed.update(postponed)
         self._postponed.difference_update(views)
         self._asked.difference_update(views)
-        for table in [table for table in views if table in self._behind and self._behind[table].bury is POSTPONED]:
+        for table in [
+            table for table in views if table in self._behind and self._behind[table].bury is POSTPONED
+        ]:
             self._behind[table].bury = None
         self._views.update((table, view) for table, view in views.items() if table not in self._parked)
 
@@ -400,7 +444,10 @@ def _merged(results: Sequence[TaskResult]) -> dict[TableId, TableFlush]:
     parts: dict[TableId, list[TaskFlush]] = defaultdict(list)
     for each in (each for result in results for each in result.flushes):
         parts[each.flush.table].append(each)
-    return {table: TableFlush(_one_flush([each.flush for each in of_table]), _lowest(of_table)) for table, of_table in parts.items()}
+    return {
+        table: TableFlush(_one_flush([each.flush for each in of_table]), _lowest(of_table))
+        for table, of_table in parts.items()
+    }
 
 
 def _lowest(parts: Sequence[TaskFlush]) -> dict[int, int]:
@@ -417,7 +464,9 @@ def _one_flush(flushes: Sequence[WrittenFlush]) -> WrittenFlush | None:
         for place, (start, end) in flush.ranges.items():
             other = ranges.get(place, Range(start, end))
             ranges[place] = Range(min(start, other.start), max(end, other.end))
-        if flush.uuid != flushes[0].uuid or any(new.get(name, column_id) != column_id for name, column_id in flush.new.items()):
+        if flush.uuid != flushes[0].uuid or any(
+            new.get(name, column_id) != column_id for name, column_id in flush.new.items()
+        ):
             return None
         new |= flush.new
     files = [file for flush in flushes for file in flush.files]

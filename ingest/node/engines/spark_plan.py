@@ -87,7 +87,11 @@ def plan(lags: Iterable[Lag], capacity: Capacity) -> list[list[OffsetRange]]:
     taken = _share([lag for lag in lags if lag.records > 0], capacity)
     if not taken:
         return []
-    tasks = max(1, min(capacity.slots, ceil(sum(lag.records for lag in taken) / TASK_RECORDS_MIN)), ceil(waiting(taken, capacity) - 1e-9))
+    tasks = max(
+        1,
+        min(capacity.slots, ceil(sum(lag.records for lag in taken) / TASK_RECORDS_MIN)),
+        ceil(waiting(taken, capacity) - 1e-9),
+    )
     return _packed(taken, min(tasks, capacity.slots), capacity)
 
 
@@ -107,10 +111,18 @@ def _share(lags: Sequence[Lag], capacity: Capacity) -> list[Lag]:
 def _packed(lags: Sequence[Lag], tasks: int, capacity: Capacity) -> list[list[OffsetRange]]:
     """The heaviest first, each to the task that has least; pieces of one source to different tasks."""
     fair = waiting(lags, capacity) / tasks
-    pieces = [(_weight(lag, capacity) / len(ranges), each) for lag in lags for ranges in [_pieces(lag, tasks, fair, capacity)] for each in ranges]
+    pieces = [
+        (_weight(lag, capacity) / len(ranges), each)
+        for lag in lags
+        for ranges in [_pieces(lag, tasks, fair, capacity)]
+        for each in ranges
+    ]
     loads: list[tuple[float, list[OffsetRange]]] = [(0.0, []) for _ in range(tasks)]
     for weight, each in sorted(pieces, key=lambda piece: -piece[0]):
-        at = min((at for at, (_, ranges) in enumerate(loads) if each.source not in {r.source for r in ranges}), key=lambda at: loads[at][0])
+        at = min(
+            (at for at, (_, ranges) in enumerate(loads) if each.source not in {r.source for r in ranges}),
+            key=lambda at: loads[at][0],
+        )
         loads[at] = loads[at][0] + weight, [*loads[at][1], each]
     return [ranges for _, ranges in loads if ranges]
 

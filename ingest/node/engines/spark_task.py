@@ -52,7 +52,9 @@ def run_tasks(setup: TaskSetup, job: int, tasks: Iterable[int]) -> Iterator[Task
         yield _run_task(setup, job, task).result
 
 
-def read_tasks(setup: TaskSetup, job: int, writers: int, tasks: Iterable[int]) -> Iterator[tuple[int, TaskResult | TableBuffer]]:
+def read_tasks(
+    setup: TaskSetup, job: int, writers: int, tasks: Iterable[int]
+) -> Iterator[tuple[int, TaskResult | TableBuffer]]:
     """The same for a job that hands on: results, and what is handed on, each with the number of the task that is to have it."""
     for task in tasks:
         done = _run_task(setup, job, task)
@@ -61,7 +63,9 @@ def read_tasks(setup: TaskSetup, job: int, writers: int, tasks: Iterable[int]) -
             yield crc32(str(buffer.table).encode()) % writers, buffer
 
 
-def write_tasks(setup: TaskSetup, job: int, received: Iterable[tuple[int, TaskResult | TableBuffer]]) -> Iterator[TaskResult]:
+def write_tasks(
+    setup: TaskSetup, job: int, received: Iterable[tuple[int, TaskResult | TableBuffer]]
+) -> Iterator[TaskResult]:
     """For `mapPartitions` over what was handed on: results pass, the rest is written."""
     buffers: list[TableBuffer] = []
     for _, each in received:
@@ -88,7 +92,11 @@ def _run_task(setup: TaskSetup, job: int, task: int, received: Sequence[TableBuf
         if tools is None or tools.setup != setup:
             tools = TaskTools(setup)
         try:
-            done = Task(order, tools, link).run() if task != WRITING else Task(order, tools, link).write(received)
+            done = (
+                Task(order, tools, link).run()
+                if task != WRITING
+                else Task(order, tools, link).write(received)
+            )
         except FatalError as error:
             return Done(TaskResult(refused=str(error)))
         _tools = tools
@@ -146,7 +154,9 @@ class Task:
         finally:
             gc.enable()
         read = [OffsetRange(each.source, each.start, self._next[each.source]) for each in self._order.ranges]
-        return Done(replace(self._result(began_s), read=read, small=small, small_bytes=small_bytes), handed_on)
+        return Done(
+            replace(self._result(began_s), read=read, small=small, small_bytes=small_bytes), handed_on
+        )
 
     def write(self, received: Iterable[TableBuffer]) -> Done:
         """Writes what others have handed on: of each table the part of all tasks as one. All ranges of the job were read to their ends."""
@@ -174,13 +184,25 @@ class Task:
         for number, records in self._records.items() if self._order.only is None else ():
             counts.delivered[self._order.sources[number].topic] += records
         seconds = time.monotonic() - began_s
-        return TaskResult(flushes=self._flushes, left=self._left, stuck=self._stuck, counts=counts, record_bytes=samples, seconds=seconds)
+        return TaskResult(
+            flushes=self._flushes,
+            left=self._left,
+            stuck=self._stuck,
+            counts=counts,
+            record_bytes=samples,
+            seconds=seconds,
+        )
 
     # ---- in
 
     def _read(self) -> None:
         sources, ranges = self._order.sources, self._order.ranges
-        partitions = {each.source: KafkaPartition(sources[each.source].topic, sources[each.source].topic_id, sources[each.source].partition) for each in ranges}
+        partitions = {
+            each.source: KafkaPartition(
+                sources[each.source].topic, sources[each.source].topic_id, sources[each.source].partition
+            )
+            for each in ranges
+        }
         may_end = not any(each.whole for each in ranges)
         asked = {partitions[each.source]: (each.start, each.end) for each in ranges}
         with closing(self._tools.reader.read_runs(asked, TASK_FETCH_BYTES)) as runs:
@@ -195,7 +217,9 @@ class Task:
             if bytes_max is not None and self._buffers.size_bytes >= bytes_max:
                 return
         self._bury_unreadable()
-        self._next |= {each.source: each.end for each in self._order.ranges}  # below an end there may be nothing but control records
+        self._next |= {
+            each.source: each.end for each in self._order.ranges
+        }  # below an end there may be nothing but control records
 
     def _take_run(self, topic: str, number: int, messages: Sequence[Message]) -> None:
         """Routes messages of one topic-partition."""
@@ -210,7 +234,9 @@ class Task:
         for unreadable in self._tools.reader.take_unreadable():
             number = self._numbers[unreadable.topic, unreadable.partition]
             if self._order.only is None:
-                self._writer.bury_range(number, self._order.sources[number], unreadable, epoch_ms(self._clock.now()))
+                self._writer.bury_range(
+                    number, self._order.sources[number], unreadable, epoch_ms(self._clock.now())
+                )
             self._next[number] = unreadable.end
             self._records[number] += unreadable.offsets
 
@@ -284,7 +310,11 @@ class Task:
         flushes = [self._cut(table) for table in tables]
         if not flushes:
             return
-        written = self._writer.write(flushes, self._order.sources, {flush.table: self._fates[flush.table].views[flush.table] for flush in flushes})  # 1, 2
+        written = self._writer.write(
+            flushes,
+            self._order.sources,
+            {flush.table: self._fates[flush.table].views[flush.table] for flush in flushes},
+        )  # 1, 2
         firsts = {flush.table: flush.buffer.first_offsets for flush in flushes}
         self._flushes += [TaskFlush(flush, firsts[flush.table]) for flush in written.flushes]
         for flush, trouble in written.stuck:
@@ -293,8 +323,16 @@ class Task:
 
     def _cut(self, table: TableId) -> Flush:
         buffer = self._buffers.take(table)
-        places = {n: TopicPartition(self._order.sources[n].topic_id, self._order.sources[n].partition) for n in buffer.first_offsets}
-        return Flush(table, buffer, {place: self._next[n] for n, place in places.items()}, hot=self._writer.take_hot(table))
+        places = {
+            n: TopicPartition(self._order.sources[n].topic_id, self._order.sources[n].partition)
+            for n in buffer.first_offsets
+        }
+        return Flush(
+            table,
+            buffer,
+            {place: self._next[n] for n, place in places.items()},
+            hot=self._writer.take_hot(table),
+        )
 
     def _park(self, table: TableId, parking: str) -> None:
         for record in self._buffers.take(table).alive():

@@ -28,7 +28,10 @@ class PlannedTopics(InputTopics):
 
     def look(self) -> None:
         """Finds out where the partitions end now. Raises UnavailableError."""
-        numbers = {KafkaPartition(s.topic, s.topic_id, s.partition): number for number, s in enumerate(self.assignment.sources)}
+        numbers = {
+            KafkaPartition(s.topic, s.topic_id, s.partition): number
+            for number, s in enumerate(self.assignment.sources)
+        }
         self._ends = {numbers[partition]: ends.end for partition, ends in self._reader.ends(numbers).items()}
 
     def end(self, number: int) -> int:
@@ -40,10 +43,18 @@ class PlannedTopics(InputTopics):
 
     def piece(self, number: int, start: int, end: int) -> Lag:
         """Offsets of a partition, with what its records take."""
-        return Lag(number, start, end, self._record_bytes.get(number, RECORD_BYTES_UNKNOWN), number in self._record_bytes)
+        return Lag(
+            number,
+            start,
+            end,
+            self._record_bytes.get(number, RECORD_BYTES_UNKNOWN),
+            number in self._record_bytes,
+        )
 
     def note(self, number: int, records: int, size_bytes: int) -> None:
         """What records that were read have taken."""
         if records:
             newest = size_bytes / records
-            self._record_bytes[number] = newest + (self._record_bytes.get(number, newest) - newest) * (1 - NEWEST_SHARE)
+            self._record_bytes[number] = newest + (self._record_bytes.get(number, newest) - newest) * (
+                1 - NEWEST_SHARE
+            )

@@ -21,7 +21,15 @@ from ingest.model.link import Grown, GrowTables, Hold
 from ingest.node.engines.spark_cluster import SparkCluster
 from ingest.node.engines.spark_desk import Desk
 from ingest.node.engines.spark_line import Job, SparkLine
-from ingest.node.engines.spark_order import WRITING, AskFates, FetchOrder, JobOver, TaskOrder, TaskResult, TaskSetup
+from ingest.node.engines.spark_order import (
+    WRITING,
+    AskFates,
+    FetchOrder,
+    JobOver,
+    TaskOrder,
+    TaskResult,
+    TaskSetup,
+)
 from ingest.node.engines.spark_task import read_tasks, run_tasks, write_tasks
 from ingest.node.engines.spark_topics import PlannedTopics
 from ingest.node.worker import PipeLink, Worker, ignore_signals, run_worker
@@ -52,13 +60,17 @@ class RunningJob:
 class SparkWorker(Worker):
     """Plans, has Spark run, collects."""
 
-    def __init__(self, settings: IngestSettings, warehouse: str, parked: Mapping[TableId, str], link: PipeLink) -> None:
+    def __init__(
+        self, settings: IngestSettings, warehouse: str, parked: Mapping[TableId, str], link: PipeLink
+    ) -> None:
         clock, storage = SystemClock(), open_storage()
         self._topics = PlannedTopics(settings)
         self._cluster = SparkCluster(settings)
         ignore_signals()  # Spark takes SIGINT for itself
         self._desk = Desk(self._cluster.host)
-        bare = settings.model_copy(update=dict.fromkeys(("catalog_token", "control_token", "serve_token")))  # no task needs them
+        bare = settings.model_copy(
+            update=dict.fromkeys(("catalog_token", "control_token", "serve_token"))
+        )  # no task needs them
         self._setup = TaskSetup(bare, StorageSettings.load(), warehouse, self._desk.address, self._desk.key)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")
         writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
@@ -67,7 +79,9 @@ class SparkWorker(Worker):
         self._running: RunningJob | None = None
         self._holds: list[Hold] = []
         self._collected: list[TaskResult] | None = None
-        super().__init__(settings, link, self._spark_line, writer, Aside.of(storage, warehouse, PARKED_FOLDER), clock)
+        super().__init__(
+            settings, link, self._spark_line, writer, Aside.of(storage, warehouse, PARKED_FOLDER), clock
+        )
 
     def run(self) -> None:
         try:
@@ -116,7 +130,10 @@ class SparkWorker(Worker):
         """In a thread."""
         if not job.hands_on:
             return self._cluster.run(len(job.tasks), partial(run_tasks, self._setup, job.number))
-        read, write = partial(read_tasks, self._setup, job.number, len(job.tasks)), partial(write_tasks, self._setup, job.number)
+        read, write = (
+            partial(read_tasks, self._setup, job.number, len(job.tasks)),
+            partial(write_tasks, self._setup, job.number),
+        )
         return self._cluster.run_in_two(len(job.tasks), read, write)
 
     def _end(self, running: RunningJob) -> None:
@@ -129,10 +146,20 @@ class SparkWorker(Worker):
         reach("job_ended")
         self._running, self._collected = None, results
         wall_s = self._clock.monotonic_s() - running.began_s
-        task_s = sum(max((each.seconds for each in results if bool(each.read) is reads), default=0.0) for reads in (True, False))
+        task_s = sum(
+            max((each.seconds for each in results if bool(each.read) is reads), default=0.0)
+            for reads in (True, False)
+        )
         handed_on = any(not result.read for result in results)
         records = sum(sum(result.counts.delivered.values()) for result in results)
-        log.info("job.ended", tasks=len(results), records=records, wall_s=round(wall_s, 3), task_s=round(task_s, 3), handed_on=handed_on)
+        log.info(
+            "job.ended",
+            tasks=len(results),
+            records=records,
+            wall_s=round(wall_s, 3),
+            task_s=round(task_s, 3),
+            handed_on=handed_on,
+        )
         self._collect()
 
     def _collect(self) -> None:
@@ -166,7 +193,13 @@ class SparkWorker(Worker):
                 self._desk.answer(peer, Grown(self._link.grow(names)))
             case FetchOrder(number, task) if job is not None and running is not None and job.number == number:
                 ranges = [each for task in job.tasks for each in task] if task == WRITING else job.tasks[task]
-                order = TaskOrder(list(self._topics.assignment.sources), ranges, job.skipped, job.only, job.hands_on and task != WRITING)
+                order = TaskOrder(
+                    list(self._topics.assignment.sources),
+                    ranges,
+                    job.skipped,
+                    job.only,
+                    job.hands_on and task != WRITING,
+                )
                 self._desk.answer(peer, order)
             case AskFates(number) if job is not None and running is not None and job.number == number:
                 running.asking.append((peer, question, self._clock.monotonic_s() + FATES_WAIT_S))
@@ -183,6 +216,8 @@ class SparkWorker(Worker):
                 running.asking.append((peer, question, until_s))
 
 
-def run_spark_worker(settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str], pipe: Connection) -> None:
+def run_spark_worker(
+    settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str], pipe: Connection
+) -> None:
     """The body of the process. `parked`: tables and their parkings at start."""
     run_worker(pipe, index, partial(SparkWorker, settings, warehouse, parked))
