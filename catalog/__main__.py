@@ -59,7 +59,10 @@ def _warn_of_password(url: str | None) -> str | None:
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(
-        help="SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/name; one with a password belongs into FIRN_CATALOG_DATABASE_URL_FILE",
+        help=(
+            "SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/name; one with a password "
+            "belongs into FIRN_CATALOG_DATABASE_URL_FILE"
+        ),
         callback=_warn_of_password,
     ),
 ]
@@ -122,7 +125,8 @@ def serve(
 
 def _serve(settings: CatalogSettings, listener: socket.socket) -> None:
     app = create_app(settings)
-    # A batch of a thousand commits makes some hundred thousand containers, none of them in a cycle; looking for cycles cost 8 % of the CPU.
+    # A batch of a thousand commits makes some hundred thousand containers, none of them in a cycle; looking
+    # for cycles cost 8 % of the CPU.
     gc.freeze()
     gc.set_threshold(GC_CONTAINERS)
     server = bounded_server(
@@ -146,19 +150,24 @@ def check_access(settings: CatalogSettings, database: Database) -> None:
     if settings.anonymous:
         if not loopback:
             raise SettingsError(
-                f"--anonymous is refused on {settings.host}: it is not a loopback address; listen on 127.0.0.1 or create keys"
+                f"--anonymous is refused on {settings.host}: it is not a loopback address; listen on "
+                "127.0.0.1 or create keys"
             )
         return
     with database.read() as connection:
         if not any_key(connection, _now_ms()):
             raise SettingsError(
-                "the catalog has no API keys; make one with `python -m catalog key create --scope admin`, or start with --anonymous on 127.0.0.1"
+                "the catalog has no API keys; make one with `python -m catalog key create --scope admin`, or "
+                "start with --anonymous on 127.0.0.1"
             )
     if not loopback and settings.tls_certificate is None:
         log.warning(
             "catalog.no_tls",
             host=settings.host,
-            advice="keys cross the network readable; set tls_certificate and tls_key, or put a TLS proxy in front",
+            advice=(
+                "keys cross the network readable; set tls_certificate and tls_key, or put a TLS proxy in "
+                "front"
+            ),
         )
 
 
@@ -180,7 +189,8 @@ def _listen(settings: CatalogSettings) -> socket.socket:
     except OSError as error:
         listener.close()
         raise PrerequisiteError(
-            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another --port or stop what uses it"
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another --port or "
+            "stop what uses it"
         ) from error
     return listener
 
@@ -233,7 +243,10 @@ def key_create(
     expires: Annotated[
         str | None,
         typer.Option(
-            help="when it ends: 90d, 12h, never; without it bound_key_lifetime_s for bound keys, never for others"
+            help=(
+                "when it ends: 90d, 12h, never; without it bound_key_lifetime_s for bound keys, never for "
+                "others"
+            )
         ),
     ] = None,
     database_url: DatabaseUrl = None,
@@ -253,7 +266,8 @@ def key_create(
 
 @key_cli.command("list")
 def key_list(database_url: DatabaseUrl = None) -> None:
-    """List the API keys, one JSON object a line, without their secrets; on stderr those that never expire, or soon do."""
+    """List the API keys, one JSON object a line, without their secrets; on stderr those that never expire, or
+    soon do."""
     database, _ = _open(database_url)
     with database.read() as connection:
         found = access.list_keys(connection)
@@ -273,7 +287,8 @@ def key_revoke(key_id: str, database_url: DatabaseUrl = None) -> None:
 
 @tenant_cli.command("list")
 def tenant_list(database_url: DatabaseUrl = None) -> None:
-    """List the tenants with their number of tables and what may be mistaken about their names, one JSON object a line."""
+    """List the tenants with their number of tables and what may be mistaken about their names, one JSON
+    object a line."""
     database, _ = _open(database_url)
     after, found = "", list[dict[str, Any]]()
     with database.read() as connection:
@@ -340,7 +355,8 @@ def rebuild_command(
     """Bring a lost or old database to what the warehouse holds. Stop the servers first."""
     if not from_warehouse:
         raise SettingsError(
-            "rebuild changes the database to what the warehouse holds; stop the servers, then run it with --from-warehouse"
+            "rebuild changes the database to what the warehouse holds; stop the servers, then run it with "
+            "--from-warehouse"
         )
     database, settings = _open(database_url, warehouse)
     typer.echo(json_text(asdict(rebuild(database, _store(settings), _now_ms()))))

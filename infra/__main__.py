@@ -27,7 +27,8 @@ POLL_S = 0.5
 AGAIN_S = 0.05
 HELP = f"""Starts, watches and stops Firn on this machine: Kafka, the catalog, Trino and Firn's own services.
 
-Everything listens on 127.0.0.1 only, on free ports; logs, data and the list of started processes live in the state folder.
+Everything listens on 127.0.0.1 only, on free ports; logs, data and the list of
+started processes live in the state folder.
 
     python -m infra doctor               what this machine has and lacks
     python -m infra up                   start {", ".join(DEFAULT)} and leave them running
@@ -66,7 +67,8 @@ def say(line: str) -> None:
 
 
 class Interrupted(BaseException):
-    """Ctrl-C or SIGTERM. Not KeyboardInterrupt, with which Python sometimes ends itself by a signal whatever exit code is asked for."""
+    """Ctrl-C or SIGTERM. Not KeyboardInterrupt, with which Python sometimes ends itself by a signal whatever
+    exit code is asked for."""
 
     def __init__(self, number: int) -> None:
         self.exit_code = 128 + number
@@ -74,7 +76,8 @@ class Interrupted(BaseException):
 
 @contextmanager
 def one_clear_message() -> Iterator[None]:
-    """Turns Firn's errors into their message and exit code 2, and Ctrl-C or SIGTERM into exit code 130 or 143."""
+    """Turns Firn's errors into their message and exit code 2, and Ctrl-C or SIGTERM into exit code 130 or
+    143."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     sys.unraisablehook = raise_once_more
@@ -89,14 +92,16 @@ def one_clear_message() -> Iterator[None]:
 
 
 def interrupt(number: int, _: FrameType | None) -> None:
-    """The way out for the first signal; those after it cannot disturb the stopping, which takes no longer than the services' grace."""
+    """The way out for the first signal; those after it cannot disturb the stopping, which takes no longer
+    than the services' grace."""
     for other in (signal.SIGINT, signal.SIGTERM):
         signal.signal(other, signal.SIG_IGN)
     raise Interrupted(number)
 
 
 def raise_once_more(dropped: "sys.UnraisableHookArgs") -> None:
-    """Python drops what a signal raises inside of a destructor or a weak reference's callback: the interruption then comes again in a moment."""
+    """Python drops what a signal raises inside of a destructor or a weak reference's callback: the
+    interruption then comes again in a moment."""
     if not isinstance(interruption := dropped.exc_value, Interrupted):
         sys.__unraisablehook__(dropped)
         return
@@ -109,7 +114,8 @@ def _raise(interruption: Interrupted, *_: object) -> None:
 
 
 def state_folder(state: Path | None) -> Path:
-    """A folder given on the command line is relative to where the user is, the configured one to the repository."""
+    """A folder given on the command line is relative to where the user is, the configured one to the
+    repository."""
     return state.absolute() if state else jvm_parts.REPOSITORY / InfraSettings.load().state
 
 
@@ -145,7 +151,9 @@ def up(
     warehouse: Annotated[
         str | None,
         typer.Option(
-            help="file:///path, or s3://firn-warehouse/prefix (local S3). Fixed when the catalog first starts."
+            help=(
+                "file:///path, or s3://firn-warehouse/prefix (local S3). Fixed when the catalog first starts."
+            )
         ),
     ] = None,
     catalog_uri: Annotated[
@@ -304,18 +312,23 @@ def fetch(
         bool,
         typer.Option(
             "--write-hashes",
-            help="After a change of versions: take what Maven brings for what it should bring, and list its SHA-256.",
+            help=(
+                "After a change of versions: take what Maven brings for what it should bring, and list its "
+                "SHA-256."
+            ),
         ),
     ] = False,
 ) -> None:
-    """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache), and refuse files that infra/poms does not list.
+    """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache), and refuse files that
+    infra/poms does not list.
 
     Nothing happens for those already there.
     """
     with one_clear_message():
         if unknown := set(services or ()) - set(jvm_parts.ALL):
             raise SettingsError(
-                f"there are no JVM parts named {', '.join(sorted(unknown))}; there are {', '.join(jvm_parts.ALL)}"
+                f"there are no JVM parts named {', '.join(sorted(unknown))}; there are "
+                f"{', '.join(jvm_parts.ALL)}"
             )
         for service in services or (jvm_parts.ALL if write_hashes else jvm_parts.SERVICES):
             folder = jvm_parts.write_hashes(service, say) if write_hashes else jvm_parts.fetch(service, say)

@@ -99,7 +99,8 @@ def serve(
     ] = None,
     port: Annotated[int | None, typer.Option(help="port to listen on; 0: any free one")] = None,
 ) -> None:
-    """Offers lag, freshness, dead letters and a live tail over HTTP, until SIGTERM. Runs beside the nodes, also while none of them does."""
+    """Offers lag, freshness, dead letters and a live tail over HTTP, until SIGTERM. Runs beside the nodes,
+    also while none of them does."""
     settings = IngestSettings.load(serve_host=host, serve_port=port)
     check_host(settings, settings.serve_host)
     check_keys(settings)
@@ -122,7 +123,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 @app.command("own-topics")
 def own_topics() -> None:
-    """Prints the ends of Firn's own topics as one JSON object: what to set as unsigned_below where topic_keys are set for the first time."""
+    """Prints the ends of Firn's own topics as one JSON object: what to set as unsigned_below where topic_keys
+    are set for the first time."""
     settings = IngestSettings.load()
     reader = KafkaReader(settings)
     ends = reader.ends(
@@ -148,7 +150,10 @@ def audit(
     since: Annotated[
         datetime | None,
         typer.Option(
-            help="only records that reached Kafka at or after this time, UTC; without it all that Kafka still has"
+            help=(
+                "only records that reached Kafka at or after this time, UTC; without it all that Kafka "
+                "still has"
+            )
         ),
     ] = None,
     whole: Annotated[
@@ -160,7 +165,8 @@ def audit(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Proves per partition that consumed = written + dead-lettered + parked, no gap and no duplicate; ends with 1 where that does not hold."""
+    """Proves per partition that consumed = written + dead-lettered + parked, no gap and no duplicate; ends
+    with 1 where that does not hold."""
     found = (
         Tools.open(IngestSettings.load())
         .auditor()
@@ -179,7 +185,8 @@ def reset(
     topic: Annotated[str, typer.Argument(help="input topic that was re-created")],
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
-    """After a topic was re-created: lets the group read the new one from its start. No node may run meanwhile."""
+    """After a topic was re-created: lets the group read the new one from its start. No node may run
+    meanwhile."""
     tools = Tools.open(IngestSettings.load())
     check_no_node(tools.settings, tools.control)
     plan = plan_reset(tools.settings, topic, tools.reader())
@@ -187,7 +194,8 @@ def reset(
     if not any(each.is_needed for each in plan):
         console.print(
             Text(
-                f"nothing to do: what group {tools.settings.group} has stored for {topic} is of this very topic"
+                f"nothing to do: what group {tools.settings.group} has stored for {topic} is of this very "
+                "topic"
             )
         )
         return

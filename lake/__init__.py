@@ -1,1 +1,2 @@
-"""The vocabulary every room shares: tenant, log schema, table layout, marks, commit, storage, settings, errors."""
+"""The vocabulary every room shares: tenant, log schema, table layout, marks, commit, storage, settings,
+errors."""

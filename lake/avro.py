@@ -1,7 +1,9 @@
-"""Avro's binary encoding and object container files (Avro specification, "Binary Encoding" and "Object Container Files").
+"""Avro's binary encoding and object container files (Avro specification, "Binary Encoding" and "Object
+Container Files").
 
-A manifest is unions and maps throughout, and a library that takes any record tries each value against the branches of its union: for a commit of
-one file that costs several times what the bytes do. So writing is done here; reading is left to fastavro.
+A manifest is unions and maps throughout, and a library that takes any record tries each value against the
+branches of its union: for a commit of one file that costs several times what the bytes do. So writing is done
+here; reading is left to fastavro.
 """
 
 import os
@@ -80,7 +82,8 @@ def array(items: Sequence[bytes]) -> bytes:
 
 
 def optional_numbers(mapping: Mapping[int, int] | None) -> bytes:
-    """A union of null and an array of pairs of key and long, which is how Iceberg spells a map with such keys."""
+    """A union of null and an array of pairs of key and long, which is how Iceberg spells a map with such
+    keys."""
     return (
         NULL
         if mapping is None
@@ -173,7 +176,8 @@ def schema_field(name: str, kind: Any, field_id: int, *, optional: bool = False)
 def read_container(
     data: bytes, what: str, *, block_bytes_max: int = BLOCK_BYTES_MAX
 ) -> Iterator[dict[str, Any]]:
-    """The records of a file. Raises ProtocolError, which says `what` it was meant to be, where it is none, or no harmless one."""
+    """The records of a file. Raises ProtocolError, which says `what` it was meant to be, where it is none, or
+    no harmless one."""
     try:
         file = BytesIO(data)
         reader: Any = fastavro.reader(file)  # it reads the header alone

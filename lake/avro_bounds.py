@@ -1,7 +1,9 @@
-"""What a stranger's Avro file may cost its reader: it is taken apart and unpacked here, by its blocks, before a library decodes its records.
+"""What a stranger's Avro file may cost its reader: it is taken apart and unpacked here, by its blocks, before
+a library decodes its records.
 
-An Avro file brings its own schema and its own packing. A thousand bytes of deflate may hold a million, a schema may have values that take no
-bytes, of which a few bytes announce billions, and one that contains itself nests as deep as the file is long.
+An Avro file brings its own schema and its own packing. A thousand bytes of deflate may hold a million, a
+schema may have values that take no bytes, of which a few bytes announce billions, and one that contains
+itself nests as deep as the file is long.
 """
 
 import bz2
@@ -19,7 +21,8 @@ MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 # Of all records of a file together. A manifest of 4,000 files with a thousand columns each takes some 150 MB.
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
-# Of one block, which is decoded as a whole: writers begin a new one every 64 kB, and Firn's manifest lists are one block.
+# Of one block, which is decoded as a whole: writers begin a new one every 64 kB, and Firn's manifest lists
+# are one block.
 BLOCK_BYTES_MAX = 32 * 1024 * 1024
 SCHEMA_NODES_MAX = 10_000
 SCHEMA_DEPTH_MAX = 32
@@ -66,7 +69,8 @@ class _Cursor:
 
 
 def check_blocks(data: bytes, start: int, block_bytes_max: int = BLOCK_BYTES_MAX) -> None:
-    """Of a file whose blocks are not packed. `start`: where its header ends. Raises TooLargeError, EOFError, ValueError."""
+    """Of a file whose blocks are not packed. `start`: where its header ends. Raises TooLargeError, EOFError,
+    ValueError."""
     for count, block, _ in _blocks(data, start):
         _check_block(count, len(block), block_bytes_max)
 
@@ -81,7 +85,8 @@ def unpacked(
     unpack = _UNPACK.get(header["avro.codec"])
     if unpack is None:
         raise ValueError(
-            f"it is packed with {header['avro.codec']}, which is not read; write manifests with gzip, Iceberg's default"
+            f"it is packed with {header['avro.codec']}, which is not read; write manifests with gzip, "
+            "Iceberg's default"
         )
     body, left = list[bytes](), UNPACKED_BYTES_MAX
     for count, stored, sync in _blocks(data, start):
@@ -89,7 +94,8 @@ def unpacked(
         left -= len(block)
         if left < 0:
             raise TooLargeError(
-                f"{what} unpacks to more than {UNPACKED_BYTES_MAX:,} bytes; restore it, or roll the table back"
+                f"{what} unpacks to more than {UNPACKED_BYTES_MAX:,} bytes; restore it, or roll the table "
+                "back"
             )
         _check_block(count, len(block), block_bytes_max)
         body += [_varint(count), _varint(len(block)), block, sync]
@@ -114,7 +120,8 @@ def _blocks(data: bytes, start: int) -> Iterator[tuple[int, bytes, bytes]]:
 def _check_block(count: int, size: int, block_bytes_max: int) -> None:
     if size > block_bytes_max:
         raise TooLargeError(
-            f"a block of it unpacks to more than {block_bytes_max:,} bytes; restore the file, or roll the table back"
+            f"a block of it unpacks to more than {block_bytes_max:,} bytes; restore the file, or roll the "
+            "table back"
         )
     if not 0 <= count <= size:  # each record takes a byte at least
         raise ValueError(f"a block of {size} bytes claims to hold {count} records")
@@ -138,7 +145,8 @@ def _zstandard(data: bytes, bytes_max: int) -> bytes:
         import zstandard  # not every room has it, and few files need it
     except ImportError as error:
         raise ValueError(
-            "it is packed with zstandard, which is not read here; write manifests with gzip, Iceberg's default"
+            "it is packed with zstandard, which is not read here; write manifests with gzip, Iceberg's "
+            "default"
         ) from error
     try:
         with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(data) as reader:
@@ -175,7 +183,8 @@ Named = dict[str, tuple[int, int] | None]
 
 
 def _weigh(kind: Any, named: Named, depth: int) -> tuple[int, int]:
-    """(values, those of them that take no bytes) that one value of a type holds, what its arrays and maps hold counted once."""
+    """(values, those of them that take no bytes) that one value of a type holds, what its arrays and maps
+    hold counted once."""
     if depth > SCHEMA_DEPTH_MAX:
         raise ValueError("its schema is nested deeper than any table's")
     if isinstance(kind, str):

@@ -1,7 +1,9 @@
-"""How far a table has absorbed a file of an archive: the property `firn.backfill.<source>`, set in the commit of the rows.
+"""How far a table has absorbed a file of an archive: the property `firn.backfill.<source>`, set in the commit
+of the rows.
 
-A source is a file by its URI. Its id is also the `_topic_id` of its rows; their `_topic` is the URI, `_topic_partition` 0, `_offset` the number of
-the record in the file. So a file is to its rows what a topic with one partition is, and its mark what `firn.offsets` is for topics.
+A source is a file by its URI. Its id is also the `_topic_id` of its rows; their `_topic` is the URI,
+`_topic_partition` 0, `_offset` the number of the record in the file. So a file is to its rows what a topic
+with one partition is, and its mark what `firn.offsets` is for topics.
 """
 
 import hashlib
@@ -24,7 +26,8 @@ _ID_CHARACTERS = 20
 
 @dataclass(frozen=True, slots=True)
 class BackfillMark:
-    """`next`: number of the first record that the table has not absorbed. `complete`: the file has no further ones.
+    """`next`: number of the first record that the table has not absorbed. `complete`: the file has no further
+    ones.
 
     `size` and `etag` are those of the file that was read: records are numbered in exactly that one.
     """
@@ -71,12 +74,14 @@ def parse_backfill_mark(properties: Mapping[str, str], source: str) -> BackfillM
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise ProtocolError(
-            f"{backfill_property(source)} cannot be read ({value[:200]!r}); set it as it was, or its file would be read into the table again"
+            f"{backfill_property(source)} cannot be read ({value[:200]!r}); set it as it was, or its file "
+            "would be read into the table again"
         ) from error
 
 
 def absorbed(properties: Mapping[str, str]) -> Absorbed:
-    """The offsets that a table has absorbed, of topics, of files, and of topics' pasts that a backfill brought in: every row is of one of these.
+    """The offsets that a table has absorbed, of topics, of files, and of topics' pasts that a backfill
+    brought in: every row is of one of these.
 
     Raises ProtocolError.
     """

@@ -1,12 +1,15 @@
-"""Bounds of a column in a data file, from Parquet's statistics to Iceberg's single-value encoding (spec, appendix D), for every type.
+"""Bounds of a column in a data file, from Parquet's statistics to Iceberg's single-value encoding (spec,
+appendix D), for every type.
 
-A bound may lie beyond the values, never within them: engines skip a file whose bounds say that it cannot hold what they look for.
+A bound may lie beyond the values, never within them: engines skip a file whose bounds say that it cannot hold
+what they look for.
 
-    decimal                        statistics are big-endian two's complement, or plain integers: numbers, compared as numbers; as few bytes as hold them
-    time, timestamp (any zone)     µs, also where the file has ms; where it has ns so has the column
-    float, double                  NaN is no bound; 0.0 and -0.0 are equal for those who ask and two for those who compare bounds: lower -0.0, upper 0.0
-    string, binary, fixed          cut to 16 characters or bytes; an upper one that was cut is raised at the last place that can be, or left out
-    uuid, boolean, int, long, date as they are
+    decimal                        statistics are big-endian two's complement, or plain integers: numbers,
+    compared as numbers; as few bytes as hold them time, timestamp (any zone)     µs, also where the file has
+    ms; where it has ns so has the column float, double                  NaN is no bound; 0.0 and -0.0 are
+    equal for those who ask and two for those who compare bounds: lower -0.0, upper 0.0 string, binary, fixed
+    cut to 16 characters or bytes; an upper one that was cut is raised at the last place that can be, or left
+    out uuid, boolean, int, long, date as they are
 """
 
 import math
@@ -22,7 +25,8 @@ BOUND_CHARACTERS = 16
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """`value` reads a statistic as something that orders as its column does (None: it bounds nothing); `lower` and `upper` encode such a value."""
+    """`value` reads a statistic as something that orders as its column does (None: it bounds nothing);
+    `lower` and `upper` encode such a value."""
 
     value: Callable[[Any], Any]
     lower: Callable[[Any], bytes]
@@ -31,7 +35,8 @@ class Encoding:
 
 @lru_cache(maxsize=256)
 def encoding_of(physical: str, logical: str) -> Encoding | None:
-    """By Parquet's physical type and its logical type as JSON; None where such statistics bound no type of Iceberg."""
+    """By Parquet's physical type and its logical type as JSON; None where such statistics bound no type of
+    Iceberg."""
     if '"Decimal"' in logical:
         return _DECIMAL_NUMBERS if physical in ("INT32", "INT64") else _DECIMAL_BYTES
     if '"milliseconds"' in logical:

@@ -1,6 +1,7 @@
 """A client of the Iceberg REST catalog protocol, with Firn's extras where the catalog offers them.
 
-Reads are repeated on passing faults. A commit is sent once: whoever called decides what an unknown outcome means.
+Reads are repeated on passing faults. A commit is sent once: whoever called decides what an unknown outcome
+means.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,8 @@ WAREHOUSE_PROPERTY = "firn.warehouse"
 NAMESPACE_SEPARATOR = "\x1f"
 LEASE_HEADER = "X-Firn-Lease"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
-# A catalog without batch commits gets its commits one by one, so many at a time that a slow one does not hold up the others.
+# A catalog without batch commits gets its commits one by one, so many at a time that a slow one does not hold
+# up the others.
 COMMITS_AT_ONCE = 8
 # The catalog answers at the deadline of the commits; an answer on its way then is still waited for.
 DEADLINE_GRACE_S = 2.0
@@ -79,9 +81,11 @@ class CommitResult:
 
 
 class CatalogClient:
-    """Talks to one catalog; thread-safe. `token`: an API key or OAuth2 token; `lease`: fencing of maintenance commits, `name:token`.
+    """Talks to one catalog; thread-safe. `token`: an API key or OAuth2 token; `lease`: fencing of maintenance
+    commits, `name:token`.
 
-    `control`: it is no catalog but the service beside one, which has the extras and nothing else. Raises SettingsError where the URI is none of HTTP.
+    `control`: it is no catalog but the service beside one, which has the extras and nothing else. Raises
+    SettingsError where the URI is none of HTTP.
     """
 
     def __init__(
@@ -137,7 +141,8 @@ class CatalogClient:
         return f"/v1/{quote(prefix, safe='')}" if prefix else "/v1"
 
     def ping(self, *, timeout_s: float) -> None:
-        """Asks for the configuration once. Raises UnavailableError, NoAnswerError where the catalog does not answer as it should."""
+        """Asks for the configuration once. Raises UnavailableError, NoAnswerError where the catalog does not
+        answer as it should."""
         self._send("GET", "/v1/config", None, timeout_s=timeout_s)
 
     # ---- namespaces and tables
@@ -166,7 +171,8 @@ class CatalogClient:
             )
 
     def load_table(self, table: TableName, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """The table as `{"metadata-location", "metadata", "config"}`. Raises NotFoundError, MetadataMissingError.
+        """The table as `{"metadata-location", "metadata", "config"}`. Raises NotFoundError,
+        MetadataMissingError.
 
         With `timeout_s` it is asked once, for a caller that has its own idea of when to ask again.
         """
@@ -175,7 +181,8 @@ class CatalogClient:
 
     @stamina.retry(on=UnavailableError, attempts=5, timeout=60.0)
     def table_exists(self, table: TableName) -> bool:
-        """Whether there is a table of this name; a view is none. Raises RefusedError where the key does not reach it."""
+        """Whether there is a table of this name; a view is none. Raises RefusedError where the key does not
+        reach it."""
         try:
             self._send("HEAD", self._table_path(table), None)
         except NotFoundError:
@@ -194,7 +201,8 @@ class CatalogClient:
         self._send("DELETE", f"{self._table_path(table)}?purgeRequested={str(purge).lower()}", None)
 
     def set_properties(self, table: TableName, updates: Mapping[str, str]) -> None:
-        """Sets table properties in a commit of its own; a lost race is tried again because it depends on nothing."""
+        """Sets table properties in a commit of its own; a lost race is tried again because it depends on
+        nothing."""
         request = {
             "identifier": table.to_json(),
             "requirements": [],
@@ -211,10 +219,12 @@ class CatalogClient:
         timeout_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[CommitResult]:
-        """Commits many tables independently; one result per request, in order. Never raises for a commit's fate.
+        """Commits many tables independently; one result per request, in order. Never raises for a commit's
+        fate.
 
-        With Firn's catalog this is one request and one SQL transaction; with any other, single commits. `deadline_s`: how long the catalog
-        may take for each table before it leaves it as it is (default: `timeout_s`), so that one slow table does not delay the answer for all.
+        With Firn's catalog this is one request and one SQL transaction; with any other, single commits.
+        `deadline_s`: how long the catalog may take for each table before it leaves it as it is (default:
+        `timeout_s`), so that one slow table does not delay the answer for all.
         """
         if not self.has_extras:
             return self._commit_singly(requests, timeout_s if deadline_s is None else deadline_s)
@@ -284,7 +294,8 @@ class CatalogClient:
     ) -> dict[str, Any]:
         """POST to any path of the catalog, sent once. Raises the errors of `lake.errors` by status.
 
-        With an idempotency key (a UUID) the same request may be sent again after an unknown outcome: it gets the answer of the first.
+        With an idempotency key (a UUID) the same request may be sent again after an unknown outcome: it gets
+        the answer of the first.
         """
         return self._send("POST", path, body, timeout_s=timeout_s, idempotency_key=idempotency_key)
 
@@ -328,7 +339,10 @@ class CatalogClient:
             )
         except httpx.HTTPError as error:
             kind = NoAnswerError if isinstance(error, httpx.TimeoutException) else UnavailableError
-            sentence = f"catalog {self.uri} did not answer {method} {path.split('?')[0]}: {error or type(error).__name__}"
+            sentence = (
+                f"catalog {self.uri} did not answer {method} {path.split('?')[0]}: "
+                f"{error or type(error).__name__}"
+            )
             raise kind(
                 sentence + ("" if _was_reached(error) else f"; is it running, and is {self._setting} right?")
             ) from error

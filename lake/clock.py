@@ -26,7 +26,8 @@ class SystemClock:
 
 
 def epoch_ms(moment: datetime) -> int:
-    """Milliseconds since 1970-01-01T00:00Z of a timezone-aware moment, rounded down (Iceberg's `timestamp-ms`)."""
+    """Milliseconds since 1970-01-01T00:00Z of a timezone-aware moment, rounded down (Iceberg's
+    `timestamp-ms`)."""
     return epoch_us(moment) // 1000
 
 
@@ -37,7 +38,8 @@ def epoch_us(moment: datetime) -> int:
 
 
 def moment_of(ms: int) -> datetime:
-    """The moment of milliseconds since 1970-01-01T00:00Z; the nearest there is where no calendar has it: others' timestamps are of any size."""
+    """The moment of milliseconds since 1970-01-01T00:00Z; the nearest there is where no calendar has it:
+    others' timestamps are of any size."""
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     except OverflowError:

@@ -12,7 +12,8 @@ from lake.terminal import visible
 def run_program(program: Callable[[], object]) -> None:
     """Runs a command line; an expected problem is one sentence on stderr, in one line, and exit code 2.
 
-    So is wrong usage; an error that nobody foresaw shows its trace and ends with 2 as well. 1 is an answer: what was looked at is not as it should be.
+    So is wrong usage; an error that nobody foresaw shows its trace and ends with 2 as well. 1 is an answer:
+    what was looked at is not as it should be.
     """
     try:
         program()

@@ -1,7 +1,9 @@
-"""Commits to a table: what is known of it, and the one request that adds or replaces files, schema and marks together.
+"""Commits to a table: what is known of it, and the one request that adds or replaces files, schema and marks
+together.
 
-A commit is prepared from a `TableState` and carries requirements that hold only for exactly that state. After an acknowledged
-commit the next state is known without loading anything; after a conflict the state is loaded again and the caller compares.
+A commit is prepared from a `TableState` and carries requirements that hold only for exactly that state. After
+an acknowledged commit the next state is known without loading anything; after a conflict the state is loaded
+again and the caller compares.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,16 +30,21 @@ MAIN = "main"
 WRITER_SUMMARY = "firn.writer"
 # A manifest is read as a whole, by every reader that needs one of its files.
 MANIFEST_ENTRIES_MAX = 4_000
-ROWS_STAY = "has format version 3, where every row keeps its id: Firn appends to it and drops whole files, and leaves merging and deleting rows to other engines"
+ROWS_STAY = (
+    "has format version 3, where every row keeps its id: Firn appends to it and drops whole files, "
+    "and leaves merging and deleting rows to other engines"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What a committer has to know of a table. `head` None: no snapshot yet; `exists` False: the next commit creates it.
+    """What a committer has to know of a table. `head` None: no snapshot yet; `exists` False: the next commit
+    creates it.
 
-    `marks` are the table property, `head_marks` those that the summary of the head, or of its nearest ancestor with marks, repeats (None:
-    no snapshot that is kept says). `writer`: who made that snapshot. `head_ms`: when the head was made. `snapshots`: how many it has. `version`: of
-    the table's format; from 3 on every row has an id, and `next_row_id` is the first that none has.
+    `marks` are the table property, `head_marks` those that the summary of the head, or of its nearest
+    ancestor with marks, repeats (None: no snapshot that is kept says). `writer`: who made that snapshot.
+    `head_ms`: when the head was made. `snapshots`: how many it has. `version`: of the table's format; from 3
+    on every row has an id, and `next_row_id` is the first that none has.
     """
 
     name: TableName
@@ -69,13 +76,15 @@ class TableState:
 
     @property
     def moved_back(self) -> bool:
-        """Whether the head is older than the marks: somebody set the table back to an earlier snapshot, and properties do not go back with it."""
+        """Whether the head is older than the marks: somebody set the table back to an earlier snapshot, and
+        properties do not go back with it."""
         return self.head_marks is not None and self.marks.exceeds(self.head_marks)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A commit ready to be sent: its request, the metadata files that must be durable first, and the state after it is acknowledged."""
+    """A commit ready to be sent: its request, the metadata files that must be durable first, and the state
+    after it is acknowledged."""
 
     request: Mapping[str, Any]
     files: Sequence[tuple[str, bytes]]
@@ -86,7 +95,8 @@ class Prepared:
 def load_state(
     catalog: CatalogClient, storage: Storage, name: TableName, *, timeout_s: float | None = None
 ) -> TableState | None:
-    """Loads a table; None where there is none. Reads its manifest list, no manifests. Raises MetadataMissingError where a file of it is gone.
+    """Loads a table; None where there is none. Reads its manifest list, no manifests. Raises
+    MetadataMissingError where a file of it is gone.
 
     `timeout_s`: the catalog is asked once and given so long.
     """
@@ -100,8 +110,8 @@ def load_state(
 
 
 def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> TableState:
-    """The state a table's metadata describes. Raises FatalError where it is not a log table or names files that are not its own, MetadataMissingError
-    where its manifest list is gone."""
+    """The state a table's metadata describes. Raises FatalError where it is not a log table or names files
+    that are not its own, MetadataMissingError where its manifest list is gone."""
     snapshots = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     head = snapshots.get(metadata.get("current-snapshot-id"))
     schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
@@ -145,15 +155,17 @@ def _manifests(
         return ManifestList.of(load_manifest_list(storage, head["manifest-list"], place), version)
     except NotFoundError as error:
         raise MetadataMissingError(
-            f"table {name}: its manifest list is gone ({error}); restore the file, or roll the table back to a snapshot that is whole"
+            f"table {name}: its manifest list is gone ({error}); restore the file, or roll the table back to "
+            "a snapshot that is whole"
         ) from error
 
 
 def _nearest_with_marks(
     head: Mapping[str, Any] | None, snapshots: Mapping[int, Mapping[str, Any]]
 ) -> Mapping[str, str] | None:
-    """The summary of the head or its nearest ancestor that repeats the marks (other engines do not write them); empty where the table's first
-    snapshot has none either, None where an ancestor that may have had them is not kept any more."""
+    """The summary of the head or its nearest ancestor that repeats the marks (other engines do not write
+    them); empty where the table's first snapshot has none either, None where an ancestor that may have had
+    them is not kept any more."""
     if head is None:
         return {}
     at: Mapping[str, Any] | None = head
@@ -199,10 +211,12 @@ def prepare_append(
     recreate: bool = False,
     properties: Mapping[str, str] | None = None,
 ) -> Prepared:
-    """A commit that appends files, sets the marks and, where `schema` is not the state's, adds it: all or nothing.
+    """A commit that appends files, sets the marks and, where `schema` is not the state's, adds it: all or
+    nothing.
 
-    The marks also stand in the snapshot's summary, so that a rollback shows behind any catalog. `writer` names the process that commits;
-    `recreate`: a new table may take the name of a dropped one; `properties`: further table properties set in the same commit.
+    The marks also stand in the snapshot's summary, so that a rollback shows behind any catalog. `writer`
+    names the process that commits; `recreate`: a new table may take the name of a dropped one; `properties`:
+    further table properties set in the same commit.
     """
     entries = [ManifestEntry(Status.ADDED, file) for file in files]
     prepared = _prepare(
@@ -227,9 +241,11 @@ def prepare_replace(
     kept: Sequence[ManifestFile],
     now_ms: int,
 ) -> Prepared:
-    """A commit that changes files but no rows: `entries`, ordered by hour, go into new manifests beside the `kept` ones; marks stay as they are.
+    """A commit that changes files but no rows: `entries`, ordered by hour, go into new manifests beside the
+    `kept` ones; marks stay as they are.
 
-    Its summary says of the marks what its parent's said, or nothing, so that maintenance never hides that a table was moved back.
+    Its summary says of the marks what its parent's said, or nothing, so that maintenance never hides that a
+    table was moved back.
     """
     return _prepare(
         state,
@@ -253,7 +269,8 @@ def prepare_delete(
     kept: Sequence[ManifestFile],
     now_ms: int,
 ) -> Prepared:
-    """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in `prepare_replace`."""
+    """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in
+    `prepare_replace`."""
     return _prepare(
         state,
         "delete",
@@ -277,7 +294,8 @@ def prepare_overwrite(
     kept: Sequence[ManifestFile],
     now_ms: int,
 ) -> Prepared:
-    """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones; the rest as in `prepare_replace`."""
+    """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones;
+    the rest as in `prepare_replace`."""
     return _prepare(
         state,
         "overwrite",
@@ -383,7 +401,8 @@ def _prepare(
 
 
 def check_row_ids(state: TableState, entries: Sequence[ManifestEntry], rewritten: Sequence[DataFile]) -> None:
-    """Raises RefusedError for a change that would give rows of a table of format version 3 other ids, or lose what its deletion vectors say."""
+    """Raises RefusedError for a change that would give rows of a table of format version 3 other ids, or lose
+    what its deletion vectors say."""
     if state.version >= ROW_LINEAGE and (rewritten or any(entry.file.content != DATA for entry in entries)):
         raise RefusedError(f"table {state.name} {ROWS_STAY}")
 

@@ -1,7 +1,9 @@
-"""Names that people take for other names: look-alike letters of other scripts, characters that nobody sees, text that runs from right to left.
+"""Names that people take for other names: look-alike letters of other scripts, characters that nobody sees,
+text that runs from right to left.
 
-Nothing is refused for it: names of tenants are their owners' affair, and two that differ in a byte are two tenants. It is warned of. The rule is
-a small part of Unicode's own (UTS #39, "Unicode Security Mechanisms"): the letters by which Latin, Cyrillic and Greek are mistaken for each other.
+Nothing is refused for it: names of tenants are their owners' affair, and two that differ in a byte are two
+tenants. It is warned of. The rule is a small part of Unicode's own (UTS #39, "Unicode Security Mechanisms"):
+the letters by which Latin, Cyrillic and Greek are mistaken for each other.
 """
 
 import unicodedata
@@ -51,7 +53,8 @@ def skeleton(name: str) -> str:
 
 
 def warnings_of(names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-    """The warnings about each of these names that has any: what is peculiar about it, and which others of them it looks like."""
+    """The warnings about each of these names that has any: what is peculiar about it, and which others of
+    them it looks like."""
     alike: dict[str, list[str]] = defaultdict(list)
     for name in names:
         alike[skeleton(name)].append(name)
@@ -68,7 +71,8 @@ def likenesses(name: str, others: Iterable[str]) -> tuple[str, ...]:
 
 
 def visible(name: str) -> str:
-    """A name in characters that cannot be mistaken: all but printable ASCII is spelled out, so `аcme` with a Cyrillic а is `\\u0430cme`."""
+    """A name in characters that cannot be mistaken: all but printable ASCII is spelled out, so `аcme` with a
+    Cyrillic а is `\\u0430cme`."""
     return name if name.isascii() and name.isprintable() else name.encode("unicode_escape").decode()
 
 

@@ -15,7 +15,8 @@ ROW_LINEAGE = 3
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One live or removed file of a table. Maps go from field id to a count, or to a bound in Iceberg's single-value encoding."""
+    """One live or removed file of a table. Maps go from field id to a count, or to a bound in Iceberg's
+    single-value encoding."""
 
     uri: str
     hour: int | None  # partition value, hours since 1970-01-01T00Z
@@ -101,9 +102,11 @@ def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:
 
 
 def describe_parquet(uri: str, hour: int, size: int, parquet: Any, leaves: Sequence[int]) -> DataFile:
-    """Describes a written file from its footer (`pyarrow.parquet.FileMetaData`). `leaves`: field ids of the leaf columns in order.
+    """Describes a written file from its footer (`pyarrow.parquet.FileMetaData`). `leaves`: field ids of the
+    leaf columns in order.
 
-    Bounds are given where Parquet's statistics hold them in every row group with values, and bound the column's type: see `lake/bounds.py`.
+    Bounds are given where Parquet's statistics hold them in every row group with values, and bound the
+    column's type: see `lake/bounds.py`.
     """
     sizes, values, nulls = dict.fromkeys(leaves, 0), dict.fromkeys(leaves, 0), dict.fromkeys(leaves, 0)
     lower: dict[int, Any] = {}

@@ -2,12 +2,11 @@
 
 The tree of exceptions; every message says what to do next:
 
-    FirnError
-    ├── RetryableError          the same call may succeed later: wait and repeat
-    │   ├── UnavailableError    a service did not answer, or refused for now
-    │   ├── OutcomeUnknownError a commit was sent and its answer is missing: find out before doing anything else
-    │   └── ConflictError       a requirement failed because somebody else was faster: reload and decide again
-    └── FatalError              repeating will not help: a person has to change something
+    FirnError ├── RetryableError          the same call may succeed later: wait and repeat │   ├──
+    UnavailableError    a service did not answer, or refused for now │   ├── OutcomeUnknownError a commit was
+    sent and its answer is missing: find out before doing anything else │   └── ConflictError       a
+    requirement failed because somebody else was faster: reload and decide again └── FatalError
+    repeating will not help: a person has to change something
         ├── SettingsError       a setting is missing, wrong or contradicts another
         ├── PrerequisiteError   a program, port, permission or space on the disk is missing
         ├── NotFoundError       the named thing does not exist
@@ -34,7 +33,8 @@ class UnavailableError(RetryableError):
 
 
 class OutcomeUnknownError(RetryableError):
-    """A change was sent and nobody knows whether it happened; never redo it differently before that is known."""
+    """A change was sent and nobody knows whether it happened; never redo it differently before that is
+    known."""
 
 
 class ConflictError(RetryableError):
@@ -62,7 +62,8 @@ class ProtocolError(FatalError):
 
 
 class ForeignFileError(FatalError):
-    """A table's metadata names a file outside of the table's own places, or something that is no ordinary file."""
+    """A table's metadata names a file outside of the table's own places, or something that is no ordinary
+    file."""
 
 
 class TooLargeError(FatalError):
@@ -74,7 +75,8 @@ class RefusedError(FatalError):
 
 
 class Reason(StrEnum):
-    """Why a message went to the dead-letter topic as a whole. The value is what operators see and count by."""
+    """Why a message went to the dead-letter topic as a whole. The value is what operators see and count
+    by."""
 
     EMPTY = "empty"
     UNDECODABLE = "undecodable"
@@ -93,7 +95,8 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A piece of input that cannot be used: the reason is a constant to count by, the detail a sentence for a person."""
+    """A piece of input that cannot be used: the reason is a constant to count by, the detail a sentence for a
+    person."""
 
     reason: Reason
     detail: str

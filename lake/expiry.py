@@ -11,9 +11,10 @@ def expirable(
 ) -> tuple[int, ...]:
     """Ids of the snapshots to remove, the oldest first.
 
-    What a branch or tag names always stays, and so does the nearest ancestor of the head that repeats the marks: without it nobody could tell
-    that the table was moved back. Of the others the newest stay, as far as they are younger than `age_max_ms` (None: however old), and all
-    together, with the `adding` that the same commit brings, are at most `keep` (more only where those that always stay are more).
+    What a branch or tag names always stays, and so does the nearest ancestor of the head that repeats the
+    marks: without it nobody could tell that the table was moved back. Of the others the newest stay, as far
+    as they are younger than `age_max_ms` (None: however old), and all together, with the `adding` that the
+    same commit brings, are at most `keep` (more only where those that always stay are more).
     """
     snapshots = sorted(metadata.get("snapshots", ()), key=_age)
     staying = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
@@ -37,7 +38,8 @@ def _age(snapshot: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _marked(metadata: Mapping[str, Any], known: Mapping[int, Mapping[str, Any]]) -> set[int]:
-    """The head's nearest ancestor, itself included, that repeats the marks, and those between, by which it is found."""
+    """The head's nearest ancestor, itself included, that repeats the marks, and those between, by which it is
+    found."""
     path: set[int] = set()
     at = known.get(metadata.get("current-snapshot-id", -1))
     while at is not None and at["snapshot-id"] not in path:

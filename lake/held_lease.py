@@ -1,4 +1,5 @@
-"""A lease of the catalog held for the length of one act, so that two people, or a person and a node, do not do it at once."""
+"""A lease of the catalog held for the length of one act, so that two people, or a person and a node, do not
+do it at once."""
 
 import os
 import socket
@@ -34,7 +35,8 @@ class HeldLease:
 
 @contextmanager
 def held_lease(catalog: CatalogClient, name: str, refusal: str) -> Iterator[HeldLease]:
-    """Takes a lease and lets it go at the end. Raises RefusedError with `refusal` where another holds it, UnavailableError."""
+    """Takes a lease and lets it go at the end. Raises RefusedError with `refusal` where another holds it,
+    UnavailableError."""
     if not catalog.has_extras:
         log.warning(
             "lease.none",

@@ -8,7 +8,8 @@ from lake.http_guard import send_refusal
 
 
 class BoundedBody:
-    """The ASGI application with bodies of at most `bytes_max`, each there in `timeout_s`. The caller is known before this reads anything."""
+    """The ASGI application with bodies of at most `bytes_max`, each there in `timeout_s`. The caller is known
+    before this reads anything."""
 
     def __init__(self, app: Any, bytes_max: int, timeout_s: float) -> None:
         self._app = app
@@ -68,7 +69,8 @@ class BoundedBody:
             send,
             413,
             "too_large",
-            f"the request is larger than {self._bytes_max:,} bytes; send less at once, or raise request_bytes_max",
+            f"the request is larger than {self._bytes_max:,} bytes; send less at once, or raise "
+            "request_bytes_max",
         )
 
 

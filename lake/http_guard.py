@@ -1,11 +1,14 @@
-"""What every HTTP service of Firn asks of a request before anything else looks at it: that no web page of a stranger has sent it.
+"""What every HTTP service of Firn asks of a request before anything else looks at it: that no web page of a
+stranger has sent it.
 
-A page in an operator's browser reaches what listens on that machine. Browsers tell on such a page, and this listens to them:
+A page in an operator's browser reaches what listens on that machine. Browsers tell on such a page, and this
+listens to them:
 
-    Host            is the name that the page was loaded from; one that an attacker's DNS points here (rebinding) is none of ours
-    Origin          names the page that sent a request which changes something; it has to be ours or one that the settings name
-    Sec-Fetch-Site  tells it of the requests that carry no Origin, such as images
-    Content-Type    a page may send text or a form to anybody without asking; JSON only after a preflight, which is refused
+    Host            is the name that the page was loaded from; one that an attacker's DNS points here
+    (rebinding) is none of ours Origin          names the page that sent a request which changes something; it
+    has to be ours or one that the settings name Sec-Fetch-Site  tells it of the requests that carry no
+    Origin, such as images Content-Type    a page may send text or a form to anybody without asking; JSON only
+    after a preflight, which is refused
 
 Plain ASGI, and cheap: it stands in front of every commit.
 """
@@ -29,7 +32,8 @@ Header = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class GuardRules:
-    """`host`: the address that is listened on. `allowed_hosts`, `allowed_origins`: see the settings. `form_paths`: routes whose body is a form."""
+    """`host`: the address that is listened on. `allowed_hosts`, `allowed_origins`: see the settings.
+    `form_paths`: routes whose body is a form."""
 
     host: str
     allowed_hosts: tuple[str, ...] = ()
@@ -44,7 +48,8 @@ class GuardRules:
         )
 
     def takes_host(self, host: str) -> bool:
-        """Whether a Host header names us. A number does wherever it can reach us: no DNS was asked for it, so none can have lied."""
+        """Whether a Host header names us. A number does wherever it can reach us: no DNS was asked for it, so
+        none can have lied."""
         name = host_name(host)
         if name is None:
             return False
@@ -130,7 +135,8 @@ class HttpGuard:
             return Refusal(
                 421,
                 "host",
-                f"this service is not known as {name!r}; add the name to allowed_hosts if it is one of its own",
+                f"this service is not known as {name!r}; add the name to allowed_hosts if it is one of its "
+                "own",
             )
         if b"origin" in headers or b"sec-fetch-site" in headers:
             refusal = self._refuse_page(headers, host.decode("latin-1"))
@@ -154,7 +160,8 @@ class HttpGuard:
             return Refusal(
                 403,
                 "origin",
-                f"a page of {text[:200]} may not speak to this service; add it to allowed_origins if it should",
+                f"a page of {text[:200]} may not speak to this service; add it to allowed_origins if it "
+                "should",
             )
         # A link that somebody follows is a navigation: what it shows, the page it came from cannot read.
         if (
@@ -164,7 +171,8 @@ class HttpGuard:
             return Refusal(
                 403,
                 "origin",
-                "a page of another origin may not speak to this service; add it to allowed_origins if it should",
+                "a page of another origin may not speak to this service; add it to allowed_origins if it "
+                "should",
             )
         return None
 
@@ -175,7 +183,8 @@ class HttpGuard:
         return takes
 
     async def _answer_page(self, scope: Any, receive: Any, send: Any, origin: bytes) -> None:
-        """Answers a page of an allowed origin as CORS has it (Fetch standard): its preflight here, everything else with its origin's name."""
+        """Answers a page of an allowed origin as CORS has it (Fetch standard): its preflight here, everything
+        else with its origin's name."""
         said: list[Header] = [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
         if scope["method"] == "OPTIONS":
             allowed = [

@@ -1,4 +1,5 @@
-"""What every HTTP service of Firn counts of requests that it does not answer. A module of its own: the catalog exposes no other room's metrics."""
+"""What every HTTP service of Firn counts of requests that it does not answer. A module of its own: the
+catalog exposes no other room's metrics."""
 
 from prometheus_client import Counter
 

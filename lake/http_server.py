@@ -1,8 +1,10 @@
-"""Uvicorn with an end to patience: who sends no whole request in time, reads no answer, or holds one of too many connections is hung up on.
+"""Uvicorn with an end to patience: who sends no whole request in time, reads no answer, or holds one of too
+many connections is hung up on.
 
-Uvicorn itself waits for ever for the rest of a request, and takes headers of any size. Here a connection has `request_timeout_s` from its
-opening, or from a request's first byte, to that request's last; and where more than `connections_max` are open the one goes that has kept
-the server waiting longest, so that those who open many and send nothing shut nobody out.
+Uvicorn itself waits for ever for the rest of a request, and takes headers of any size. Here a connection has
+`request_timeout_s` from its opening, or from a request's first byte, to that request's last; and where more
+than `connections_max` are open the one goes that has kept the server waiting longest, so that those who open
+many and send nothing shut nobody out.
 """
 
 import resource
@@ -30,7 +32,8 @@ class ConnectionLimits:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. `_asked_s`: since when it owes the rest of a request; `_unread_s`: since when it does not read its answer; None: it does not."""
+    """One connection. `_asked_s`: since when it owes the rest of a request; `_unread_s`: since when it does
+    not read its answer; None: it does not."""
 
     def connection_made(self, transport: Any) -> None:
         self._limits = cast("BoundedConfig", self.config).limits
@@ -55,7 +58,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
-        # What was no head after all. Of a chunk of a single byte the rest are framing; trailers without end bring no body with them.
+        # What was no head after all. Of a chunk of a single byte the rest are framing; trailers without end
+        # bring no body with them.
         self._framing_bytes = max(0, self._framing_bytes - FRAMING_PER_BYTE_MAX * len(body))
         super().on_body(body)
 
@@ -94,7 +98,8 @@ class BoundedProtocol(HttpToolsProtocol):
         return None
 
     def patience(self) -> tuple[bool, float]:
-        """Sorts connections that are not being answered: those that owe a request before those that rest between two, each the oldest first."""
+        """Sorts connections that are not being answered: those that owe a request before those that rest
+        between two, each the oldest first."""
         return (self._asked_s is None, self._rested_s if self._asked_s is None else self._asked_s)
 
     def hang_up(self, why: str) -> None:
@@ -145,7 +150,8 @@ def bounded_server(app: Any, limits: ConnectionLimits, **options: Any) -> uvicor
 
 
 def _allow_files(wanted: int) -> None:
-    """Every connection is a file descriptor, of which a process has 1,024 by habit and mostly may have more."""
+    """Every connection is a file descriptor, of which a process has 1,024 by habit and mostly may have
+    more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -1,4 +1,5 @@
-"""The node's lease: one node ingests, others stand by. On the clock of the catalog's database, or of the control service beside a foreign catalog."""
+"""The node's lease: one node ingests, others stand by. On the clock of the catalog's database, or of the
+control service beside a foreign catalog."""
 
 import threading
 
@@ -21,7 +22,8 @@ def lease_name(settings: IngestSettings) -> str:
 
 
 def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClient | None:
-    """Who holds leases and parked records: the catalog itself, the control service beside a foreign one, or nobody."""
+    """Who holds leases and parked records: the catalog itself, the control service beside a foreign one, or
+    nobody."""
     if catalog.has_extras:
         return catalog
     token = settings.control_token
@@ -33,10 +35,11 @@ def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClien
 
 
 class NodeLease:
-    """A thread renews it; `check` tells the node when it is lost. `control` None: there is nobody to hold a lease with.
+    """A thread renews it; `check` tells the node when it is lost. `control` None: there is nobody to hold a
+    lease with.
 
-    `name`: another lease than that of the group's active node. With `still_s`, a node whose main loop stands still does not keep its lease: from its
-    first `check` on, it has to go on asking.
+    `name`: another lease than that of the group's active node. With `still_s`, a node whose main loop stands
+    still does not keep its lease: from its first `check` on, it has to go on asking.
     """
 
     def __init__(
@@ -82,7 +85,10 @@ class NodeLease:
         if self._control is None:
             log.warning(
                 "lease.none",
-                advice="this catalog has no leases and control_uri names none: never start a second node on the same group",
+                advice=(
+                    "this catalog has no leases and control_uri names none: never start a second node on "
+                    "the same group"
+                ),
             )
             return True
         sent_s = self._clock.monotonic_s()
@@ -116,7 +122,9 @@ class NodeLease:
                 log.critical(
                     "lease.given_up",
                     reason=self._lost,
-                    advice="another node takes over; report this with the output of py-spy dump for this process",
+                    advice=(
+                        "another node takes over; report this with the output of py-spy dump for this process"
+                    ),
                 )
                 return
             sent_s = self._clock.monotonic_s()

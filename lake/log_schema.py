@@ -1,6 +1,8 @@
-"""The columns of a log table: the system columns every table has, and one string column for every other field.
+"""The columns of a log table: the system columns every table has, and one string column for every other
+field.
 
-A schema is kept as the JSON of the Iceberg specification ("Appendix C: JSON serialization", Schemas); `LogSchema` is a read-only view of it.
+A schema is kept as the JSON of the Iceberg specification ("Appendix C: JSON serialization", Schemas);
+`LogSchema` is a read-only view of it.
 """
 
 import unicodedata
@@ -189,7 +191,8 @@ class LogSchema:
         return pa.schema([_arrow_field(field) for field in self.json["fields"]])
 
     def with_strings(self, new: Mapping[str, tuple[int, str]], schema_id: int) -> "LogSchema":
-        """A schema with one more optional string column per entry of `new`: column name -> (field id, original path)."""
+        """A schema with one more optional string column per entry of `new`: column name -> (field id,
+        original path)."""
         fields = [_field(column_id, name, "string", doc=path) for name, (column_id, path) in new.items()]
         return shared_schema(
             orjson.dumps({**self.json, "schema-id": schema_id, "fields": [*self.json["fields"], *fields]})
@@ -198,15 +201,16 @@ class LogSchema:
 
 @lru_cache(maxsize=4_096)
 def shared_schema(json: bytes) -> LogSchema:
-    """One object for all tables with the same schema, which most tables of a shipper have: each by itself takes some tens of kilobytes."""
+    """One object for all tables with the same schema, which most tables of a shipper have: each by itself
+    takes some tens of kilobytes."""
     return LogSchema(orjson.loads(json))
 
 
 def new_log_schema() -> LogSchema:
     """The schema of a new table: the system columns.
 
-    Ids are those that Iceberg's fresh assignment gives, so that a catalog which assigns ids at creation changes nothing, and data files
-    may be written before the table exists.
+    Ids are those that Iceberg's fresh assignment gives, so that a catalog which assigns ids at creation
+    changes nothing, and data files may be written before the table exists.
     """
     identity = [field["id"] for field in SYSTEM_FIELDS if field["name"] in IDENTITY]
     return LogSchema(

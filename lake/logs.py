@@ -9,7 +9,8 @@ import structlog
 
 
 def configure_logs(room: str, *, level: int = logging.INFO) -> None:
-    """Sends every structlog event of this process to stderr with time (RFC 3339, UTC), level, room and event."""
+    """Sends every structlog event of this process to stderr with time (RFC 3339, UTC), level, room and
+    event."""
     renderer: Any = (
         structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     )
@@ -30,5 +31,6 @@ def configure_logs(room: str, *, level: int = logging.INFO) -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-        cache_logger_on_first_use=False,  # stderr may be another one by the next event: a test's or a redirection's has been closed
+        # stderr may be another one by the next event: a test's or a redirection's has been closed
+        cache_logger_on_first_use=False,
     )

@@ -1,6 +1,7 @@
 """Manifests, format versions 2 and 3 (Iceberg spec, "Manifests").
 
-By hand because it is the hot path of fan-out: a tenth of a millisecond or two a commit instead of tens through a table library.
+By hand because it is the hot path of fan-out: a tenth of a millisecond or two a commit instead of tens
+through a table library.
 """
 
 import struct
@@ -28,7 +29,8 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A file in a manifest. For added files snapshot id and sequence numbers are None: the reader inherits them from the manifest list."""
+    """A file in a manifest. For added files snapshot id and sequence numbers are None: the reader inherits
+    them from the manifest list."""
 
     status: Status
     file: DataFile
@@ -87,7 +89,8 @@ _ENTRIES = {
     ROW_LINEAGE: _entry_schema(schema_field("first_row_id", "long", 142, optional=True)),
 }
 _INT = struct.Struct("<i")
-# Of one manifest, whoever wrote it; Firn's have at most `lake.commit.MANIFEST_ENTRIES_MAX`, and five maps over a thousand columns for each.
+# Of one manifest, whoever wrote it; Firn's have at most `lake.commit.MANIFEST_ENTRIES_MAX`, and five maps
+# over a thousand columns for each.
 ENTRIES_MAX = 250_000
 VALUES_MAX = 25_000_000
 ENTRY_BLOCK_BYTES_MAX = 4 * 1024 * 1024
@@ -178,8 +181,8 @@ def _summarise(
 
 
 def read_manifest(data: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
-    """All entries of a manifest; ids and sequence numbers are inherited from its line in the manifest list (spec, "Sequence Number Inheritance",
-    "First Row ID Inheritance"). Raises ProtocolError."""
+    """All entries of a manifest; ids and sequence numbers are inherited from its line in the manifest list
+    (spec, "Sequence Number Inheritance", "First Row ID Inheritance"). Raises ProtocolError."""
     what = f"manifest {manifest.uri}"
     entries: list[ManifestEntry] = []
     values, row_id = 0, manifest.first_row_id
@@ -200,7 +203,8 @@ def read_manifest(data: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
                 )
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise ProtocolError(
-            f"{what} is not as the Iceberg specification has it ({error!r}); restore it or roll the table back"
+            f"{what} is not as the Iceberg specification has it ({error!r}); restore it or roll the table "
+            "back"
         ) from error
     return entries
 

@@ -1,7 +1,8 @@
 """Manifest lists, format versions 2 and 3 (Iceberg spec, "Manifest Lists").
 
-Every commit writes the list of its predecessor once more with a line or two before it, and a node keeps the lists of all its tables between
-commits: some tens of lines for each of ten thousand tables. So they are kept as the file has them, and decoded for who looks into them.
+Every commit writes the list of its predecessor once more with a line or two before it, and a node keeps the
+lists of all its tables between commits: some tens of lines for each of ten thousand tables. So they are kept
+as the file has them, and decoded for who looks into them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +34,8 @@ DATA_MANIFEST = 0
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """One line of a manifest list. `partitions` holds a field summary per partition field, as Avro records."""
+    """One line of a manifest list. `partitions` holds a field summary per partition field, as Avro
+    records."""
 
     uri: str
     length: int
@@ -144,7 +146,8 @@ _LINES = {2: _line(), ROW_LINEAGE: _line(schema_field("first_row_id", "long", 52
 
 @dataclass(frozen=True, slots=True)
 class ManifestList(Sequence[ManifestFile]):
-    """The manifests of a snapshot, the newest first; immutable. Looking into it decodes it, all of it, every time."""
+    """The manifests of a snapshot, the newest first; immutable. Looking into it decodes it, all of it, every
+    time."""
 
     block: Block = field(default_factory=Block)
     version: int = 2
@@ -163,7 +166,8 @@ class ManifestList(Sequence[ManifestFile]):
         )
 
     def with_row_ids(self, first: int) -> tuple["ManifestList", int]:
-        """The list with an id for the first row of every data manifest that has none yet, from `first` on, and how many ids were given."""
+        """The list with an id for the first row of every data manifest that has none yet, from `first` on,
+        and how many ids were given."""
         lines, following = [], first
         for line in self:
             if line.content == DATA_MANIFEST and line.first_row_id is None:
@@ -194,7 +198,8 @@ def write_manifest_list(
     sequence_number: int,
     first_row_id: int | None = None,
 ) -> bytes:
-    """The bytes of a snapshot's manifest list. `first_row_id`: the snapshot's own, from format version 3 on."""
+    """The bytes of a snapshot's manifest list. `first_row_id`: the snapshot's own, from format version 3
+    on."""
     metadata = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
@@ -207,18 +212,21 @@ def write_manifest_list(
 
 
 def read_manifest_list(data: bytes) -> list[ManifestFile]:
-    """The lines of a manifest list, also those that other engines wrote. Raises ProtocolError where the bytes are no manifest list."""
+    """The lines of a manifest list, also those that other engines wrote. Raises ProtocolError where the bytes
+    are no manifest list."""
     try:
         found = [
             _manifest_file(line) for line in islice(read_container(data, "manifest list"), MANIFESTS_MAX + 1)
         ]
     except (KeyError, ValueError, TypeError) as error:
         raise ProtocolError(
-            f"a manifest list is not as the Iceberg specification has it ({error!r}); restore it or roll the table back"
+            f"a manifest list is not as the Iceberg specification has it ({error!r}); restore it or roll the "
+            "table back"
         ) from error
     if len(found) > MANIFESTS_MAX:
         raise TooLargeError(
-            f"a manifest list holds more than {MANIFESTS_MAX:,} manifests; run Spark's rewrite_manifests, or roll the table back"
+            f"a manifest list holds more than {MANIFESTS_MAX:,} manifests; run Spark's rewrite_manifests, or "
+            "roll the table back"
         )
     return found
 

@@ -1,9 +1,10 @@
 """Marks: how far a table has absorbed each topic-partition, and what that says about a flush.
 
-The mark of a table for a topic-partition is the next offset it has not absorbed. Marks are the table property `firn.offsets`,
-set in the same commit as the data; every snapshot of ours repeats them in its summary.
+The mark of a table for a topic-partition is the next offset it has not absorbed. Marks are the table property
+`firn.offsets`, set in the same commit as the data; every snapshot of ours repeats them in its summary.
 
-Beside it stands where the ingestion began that has set it: a mark covers `[first, next)`. Where no first is said, nobody knows, and it counts as 0.
+Beside it stands where the ingestion began that has set it: a mark covers `[first, next)`. Where no first is
+said, nobody knows, and it counts as 0.
 """
 
 from collections.abc import Mapping
@@ -20,14 +21,16 @@ _VERSION = 1
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic by the topic's id, which changes when a topic is re-created under its old name."""
+    """A partition of a topic by the topic's id, which changes when a topic is re-created under its old
+    name."""
 
     topic_id: str
     partition: int
 
 
 class Range(NamedTuple):
-    """Offsets `[start, end)` of one topic-partition that a flush covers, also where it holds no record of them."""
+    """Offsets `[start, end)` of one topic-partition that a flush covers, also where it holds no record of
+    them."""
 
     start: int
     end: int
@@ -41,12 +44,14 @@ class Verdict(Enum):
     AHEAD = (
         "ahead"  # some marks are inside or beyond their range: commit only the rows at or beyond the marks
     )
-    BEHIND = "behind"  # some mark is before the start: the table was moved back, and a person has to say what to do
+    # some mark is before the start: the table was moved back, and a person has to say what to do
+    BEHIND = "behind"
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Immutable marks of one table. `firsts`: where the ingestion began, of partitions of which that is known and is not 0."""
+    """Immutable marks of one table. `firsts`: where the ingestion began, of partitions of which that is known
+    and is not 0."""
 
     offsets: Mapping[TopicPartition, int]
     firsts: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -78,7 +83,8 @@ class Marks:
     def advanced(
         self, ranges: Mapping[TopicPartition, Range], firsts: Mapping[TopicPartition, int] | None = None
     ) -> "Marks":
-        """Marks after a commit of these ranges; no mark goes back. `firsts`: where ingestion began, for partitions that have no mark yet."""
+        """Marks after a commit of these ranges; no mark goes back. `firsts`: where ingestion began, for
+        partitions that have no mark yet."""
         offsets = {
             **self.offsets,
             **{partition: max(self.of(partition), r.end) for partition, r in ranges.items()},
@@ -99,8 +105,8 @@ class Marks:
         return Marks(offsets, {**other.firsts, **self.firsts})
 
     def to_property(self) -> str:
-        """The value of the table property: `{"v":1,"offsets":{topic id:{partition:next}},"firsts":{topic id:{partition:first}}}`, without `firsts`
-        where there are none."""
+        """The value of the table property: `{"v":1,"offsets":{topic id:{partition:next}},"firsts":{topic
+        id:{partition:first}}}`, without `firsts` where there are none."""
         document = {"v": _VERSION, "offsets": by_topic(self.offsets)}
         return orjson.dumps(document | ({"firsts": by_topic(self.firsts)} if self.firsts else {})).decode()
 
@@ -123,14 +129,16 @@ def _by_partition(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartitio
 
 
 def parse_marks(value: str | None) -> Marks:
-    """Reads the table property; None is a table that has absorbed nothing. Raises ProtocolError for anything unreadable."""
+    """Reads the table property; None is a table that has absorbed nothing. Raises ProtocolError for anything
+    unreadable."""
     if value is None:
         return NO_MARKS
     try:
         document = orjson.loads(value)
         if document["v"] != _VERSION:
             raise ProtocolError(
-                f"{MARKS_PROPERTY} has version {document['v']}, this Firn knows {_VERSION}: run the newer Firn that wrote it"
+                f"{MARKS_PROPERTY} has version {document['v']}, this Firn knows {_VERSION}: run the newer "
+                "Firn that wrote it"
             )
         return Marks(_by_partition(document["offsets"]), _by_partition(document.get("firsts", {})))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -1,4 +1,5 @@
-"""Every metric Firn exposes, in one typed catalogue. Labels are bounded: never a tenant's name without a limit."""
+"""Every metric Firn exposes, in one typed catalogue. Labels are bounded: never a tenant's name without a
+limit."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

@@ -1,4 +1,5 @@
-"""Files that nobody but their owner reads: state, logs, databases. Whoever may list them learns who the tenants are, and some hold keys."""
+"""Files that nobody but their owner reads: state, logs, databases. Whoever may list them learns who the
+tenants are, and some hold keys."""
 
 import os
 import stat
@@ -20,10 +21,12 @@ def private_folder(path: Path) -> Path:
 
 
 def private_file(path: Path) -> Path:
-    """The file, made empty if it is not there; one that is gets closed to everybody else, where it belongs to this user. Raises OSError."""
+    """The file, made empty if it is not there; one that is gets closed to everybody else, where it belongs to
+    this user. Raises OSError."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:  # it is not opened: closing any descriptor of a SQLite file would give up the locks this process has on it
+    # it is not opened: closing any descriptor of a SQLite file would give up the locks this process has on it
+    except FileExistsError:
         close(path)
     return path
 

@@ -1,4 +1,5 @@
-"""Whether what a service needs answers: asked in threads of its own, by one at a time, and never waited for longer than a bound."""
+"""Whether what a service needs answers: asked in threads of its own, by one at a time, and never waited for
+longer than a bound."""
 
 import asyncio
 import time
@@ -10,7 +11,8 @@ KEPT_S = 1.0
 
 
 class Readiness:
-    """`probes` by name: each gives None where all is well, else a sentence. One that has not answered in time counts as silent until it has."""
+    """`probes` by name: each gives None where all is well, else a sentence. One that has not answered in time
+    counts as silent until it has."""
 
     def __init__(self, probes: Mapping[str, Callable[[], str | None]], *, within_s: float = READY_S) -> None:
         self._probes = probes

@@ -1,9 +1,12 @@
-"""Relief of a table that maintenance has left alone for too long, by its writer, by metadata alone: so that a commit costs the same after a month.
+"""Relief of a table that maintenance has left alone for too long, by its writer, by metadata alone: so that a
+commit costs the same after a month.
 
-A commit writes the table's metadata file and a manifest list anew. Both grow with every commit, by a snapshot and a manifest, until maintenance
-takes away what is old. Where it does not, the writer does once in half of `snapshots` commits: old snapshots go, and manifests of like size
-become one, so that an entry is written again only as often as its manifest grows eightfold. No data file is read, written or deleted. Files
-that only expired snapshots named stay where they are, for whoever still reads them, and are found by maintenance when it is back (orphan files).
+A commit writes the table's metadata file and a manifest list anew. Both grow with every commit, by a snapshot
+and a manifest, until maintenance takes away what is old. Where it does not, the writer does once in half of
+`snapshots` commits: old snapshots go, and manifests of like size become one, so that an entry is written
+again only as often as its manifest grows eightfold. No data file is read, written or deleted. Files that only
+expired snapshots named stay where they are, for whoever still reads them, and are found by maintenance when
+it is back (orphan files).
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +31,8 @@ _BITS = FAN_IN.bit_length() - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many snapshots and manifests a table may have until its writer acts. Maintenance that runs keeps it far below."""
+    """How many snapshots and manifests a table may have until its writer acts. Maintenance that runs keeps it
+    far below."""
 
     snapshots: int = 100
     manifests: int = 100
@@ -37,7 +41,8 @@ class Bounds:
 def prepare_relief(
     metadata: Mapping[str, Any], state: TableState, storage: Storage, bounds: Bounds, now_ms: int
 ) -> Prepared | None:
-    """A commit that leaves half of the snapshots that `bounds` allow and gathers manifests; None where there is nothing to take away.
+    """A commit that leaves half of the snapshots that `bounds` allow and gathers manifests; None where there
+    is nothing to take away.
 
     `state` is that of `metadata`. Raises what `load_manifest` raises.
     """
@@ -54,7 +59,8 @@ def prepare_relief(
     prepared = prepare_replace(state, entries, (), (), kept, now_ms) if entries else _bare(state)
     if not gone:
         return prepared
-    # Who gave a snapshot a name since must not lose it: what is removed under a ref takes the ref away with it.
+    # Who gave a snapshot a name since must not lose it: what is removed under a ref takes the ref away with
+    # it.
     refs = [(name, ref["snapshot-id"]) for name, ref in metadata.get("refs", {}).items() if name != MAIN]
     request = {
         **prepared.request,
@@ -72,7 +78,8 @@ def prepare_relief(
 
 
 def _bare(state: TableState) -> Prepared:
-    # The head is asserted although nothing is added: a rollback meanwhile could make one of those that go the head.
+    # The head is asserted although nothing is added: a rollback meanwhile could make one of those that go the
+    # head.
     requirements = [
         {"type": "assert-table-uuid", "uuid": state.uuid},
         {"type": "assert-ref-snapshot-id", "ref": MAIN, "snapshot-id": state.head},
@@ -86,9 +93,11 @@ def _bare(state: TableState) -> Prepared:
 
 
 def gathered(state: TableState, storage: Storage) -> tuple[list[ManifestEntry], list[ManifestFile]]:
-    """Entries of manifests that become one, ordered by hour, and the manifests that stay; no entries where too few are of like size.
+    """Entries of manifests that become one, ordered by hour, and the manifests that stay; no entries where
+    too few are of like size.
 
-    Delete manifests and those of other partition specs are somebody else's and stay. The entries keep their snapshots and sequence numbers.
+    Delete manifests and those of other partition specs are somebody else's and stay. The entries keep their
+    snapshots and sequence numbers.
     """
     levels: dict[int, list[ManifestFile]] = {}
     kept: list[ManifestFile] = []
@@ -116,7 +125,8 @@ def _level(manifest: ManifestFile) -> int:
 
 
 def is_crowded(state: TableState, bounds: Bounds, floor: Sequence[int] = (0, 0)) -> bool:
-    """Whether a table has more than it may. `floor`: what it had after its last relief, which may be more than it should (tags, full manifests)."""
+    """Whether a table has more than it may. `floor`: what it had after its last relief, which may be more
+    than it should (tags, full manifests)."""
     snapshots, manifests = floor
     return state.snapshots > max(bounds.snapshots, snapshots + bounds.snapshots // 2) or len(
         state.manifests

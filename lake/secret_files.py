@@ -1,8 +1,9 @@
-"""Secrets in files of their own: every setting `x` that is a secret has an `x_file` beside it, the path of a file whose content is the secret (of lists and
-tables of secrets: as JSON).
+"""Secrets in files of their own: every setting `x` that is a secret has an `x_file` beside it, the path of a
+file whose content is the secret (of lists and tables of secrets: as JSON).
 
-An environment is inherited by every child and read by whoever may look at a process, a command line by everybody on the machine. A file has
-permissions, and is what containers mount secrets as. White space around the content does not count.
+An environment is inherited by every child and read by whoever may look at a process, a command line by
+everybody on the machine. A file has permissions, and is what containers mount secrets as. White space around
+the content does not count.
 """
 
 import os
@@ -67,7 +68,8 @@ def _content(setting: str, path: Any, *, is_text: bool) -> Any:
         raise ValueError(f"{setting}: {path} holds no text") from None
     if not text or len(content) > BYTES_MAX:
         raise ValueError(
-            f"{setting}: {path} {'is empty' if not text else f'is larger than {BYTES_MAX:,} bytes'}; it has to hold the secret and nothing else"
+            f"{setting}: {path} {'is empty' if not text else f'is larger than {BYTES_MAX:,} bytes'}; it has "
+            "to hold the secret and nothing else"
         )
     if is_text:
         return SecretStr(text)

@@ -1,8 +1,9 @@
 """Every setting of every room: one class per room, one row per setting with its default, unit and help.
 
-Values come, the later the stronger, from the default here, from the section named like the room in one TOML file (`firn.toml` in
-the working directory, or where `FIRN_CONFIG` points; empty: no file), from the environment (`FIRN_<ROOM>_<SETTING>`), and from the command line.
-A secret `x` may stand in a file of its own instead, which `x_file` names in any of these places (see secret_files.py).
+Values come, the later the stronger, from the default here, from the section named like the room in one TOML
+file (`firn.toml` in the working directory, or where `FIRN_CONFIG` points; empty: no file), from the
+environment (`FIRN_<ROOM>_<SETTING>`), and from the command line. A secret `x` may stand in a file of its own
+instead, which `x_file` names in any of these places (see secret_files.py).
 """
 
 import os
@@ -24,12 +25,14 @@ CONFIG_VARIABLE = "FIRN_CONFIG"
 CONFIG_DEFAULT = "firn.toml"
 DOCS = "docs/settings.md"
 MIB = 1024 * 1024
-# A dead letter sent again has its table in its headers: it was routed when it was sent, by the rules of the topic it first came from.
+# A dead letter sent again has its table in its headers: it was routed when it was sent, by the rules of the
+# topic it first came from.
 REPLAY_TENANT, REPLAY_STREAM = "firn.tenant", "firn.stream"
 
 
 def config_file() -> Path | None:
-    """The one TOML file of the stack; None where `FIRN_CONFIG` is empty. Only one that the variable names has to exist."""
+    """The one TOML file of the stack; None where `FIRN_CONFIG` is empty. Only one that the variable names has
+    to exist."""
     name = os.environ.get(CONFIG_VARIABLE, CONFIG_DEFAULT)
     return Path(name) if name else None
 
@@ -48,12 +51,16 @@ def _config_document() -> dict[str, Any]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and CONFIG_VARIABLE not in os.environ:
             return {}
-        told = f"the settings file {path} cannot be read ({error.strerror}); mend that, or point {CONFIG_VARIABLE} at another one (empty: no file)"
+        told = (
+            f"the settings file {path} cannot be read ({error.strerror}); mend that, or point "
+            f"{CONFIG_VARIABLE} at another one (empty: no file)"
+        )
         raise SettingsError(told) from error
     rooms = [room.room for room in RoomSettings.__subclasses__()]
     if strangers := [f"`{name}`" for name in document if name not in rooms]:
         raise SettingsError(
-            f"{path}: {', '.join(strangers)} at its top level belongs to no room; its sections are {', '.join(f'[{room}]' for room in rooms)}"
+            f"{path}: {', '.join(strangers)} at its top level belongs to no room; its sections are "
+            f"{', '.join(f'[{room}]' for room in rooms)}"
         )
     return document
 
@@ -78,7 +85,8 @@ class _TomlSection(PydanticBaseSettingsSource):
 
 
 class RoomSettings(BaseSettings):
-    """Base of the rooms' settings; a wrong value is one `SettingsError` that names the setting and where to set it."""
+    """Base of the rooms' settings; a wrong value is one `SettingsError` that names the setting and where to
+    set it."""
 
     room: ClassVar[str]
     # Errors never repeat what was given: it may be a secret.
@@ -115,7 +123,8 @@ class RoomSettings(BaseSettings):
         except UnreadableVariable as error:  # a list or table in the environment that is no JSON
             prefix = str(cls.model_config.get("env_prefix", ""))
             raise SettingsError(
-                f"settings of {cls.room}: {error}. Lists and tables in {prefix}* variables are written as JSON"
+                f"settings of {cls.room}: {error}. Lists and tables in {prefix}* variables are written as "
+                "JSON"
             ) from error
         except ValidationError as error:
             raise SettingsError(f"settings of {cls.room}: {cls._told(error.errors())}") from error
@@ -162,20 +171,27 @@ def _dotted(place: tuple[int | str, ...]) -> str:
 AllowedHosts = Annotated[
     tuple[str, ...],
     Field(
-        description="names that requests may carry in their Host header, besides localhost, the machine's own, `host` and, where others reach it, numbers: "
+        description="names that requests may carry in their Host header, besides localhost, the machine's "
+        "own, `host` and, where others reach it, numbers: "
         "those of a proxy or a Kubernetes service; `*.example.org` for all below one, `*` for any"
     ),
 ]
 AllowedOrigins = Annotated[
     tuple[str, ...],
     Field(
-        description="origins, like https://tools.example.org, of the web pages that may speak to this service from a browser, besides its own"
+        description=(
+            "origins, like https://tools.example.org, of the web pages that may speak to this "
+            "service from a browser, besides its own"
+        )
     ),
 ]
 RequestTimeout = Annotated[
     float,
     Field(
-        description="seconds in which a request has to arrive whole, and in which a client that reads nothing of its answer is given up",
+        description=(
+            "seconds in which a request has to arrive whole, and in which a client that reads "
+            "nothing of its answer is given up"
+        ),
         gt=0,
     ),
 ]
@@ -240,7 +256,10 @@ class CatalogSettings(RoomSettings):
     database_url: Annotated[
         SecretStr,
         Field(
-            description="SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/db; it may hold a password, so it counts as a secret"
+            description=(
+                "SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/db; it may hold a "
+                "password, so it counts as a secret"
+            )
         ),
     ] = SecretStr("sqlite:///state/catalog.db")
     warehouse: Annotated[
@@ -273,7 +292,9 @@ class CatalogSettings(RoomSettings):
     control: Annotated[
         bool,
         Field(
-            description="serve only leases and parked records, for ingestion into another catalog; needs no warehouse"
+            description=(
+                "serve only leases and parked records, for ingestion into another catalog; needs no warehouse"
+            )
         ),
     ] = False
     tls_certificate: Annotated[
@@ -283,7 +304,10 @@ class CatalogSettings(RoomSettings):
     tls_client_ca: Annotated[
         str | None,
         Field(
-            description="file with the CA whose certificates clients have to show, beside their keys; empty: none is asked for"
+            description=(
+                "file with the CA whose certificates clients have to show, beside their keys; empty: "
+                "none is asked for"
+            )
         ),
     ] = None
     allowed_hosts: AllowedHosts = ()
@@ -293,7 +317,10 @@ class CatalogSettings(RoomSettings):
     bound_key_lifetime_s: Annotated[
         float,
         Field(
-            description="seconds after which a key that is bound to a namespace expires, where its maker does not say; 0: never",
+            description=(
+                "seconds after which a key that is bound to a namespace expires, where its maker "
+                "does not say; 0: never"
+            ),
             ge=0,
         ),
     ] = 365 * 86_400.0
@@ -316,7 +343,8 @@ def _time_zone(name: str) -> str:
     return name
 
 
-# Of Kafka's client: what says how the brokers are reached. What Firn's promises stand on is not for anybody to set.
+# Of Kafka's client: what says how the brokers are reached. What Firn's promises stand on is not for anybody
+# to set.
 KAFKA_OPTIONS = (
     "security.",
     "sasl.",
@@ -335,7 +363,8 @@ KAFKA_OPTIONS = (
 def _kafka_options(options: dict[str, SecretStr]) -> dict[str, SecretStr]:
     if foreign := sorted(name for name in options if not name.startswith(KAFKA_OPTIONS)):
         raise ValueError(
-            f"{', '.join(foreign)} cannot be set; what can are the settings of Kafka's client that begin with {', '.join(KAFKA_OPTIONS)}"
+            f"{', '.join(foreign)} cannot be set; what can are the settings of Kafka's client that begin "
+            f"with {', '.join(KAFKA_OPTIONS)}"
         )
     return options
 
@@ -349,13 +378,19 @@ class TopicSettings(BaseModel):
     format: Annotated[
         Literal["auto", "json", "text", "otlp_proto", "replay"],
         Field(
-            description="auto: JSON, NDJSON, OTLP and known kinds of lines are told from the message; replay: Firn's own topic of dead letters sent again"
+            description=(
+                "auto: JSON, NDJSON, OTLP and known kinds of lines are told from the message; "
+                "replay: Firn's own topic of dead letters sent again"
+            )
         ),
     ] = "auto"
     start: Annotated[
         Literal["earliest", "latest"],
         Field(
-            description="where a group that has read nothing of the topic begins; after latest, `ingest backfill kafka` brings in what came before"
+            description=(
+                "where a group that has read nothing of the topic begins; after latest, `ingest "
+                "backfill kafka` brings in what came before"
+            )
         ),
     ] = "earliest"
     time_zone: Annotated[
@@ -366,7 +401,10 @@ class TopicSettings(BaseModel):
     tenant: Annotated[
         tuple[str, ...],
         Field(
-            description="rules for the tenant: header:NAME, field:NAME, key, topic:REGEX (its first group), const:NAME"
+            description=(
+                "rules for the tenant: header:NAME, field:NAME, key, topic:REGEX (its first group), "
+                "const:NAME"
+            )
         ),
     ] = (
         "header:tenant",
@@ -391,7 +429,10 @@ class IngestSettings(RoomSettings):
         dict[str, SecretStr],
         AfterValidator(_kafka_options),
         Field(
-            description="how Kafka's client reaches the brokers: its settings security.*, sasl.*, ssl.* and the like, name to value"
+            description=(
+                "how Kafka's client reaches the brokers: its settings security.*, sasl.*, ssl.* and "
+                "the like, name to value"
+            )
         ),
     ] = {}
     group: Annotated[str, Field(description="Kafka consumer group that holds the offsets")] = "firn"
@@ -410,13 +451,19 @@ class IngestSettings(RoomSettings):
     topic_keys: Annotated[
         tuple[Annotated[SecretStr, Field(min_length=16)], ...],
         Field(
-            description="secrets by which messages in Firn's own topics are signed: the first signs, any is accepted; needed beyond loopback brokers"
+            description=(
+                "secrets by which messages in Firn's own topics are signed: the first signs, any is "
+                "accepted; needed beyond loopback brokers"
+            )
         ),
     ] = ()
     unsigned_below: Annotated[
         dict[str, int],
         Field(
-            description="what was written before there were topic_keys: topic:partition to the offset below which unsigned messages are Firn's own"
+            description=(
+                "what was written before there were topic_keys: topic:partition to the offset below "
+                "which unsigned messages are Firn's own"
+            )
         ),
     ] = {}
     catalog_uri: Annotated[str, Field(description="base URL of the REST catalog")] = "http://127.0.0.1:8181"
@@ -424,7 +471,10 @@ class IngestSettings(RoomSettings):
     control_uri: Annotated[
         str,
         Field(
-            description="base URL of `catalog serve --control`, which holds the node's lease and the parked records beside another REST catalog"
+            description=(
+                "base URL of `catalog serve --control`, which holds the node's lease and the parked "
+                "records beside another REST catalog"
+            )
         ),
     ] = ""
     control_token: Annotated[SecretStr | None, Field(description="API key for the control service")] = None
@@ -434,7 +484,9 @@ class IngestSettings(RoomSettings):
     host: Annotated[
         str,
         Field(
-            description="address of a node's health and metrics endpoint; beyond loopback it needs serve_token"
+            description=(
+                "address of a node's health and metrics endpoint; beyond loopback it needs serve_token"
+            )
         ),
     ] = "127.0.0.1"
     port: Annotated[
@@ -443,7 +495,9 @@ class IngestSettings(RoomSettings):
     node_uri: Annotated[
         str,
         Field(
-            description="base URL of the running node's endpoint, for buffers and breakers; empty: they are left out"
+            description=(
+                "base URL of the running node's endpoint, for buffers and breakers; empty: they are left out"
+            )
         ),
     ] = "http://127.0.0.1:8383"
     serve_host: Annotated[
@@ -484,7 +538,10 @@ class IngestSettings(RoomSettings):
     visibility_max_s: Annotated[
         float | None,
         Field(
-            description="seconds after which a table with little traffic is flushed at the latest; empty: flush_interval_s",
+            description=(
+                "seconds after which a table with little traffic is flushed at the latest; empty: "
+                "flush_interval_s"
+            ),
             gt=0,
         ),
     ] = None
@@ -501,21 +558,29 @@ class IngestSettings(RoomSettings):
     replay_records_max: Annotated[
         int,
         Field(
-            description="offsets a partition may be routed beyond its oldest unwritten record; then that one's table is flushed",
+            description=(
+                "offsets a partition may be routed beyond its oldest unwritten record; then that "
+                "one's table is flushed"
+            ),
             ge=1,
         ),
     ] = 5_000_000
     hours_per_flush_max: Annotated[
         int,
         Field(
-            description="hour partitions of which a hot table has a file open; for more, these are closed first",
+            description=(
+                "hour partitions of which a hot table has a file open; for more, these are closed first"
+            ),
             ge=1,
         ),
     ] = 200
     new_tables_per_minute: Annotated[
         int,
         Field(
-            description="tables the node creates per minute; records of further ones wait until its memory is full, then they become dead letters (unstorable)",
+            description=(
+                "tables the node creates per minute; records of further ones wait until its memory "
+                "is full, then they become dead letters (unstorable)"
+            ),
             ge=1,
         ),
     ] = 10_000
@@ -526,7 +591,10 @@ class IngestSettings(RoomSettings):
     on_deleted: Annotated[
         Literal["park", "dead-letter", "recreate"],
         Field(
-            description="what becomes of records for a dropped table while it may still come back; the table property firn.on-deleted goes before it"
+            description=(
+                "what becomes of records for a dropped table while it may still come back; the table "
+                "property firn.on-deleted goes before it"
+            )
         ),
     ] = "park"
     buffer_bytes_max: Annotated[
@@ -538,14 +606,20 @@ class IngestSettings(RoomSettings):
     batch_bytes_max: Annotated[
         int,
         Field(
-            description="bytes of the largest batch of Kafka's, and of what zstd makes of one; larger ones are dead letters (unreadable)",
+            description=(
+                "bytes of the largest batch of Kafka's, and of what zstd makes of one; larger ones "
+                "are dead letters (unreadable)"
+            ),
             ge=52_500_000,
         ),
     ] = 64 * MIB
     check_crcs: Annotated[
         bool,
         Field(
-            description="compare the checksums of Kafka's batches; a node whose client dies of a damaged batch goes on without, and says so"
+            description=(
+                "compare the checksums of Kafka's batches; a node whose client dies of a damaged "
+                "batch goes on without, and says so"
+            )
         ),
     ] = True
     depth_max: Annotated[
@@ -558,7 +632,10 @@ class IngestSettings(RoomSettings):
     late_limit: Annotated[
         Literal["accept"] | Annotated[float, Field(ge=0)],
         Field(
-            description="seconds before its Kafka timestamp a record may be; or accept, which takes any time and lifts ahead_limit_s too"
+            description=(
+                "seconds before its Kafka timestamp a record may be; or accept, which takes any time "
+                "and lifts ahead_limit_s too"
+            )
         ),
     ] = 3 * 86_400.0
     ahead_limit_s: Annotated[
@@ -570,7 +647,10 @@ class IngestSettings(RoomSettings):
     table_snapshots_max: Annotated[
         int,
         Field(
-            description="snapshots of a table from which ingestion takes half of them away itself, since maintenance is behind; files stay",
+            description=(
+                "snapshots of a table from which ingestion takes half of them away itself, since "
+                "maintenance is behind; files stay"
+            ),
             ge=4,
         ),
     ] = 100
@@ -615,12 +695,14 @@ class IngestSettings(RoomSettings):
         for setting in ("dead_letter_topic", "parked_topic"):
             if own[setting] in names:
                 raise ValueError(
-                    f"topics: {own[setting]} is the {setting}, which Firn writes; an input topic has to be another one"
+                    f"topics: {own[setting]} is the {setting}, which Firn writes; an input topic has to be "
+                    "another one"
                 )
         return self
 
     def with_replay_topic(self) -> "IngestSettings":
-        """These settings with the replay topic among the input topics; where there is no other, there is nothing to replay."""
+        """These settings with the replay topic among the input topics; where there is no other, there is
+        nothing to replay."""
         if not self.topics or any(topic.name == self.replay_topic for topic in self.topics):
             return self
         replay = TopicSettings(
@@ -660,7 +742,9 @@ class OptimizeSettings(RoomSettings):
     target_file_bytes: Annotated[
         int,
         Field(
-            description="size of merged files; the table property write.target-file-size-bytes goes before it",
+            description=(
+                "size of merged files; the table property write.target-file-size-bytes goes before it"
+            ),
             gt=0,
         ),
     ] = 128 * MIB
@@ -670,14 +754,20 @@ class OptimizeSettings(RoomSettings):
     rewrite_bytes_min: Annotated[
         int,
         Field(
-            description="bytes that would become one file from which Spark's rewrite_data_files merges them: a task holds its rows in memory",
+            description=(
+                "bytes that would become one file from which Spark's rewrite_data_files merges them: "
+                "a task holds its rows in memory"
+            ),
             gt=0,
         ),
     ] = 512 * MIB
     lone_file_bytes_min: Annotated[
         int,
         Field(
-            description="bytes from which the only file of a closed hour is written anew, once: as ingestion writes it, it takes half as much space again",
+            description=(
+                "bytes from which the only file of a closed hour is written anew, once: as ingestion "
+                "writes it, it takes half as much space again"
+            ),
             gt=0,
         ),
     ] = 1 * MIB
@@ -688,7 +778,10 @@ class OptimizeSettings(RoomSettings):
     snapshots_max: Annotated[
         int,
         Field(
-            description="snapshots a table has at most, those that branches and tags name aside; a commit of maintenance leaves half of them",
+            description=(
+                "snapshots a table has at most, those that branches and tags name aside; a commit of "
+                "maintenance leaves half of them"
+            ),
             ge=1,
         ),
     ] = 10
@@ -779,7 +872,10 @@ class OptimizeSettings(RoomSettings):
     purge_after_s: Annotated[
         float,
         Field(
-            description="seconds after its drop until a table's files are deleted, and never before the catalog's undo_window_s",
+            description=(
+                "seconds after its drop until a table's files are deleted, and never before the "
+                "catalog's undo_window_s"
+            ),
             ge=0,
         ),
     ] = 3 * 86_400.0
@@ -817,7 +913,10 @@ class QuerySettings(RoomSettings):
     ingest_uri: Annotated[
         str,
         Field(
-            description="base URL of `ingest serve`, for lag, dead letters and live tail; empty: answers cannot tell the lag"
+            description=(
+                "base URL of `ingest serve`, for lag, dead letters and live tail; empty: answers "
+                "cannot tell the lag"
+            )
         ),
     ] = ""
     ingest_token: Annotated[
@@ -837,7 +936,10 @@ class QuerySettings(RoomSettings):
     trino_access: Annotated[
         Path | None,
         Field(
-            description="folder that `python -m query trino-access` wrote, where the API may write the rules of new tenants; empty: it does not"
+            description=(
+                "folder that `python -m query trino-access` wrote, where the API may write the rules "
+                "of new tenants; empty: it does not"
+            )
         ),
     ] = None
     trino_ca: Annotated[
@@ -903,7 +1005,10 @@ class QuerySettings(RoomSettings):
     requests_max: Annotated[
         int,
         Field(
-            description="requests that run at once, statements aside; the last quarter is for tenants of which none runs",
+            description=(
+                "requests that run at once, statements aside; the last quarter is for tenants of "
+                "which none runs"
+            ),
             ge=4,
             le=1_000,
         ),
@@ -924,7 +1029,9 @@ class QuerySettings(RoomSettings):
     export_part_rows: Annotated[
         int,
         Field(
-            description="rows of one part of an export, about; a part that was begun is written again after a restart",
+            description=(
+                "rows of one part of an export, about; a part that was begun is written again after a restart"
+            ),
             ge=1,
         ),
     ] = 250_000
@@ -934,14 +1041,19 @@ class QuerySettings(RoomSettings):
     exports_per_tenant: Annotated[
         int,
         Field(
-            description="exports that are kept of one tenant; more are refused until one is deleted or too old",
+            description=(
+                "exports that are kept of one tenant; more are refused until one is deleted or too old"
+            ),
             ge=1,
         ),
     ] = 100
     export_bytes_per_tenant: Annotated[
         int,
         Field(
-            description="bytes of exports that are kept of one tenant; one that would grow beyond stops, and can be resumed",
+            description=(
+                "bytes of exports that are kept of one tenant; one that would grow beyond stops, and "
+                "can be resumed"
+            ),
             gt=0,
         ),
     ] = 64 * 1024 * MIB
@@ -955,7 +1067,10 @@ class QuerySettings(RoomSettings):
     erasure_wait_s: Annotated[
         float,
         Field(
-            description="seconds an erasure waits until what had reached Kafka is in the tables; after that it ends as incomplete",
+            description=(
+                "seconds an erasure waits until what had reached Kafka is in the tables; after that "
+                "it ends as incomplete"
+            ),
             ge=0,
         ),
     ] = 3_600.0
@@ -973,13 +1088,17 @@ class InfraSettings(RoomSettings):
     state: Annotated[
         Path,
         Field(
-            description="folder of the running stack: its state file, logs and data; relative to the repository root"
+            description=(
+                "folder of the running stack: its state file, logs and data; relative to the repository root"
+            )
         ),
     ] = Path("state")
     cache: Annotated[
         Path,
         Field(
-            description="folder of downloaded JVM parts (FIRN_CACHE goes before it); relative to the repository root"
+            description=(
+                "folder of downloaded JVM parts (FIRN_CACHE goes before it); relative to the repository root"
+            )
         ),
     ] = Path(".cache")
     kafka_heap_mb: Annotated[int, Field(description="Java heap of Kafka, MiB", ge=192)] = 512
@@ -987,19 +1106,27 @@ class InfraSettings(RoomSettings):
     trino_access: Annotated[
         Path | None,
         Field(
-            description="folder that `python -m query trino-access` wrote: Trino then asks for passwords, over TLS; empty: open on loopback"
+            description=(
+                "folder that `python -m query trino-access` wrote: Trino then asks for passwords, "
+                "over TLS; empty: open on loopback"
+            )
         ),
     ] = None
     trino_catalog_token: Annotated[
         SecretStr | None,
         Field(
-            description="API key of scope read that Trino asks the catalog with, where the catalog asks for keys"
+            description=(
+                "API key of scope read that Trino asks the catalog with, where the catalog asks for keys"
+            )
         ),
     ] = None
     quick_java: Annotated[
         bool,
         Field(
-            description="compile Java code quickly instead of well: halves start times; turn off to measure throughput of Kafka or Trino"
+            description=(
+                "compile Java code quickly instead of well: halves start times; turn off to measure "
+                "throughput of Kafka or Trino"
+            )
         ),
     ] = True
     ready_timeout_factor: Annotated[

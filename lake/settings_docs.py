@@ -30,10 +30,19 @@ def document() -> str:
 def _head() -> Iterator[str]:
     yield "# Settings"
     yield ""
-    yield "Each value comes from, the later the stronger: its default, its section in `firn.toml` (or the file that `FIRN_CONFIG` names; empty: none),"
-    yield "its environment variable, its command-line flag. This page is written by `python -m lake.settings_docs > docs/settings.md`."
+    yield (
+        "Each value comes from, the later the stronger: its default, its section in `firn.toml` (or the "
+        "file that `FIRN_CONFIG` names; empty: none),"
+    )
+    yield (
+        "its environment variable, its command-line flag. This page is written by `python -m "
+        "lake.settings_docs > docs/settings.md`."
+    )
     yield ""
-    yield "A secret may stand in a file of its own: its `_file` setting names that file, in any of these places, and the file's content, without"
+    yield (
+        "A secret may stand in a file of its own: its `_file` setting names that file, in any of these "
+        "places, and the file's content, without"
+    )
     yield "white space around it, is the secret. Giving both is an error."
 
 

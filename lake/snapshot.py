@@ -1,4 +1,5 @@
-"""Snapshots and their summaries (Iceberg spec, "Snapshots"; summary keys as in its appendix "Optional Snapshot Summary Fields")."""
+"""Snapshots and their summaries (Iceberg spec, "Snapshots"; summary keys as in its appendix "Optional
+Snapshot Summary Fields")."""
 
 import secrets
 from collections.abc import Iterable, Mapping
@@ -8,7 +9,8 @@ from typing import Any
 from lake.data_file import DataFile
 from lake.table_layout import partition_path
 
-# More partitions than this in one snapshot are not listed one by one (property write.summary.partition-limit).
+# More partitions than this in one snapshot are not listed one by one (property
+# write.summary.partition-limit).
 SUMMARY_PARTITIONS_MAX = 1_000
 
 

@@ -1,4 +1,5 @@
-"""The Spark session of a room: its settings, its Java, and the room's own packages shipped to the executors."""
+"""The Spark session of a room: its settings, its Java, and the room's own packages shipped to the
+executors."""
 
 import os
 import re
@@ -21,7 +22,8 @@ _VERSION = re.compile(r'version "(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """What a session is made of. `jars`: a folder of jars for driver and executors. `packages`: our own, by name, importable on executors."""
+    """What a session is made of. `jars`: a folder of jars for driver and executors. `packages`: our own, by
+    name, importable on executors."""
 
     app: str
     master: str = "local[2]"
@@ -73,7 +75,8 @@ def open_context(options: SparkOptions) -> Any:
 
 
 def open_session(options: SparkOptions) -> Any:
-    """The SparkSession over the context of this process, for SQL and data frames. Raises as `open_context`."""
+    """The SparkSession over the context of this process, for SQL and data frames. Raises as
+    `open_context`."""
     from pyspark.sql import SparkSession
 
     return SparkSession(open_context(options))
@@ -82,7 +85,8 @@ def open_session(options: SparkOptions) -> Any:
 def _defaults(options: SparkOptions) -> dict[str, str]:
     settings = {
         "spark.driver.memory": f"{options.driver_memory_mb}m",
-        # What Firn has Spark do happens in Python or in long jobs: compiling Java well would cost a small machine more than it brings.
+        # What Firn has Spark do happens in Python or in long jobs: compiling Java well would cost a small
+        # machine more than it brings.
         "spark.driver.extraJavaOptions": options.java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -99,10 +103,12 @@ def _defaults(options: SparkOptions) -> dict[str, str]:
         jars = sorted(str(path) for path in options.jars.glob("*.jar"))
         if not jars:
             raise PrerequisiteError(
-                f"{options.jars} holds no jars; `python -m infra fetch` brings Iceberg's, or leave the setting spark_jars out"
+                f"{options.jars} holds no jars; `python -m infra fetch` brings Iceberg's, or leave the "
+                "setting spark_jars out"
             )
         if options.is_local:
-            # One JVM on this machine: it reads the jars where they lie; `spark.jars` would copy half a gigabyte at every start.
+            # One JVM on this machine: it reads the jars where they lie; `spark.jars` would copy half a
+            # gigabyte at every start.
             settings["spark.driver.extraClassPath"] = f"{options.jars}/*"
         else:
             settings["spark.jars"] = ",".join(jars)
@@ -112,7 +118,8 @@ def _defaults(options: SparkOptions) -> dict[str, str]:
 
 
 def zip_packages(packages: Sequence[str]) -> list[Path]:
-    """Our packages as one zip in a temporary folder that goes with the process; functions of ours are pickled by reference, so executors need it."""
+    """Our packages as one zip in a temporary folder that goes with the process; functions of ours are pickled
+    by reference, so executors need it."""
     folder = Path(tempfile.mkdtemp(prefix="firn-spark-"))
     target = folder / f"{'-'.join(packages)}.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -123,14 +130,16 @@ def zip_packages(packages: Sequence[str]) -> list[Path]:
 
 
 def _java_home(wanted: Path | None) -> Path:
-    """The first Java that Spark runs on: the setting's, JAVA_HOME, the one on PATH, those under /usr/lib/jvm."""
+    """The first Java that Spark runs on: the setting's, JAVA_HOME, the one on PATH, those under
+    /usr/lib/jvm."""
     given = [wanted] if wanted else [Path(p) for p in (os.environ.get("JAVA_HOME"),) if p]
     homes = [*given, *_on_path(), *sorted(Path("/usr/lib/jvm").glob("*"))]
     for home in homes:
         if _major(home / "bin/java") in _JAVA_MAJORS:
             return home
     raise PrerequisiteError(
-        "Spark needs Java 17 or 21 and none was found; install openjdk-17-jre-headless, or name one in the room's setting java_home"
+        "Spark needs Java 17 or 21 and none was found; install openjdk-17-jre-headless, or name one in the "
+        "room's setting java_home"
     )
 
 

@@ -1,7 +1,7 @@
 """Files in the warehouse by URI: local disks and S3, one interface, durable before anybody commits to them.
 
-Locations are spelled `file:///absolute/path` and `s3://bucket/key`. PyIceberg and Spark also write `file:/path`, and Hadoop `s3a://`:
-`canonical` maps every spelling of one object to one text.
+Locations are spelled `file:///absolute/path` and `s3://bucket/key`. PyIceberg and Spark also write
+`file:/path`, and Hadoop `s3a://`: `canonical` maps every spelling of one object to one text.
 """
 
 import ctypes
@@ -48,7 +48,8 @@ READ_BUFFER_BYTES = 1024 * 1024
 class StoredObject:
     """One file as a listing shows it: canonical URI, size in bytes, time of last change (UTC).
 
-    `etag` changes whenever the content does: the store's own, or, of a local file, its time of last change in nanoseconds.
+    `etag` changes whenever the content does: the store's own, or, of a local file, its time of last change in
+    nanoseconds.
     """
 
     uri: str
@@ -61,10 +62,12 @@ class Storage(Protocol):
     """What Firn asks of a warehouse. URIs may come in any spelling, canonical ones go out."""
 
     def write(self, uri: str, data: bytes | memoryview) -> None:
-        """Writes a whole file; visible only when complete, durable only after `sync`. Raises UnavailableError, PrerequisiteError (disk full)."""
+        """Writes a whole file; visible only when complete, durable only after `sync`. Raises
+        UnavailableError, PrerequisiteError (disk full)."""
 
     def create(self, uri: str) -> Any:
-        """A context manager giving a binary file to write to; complete and visible when it exits, absent when it fails, durable after `sync`."""
+        """A context manager giving a binary file to write to; complete and visible when it exits, absent when
+        it fails, durable after `sync`."""
 
     def sync(self, uris: Sequence[str]) -> None:
         """Returns when all these files survive a power cut."""
@@ -72,15 +75,17 @@ class Storage(Protocol):
     def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:
         """The whole file, an ordinary one. Raises NotFoundError, UnavailableError.
 
-        Raises TooLargeError, having read none of it, where it holds more than `bytes_max`, and ForeignFileError where a symbolic link leads out
-        of the folder `root`, above which links may stand, or where it is a pipe or a device.
+        Raises TooLargeError, having read none of it, where it holds more than `bytes_max`, and
+        ForeignFileError where a symbolic link leads out of the folder `root`, above which links may stand, or
+        where it is a pipe or a device.
         """
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         """`length` bytes from `start`."""
 
     def open(self, uri: str) -> IO[bytes]:
-        """The file to read from start to end or by seeking, little of it in memory; the caller closes it. Raises NotFoundError, UnavailableError."""
+        """The file to read from start to end or by seeking, little of it in memory; the caller closes it.
+        Raises NotFoundError, UnavailableError."""
 
     def size(self, uri: str) -> int | None:
         """Bytes of the file, None where it does not exist."""
@@ -89,14 +94,16 @@ class Storage(Protocol):
         """The file as a listing shows it, None where it does not exist."""
 
     def delete(self, uris: Iterable[str], *, root: str | None = None) -> None:
-        """Deletes files; those that do not exist count as deleted. Raises ForeignFileError where a symbolic link leads out of the folder `root`."""
+        """Deletes files; those that do not exist count as deleted. Raises ForeignFileError where a symbolic
+        link leads out of the folder `root`."""
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Every file below a prefix, which is taken as a directory (a trailing slash is implied)."""
 
 
 def canonical(uri: str) -> str:
-    """One spelling per object: `file:/x`, `file://localhost/x` and `/x` become `file:///x`; `s3a://` and `s3n://` become `s3://`."""
+    """One spelling per object: `file:/x`, `file://localhost/x` and `/x` become `file:///x`; `s3a://` and
+    `s3n://` become `s3://`."""
     if uri.startswith("/"):
         return f"file://{uri}"
     scheme, colon, rest = uri.partition(":")
@@ -175,15 +182,18 @@ class AnyStorage:
 
 
 class LocalStorage:
-    """Files of this machine. A write goes to a temporary name and is renamed, so that nobody ever reads half a file.
+    """Files of this machine. A write goes to a temporary name and is renamed, so that nobody ever reads half
+    a file.
 
-    Folders that a write makes become durable with the files in them: when an hour begins, thousands of tables get a new one, and one call syncs many.
+    Folders that a write makes become durable with the files in them: when an hour begins, thousands of tables
+    get a new one, and one call syncs many.
     """
 
     def __init__(self) -> None:
         self._new_in: dict[
             str, int
-        ] = {}  # folders in which others were made since they were synced, and the number of the last of these
+            # folders in which others were made since they were synced, and the number of the last of these
+        ] = {}
         self._made = 0
         self._lock = threading.Lock()
 
@@ -236,7 +246,8 @@ class LocalStorage:
                 del self._new_in[folder]
 
     def _make_folder(self, folder: str) -> None:
-        """Makes a folder and those above it that are missing. What is to be synced for them is noted before another thread can find them."""
+        """Makes a folder and those above it that are missing. What is to be synced for them is noted before
+        another thread can find them."""
         missing: list[str] = []
         at = folder
         while not os.path.isdir(at):
@@ -341,7 +352,8 @@ class S3Storage:
 
     @contextmanager
     def create(self, uri: str) -> Iterator[IO[bytes]]:
-        # An aborted multipart upload would leave parts behind that nobody lists, so the file is put together on the disk first.
+        # An aborted multipart upload would leave parts behind that nobody lists, so the file is put together
+        # on the disk first.
         with tempfile.TemporaryFile() as file:
             yield cast("IO[bytes]", file)
             file.seek(0)
@@ -454,7 +466,8 @@ def _local_text(uri: str) -> str:
 
 
 def check_links(path: str, root: str) -> None:
-    """Raises ForeignFileError where a symbolic link leads from a path of this machine out of the folder `root`. What stands above `root` may be a link."""
+    """Raises ForeignFileError where a symbolic link leads from a path of this machine out of the folder
+    `root`. What stands above `root` may be a link."""
     if os.path.realpath(path) != _without_links(path, root):
         raise _leads_out(path, root)
 
@@ -475,7 +488,8 @@ def _check_real(descriptor: int, path: str, root: str) -> None:
 
 
 def _without_links(path: str, root: str) -> str | None:
-    """Where a path lies if neither `root` itself nor anything below it is a link; None where it is not below it."""
+    """Where a path lies if neither `root` itself nor anything below it is a link; None where it is not below
+    it."""
     folder = _local_text(root).rstrip("/")
     if path != folder and not path.startswith(f"{folder}/"):
         return None
@@ -485,7 +499,8 @@ def _without_links(path: str, root: str) -> str | None:
 
 def _leads_out(path: str, root: str) -> ForeignFileError:
     return ForeignFileError(
-        f"{path} is reached by a symbolic link that leads out of {_local_text(root)}; put the file in the place of the link"
+        f"{path} is reached by a symbolic link that leads out of {_local_text(root)}; put the file in the "
+        "place of the link"
     )
 
 
@@ -513,7 +528,8 @@ def _content(descriptor: int, path: str, size: int, bytes_max: int | None) -> by
 
 def _too_large(name: str, size: int, bytes_max: int) -> TooLargeError:
     return TooLargeError(
-        f"{name} holds {size:,} bytes, more than the {bytes_max:,} that are read of such a file; restore it, or roll the table back"
+        f"{name} holds {size:,} bytes, more than the {bytes_max:,} that are read of such a file; restore it, "
+        "or roll the table back"
     )
 
 
@@ -561,7 +577,8 @@ def _disk_errors(path: str | Path, *, missing_is_fine: bool = False) -> Iterator
             folder = next(folder for folder in Path(path).parents if folder.is_dir())
             free = shutil.disk_usage(folder).free
             raise PrerequisiteError(
-                f"the disk that holds {folder} is full ({free:,} bytes free); free space, then Firn goes on by itself"
+                f"the disk that holds {folder} is full ({free:,} bytes free); free space, then Firn goes on "
+                "by itself"
             ) from error
         raise UnavailableError(f"{path}: {error.strerror}") from error
 

@@ -10,17 +10,20 @@ from lake.manifest_list import ManifestFile, read_manifest_list
 from lake.storage import Storage, canonical, check_links, local_path
 from lake.table_place import TablePlace
 
-# Of a metadata file, manifest list or manifest, as it is stored. A manifest of 4,000 files with a thousand columns each takes half of it.
+# Of a metadata file, manifest list or manifest, as it is stored. A manifest of 4,000 files with a thousand
+# columns each takes half of it.
 METADATA_BYTES_MAX = 64 * 1024 * 1024
 
 
 def read_file(storage: Storage, uri: str, place: TablePlace, *, bytes_max: int = METADATA_BYTES_MAX) -> bytes:
-    """A file that a table's metadata names. Raises ForeignFileError, TooLargeError, NotFoundError, UnavailableError."""
+    """A file that a table's metadata names. Raises ForeignFileError, TooLargeError, NotFoundError,
+    UnavailableError."""
     return storage.read(uri, bytes_max=bytes_max, root=place.check(uri))
 
 
 def load_manifest_list(storage: Storage, uri: str, place: TablePlace) -> list[ManifestFile]:
-    """The manifests of a snapshot; each is the table's own. Raises what `read_file` raises, and ProtocolError."""
+    """The manifests of a snapshot; each is the table's own. Raises what `read_file` raises, and
+    ProtocolError."""
     manifests = read_manifest_list(read_file(storage, uri, place))
     for manifest in manifests:
         place.check(manifest.uri)
@@ -28,7 +31,8 @@ def load_manifest_list(storage: Storage, uri: str, place: TablePlace) -> list[Ma
 
 
 def load_manifest(storage: Storage, manifest: ManifestFile, place: TablePlace) -> list[ManifestEntry]:
-    """The entries of a manifest; each file is the table's own. Raises what `read_file` raises, and ProtocolError."""
+    """The entries of a manifest; each file is the table's own. Raises what `read_file` raises, and
+    ProtocolError."""
     entries = read_manifest(read_file(storage, manifest.uri, place), manifest)
     for entry in entries:
         place.check(entry.file.uri)
@@ -36,7 +40,8 @@ def load_manifest(storage: Storage, manifest: ManifestFile, place: TablePlace) -
 
 
 def check_ordinary(place: TablePlace, uri: str, folders: set[str]) -> None:
-    """Of files on this machine: raises ForeignFileError where a link leads out of the table's folder, or where it is no ordinary file.
+    """Of files on this machine: raises ForeignFileError where a link leads out of the table's folder, or
+    where it is no ordinary file.
 
     `folders` grows by those that were found right. A file that is not there is for its reader to miss.
     """

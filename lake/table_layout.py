@@ -1,4 +1,5 @@
-"""How a log table lies in the warehouse: its partition spec, its properties, its location, the names of its files."""
+"""How a log table lies in the warehouse: its partition spec, its properties, its location, the names of its
+files."""
 
 import re
 import uuid
@@ -26,7 +27,8 @@ STREAM_PROPERTY = "firn.stream"
 
 
 def table_properties(tenant: str, stream: str) -> dict[str, str]:
-    """Properties of a new log table (Iceberg spec and "Configuration / Table properties" of its documentation)."""
+    """Properties of a new log table (Iceberg spec and "Configuration / Table properties" of its
+    documentation)."""
     return {
         "format-version": "2",
         "write.format.default": "parquet",
@@ -41,7 +43,8 @@ def table_properties(tenant: str, stream: str) -> dict[str, str]:
 
 
 def new_location(warehouse: str) -> tuple[str, str]:
-    """A new table's location and uuid. The path is made of the uuid alone, so that no text of a record ever becomes a path."""
+    """A new table's location and uuid. The path is made of the uuid alone, so that no text of a record ever
+    becomes a path."""
     table_uuid = str(uuid.uuid4())
     return f"{canonical(warehouse).rstrip('/')}/{table_uuid[:2]}/{table_uuid}", table_uuid
 
@@ -57,26 +60,30 @@ def metadata_uri(location: str, name: str) -> str:
 
 
 def find_hour_spec(metadata: Mapping[str, Any]) -> int:
-    """The id of the table's spec that is `hour(timestamp)` and nothing else. Raises FatalError where somebody took it away."""
+    """The id of the table's spec that is `hour(timestamp)` and nothing else. Raises FatalError where somebody
+    took it away."""
     schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
     timestamp = next((f["id"] for f in schema["fields"] if f["name"] == TIMESTAMP), None)
     for spec in metadata["partition-specs"]:
         if [(f["source-id"], f["transform"]) for f in spec["fields"]] == [(timestamp, "hour")]:
             return int(spec["spec-id"])
     raise FatalError(
-        f"table {metadata['location']} has no partition spec hour({TIMESTAMP}); add it back with ALTER TABLE ... SET PROPERTIES partitioning"
+        f"table {metadata['location']} has no partition spec hour({TIMESTAMP}); add it back with ALTER TABLE "
+        "... SET PROPERTIES partitioning"
     )
 
 
 def partition_path(hour: int) -> str:
-    """The partition's name in snapshot summaries and listings, as Iceberg spells it: `timestamp_hour=2026-11-21-09`."""
+    """The partition's name in snapshot summaries and listings, as Iceberg spells it:
+    `timestamp_hour=2026-11-21-09`."""
     days, hour_of_day = divmod(hour, 24)
     year, month, day = _civil_date(days)
     return f"{PARTITION_FIELD}={year:04d}-{month:02d}-{day:02d}-{hour_of_day:02d}"
 
 
 def parse_partition_path(path: str) -> int | None:
-    """The hour (since 1970-01-01T00Z) that a name of `partition_path` stands for; None where it is no name of an hour partition."""
+    """The hour (since 1970-01-01T00Z) that a name of `partition_path` stands for; None where it is no name of
+    an hour partition."""
     match = _HOUR_PATH.match(path)
     if match is None:
         return None
@@ -93,7 +100,8 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def _civil_date(days: int) -> tuple[int, int, int]:
-    """Days since 1970-01-01 to a proleptic Gregorian date; unlike `datetime` also before year 1 and after 9999.
+    """Days since 1970-01-01 to a proleptic Gregorian date; unlike `datetime` also before year 1 and after
+    9999.
 
     Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days.
     """

@@ -1,7 +1,9 @@
-"""Where the files of one table may lie: below its own location, and below the prefixes that an administrator has granted it.
+"""Where the files of one table may lie: below its own location, and below the prefixes that an administrator
+has granted it.
 
-Metadata, manifest lists and manifests are written by whoever may commit to that table; a URI in them must not reach anybody else's files. So
-every URI is checked against the table's place before it is read, queued or deleted. The catalog asks the same of the URIs of a commit.
+Metadata, manifest lists and manifests are written by whoever may commit to that table; a URI in them must not
+reach anybody else's files. So every URI is checked against the table's place before it is read, queued or
+deleted. The catalog asks the same of the URIs of a commit.
 """
 
 import re
@@ -16,7 +18,8 @@ import orjson
 from lake.errors import ForeignFileError, SettingsError
 from lake.storage import canonical
 
-# A table property: a JSON array of URI prefixes. The catalog lets only an administrator's key that is bound to no namespace set it.
+# A table property: a JSON array of URI prefixes. The catalog lets only an administrator's key that is bound
+# to no namespace set it.
 GRANTS_PROPERTY = "firn.file-locations"
 # Properties whose paths writers follow.
 PATH_PROPERTIES = (
@@ -27,7 +30,8 @@ PATH_PROPERTIES = (
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_=/.-]*[A-Za-z0-9_=-]")
 _ODD = re.compile(r"[\\?#\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# Partition values are percent-encoded once by those who write them; whoever decodes more often than this looks for a hole.
+# Partition values are percent-encoded once by those who write them; whoever decodes more often than this
+# looks for a hole.
 _DECODINGS = 4
 
 
@@ -39,12 +43,14 @@ class TablePlace:
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> "TablePlace":
-        """The place that a table's metadata gives it. Raises ForeignFileError where the metadata does not say."""
+        """The place that a table's metadata gives it. Raises ForeignFileError where the metadata does not
+        say."""
         return cls.at(metadata.get("location"), (metadata.get("properties") or {}).get(GRANTS_PROPERTY))
 
     @classmethod
     def at(cls, location: object, granted: str | None = None) -> "TablePlace":
-        """The place of a table at a location. `granted`: what its property GRANTS_PROPERTY says. Raises ForeignFileError."""
+        """The place of a table at a location. `granted`: what its property GRANTS_PROPERTY says. Raises
+        ForeignFileError."""
         return _place(location, granted)
 
     @property
@@ -53,7 +59,8 @@ class TablePlace:
         return self.prefixes[0].rstrip("/") if self.prefixes else ""
 
     def check(self, uri: object) -> str:
-        """The prefix below which a file lies, without its slash. Raises ForeignFileError where it is the table's by no prefix."""
+        """The prefix below which a file lies, without its slash. Raises ForeignFileError where it is the
+        table's by no prefix."""
         if isinstance(uri, str):
             for prefix in self.prefixes:
                 # Nearly every URI is spelled as its table's location is, of harmless characters.
@@ -91,7 +98,8 @@ class TablePlace:
             if spelled.startswith(prefix) and is_plain_path(spelled[len(prefix) :]):
                 return prefix[:-1]
         raise ForeignFileError(
-            f"{uri!r:.500} is not below the table's location {self.location}; move the file there, or let an administrator "
+            f"{uri!r:.500} is not below the table's location {self.location}; move the file there, or let an "
+            "administrator "
             f"grant its prefix in the table property {GRANTS_PROPERTY}"
         )
 
@@ -106,7 +114,8 @@ NOWHERE = TablePlace(())
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether a relative path means nothing but itself, also to readers that decode percent signs: no empty, `.` or `..` segment, no query."""
+    """Whether a relative path means nothing but itself, also to readers that decode percent signs: no empty,
+    `.` or `..` segment, no query."""
     if _ODD.search(path) or "" in path.split("/"):
         return False
     for _ in range(_DECODINGS):
@@ -131,7 +140,8 @@ def parse_grants(text: str | None) -> tuple[str, ...]:
         ) from error
     if not isinstance(found, list) or not all(isinstance(prefix, str) for prefix in found):
         raise ForeignFileError(
-            f'the table property {GRANTS_PROPERTY} must be a JSON array of URI prefixes, such as ["s3://bucket/prefix/"]'
+            f"the table property {GRANTS_PROPERTY} must be a JSON array of URI prefixes, such as "
+            '["s3://bucket/prefix/"]'
         )
     return tuple(found)
 

@@ -1,8 +1,10 @@
-"""Tenants and streams: names from outside, parsed once, mapped to identifiers that every engine spells the same way.
+"""Tenants and streams: names from outside, parsed once, mapped to identifiers that every engine spells the
+same way.
 
-A tenant becomes an Iceberg namespace, a stream a table in it. Trino folds identifiers to lower case and file systems have
-rules of their own, so a name maps to `[a-z0-9_]` only, injectively and reversibly: lower-case ASCII letters and digits stand
-for themselves, `_` becomes `__`, every other UTF-8 byte becomes `_` and two hexadecimal digits. `Acme` is `_41cme`, `my_app` is `my__app`.
+A tenant becomes an Iceberg namespace, a stream a table in it. Trino folds identifiers to lower case and file
+systems have rules of their own, so a name maps to `[a-z0-9_]` only, injectively and reversibly: lower-case
+ASCII letters and digits stand for themselves, `_` becomes `__`, every other UTF-8 byte becomes `_` and two
+hexadecimal digits. `Acme` is `_41cme`, `my_app` is `my__app`.
 """
 
 import re
@@ -12,7 +14,8 @@ from typing import NamedTuple
 from lake.errors import Reason, Rejected
 
 NAME_BYTES_MAX = 100
-# Trino keeps schemas of its own under these names in every catalog; a tenant called so is escaped at its first letter.
+# Trino keeps schemas of its own under these names in every catalog; a tenant called so is escaped at its
+# first letter.
 RESERVED_IDENTIFIERS = frozenset({"system", "sys", "information_schema"})
 # No tenant maps to it ("_s" is no escape), so Firn's own tables can never collide with a tenant's.
 SYSTEM_NAMESPACE = "firn_system"
@@ -23,7 +26,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class TenantId(NamedTuple):
-    """A tenant's name exactly as it came in; at most 100 bytes of UTF-8 without control characters, never folded."""
+    """A tenant's name exactly as it came in; at most 100 bytes of UTF-8 without control characters, never
+    folded."""
 
     name: str
 
@@ -50,7 +54,8 @@ class TableId(NamedTuple):
 
 @lru_cache(maxsize=65_536)
 def parse_tenant(raw: str | bytes) -> TenantId | Rejected:
-    """Parses a tenant's name once, at the edge. Never strips, folds or defaults: what cannot be used is `Rejected`."""
+    """Parses a tenant's name once, at the edge. Never strips, folds or defaults: what cannot be used is
+    `Rejected`."""
     name = _parse_name(raw)
     return (
         TenantId(name) if isinstance(name, str) else Rejected(Reason.TENANT_INVALID, f"tenant {name.detail}")
@@ -90,7 +95,8 @@ def to_identifier(name: str) -> str:
 
 
 def from_identifier(identifier: str) -> str | None:
-    """The name behind an identifier, or None where no name maps to it (a namespace that is not a tenant's)."""
+    """The name behind an identifier, or None where no name maps to it (a namespace that is not a
+    tenant's)."""
     raw, at = bytearray(), 0
     while at < len(identifier):
         if identifier[at] != "_":

@@ -1,7 +1,9 @@
-"""What people see on a terminal: text of records, names and errors is never an order to the terminal, nor markup, nor does it turn its neighbours around.
+"""What people see on a terminal: text of records, names and errors is never an order to the terminal, nor
+markup, nor does it turn its neighbours around.
 
-Control characters (C0 but for line ends and tabs, DEL, C1), those that change the direction of writing, and the separators of lines that are none are
-spelled as in Python (`\\x1b`, `\\u202e`). JSON stays JSON: there they are escaped as JSON escapes them.
+Control characters (C0 but for line ends and tabs, DEL, C1), those that change the direction of writing, and
+the separators of lines that are none are spelled as in Python (`\\x1b`, `\\u202e`). JSON stays JSON: there
+they are escaped as JSON escapes them.
 """
 
 import csv
@@ -32,7 +34,8 @@ def _spelled(character: str) -> str:
 
 
 def json_text(document: Any) -> str:
-    """The document as one line of JSON that says exactly what it is, readable in all languages, and harmless on a terminal."""
+    """The document as one line of JSON that says exactly what it is, readable in all languages, and harmless
+    on a terminal."""
     return _UNSAFE_IN_JSON.sub(
         lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False)
     )
@@ -61,13 +64,15 @@ def _visible_text(text: Text) -> Text:
 
 
 class TerminalConsole(Console):
-    """The one kind of console in Firn: whatever is printed goes out by `visible`, and text is no markup unless `markup=True` says that ours is."""
+    """The one kind of console in Firn: whatever is printed goes out by `visible`, and text is no markup
+    unless `markup=True` says that ours is."""
 
     def __init__(self, *, markup: bool = False, **options: Any) -> None:
         super().__init__(markup=markup, emoji=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """As rich lays it out, each text made visible before, since it takes more room then, and every piece of what comes out once more."""
+        """As rich lays it out, each text made visible before, since it takes more room then, and every piece
+        of what comes out once more."""
         if isinstance(renderable, str):
             chosen = options or self.options
             renderable = self.render_str(renderable, highlight=chosen.highlight, markup=chosen.markup)

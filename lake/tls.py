@@ -1,4 +1,5 @@
-"""By which certificates the services of Firn trust each other, and show who they are: one setting for every HTTP client of a process."""
+"""By which certificates the services of Firn trust each other, and show who they are: one setting for every
+HTTP client of a process."""
 
 import ssl
 from functools import lru_cache
@@ -10,7 +11,8 @@ from lake.settings import TlsSettings
 
 
 def tls_context() -> ssl.SSLContext:
-    """What every client gives its connections. Raises SettingsError where a file of the settings cannot be used."""
+    """What every client gives its connections. Raises SettingsError where a file of the settings cannot be
+    used."""
     settings = TlsSettings.load()
     return _context(settings.ca, settings.certificate, settings.key)
 

@@ -1,7 +1,9 @@
-"""What a backfill has brought into a table of a topic's offsets that no live mark covers: the property `firn.backfill.topic.<topic id>`.
+"""What a backfill has brought into a table of a topic's offsets that no live mark covers: the property
+`firn.backfill.topic.<topic id>`.
 
-It is set in the commit of the rows. Live marks say how far ingestion is from where it began (`firn.offsets`, `[first, next)`); this one says which
-offsets before that are in the table as well, per partition as stretches that neither overlap nor touch.
+It is set in the commit of the rows. Live marks say how far ingestion is from where it began (`firn.offsets`,
+`[first, next)`); this one says which offsets before that are in the table as well, per partition as stretches
+that neither overlap nor touch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,7 +75,8 @@ def parse_fill(properties: Mapping[str, str], topic_id: str) -> TopicFill | None
         document = orjson.loads(value)
         if document["v"] != _VERSION:
             raise ProtocolError(
-                f"{fill_property(topic_id)} has version {document['v']}, this Firn knows {_VERSION}: run the newer Firn that wrote it"
+                f"{fill_property(topic_id)} has version {document['v']}, this Firn knows {_VERSION}: run the "
+                "newer Firn that wrote it"
             )
         filled = {
             int(p): join(Range(int(start), int(end)) for start, end in ranges)
@@ -82,7 +85,8 @@ def parse_fill(properties: Mapping[str, str], topic_id: str) -> TopicFill | None
         return TopicFill(str(document["topic"]), filled)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(
-            f"{fill_property(topic_id)} cannot be read ({value[:200]!r}); set it as it was, or its records would be read into the table again"
+            f"{fill_property(topic_id)} cannot be read ({value[:200]!r}); set it as it was, or its records "
+            "would be read into the table again"
         ) from error
 
 

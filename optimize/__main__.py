@@ -90,7 +90,8 @@ def _leading(settings: OptimizeSettings, tables: Sequence[str] = ()) -> Iterator
         with Leader(catalog, settings.lease_s) as leader:
             if not leader.acquire(threading.Event(), settings.lease_s * 2):
                 raise PrerequisiteError(
-                    "another process leads maintenance (`python -m optimize status` names it); it does this work, or stop it first"
+                    "another process leads maintenance (`python -m optimize status` names it); it does this "
+                    "work, or stop it first"
                 )
             with _maintenance(settings, tables, leader.token, lambda: leader.lost) as maintenance:
                 yield maintenance
@@ -154,7 +155,8 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
 
 
 def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
-    """Rounds until told to stop, or until the lease is lost; beside them looks for tables that get snapshots fast, because a round may take hours."""
+    """Rounds until told to stop, or until the lease is lost; beside them looks for tables that get snapshots
+    fast, because a round may take hours."""
     watch, s = SnapshotWatch(maintenance.catalog, maintenance.settings), maintenance.settings
 
     def look() -> None:
@@ -180,7 +182,8 @@ def _every(
     ended: Callable[[], bool],
     stop: threading.Event,
 ) -> None:
-    """Does work from interval to interval until it is `ended`. What fails once may pass the next time; a lost lease ends it."""
+    """Does work from interval to interval until it is `ended`. What fails once may pass the next time; a lost
+    lease ends it."""
     while not ended():
         again_at_s = clock.monotonic_s() + interval_s
         try:
@@ -215,7 +218,8 @@ def explain(
 
 @app.command()
 def status(catalog_uri: CatalogUri = None) -> None:
-    """Prints who leads, which tables are paused, failing or waiting, and how many files wait for their deletion."""
+    """Prints who leads, which tables are paused, failing or waiting, and how many files wait for their
+    deletion."""
     with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri)) as maintenance:
         maintenance.states.load()
         printing.print_status(maintenance)

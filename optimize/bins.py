@@ -8,11 +8,13 @@ from optimize.merge_job import FileLayout, MergeGroup, MergeJob
 from optimize.planner import Engine, Merge, TablePlan
 from optimize.table_view import TableView
 
-# Measured on two cores with local files, 12 files of 60 rows and 20 columns a table: seconds a table, a file, a byte.
+# Measured on two cores with local files, 12 files of 60 rows and 20 columns a table: seconds a table, a file,
+# a byte.
 COST_TABLE_S = 0.010
 COST_FILE_S = 0.004
 COST_BYTE_S = 60e-9
-# Likewise of a CALL of rewrite_data_files, each hour in it, each byte; and what one CALL may cost, because it is not stopped half-way.
+# Likewise of a CALL of rewrite_data_files, each hour in it, each byte; and what one CALL may cost, because it
+# is not stopped half-way.
 REWRITE_CALL_S = 2.0
 REWRITE_HOUR_S = 0.3
 REWRITE_BYTE_S = 100e-9
@@ -45,9 +47,11 @@ class Work:
 
 
 def split_work(plan: TablePlan, cost_max_s: float) -> list[Work]:
-    """The merges of a table, in pieces of at most `cost_max_s` (a piece has at least one group of files), those that save most files first.
+    """The merges of a table, in pieces of at most `cost_max_s` (a piece has at least one group of files),
+    those that save most files first.
 
-    An hour of many groups may be in several pieces, so that several executors share it; a rewrite by Spark shares itself out.
+    An hour of many groups may be in several pieces, so that several executors share it; a rewrite by Spark
+    shares itself out.
     """
     by_arrow = [
         part for merge in plan.merges if merge.engine is Engine.ARROW for part in _parts(merge, cost_max_s)
@@ -81,7 +85,8 @@ def _pieces(plan: TablePlan, merges: Iterable[Merge], cost_max_s: float) -> list
 
 
 def within_budget(work: Sequence[Work], budget_s: float) -> tuple[list[Work], list[Work]]:
-    """Splits ordered work into what fits into the budget (at least one piece) and what waits for the next round."""
+    """Splits ordered work into what fits into the budget (at least one piece) and what waits for the next
+    round."""
     now: list[Work] = []
     spent = 0.0
     for one in work:
@@ -93,7 +98,8 @@ def within_budget(work: Sequence[Work], budget_s: float) -> tuple[list[Work], li
 
 
 def pack(work: Sequence[Work], slots: int, cost_max_s: float) -> list[list[Work]]:
-    """Bins of at most `cost_max_s` in the order of the work, small enough that every slot gets some. A table is in a bin only once."""
+    """Bins of at most `cost_max_s` in the order of the work, small enough that every slot gets some. A table
+    is in a bin only once."""
     total = sum(one.cost_s for one in work)
     size_s = min(cost_max_s, max(total / max(slots, 1) / 2, 0.5))
     bins: list[list[Work]] = []

@@ -1,7 +1,9 @@
-"""The bounds that a commit is about to say of a file, held against the rows of the file itself: by another way than the one they were made by.
+"""The bounds that a commit is about to say of a file, held against the rows of the file itself: by another
+way than the one they were made by.
 
-Engines skip files by their bounds, so a wrong one hides rows without a word. Here nothing of a footer is believed: the smallest and largest value
-of every leaf column are found in the rows, compared as their type orders them, and have to lie within the bounds.
+Engines skip files by their bounds, so a wrong one hides rows without a word. Here nothing of a footer is
+believed: the smallest and largest value of every leaf column are found in the rows, compared as their type
+orders them, and have to lie within the bounds.
 """
 
 import struct
@@ -20,8 +22,8 @@ _EXACT = Context(prec=80)
 
 @dataclass(slots=True)
 class SeenValues:
-    """The smallest and largest value of each leaf of the rows shown so far. `leaves`: field ids of the leaves in Parquet's order, below 0 where one
-    has none, and no bounds."""
+    """The smallest and largest value of each leaf of the rows shown so far. `leaves`: field ids of the leaves
+    in Parquet's order, below 0 where one has none, and no bounds."""
 
     leaves: Sequence[int]
     _kinds: dict[int, pa.DataType] = field(default_factory=dict)
@@ -51,14 +53,21 @@ class SeenValues:
                 continue
             # Not the other way round: a bound that is NaN bounds nothing.
             if low is not None and not decode(low) <= self._low[leaf]:
-                return f"field {leaf} of {file.uri} holds {self._low[leaf]!r}, below its lower bound {decode(low)!r}"
+                return (
+                    f"field {leaf} of {file.uri} holds {self._low[leaf]!r}, below its lower bound "
+                    f"{decode(low)!r}"
+                )
             if high is not None and not self._high[leaf] <= decode(high):
-                return f"field {leaf} of {file.uri} holds {self._high[leaf]!r}, above its upper bound {decode(high)!r}"
+                return (
+                    f"field {leaf} of {file.uri} holds {self._high[leaf]!r}, above its upper bound "
+                    f"{decode(high)!r}"
+                )
         return ""
 
 
 def _leaf_arrays(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """The leaves below a column, in Parquet's order; those inside lists and maps with the values of all of them."""
+    """The leaves below a column, in Parquet's order; those inside lists and maps with the values of all of
+    them."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         yield from _leaf_arrays(
@@ -87,7 +96,8 @@ def _ends(array: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _counted(array: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Dates as days and times as µs (ns where the column has ns), in integers, as Iceberg counts them; anything else as it is."""
+    """Dates as days and times as µs (ns where the column has ns), in integers, as Iceberg counts them;
+    anything else as it is."""
     kind = array.type
     if pa.types.is_time32(kind):
         return array.cast(pa.time64("us")).cast(pa.int64())
@@ -106,7 +116,8 @@ def _plain(scalar: pa.Scalar) -> Any:
 
 
 def _decoder(kind: pa.DataType) -> Callable[[bytes], Any] | None:
-    """Reads Iceberg's single-value encoding as what `_ends` gives for the type; None where Iceberg has no such type."""
+    """Reads Iceberg's single-value encoding as what `_ends` gives for the type; None where Iceberg has no
+    such type."""
     if pa.types.is_decimal(kind):
         return lambda raw: int.from_bytes(raw, "big", signed=True)
     if pa.types.is_boolean(kind):

@@ -1,13 +1,13 @@
-"""Commits changes of many tables against writers that never stop: what was merged stays merged, only the commit is prepared again.
+"""Commits changes of many tables against writers that never stop: what was merged stays merged, only the
+commit is prepared again.
 
 For each table, until it is settled:
 
-    check       inputs live, no delete file came, new files whole
-    prepare     manifests and manifest list, durable before the request
-    send        one request for all tables of the bin
-    committed   files that nobody reaches any more go to the deletion queue
-    conflict    somebody else committed (ingestion does all the time): load, check, prepare again
-    unknown     load; our snapshot is there: committed - head as asserted: send the identical request again - else: check again
+    check       inputs live, no delete file came, new files whole prepare     manifests and manifest list,
+    durable before the request send        one request for all tables of the bin committed   files that nobody
+    reaches any more go to the deletion queue conflict    somebody else committed (ingestion does all the
+    time): load, check, prepare again unknown     load; our snapshot is there: committed - head as asserted:
+    send the identical request again - else: check again
 """
 
 import random
@@ -47,9 +47,11 @@ class Fate(StrEnum):
 
 @dataclass(slots=True)
 class Pending:
-    """A table's change on its way. `view` is the version it was planned for; `stale`: that is old for certain, `is_fresh`: it was just loaded.
+    """A table's change on its way. `view` is the version it was planned for; `stale`: that is old for
+    certain, `is_fresh`: it was just loaded.
 
-    `owns_outputs`: nobody else refers to the merged files, so that they are deleted where the merge is not committed.
+    `owns_outputs`: nobody else refers to the merged files, so that they are deleted where the merge is not
+    committed.
     """
 
     view: TableView
@@ -82,7 +84,8 @@ class CommitRound:
     def commit(self, pending: Sequence[Pending]) -> None:
         """Returns when every one has its fate.
 
-        First all together. Who lost a race goes on alone, because from load to commit nobody else may commit: that time must be short.
+        First all together. Who lost a race goes on alone, because from load to commit nobody else may commit:
+        that time must be short.
         """
         self._send([one for one in pending if self._is_ready(one)])
         wait_s = BACKOFF_FIRST_S
@@ -93,10 +96,12 @@ class CommitRound:
                 self._send([one] if self._is_ready(one) else [])
         self._queue([one for one in pending if one.committed is not None])
         for one in pending:
-            one.view.lists.clear()  # they were kept for the next attempt; with all tables of a round they would fill the memory
+            # they were kept for the next attempt; with all tables of a round they would fill the memory
+            one.view.lists.clear()
 
     def _queue(self, committed: Sequence[Pending]) -> None:
-        """After the commits, never before: a queued file must be one that nobody reaches. A crash in between leaves orphans, which are found."""
+        """After the commits, never before: a queued file must be one that nobody reaches. A crash in between
+        leaves orphans, which are found."""
         not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.reader_grace_s * 1000)
         unreachable = [
             (uri, one.view.name, one.view.state.uuid)
@@ -140,7 +145,8 @@ class CommitRound:
         return one.change is not None
 
     def _look_again(self, one: Pending) -> bool:
-        """Whether snapshots are to go that somebody may have named since the table was loaded: a tag on one of them would be no conflict."""
+        """Whether snapshots are to go that somebody may have named since the table was loaded: a tag on one
+        of them would be no conflict."""
         if one.attempts > 1 or one.is_fresh:
             return False
         return bool(to_expire(one.view.metadata, self.settings, epoch_ms(self.clock.now()), adding=1))
@@ -218,7 +224,8 @@ class CommitRound:
             self._discard([file.uri for m in merged for file in m.outputs])
 
     def _discard(self, uris: Sequence[str]) -> None:
-        """Deletes what was written for nothing; certainly nobody refers to it. Where the storage is away, the orphan remover finds it."""
+        """Deletes what was written for nothing; certainly nobody refers to it. Where the storage is away, the
+        orphan remover finds it."""
         try:
             self.storage.delete(uris)
         except FirnError as error:

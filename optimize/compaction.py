@@ -1,6 +1,8 @@
-"""Merging with PyArrow, inside Spark tasks: reads small files by field id, orders their rows, writes one file, proves it.
+"""Merging with PyArrow, inside Spark tasks: reads small files by field id, orders their rows, writes one
+file, proves it.
 
-Runs on executors, which get this package as a zip: module level imports are of `lake`, `optimize` and what every executor has.
+Runs on executors, which get this package as a zip: module level imports are of `lake`, `optimize` and what
+every executor has.
 """
 
 import time
@@ -27,7 +29,8 @@ _DELTA_TYPES = ("timestamp", "timestamptz", "long", "int")
 
 
 def merge_bins(bins: Iterable[Bin]) -> Iterator[JobResult]:
-    """The function of a Spark partition. A task has one core, so Arrow gets one thread: more would only wait for each other."""
+    """The function of a Spark partition. A task has one core, so Arrow gets one thread: more would only wait
+    for each other."""
     pa.set_cpu_count(1)
     for one in bins:
         storage = open_storage(one.storage)
@@ -35,7 +38,8 @@ def merge_bins(bins: Iterable[Bin]) -> Iterator[JobResult]:
 
 
 def merge_bin(one: Bin, storage: AnyStorage) -> list[JobResult]:
-    """Merges every job of a bin; a job that fails leaves no files behind and does not touch the others. All outputs are durable at the end."""
+    """Merges every job of a bin; a job that fails leaves no files behind and does not touch the others. All
+    outputs are durable at the end."""
     results = [_merge_job(job, storage, one.now_ms) for job in one.jobs]
     storage.sync([file.uri for result in results for merged in result.merged for file in merged.outputs])
     return results
@@ -48,7 +52,8 @@ def _merge_job(job: MergeJob, storage: Storage, now_ms: int) -> JobResult:
     try:
         merged.extend(merge_group(group, job, storage, now_ms, written) for group in job.groups)
     except (FirnError, ProofFailed, pa.ArrowException, OSError, ValueError) as error:
-        # Nobody refers to these files and nobody will; where the storage is away, the orphan remover finds them.
+        # Nobody refers to these files and nobody will; where the storage is away, the orphan remover finds
+        # them.
         with suppress(UnavailableError):
             storage.delete(written)
         return JobResult(
@@ -64,7 +69,8 @@ def _merge_job(job: MergeJob, storage: Storage, now_ms: int) -> JobResult:
 def merge_group(
     group: MergeGroup, job: MergeJob, storage: Storage, now_ms: int, written: list[str]
 ) -> Merged:
-    """Merges one group into one file. `written` gets the file's URI before anything is written. Raises ProofFailed, FirnError, ArrowException."""
+    """Merges one group into one file. `written` gets the file's URI before anything is written. Raises
+    ProofFailed, FirnError, ArrowException."""
     schema = LogSchema(job.schema)
     sources = [_Source(storage, file, schema) for file in group.inputs]
     present = {field_id for source in sources for field_id in source.ids}
@@ -102,7 +108,8 @@ class _Source:
         self._places = {i: at for at, field in enumerate(self._arrow) if (i := field_id(field)) in known}
         if field_id(self._arrow.field(0)) is None:
             raise ValueError(
-                f"{file.uri} has no field ids; set schema.name-mapping.default and run Spark's rewrite_data_files on it"
+                f"{file.uri} has no field ids; set schema.name-mapping.default and run Spark's "
+                "rewrite_data_files on it"
             )
         self.described = describe_parquet(
             file.uri, file.hour or 0, file.size_bytes, self._parquet.metadata, arrow_leaves(self._arrow)
@@ -113,7 +120,8 @@ class _Source:
         return self._places
 
     def read(self, arrow: pa.Schema, ids: Sequence[int]) -> pa.Table:
-        """The rows with the wanted columns, NULL where the file has none of an id. Raises ArrowInvalid where a type does not fit."""
+        """The rows with the wanted columns, NULL where the file has none of an id. Raises ArrowInvalid where
+        a type does not fit."""
         table = self._parquet.read(use_threads=False)
         columns = []
         for wanted_id, field in zip(ids, arrow, strict=True):
@@ -210,7 +218,8 @@ def _bloom(layout: FileLayout, names: Iterable[str]) -> dict[str, dict[str, Any]
 
 
 def leaf_kinds(fields: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Primitive types of the leaves, in the order of `leaf_ids`; those inside lists have another count of values and are left out as ''."""
+    """Primitive types of the leaves, in the order of `leaf_ids`; those inside lists have another count of
+    values and are left out as ''."""
     return [
         kind
         for f in fields

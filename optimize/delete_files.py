@@ -1,7 +1,9 @@
-"""Takes delete files out of a prepared snapshot: what deletes rows of files that go with it has nothing to delete any more.
+"""Takes delete files out of a prepared snapshot: what deletes rows of files that go with it has nothing to
+delete any more.
 
-`lake/commit.py` prepares snapshots that change data files alone, and carries delete manifests on as they are. Here those of them that list
-a file to go are written again without it, and the manifest list and the summary of the snapshot follow.
+`lake/commit.py` prepares snapshots that change data files alone, and carries delete manifests on as they are.
+Here those of them that list a file to go are written again without it, and the manifest list and the summary
+of the snapshot follow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,8 @@ _PARTITION_KEY = "partitions."
 
 
 def without_delete_files(prepared: Prepared, view: TableView, gone: Sequence[DataFile]) -> Prepared:
-    """The same commit, with the delete files `gone` taken out as well. `view`: the version it was prepared for."""
+    """The same commit, with the delete files `gone` taken out as well. `view`: the version it was prepared
+    for."""
     if view.state.version >= ROW_LINEAGE:
         raise RefusedError(f"table {view.name} {ROWS_STAY}; its hours with deletion vectors stay")
     uris = {file.uri for file in gone}
@@ -88,7 +91,8 @@ def _with_summary(request: Mapping[str, Any], gone: Sequence[DataFile]) -> dict[
 
 
 def summary_without(summary: Mapping[str, str], gone: Sequence[DataFile]) -> dict[str, str]:
-    """A summary that tells of delete files that go as well (Iceberg spec, appendix "Optional Snapshot Summary Fields")."""
+    """A summary that tells of delete files that go as well (Iceberg spec, appendix "Optional Snapshot Summary
+    Fields")."""
     changed = dict(summary)
     by_hour: dict[int, list[DataFile]] = {}
     for file in gone:

@@ -1,6 +1,8 @@
-"""The queue of files that nobody reaches any more: they stay for the readers' grace, then they are deleted, slowly.
+"""The queue of files that nobody reaches any more: they stay for the readers' grace, then they are deleted,
+slowly.
 
-The catalog keeps the queue (`/firn/v1/deletions`). Another catalog keeps none; there such files are left to the orphan remover.
+The catalog keeps the queue (`/firn/v1/deletions`). Another catalog keeps none; there such files are left to
+the orphan remover.
 """
 
 import time
@@ -47,7 +49,8 @@ class DeletionQueue:
     lease: str | None = None
 
     def add(self, files: Sequence[tuple[str, TableName, str]], not_before_ms: int) -> None:
-        """Queues files, each with its table's name and uuid. What cannot be queued is only logged: the orphan remover finds it."""
+        """Queues files, each with its table's name and uuid. What cannot be queued is only logged: the orphan
+        remover finds it."""
         try:
             for at in range(0, len(files), PAGE_FILES):
                 entries = [
@@ -66,7 +69,8 @@ class DeletionQueue:
             log.warning("optimize.deletions_not_queued", files=len(files), error=str(error))
 
     def due(self) -> Iterator[list[dict[str, Any]]]:
-        """Pages of files whose grace is over. Each page is to be acknowledged before the next is asked for."""
+        """Pages of files whose grace is over. Each page is to be acknowledged before the next is asked
+        for."""
         while True:
             try:
                 page = self.catalog.get(PATH, pageSize=str(PAGE_FILES)).get("deletions", [])
@@ -77,7 +81,8 @@ class DeletionQueue:
             yield page
 
     def delete_due(self, storage: AnyStorage, halted: Callable[[], bool] = lambda: False) -> int:
-        """Deletes what is due until it is done or `halted`. A crash in between deletes some files again, which is no harm. Returns their number.
+        """Deletes what is due until it is done or `halted`. A crash in between deletes some files again,
+        which is no harm. Returns their number.
 
         A file that is not its table's is left where it is, counted and logged, and taken off the queue.
         """

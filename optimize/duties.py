@@ -1,4 +1,5 @@
-"""What is done daily or weekly: retention, purge of dropped tables, orphan files. When each was done last is kept in the catalog."""
+"""What is done daily or weekly: retention, purge of dropped tables, orphan files. When each was done last is
+kept in the catalog."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -33,7 +34,8 @@ class Duties:
     maintenance: Maintenance
 
     def run_due(self) -> None:
-        """Runs every duty whose interval is over; one that fails does not stop the others, and is tried again at the next round."""
+        """Runs every duty whose interval is over; one that fails does not stop the others, and is tried again
+        at the next round."""
         s = self.maintenance.settings
         works: dict[str, tuple[float, Callable[[], object]]] = {
             "retention": (s.retention_interval_s, lambda: list(self.retention(tidy=True))),
@@ -53,17 +55,19 @@ class Duties:
                 log.warning("optimize.duty_failed", duty=name, error=str(error))
 
     def note_round(self) -> None:
-        """Remembers that a round over all tables has ended, by which others tell whether maintenance is behind."""
+        """Remembers that a round over all tables has ended, by which others tell whether maintenance is
+        behind."""
         try:
             self._done(ROUND, self._last(ROUND)[0], epoch_ms(self.maintenance.clock.now()))
         except FirnError as error:
             log.warning("optimize.round_not_noted", error=str(error))
 
     def retention(self, *, dry_run: bool = False, tidy: bool = False) -> Iterator[Expired]:
-        """Takes hours past their retention from every table that has one; gives what went (or would go), and why not where it failed.
+        """Takes hours past their retention from every table that has one; gives what went (or would go), and
+        why not where it failed.
 
-        `tidy`: snapshots and manifests of all tables are brought within their limits on the way, also of those without retention that no
-        merge ever touches.
+        `tidy`: snapshots and manifests of all tables are brought within their limits on the way, also of
+        those without retention that no merge ever touches.
         """
         m = self.maintenance
         for table in self._tables():
@@ -143,7 +147,8 @@ class Duties:
             yield dropped, files
 
     def orphans(self, *, delete: bool) -> Iterator[tuple[Orphans, str]]:
-        """Looks for orphan files below every table, and deletes them where asked to; gives what was found, and why it stays."""
+        """Looks for orphan files below every table, and deletes them where asked to; gives what was found,
+        and why it stays."""
         m = self.maintenance
         for table in self._tables():
             if m.halted():
@@ -170,7 +175,8 @@ class Duties:
                 yield Orphans(table, 0, (), 0), str(error)
 
     def _tables(self) -> Iterator[TableName]:
-        """All tables (or those named on the command line): retention and orphans concern tables that nobody writes to as well."""
+        """All tables (or those named on the command line): retention and orphans concern tables that nobody
+        writes to as well."""
         named = self.maintenance.inventory
         source = named if isinstance(named, NamedTables) else AllTables(self.maintenance.catalog)
         return (candidate.table for candidate in source.candidates())

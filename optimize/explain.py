@@ -26,11 +26,16 @@ def explain(
     yield from _done(view)
     yield from _hours(plan)
     if plan.expire:
-        yield f"snapshots: {len(view.snapshots)} are kept, {len(plan.expire)} of them expire at the next round"
+        yield (
+            f"snapshots: {len(view.snapshots)} are kept, {len(plan.expire)} of them expire at the next round"
+        )
     else:
         yield f"snapshots: {len(view.snapshots)} are kept, none expires now"
     manifests = len(view.data_manifests())
-    yield f"manifests: {manifests} of data files{', they are merged at the next round' if plan.merge_manifests else ''}"
+    yield (
+        f"manifests: {manifests} of data "
+        f"files{', they are merged at the next round' if plan.merge_manifests else ''}"
+    )
     yield _gain(plan)
 
 
@@ -41,11 +46,17 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
         return f"{failed}; the last: {memory.reason}. `python -m optimize resume` ends the pause"
     standings = [partition.standing for partition in plan.partitions]
     if Standing.EQUALITY_DELETES in standings:
-        return "foreign writer with equality deletes: the hours they touch are left alone until that writer compacts them"
+        return (
+            "foreign writer with equality deletes: the hours they touch are left alone until that writer "
+            "compacts them"
+        )
     if Standing.ROW_IDS in standings:
         return f"left alone: the table {ROWS_STAY}; snapshots expire as ever"
     if memory is not None and memory.state is State.FAILING:
-        return f"failing: {count_failures(memory.failures)} in a row ({memory.reason}); it is tried again at the next round"
+        return (
+            f"failing: {count_failures(memory.failures)} in a row ({memory.reason}); it is tried again at "
+            "the next round"
+        )
     if plan.merges and share.reason:
         return f"lag: {share.reason}, {share.share:.0%} of a round's work is done until it has caught up"
     if plan.merges and memory is not None and memory.state is State.RUNNING:
@@ -87,9 +98,15 @@ def _done(view: TableView) -> Iterator[str]:
         }
     )
     if merged:
-        yield f"done: merged last at {_time(merged[-1])}; {len(merged)} merges are behind its files; its whole story is in firn_system.maintenance"
+        yield (
+            f"done: merged last at {_time(merged[-1])}; {len(merged)} merges are behind its files; its "
+            "whole story is in firn_system.maintenance"
+        )
     elif replaced:
-        yield f"done: files replaced last at {_time(replaced[-1]['timestamp-ms'])}, by {replaced[-1]['summary'].get('engine-name', 'another engine')}"
+        yield (
+            f"done: files replaced last at {_time(replaced[-1]['timestamp-ms'])}, by "
+            f"{replaced[-1]['summary'].get('engine-name', 'another engine')}"
+        )
     else:
         yield "done: nothing yet that is still to be seen"
 
@@ -100,15 +117,24 @@ def _hours(plan: TablePlan) -> Iterator[str]:
         key=lambda p: (p.standing is not Standing.DUE, -p.files),
     )
     for partition in shown[:HOURS_SHOWN]:
-        yield f"hour {_hour(partition)}: {partition.files} files, {partition.size_bytes / 2**20:.1f} MiB, {_standing(partition)}"
+        yield (
+            f"hour {_hour(partition)}: {partition.files} files, {partition.size_bytes / 2**20:.1f} MiB, "
+            f"{_standing(partition)}"
+        )
     if len(shown) > HOURS_SHOWN:
         yield f"and {len(shown) - HOURS_SHOWN} more hours"
-    yield f"up to date: {sum(p.standing is Standing.UP_TO_DATE for p in plan.partitions)} of {len(plan.partitions)} hours"
+    yield (
+        f"up to date: {sum(p.standing is Standing.UP_TO_DATE for p in plan.partitions)} of "
+        f"{len(plan.partitions)} hours"
+    )
 
 
 def _standing(partition: PartitionPlan) -> str:
     if partition.merge is not None:
-        return f"due: {len(partition.merge.files)} files into {len(partition.merge.groups)} by {partition.merge.engine.value}"
+        return (
+            f"due: {len(partition.merge.files)} files into {len(partition.merge.groups)} by "
+            f"{partition.merge.engine.value}"
+        )
     return partition.standing.value + (
         f" until {_time(partition.due_at_ms)}" if partition.due_at_ms is not None else ""
     )
@@ -118,9 +144,15 @@ def _gain(plan: TablePlan) -> str:
     files, size = sum(p.files for p in plan.partitions), sum(p.size_bytes for p in plan.partitions)
     saved = sum(merge.saved_files for merge in plan.merges)
     if not saved:
-        return f"a query over the whole table opens {files} files of {size / 2**20:.1f} MiB; merging would not change that now"
+        return (
+            f"a query over the whole table opens {files} files of {size / 2**20:.1f} MiB; merging would "
+            "not change that now"
+        )
     cost, after = size + files * OPEN_COST_BYTES, size + (files - saved) * OPEN_COST_BYTES
-    return f"a query over the whole table opens {files} files; after the merge {files - saved}, about {cost / after:.1f} times cheaper"
+    return (
+        f"a query over the whole table opens {files} files; after the merge {files - saved}, about "
+        f"{cost / after:.1f} times cheaper"
+    )
 
 
 def _time(at_ms: int) -> str:

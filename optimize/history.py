@@ -1,4 +1,5 @@
-"""What maintenance did, as rows of the Iceberg table `firn_system.maintenance`: anybody can ask Trino why a table is as it is."""
+"""What maintenance did, as rows of the Iceberg table `firn_system.maintenance`: anybody can ask Trino why a
+table is as it is."""
 
 import random
 import time
@@ -70,7 +71,8 @@ def history_schema() -> LogSchema:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Writes entries; an entry that cannot be written is logged and lost, because history must never stop maintenance."""
+    """Writes entries; an entry that cannot be written is logged and lost, because history must never stop
+    maintenance."""
 
     catalog: CatalogClient
     storage: AnyStorage

@@ -1,4 +1,5 @@
-"""How far ingestion is behind, asked of the ingesters over HTTP: maintenance stands back while it lags, but never wholly."""
+"""How far ingestion is behind, asked of the ingesters over HTTP: maintenance stands back while it lags, but
+never wholly."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """`records`: not yet read from Kafka. `age_s`: how long the oldest record that no table has yet waits; None where nobody says."""
+    """`records`: not yet read from Kafka. `age_s`: how long the oldest record that no table has yet waits;
+    None where nobody says."""
 
     records: int = 0
     age_s: float | None = None
@@ -59,8 +61,8 @@ def ingestion_lag(settings: OptimizeSettings, now: datetime) -> Lag | None:
 def lag_of(status: Mapping[str, Any], now: datetime) -> Lag:
     """Reads a body of `/v1/status`. Raises ValueError, TypeError, KeyError where it is none.
 
-    Records that are read and wait in the buffers for their flush are no lag: where the partitions tell how far reading is, that counts;
-    `lag_records` counts from what is durable.
+    Records that are read and wait in the buffers for their flush are no lag: where the partitions tell how
+    far reading is, that counts; `lag_records` counts from what is durable.
     """
     known = [
         p for p in status.get("partitions") or () if p.get("end") is not None and p.get("routed") is not None
@@ -77,7 +79,8 @@ def lag_of(status: Mapping[str, Any], now: datetime) -> Lag:
 
 
 def share_of(lag: Lag | None, settings: OptimizeSettings) -> Share:
-    """The whole budget while ingestion keeps up (or cannot be asked); beyond its limits ever less, never below the floor."""
+    """The whole budget while ingestion keeps up (or cannot be asked); beyond its limits ever less, never
+    below the floor."""
     if lag is None:
         return Share(1.0)
     shares = [Share(1.0)]
@@ -89,7 +92,10 @@ def share_of(lag: Lag | None, settings: OptimizeSettings) -> Share:
             )
         )
     if lag.age_s is not None and lag.age_s > settings.lag_age_max_s:
-        reason = f"the oldest record that is in no table yet waits for {lag.age_s:,.0f} s (limit {settings.lag_age_max_s:,.0f})"
+        reason = (
+            f"the oldest record that is in no table yet waits for {lag.age_s:,.0f} s (limit "
+            f"{settings.lag_age_max_s:,.0f})"
+        )
         shares.append(Share(settings.lag_age_max_s / lag.age_s, reason))
     least = min(shares, key=lambda share: share.share)
     return Share(max(settings.lag_share_floor, least.share), least.reason)

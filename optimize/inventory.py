@@ -1,4 +1,5 @@
-"""Which tables maintenance has to look at: from the catalog's index of changed partitions, or from all tables."""
+"""Which tables maintenance has to look at: from the catalog's index of changed partitions, or from all
+tables."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,8 @@ class Inventory(Protocol):
         """Tables that may have something to do, each once."""
 
     def settle(self, unfinished: Collection[str]) -> None:
-        """A round over the candidates has ended; `unfinished` are those that wait, fail or pause. The others are looked at again when they change."""
+        """A round over the candidates has ended; `unfinished` are those that wait, fail or pause. The others
+        are looked at again when they change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class NamedTables:
 
 @dataclass(slots=True)
 class DirtyPartitions:
-    """The tables that Firn's catalog knows to have closed hours of two files or more, or of one as ingestion wrote it.
+    """The tables that Firn's catalog knows to have closed hours of two files or more, or of one as ingestion
+    wrote it.
 
     Tables that only have got many snapshots are found by `snapshot_watch`, and all others once a day.
     """
@@ -116,7 +119,8 @@ def open_inventory(
     only: Sequence[TableName] = (),
     lease: str | None = None,
 ) -> Inventory:
-    """The tables named by `only`, else the best inventory this catalog offers. `lease`: the leader's, by which it may write."""
+    """The tables named by `only`, else the best inventory this catalog offers. `lease`: the leader's, by
+    which it may write."""
     if only:
         return NamedTables(only)
     if not catalog.has_extras:

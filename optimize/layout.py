@@ -2,12 +2,13 @@
 
 | what | where |
 |---|---|
-| sort keys, before the time | the table's sort order: `WRITE ORDERED BY` in Spark, the table property `sorted_by` in Trino |
-| Bloom filters on columns | `write.parquet.bloom-filter-enabled.column.NAME=true`: `parquet_bloom_filter_columns` in Trino |
+| sort keys, before the time | the table's sort order: `WRITE ORDERED BY` in Spark, `sorted_by` in Trino |
+| Bloom filters on columns | `write.parquet.bloom-filter-enabled.column.NAME`: `parquet_bloom_filter_columns` |
 | zstd level | `write.parquet.compression-level`, by column `firn.zstd-level.column.NAME` |
 | columns without a dictionary | `firn.dictionary-enabled.column.NAME=false` |
 
-A name that is no column, or a value that is no number, counts as not given: a table must not stop being maintained for it.
+A name that is no column, or a value that is no number, counts as not given: a table must not stop being
+maintained for it.
 """
 
 from collections.abc import Mapping

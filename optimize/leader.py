@@ -1,6 +1,7 @@
 """One leader at a time: a lease of the catalog, held by a thread, and its token on every change.
 
-A leader that was frozen past its lease may wake up and go on; the catalog refuses its token, so it changes nothing any more.
+A leader that was frozen past its lease may wake up and go on; the catalog refuses its token, so it changes
+nothing any more.
 """
 
 import os
@@ -22,7 +23,8 @@ log = structlog.get_logger()
 
 
 class Leader:
-    """Holds the lease `optimize` while it is open. `token` is None beside a catalog without leases: then nothing guards against a second one."""
+    """Holds the lease `optimize` while it is open. `token` is None beside a catalog without leases: then
+    nothing guards against a second one."""
 
     def __init__(self, catalog: CatalogClient, lease_s: float) -> None:
         self._catalog = catalog
@@ -44,7 +46,8 @@ class Leader:
         return self._lost.is_set()
 
     def acquire(self, stop: threading.Event, wait_s: float) -> bool:
-        """Waits for the lease; False where it is not to be had in `wait_s`, or `stop` was set. The token is a new one each time."""
+        """Waits for the lease; False where it is not to be had in `wait_s`, or `stop` was set. The token is a
+        new one each time."""
         waited_s, poll_s = 0.0, min(1.0, self._lease_s / 4)
         while not stop.is_set():
             if self._try():

@@ -1,7 +1,9 @@
-"""Hours with a single file as ingestion wrote it, which backfill leaves behind by the thousand: no index of crowded partitions names them.
+"""Hours with a single file as ingestion wrote it, which backfill leaves behind by the thousand: no index of
+crowded partitions names them.
 
-The catalog lists partitions by their last change. Those that changed before a mark were looked at; the mark is kept in the catalog and goes on
-only past what is done, so an hour that is still open, or a table that waits or fails, is found again by whoever leads then.
+The catalog lists partitions by their last change. Those that changed before a mark were looked at; the mark
+is kept in the catalog and goes on only past what is done, so an hour that is still open, or a table that
+waits or fails, is found again by whoever leads then.
 """
 
 from collections.abc import Collection, Iterator
@@ -18,7 +20,8 @@ from optimize.partition_rows import PartitionRow, changed_partitions
 PATH = "/firn/v1/tasks"
 KIND = "optimize.mark"
 ID = f"{KIND}:lone-files"
-# The catalog's clock stamps a change before its transaction ends, so a look begins a little before the end of the last one.
+# The catalog's clock stamps a change before its transaction ends, so a look begins a little before the end of
+# the last one.
 OVERLAP_MS = 60_000
 log = structlog.get_logger()
 
@@ -34,7 +37,8 @@ class LoneFiles:
     _rows: list[PartitionRow] = field(default_factory=list)
 
     def rows(self, now_ms: int, done: Collection[tuple[TableName, str]] = ()) -> Iterator[PartitionRow]:
-        """Partitions of one file of at least `bytes_min` bytes that changed since they were last looked at, but those that are `done`."""
+        """Partitions of one file of at least `bytes_min` bytes that changed since they were last looked at,
+        but those that are `done`."""
         self._looked_ms, self._rows = now_ms, []
         for row in changed_partitions(self.catalog, files_min=1, since_ms=self._mark()[1]):
             if row.data_files == 1 and row.size_bytes >= self.bytes_min and (row.table, row.path) not in done:
@@ -42,7 +46,8 @@ class LoneFiles:
                 yield row
 
     def settle(self, unfinished: Collection[str], open_from: int) -> None:
-        """The round has ended: the mark goes on up to the first partition of a table that is unfinished, or of an hour from `open_from` on."""
+        """The round has ended: the mark goes on up to the first partition of a table that is unfinished, or
+        of an hour from `open_from` on."""
         if self._looked_ms is None:
             return
         left = [

@@ -2,8 +2,8 @@
 
     inventory -> table views -> planner -> turns and budget -> bins -> Spark -> proof -> commits -> deletions
 
-Nothing of a round is kept but what is committed: one that is killed leaves files nobody refers to, and the next round, of whatever leader,
-plans the same work again from the tables themselves.
+Nothing of a round is kept but what is committed: one that is killed leaves files nobody refers to, and the
+next round, of whatever leader, plans the same work again from the tables themselves.
 """
 
 from collections import Counter
@@ -115,7 +115,8 @@ class Maintenance:
                 yield candidate
 
     def _slice(self, turns: Turns, left_s: float, report: RoundReport) -> float:
-        """Maintains the tables whose turn it is, as far as the budget goes; returns what is left of it, zero or less where it is used up."""
+        """Maintains the tables whose turn it is, as far as the budget goes; returns what is left of it, zero
+        or less where it is used up."""
         taken = turns.take(SLICE_TABLES)
         planned = {p.plan.table: p for p in self._planned(taken, report) if p.plan.is_due}
         pieces = [
@@ -137,7 +138,8 @@ class Maintenance:
         return left_s - sum(work.cost_s for work in now) if not later else 0.0
 
     def tidy(self, tables: Sequence[TableName]) -> RoundReport:
-        """Brings snapshots and manifests of tables within their limits, and nothing else; tables that cannot be read are left to the next round."""
+        """Brings snapshots and manifests of tables within their limits, and nothing else; tables that cannot
+        be read are left to the next round."""
         report = RoundReport()
         for at in range(0, len(tables), EXPIRY_TABLES):
             if self.halted():
@@ -166,7 +168,8 @@ class Maintenance:
         return share_of(ingestion_lag(self.settings, self.clock.now()), self.settings)
 
     def plan(self, report: RoundReport) -> Iterator[TablePlan]:
-        """The plans of all tables that are not paused; a table that cannot be read is reported and left out."""
+        """The plans of all tables that are not paused; a table that cannot be read is reported and left
+        out."""
         return (planned.plan for planned in self._planned(self._candidates(report), report))
 
     def _planned(self, candidates: Iterable[Candidate], report: RoundReport) -> Iterator[Planned]:
@@ -265,7 +268,8 @@ class Maintenance:
         for at in range(0, len(planned), EXPIRY_TABLES):
             if self.halted():
                 return
-            # A rewrite may have changed the table since: what is planned here is old then, and the conflict makes it load again.
+            # A rewrite may have changed the table since: what is planned here is old then, and the conflict
+            # makes it load again.
             pending = [Pending(p.view) for p in planned[at : at + EXPIRY_TABLES]]
             self.commits.commit(pending)
             for one in pending:
@@ -315,7 +319,8 @@ class Maintenance:
         report.waiting -= report.in_pieces  # in work, which says more
         lagging = report.waiting if report.held_back else set()
         now_ms = epoch_ms(self.clock.now())
-        # A round that ended early left pieces of such a table undone: the entry stays, and the next round, of whatever leader, goes on with it.
+        # A round that ended early left pieces of such a table undone: the entry stays, and the next round, of
+        # whatever leader, goes on with it.
         whole = report.in_pieces if not report.waiting and not self.halted() else set()
         done = (report.done - report.in_pieces | whole) - set(report.failures) - report.waiting
         self.states.note_round(

@@ -1,4 +1,5 @@
-"""What travels between driver and executors: jobs there, results back. Plain frozen values, pickled by Spark."""
+"""What travels between driver and executors: jobs there, results back. Plain frozen values, pickled by
+Spark."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from lake.settings import StorageSettings
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """How merged files are written. `sort_by`: columns after which rows are ordered; the others name columns that are treated differently."""
+    """How merged files are written. `sort_by`: columns after which rows are ordered; the others name columns
+    that are treated differently."""
 
     zstd_level: int = 3
     row_group_rows: int = 131_072
@@ -23,7 +25,8 @@ class FileLayout:
 
 @dataclass(frozen=True, slots=True)
 class MergeGroup:
-    """Files of one hour that become one file, or several full ones. `deletes`: delete files that are applied on the way and go with them."""
+    """Files of one hour that become one file, or several full ones. `deletes`: delete files that are applied
+    on the way and go with them."""
 
     hour: int
     inputs: tuple[DataFile, ...]
@@ -43,7 +46,8 @@ class MergeJob:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A group and the proven files that stand for it, each with the checksum of its bytes as they were when it was proven."""
+    """A group and the proven files that stand for it, each with the checksum of its bytes as they were when
+    it was proven."""
 
     group: MergeGroup
     outputs: tuple[DataFile, ...]
@@ -52,7 +56,8 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What became of a job: all its groups merged and proven, or a sentence why not (then nothing of it is used).
+    """What became of a job: all its groups merged and proven, or a sentence why not (then nothing of it is
+    used).
 
     `is_refused`: the merge was done, but its proof failed.
     """

@@ -1,5 +1,6 @@
-"""Names of data files: a merged one carries when the hour was merged, so that the cool-down survives restarts and needs no other memory; one of
-ingestion is known by its own, so that it is written anew once and never again."""
+"""Names of data files: a merged one carries when the hour was merged, so that the cool-down survives restarts
+and needs no other memory; one of ingestion is known by its own, so that it is written anew once and never
+again."""
 
 import re
 import uuid
@@ -21,5 +22,6 @@ def merged_at_ms(uri: str) -> int | None:
 
 
 def is_as_ingested(uri: str) -> bool:
-    """Whether a file still is as ingestion wrote it: quickly compressed, without dictionaries (`lake.table_layout.data_file_uri` names such files)."""
+    """Whether a file still is as ingestion wrote it: quickly compressed, without dictionaries
+    (`lake.table_layout.data_file_uri` names such files)."""
     return _INGESTED.search(uri) is not None

@@ -1,8 +1,9 @@
 """Orphan files: what lies below a table and no version of it refers to.
 
-Spellings differ between engines (`file:/x`, `file:///x`, `s3a://`, percent-encoding), so files are compared in one form that can only
-protect too much. The live set is taken after the listing, and again just before the deletion. Where live files and the listing name the
-same paths under different schemes or buckets, somebody moved the warehouse, and nothing is deleted.
+Spellings differ between engines (`file:/x`, `file:///x`, `s3a://`, percent-encoding), so files are compared
+in one form that can only protect too much. The live set is taken after the listing, and again just before the
+deletion. Where live files and the listing name the same paths under different schemes or buckets, somebody
+moved the warehouse, and nothing is deleted.
 """
 
 import gzip
@@ -56,9 +57,11 @@ def find_orphans(
     age_min_s: float,
     now: datetime,
 ) -> Orphans | None:
-    """Files below a table, older than `age_min_s`, that no version of it refers to. None where the table is gone.
+    """Files below a table, older than `age_min_s`, that no version of it refers to. None where the table is
+    gone.
 
-    Raises ValueError where other tables may lie at or below this one's location, FatalError where the warehouse was moved.
+    Raises ValueError where other tables may lie at or below this one's location, FatalError where the
+    warehouse was moved.
     """
     view = load_view(catalog, storage, table)
     if view is None:
@@ -86,7 +89,8 @@ def find_orphans(
 
 
 def _check_alone(metadata_files: Iterable[str], storage: AnyStorage, view: TableView) -> None:
-    """Metadata that this table does not name must at least be its own, left behind by a commit. Raises ValueError."""
+    """Metadata that this table does not name must at least be its own, left behind by a commit. Raises
+    ValueError."""
     folder = comparable(f"{view.state.location}/metadata")
     for uri in metadata_files:
         text = _text(storage, uri, view)
@@ -94,7 +98,8 @@ def _check_alone(metadata_files: Iterable[str], storage: AnyStorage, view: Table
             comparable(uri).rpartition("/")[0] != folder or f'"{view.state.uuid}"' not in text
         ):
             raise ValueError(
-                f"{uri} is no metadata of this table: another one may lie there; move it, or delete what nobody needs"
+                f"{uri} is no metadata of this table: another one may lie there; move it, or delete what "
+                "nobody needs"
             )
 
 
@@ -117,7 +122,8 @@ def _unreferenced(candidates: Iterable[str], live: set[str], table: TableName) -
         twin = live_paths.get(_path(comparable(uri)))
         if twin is not None:
             raise FatalError(
-                f"{table}: {uri} is listed and {twin} is live, the same path elsewhere; the warehouse was moved: correct the locations first"
+                f"{table}: {uri} is listed and {twin} is live, the same path elsewhere; the warehouse was "
+                "moved: correct the locations first"
             )
     return sorted(gone)
 
@@ -127,7 +133,8 @@ def _path(uri: str) -> str:
 
 
 def live_files(view: TableView) -> set[str]:
-    """Everything that some version of the table refers to, in comparable form: metadata, manifest lists, manifests, data, deletes, statistics."""
+    """Everything that some version of the table refers to, in comparable form: metadata, manifest lists,
+    manifests, data, deletes, statistics."""
     metadata = view.metadata
     found = {*_metadata_files(metadata), comparable(view.metadata_location)}
     manifests: dict[str, ManifestFile] = {}
@@ -152,7 +159,8 @@ def _metadata_files(metadata: Any) -> Iterator[str]:
 
 
 def delete_orphans(catalog: CatalogClient, storage: AnyStorage, orphans: Orphans, throttle: Throttle) -> int:
-    """Deletes orphans that still are none of the table's files; returns how many. Nothing is deleted where the table is gone: that is purge's."""
+    """Deletes orphans that still are none of the table's files; returns how many. Nothing is deleted where
+    the table is gone: that is purge's."""
     view = load_view(catalog, storage, orphans.table)
     if view is None:
         return 0

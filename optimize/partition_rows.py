@@ -11,7 +11,8 @@ PAGE_PARTITIONS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition as the catalog's index has it. `path`: its name, `changed_ms`: its last change, ms since 1970."""
+    """A partition as the catalog's index has it. `path`: its name, `changed_ms`: its last change, ms since
+    1970."""
 
     table: TableName
     path: str
@@ -23,7 +24,8 @@ class PartitionRow:
 def changed_partitions(
     catalog: CatalogClient, *, files_min: int, since_ms: int = 0
 ) -> Iterator[PartitionRow]:
-    """Partitions of at least so many files, data and delete files together, changed since then; the oldest change first."""
+    """Partitions of at least so many files, data and delete files together, changed since then; the oldest
+    change first."""
     query = {
         "min-files": str(files_min),
         "changed-since-ms": str(max(0, since_ms)),

@@ -34,7 +34,8 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A partition to merge; each group of files becomes one file. Spark's rewrite makes its own groups of all `files`."""
+    """A partition to merge; each group of files becomes one file. Spark's rewrite makes its own groups of all
+    `files`."""
 
     hour: int
     engine: Engine
@@ -56,7 +57,8 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """How one partition stands, and its merge where it is due. `due_at_ms`: when waiting ends, where it is known."""
+    """How one partition stands, and its merge where it is due. `due_at_ms`: when waiting ends, where it is
+    known."""
 
     hour: int
     standing: Standing
@@ -89,7 +91,8 @@ class TablePlan:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What the planner has to know of a table besides its partitions. `resumes`: an earlier round left work undone, which then does not rest."""
+    """What the planner has to know of a table besides its partitions. `resumes`: an earlier round left work
+    undone, which then does not rest."""
 
     table: TableName
     tenant: str
@@ -174,7 +177,8 @@ def _plan_partition(
 def lone_files(
     files: Sequence[DataFile], groups: Iterable[Sequence[DataFile]], settings: OptimizeSettings
 ) -> tuple[tuple[DataFile, ...], ...]:
-    """Files that no group takes and that are as ingestion wrote them, each to be written anew by itself, once; small ones are not worth it."""
+    """Files that no group takes and that are as ingestion wrote them, each to be written anew by itself,
+    once; small ones are not worth it."""
     grouped = {file.uri for group in groups for file in group}
     sizes = range(settings.lone_file_bytes_min, settings.rewrite_bytes_min)
     return tuple(
@@ -185,7 +189,8 @@ def lone_files(
 
 
 def group_files(files: Sequence[DataFile], target: int, time_id: int) -> tuple[tuple[DataFile, ...], ...]:
-    """Files in order of their first event, packed into groups of at most `target` bytes; groups of a single file are left out.
+    """Files in order of their first event, packed into groups of at most `target` bytes; groups of a single
+    file are left out.
 
     Neighbours in time go together, so that the merged files of one hour overlap little.
     """

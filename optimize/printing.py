@@ -70,7 +70,8 @@ def print_report(report: RoundReport) -> None:
     """What a round did, in a sentence, and every failure."""
     say(
         f"{report.merged_tables} tables merged: {report.files_before} files into {report.files_after}; "
-        f"{report.snapshots_expired} snapshots expired, {report.files_deleted} files deleted; {len(report.waiting)} tables wait for the next round"
+        f"{report.snapshots_expired} snapshots expired, {report.files_deleted} files deleted; "
+        f"{len(report.waiting)} tables wait for the next round"
     )
     for name, why in report.failures.items():
         say(f"{name}: {why}")
@@ -112,7 +113,10 @@ def print_retention(found: Iterable[Expired], *, dry_run: bool) -> None:
             say(f"{expired.table}: nothing {verb}: {expired.reason}")
             continue
         oldest = "" if expired.oldest_us is None else f", the oldest row of {moment(expired.oldest_us)}"
-        what = f"{expired.rows:,} rows in {len(expired.data_files)} files, {expired.size_bytes / _MIB:.1f} MiB{oldest}"
+        what = (
+            f"{expired.rows:,} rows in {len(expired.data_files)} files, {expired.size_bytes / _MIB:.1f} "
+            f"MiB{oldest}"
+        )
         say(f"{expired.table}: {what} {verb}; kept from {moment(expired.first_hour_kept * US_PER_HOUR)} on")
 
 
@@ -123,7 +127,8 @@ def print_purge(found: Iterable[tuple[Dropped, int]], *, dry_run: bool) -> None:
             say(f"{dropped.name} at {dropped.location}: refused: {dropped.refusal}")
         else:
             say(
-                f"{dropped.name} at {dropped.location}: {'would be purged' if dry_run else f'purged, {files} files'}"
+                f"{dropped.name} at {dropped.location}: "
+                f"{'would be purged' if dry_run else f'purged, {files} files'}"
             )
 
 
@@ -134,7 +139,8 @@ def print_orphans(found: Iterable[tuple[Orphans, str]], *, deleted: bool) -> Non
             say(f"{orphans.table}: nothing deleted: {reason}")
             continue
         say(
-            f"{orphans.table}: {len(orphans.files)} of {orphans.listed} files, {orphans.size_bytes / _MIB:.1f} MiB, {'deleted' if deleted else 'are orphans'}"
+            f"{orphans.table}: {len(orphans.files)} of {orphans.listed} files, "
+            f"{orphans.size_bytes / _MIB:.1f} MiB, {'deleted' if deleted else 'are orphans'}"
         )
         for uri in orphans.files[: 0 if deleted else _SAMPLE]:
             say(f"  {uri}")

@@ -1,7 +1,8 @@
-"""Purge of dropped tables: once the time for undo is over, their whole prefix goes, and then their name is free.
+"""Purge of dropped tables: once the time for undo is over, their whole prefix goes, and then their name is
+free.
 
-The prefix must be the table's own: bound to its uuid, below our warehouse, with no living table at, above or below it. Any other table keeps
-its files; what is dropped there is forgotten only when a person has looked.
+The prefix must be the table's own: bound to its uuid, below our warehouse, with no living table at, above or
+below it. Any other table keeps its files; what is dropped there is forgotten only when a person has looked.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,8 @@ class Dropped:
 
 
 def own_prefix(location: str, table_uuid: str, warehouse: str) -> str:
-    """The prefix that holds a table's files and no others, with its trailing slash. Raises ValueError where it is not certainly this table's alone."""
+    """The prefix that holds a table's files and no others, with its trailing slash. Raises ValueError where
+    it is not certainly this table's alone."""
     prefix, root = canonical(location).rstrip("/") + "/", canonical(warehouse).rstrip("/") + "/"
     if not root.removesuffix("/") or not prefix.startswith(root) or prefix == root:
         raise ValueError(
@@ -48,7 +50,8 @@ def own_prefix(location: str, table_uuid: str, warehouse: str) -> str:
 
 
 def purgeable(catalog: CatalogClient, dropped_before_ms: int) -> Iterator[Dropped]:
-    """Tables dropped before then whose purge was asked for and whose time for undo, which the catalog knows, is over."""
+    """Tables dropped before then whose purge was asked for and whose time for undo, which the catalog knows,
+    is over."""
     token: str | None = None
     warehouse = catalog.warehouse or ""
     while True:
@@ -77,7 +80,8 @@ def _dropped(entry: dict[str, Any], warehouse: str) -> Dropped:
 
 
 def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttle: Throttle) -> int:
-    """Purges one table; returns the number of files deleted. A crash in between is made up for by the next purge of the same table."""
+    """Purges one table; returns the number of files deleted. A crash in between is made up for by the next
+    purge of the same table."""
     if dropped.refusal:
         log.warning(
             "optimize.purge_refused", table=dropped.name, location=dropped.location, reason=dropped.refusal

@@ -1,4 +1,5 @@
-"""The commit that puts merged files in the place of small ones, and lets old snapshots go, prepared for one version of a table."""
+"""The commit that puts merged files in the place of small ones, and lets old snapshots go, prepared for one
+version of a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +34,8 @@ class Change:
 
 
 def still_valid(view: TableView, merged: Sequence[Merged]) -> tuple[Merged, ...]:
-    """The merges whose inputs are all live in this version and whose hours have no delete files but those that the merge has applied."""
+    """The merges whose inputs are all live in this version and whose hours have no delete files but those
+    that the merge has applied."""
     hours = {m.group.hour for m in merged}
     live = {
         hour: {file.uri for file in partition.files} for hour, partition in view.partitions(hours).items()
@@ -72,7 +74,8 @@ def prepare_change(
     *,
     remove: Sequence[DataFile] = (),
 ) -> Change | None:
-    """One commit with all that is due: merges in, their inputs out, manifests gathered, snapshots expired. None where nothing is to be done.
+    """One commit with all that is due: merges in, their inputs out, manifests gathered, snapshots expired.
+    None where nothing is to be done.
 
     `remove`: files that go with their rows (retention), data and delete files; then `merged` is empty.
     """
@@ -113,7 +116,8 @@ def prepare_change(
 
 
 def _without_snapshots(request: Mapping[str, Any], view: TableView, expired: Sequence[int]) -> dict[str, Any]:
-    """Snapshots go, if every branch and tag still names what it did: what is removed under a ref takes the ref away with it."""
+    """Snapshots go, if every branch and tag still names what it did: what is removed under a ref takes the
+    ref away with it."""
     refs = [
         (name, ref["snapshot-id"])
         for name, ref in view.metadata.get("refs", {}).items()
@@ -130,7 +134,8 @@ def _without_snapshots(request: Mapping[str, Any], view: TableView, expired: Seq
 
 
 def _without_branch(request: Mapping[str, Any], branch_head: int) -> dict[str, Any]:
-    """The branch goes in the same commit, if it still is what it was; its snapshot, named no more, expires like any other."""
+    """The branch goes in the same commit, if it still is what it was; its snapshot, named no more, expires
+    like any other."""
     return {
         **request,
         "requirements": [
@@ -142,7 +147,8 @@ def _without_branch(request: Mapping[str, Any], branch_head: int) -> dict[str, A
 
 
 def _bare_request(view: TableView) -> dict[str, Any]:
-    # The head is asserted although expiry adds nothing: a rollback in between could make one of the expired snapshots the head.
+    # The head is asserted although expiry adds nothing: a rollback in between could make one of the expired
+    # snapshots the head.
     requirements = [
         {"type": "assert-table-uuid", "uuid": view.state.uuid},
         {"type": "assert-ref-snapshot-id", "ref": MAIN, "snapshot-id": view.state.head},
@@ -155,8 +161,9 @@ def rewritten_entries(
 ) -> tuple[list[ManifestEntry], list[ManifestFile]]:
     """Entries for the new manifests, ordered by hour, and the manifests that stay as they are.
 
-    A manifest is rewritten when it holds a removed file, or with `gather` when it is small; its other entries keep their snapshot and
-    sequence numbers (spec, "Sequence Numbers": EXISTING). Manifests without live files are left out. Raises ValueError where a file is not live.
+    A manifest is rewritten when it holds a removed file, or with `gather` when it is small; its other entries
+    keep their snapshot and sequence numbers (spec, "Sequence Numbers": EXISTING). Manifests without live
+    files are left out. Raises ValueError where a file is not live.
     """
     hours = _hours_of(view, removed)
     entries = [ManifestEntry(Status.ADDED, file) for file in added]

@@ -1,4 +1,5 @@
-"""Retention: whole hour partitions past the table's property `firn.retention` go, by metadata alone; their files follow after the readers' grace."""
+"""Retention: whole hour partitions past the table's property `firn.retention` go, by metadata alone; their
+files follow after the readers' grace."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,8 @@ _FORM = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?)$")
 class Expired:
     """What retention takes from a table: data files and the delete files that belong to them.
 
-    `oldest_us`: the event time of the oldest row that goes, µs since 1970 (None: no row goes). `reason`: why nothing went, where it should have.
+    `oldest_us`: the event time of the oldest row that goes, µs since 1970 (None: no row goes). `reason`: why
+    nothing went, where it should have.
     """
 
     table: TableName
@@ -42,7 +44,8 @@ class Expired:
 
 
 def parse_retention(value: str | None) -> int | None:
-    """Hours of a retention like `30d` or `720h`; None where there is none. Raises ValueError for anything else: what is unclear deletes nothing."""
+    """Hours of a retention like `30d` or `720h`; None where there is none. Raises ValueError for anything
+    else: what is unclear deletes nothing."""
     if value is None or not value.strip():
         return None
     match = _FORM.match(value.strip().lower())
@@ -52,7 +55,8 @@ def parse_retention(value: str | None) -> int | None:
 
 
 def first_hour_kept(retention_h: int, now_ms: int) -> int:
-    """The first hour of which anything is younger than the retention. Hours are UTC, so neither zones nor months matter."""
+    """The first hour of which anything is younger than the retention. Hours are UTC, so neither zones nor
+    months matter."""
     return (now_ms - retention_h * MS_PER_HOUR) // MS_PER_HOUR
 
 
@@ -65,7 +69,8 @@ def expired_files(
     *,
     time_id: int,
 ) -> Expired:
-    """The files of all hours that are past the retention to their last second. `deletes`: the table's delete files that belong to one hour."""
+    """The files of all hours that are past the retention to their last second. `deletes`: the table's delete
+    files that belong to one hour."""
     first = first_hour_kept(retention_h, now_ms)
     data = [
         file

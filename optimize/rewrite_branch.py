@@ -1,14 +1,15 @@
-"""Hours that Spark's rewrite_data_files merges: on a branch, so that nothing of it counts before it is proven.
+"""Hours that Spark's rewrite_data_files merges: on a branch, so that nothing of it counts before it is
+proven.
 
-    branch    `firn-rewrite` is set to what is the head of main
-    contents  number and hashes of the rows that the branch holds in these hours, delete files applied
-    CALL      Spark rewrites the hours on the branch, whatever comes to main meanwhile
-    contents  are the same after it: no row less, none twice, no value changed
-    compare   what the branch has and the head had not are the new files, the other way round the old ones
-    proof     of each new file, on executors, `rewrite_proof.py`
-    commit    to main like any other merge, against writers that never stop; the branch goes in the same commit
+    branch    `firn-rewrite` is set to what is the head of main contents  number and hashes of the rows that
+    the branch holds in these hours, delete files applied CALL      Spark rewrites the hours on the branch,
+    whatever comes to main meanwhile contents  are the same after it: no row less, none twice, no value
+    changed compare   what the branch has and the head had not are the new files, the other way round the old
+    ones proof     of each new file, on executors, `rewrite_proof.py` commit    to main like any other merge,
+    against writers that never stop; the branch goes in the same commit
 
-A branch that a killed leader left behind holds its snapshot until the next commit of maintenance to the table takes it away.
+A branch that a killed leader left behind holds its snapshot until the next commit of maintenance to the table
+takes it away.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A rewrite ready to be committed to main, or refused. `view`: the version of the table it was made from."""
+    """A rewrite ready to be committed to main, or refused. `view`: the version of the table it was made
+    from."""
 
     result: JobResult
     view: TableView
@@ -98,7 +100,8 @@ class RewriteBranch:
         (result,) = self.catalog.commit_all([request])
         if result.status is not CommitStatus.COMMITTED:
             raise UnavailableError(
-                f"the branch {REWRITE_BRANCH} of {view.name} cannot be set: {result.status.value} {result.message}"
+                f"the branch {REWRITE_BRANCH} of {view.name} cannot be set: {result.status.value} "
+                f"{result.message}"
             )
 
     def _contents(self, view: TableView, hours: Sequence[int]) -> Mapping[str, Any]:
@@ -145,7 +148,8 @@ _Change = tuple[MergeGroup, tuple[DataFile, ...], tuple[str, ...]]
 
 
 def _changes(before: TableView, after: TableView, hours: Sequence[int]) -> list[_Change]:
-    """Per hour what was rewritten, into what, and the URIs of its data files that stayed; hours where nothing changed are left out."""
+    """Per hour what was rewritten, into what, and the URIs of its data files that stayed; hours where nothing
+    changed are left out."""
     old, new, deletes = before.partitions(hours), after.partitions(hours), before.delete_files()
     found = []
     for hour in hours:
@@ -153,7 +157,8 @@ def _changes(before: TableView, after: TableView, hours: Sequence[int]) -> list[
         has = {file.uri: file for file in new[hour].files} if hour in new else {}
         inputs = tuple(file for uri, file in had.items() if uri not in has)
         outputs = tuple(file for uri, file in has.items() if uri not in had)
-        # Every row that these delete files name is of a file that was rewritten, as the proof shows: they have nothing to delete any more.
+        # Every row that these delete files name is of a file that was rewritten, as the proof shows: they
+        # have nothing to delete any more.
         group = MergeGroup(hour, inputs, tuple(deletes.get(hour, ())))
         if inputs or group.deletes:
             found.append((group, outputs, tuple(uri for uri in had if uri in has)))

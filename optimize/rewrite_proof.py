@@ -1,4 +1,5 @@
-"""The proof of what Spark's rewrite_data_files wrote, on an executor: every row of the old files is there but for those that delete files name."""
+"""The proof of what Spark's rewrite_data_files wrote, on an executor: every row of the old files is there but
+for those that delete files name."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ PATH, POSITION = "file_path", "pos"
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What was rewritten of one hour. `untouched`: the hour's other data files, as their manifests spell them. `schema`: Iceberg's JSON."""
+    """What was rewritten of one hour. `untouched`: the hour's other data files, as their manifests spell
+    them. `schema`: Iceberg's JSON."""
 
     group: MergeGroup
     outputs: tuple[DataFile, ...]
@@ -84,7 +86,8 @@ def deleted_positions(storage: Storage, files: Sequence[DataFile]) -> dict[str, 
 
 
 def _read_through(storage: Storage, file: DataFile) -> tuple[DataFile, int]:
-    """The file as its own footer describes it, every row of it decoded once and held against its bounds, and its checksum. Raises ProofFailed."""
+    """The file as its own footer describes it, every row of it decoded once and held against its bounds, and
+    its checksum. Raises ProofFailed."""
     data = read_whole(storage, file)
     parquet = pq.ParquetFile(pa.BufferReader(data))
     leaves = arrow_leaves(parquet.schema_arrow)

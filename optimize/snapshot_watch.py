@@ -1,7 +1,9 @@
-"""Which tables have got so many snapshots since they were last looked at that they must not wait for the next round.
+"""Which tables have got so many snapshots since they were last looked at that they must not wait for the next
+round.
 
-The catalog's index of changed partitions tells how many files a table has got, and a snapshot brings at least one: so tables are counted
-without loading any. What a process does not know yet counts as new, which loads a table once too often, never once too seldom.
+The catalog's index of changed partitions tells how many files a table has got, and a snapshot brings at least
+one: so tables are counted without loading any. What a process does not know yet counts as new, which loads a
+table once too often, never once too seldom.
 """
 
 from collections.abc import Iterator
@@ -11,9 +13,11 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.settings import OptimizeSettings
 from optimize.partition_rows import PartitionRow, changed_partitions
 
-# Partitions that have not changed for so long are forgotten; at the start of a process older changes are left to the daily duty.
+# Partitions that have not changed for so long are forgotten; at the start of a process older changes are left
+# to the daily duty.
 REMEMBERED_MS = 24 * 3_600_000
-# The catalog's clock stamps a change before its transaction ends, so a look begins a little before the end of the last one.
+# The catalog's clock stamps a change before its transaction ends, so a look begins a little before the end of
+# the last one.
 OVERLAP_MS = 60_000
 
 
@@ -28,7 +32,8 @@ class SnapshotWatch:
     _gained: dict[TableName, int] = field(default_factory=dict)
 
     def crowded(self, now_ms: int) -> list[TableName]:
-        """Tables that may have come near `snapshots_max`, each once until it has gained as much again. Empty beside a catalog without the index."""
+        """Tables that may have come near `snapshots_max`, each once until it has gained as much again. Empty
+        beside a catalog without the index."""
         if not self.catalog.has_extras:
             return []
         since_ms = now_ms - REMEMBERED_MS if self._since_ms is None else self._since_ms
@@ -45,7 +50,8 @@ class SnapshotWatch:
         return list(self._take())
 
     def _take(self) -> Iterator[TableName]:
-        # Half of the room between what a commit leaves and the limit: the other half is for what comes until the next look.
+        # Half of the room between what a commit leaves and the limit: the other half is for what comes until
+        # the next look.
         room = max(1, self.settings.snapshots_max // 4)
         for table in sorted(name for name, gained in self._gained.items() if gained >= room):
             del self._gained[table]

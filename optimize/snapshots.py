@@ -1,4 +1,5 @@
-"""Snapshot expiry of our own: which snapshots go, and which files nobody can reach any more after they went."""
+"""Snapshot expiry of our own: which snapshots go, and which files nobody can reach any more after they
+went."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,7 +12,8 @@ from optimize.table_view import TableView, may_hold
 def to_expire(
     metadata: Mapping[str, Any], settings: OptimizeSettings, now_ms: int, *, adding: int = 0
 ) -> tuple[int, ...]:
-    """Ids of the snapshots that a commit to the table takes away: down to half of `snapshots_max`, so that there is room until the next one."""
+    """Ids of the snapshots that a commit to the table takes away: down to half of `snapshots_max`, so that
+    there is room until the next one."""
     keep = (settings.snapshots_max + 1) // 2
     return expirable(
         metadata, keep=keep, age_max_ms=int(settings.snapshot_age_max_s * 1000), now_ms=now_ms, adding=adding
@@ -19,17 +21,20 @@ def to_expire(
 
 
 def due_to_expire(metadata: Mapping[str, Any], settings: OptimizeSettings, now_ms: int) -> tuple[int, ...]:
-    """As `to_expire`, but none while a commit for their sake alone is not worth it: three quarters of `snapshots_max` are not reached, none is old."""
+    """As `to_expire`, but none while a commit for their sake alone is not worth it: three quarters of
+    `snapshots_max` are not reached, none is old."""
     most = max(1, settings.snapshots_max * 3 // 4)
     due = expirable(metadata, keep=most, age_max_ms=int(settings.snapshot_age_max_s * 1000), now_ms=now_ms)
     return to_expire(metadata, settings, now_ms) if due else ()
 
 
 def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
-    """URIs that only the expired snapshots of this version reach: their manifest lists, manifests, data and delete files.
+    """URIs that only the expired snapshots of this version reach: their manifest lists, manifests, data and
+    delete files.
 
-    What a commit adds refers to no file that its own parent does not reach, and the parent is kept: so this holds for the version after
-    it as well. Of the kept manifests only those are read that may hold a candidate.
+    What a commit adds refers to no file that its own parent does not reach, and the parent is kept: so this
+    holds for the version after it as well. Of the kept manifests only those are read that may hold a
+    candidate.
     """
     gone = set(expired)
     old = [s for s in view.snapshots if s["snapshot-id"] in gone]

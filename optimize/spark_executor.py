@@ -1,4 +1,5 @@
-"""Where work is executed: bins of merges as Spark jobs, several in flight, each handed back as soon as it is done; rewrites by procedure."""
+"""Where work is executed: bins of merges as Spark jobs, several in flight, each handed back as soon as it is
+done; rewrites by procedure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -26,7 +27,8 @@ class Executor(Protocol):
         """How many bins run at the same time."""
 
     def run(self, bins: Sequence[Bin], halted: Callable[[], bool]) -> Iterator[list[JobResult]]:
-        """The results of each bin, as they come; once `halted` says so, bins that have not begun are left out."""
+        """The results of each bin, as they come; once `halted` says so, bins that have not begun are left
+        out."""
 
     def rewrite(
         self,
@@ -37,19 +39,22 @@ class Executor(Protocol):
         sort_by: Sequence[str],
         target_bytes: int,
     ) -> Mapping[str, Any]:
-        """Rewrites hours on a branch of the table with Spark's procedure; returns its counts. Raises FirnError."""
+        """Rewrites hours on a branch of the table with Spark's procedure; returns its counts. Raises
+        FirnError."""
 
     def contents(
         self, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]
     ) -> Mapping[str, Any]:
-        """What the rows of a branch hold in these hours, as `contents_statement` tells it; the same for the same rows. Raises FirnError."""
+        """What the rows of a branch hold in these hours, as `contents_statement` tells it; the same for the
+        same rows. Raises FirnError."""
 
     def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
         """One proof for each rewrite, in order. Raises UnavailableError."""
 
 
 class SparkExecutor:
-    """Spark, started when the first work comes: a round without work costs no JVM. `lease`: the leader's, for Spark's own commits."""
+    """Spark, started when the first work comes: a round without work costs no JVM. `lease`: the leader's, for
+    Spark's own commits."""
 
     def __init__(self, settings: OptimizeSettings, lease: str | None = None) -> None:
         self._settings = settings

@@ -1,4 +1,5 @@
-"""The second executor: Spark's `rewrite_data_files`, for hours with position deletes and for those that would become one very large file."""
+"""The second executor: Spark's `rewrite_data_files`, for hours with position deletes and for those that would
+become one very large file."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,8 @@ log = structlog.get_logger()
 def catalog_options(
     catalog: str, settings: OptimizeSettings, storage: StorageSettings, lease: str | None
 ) -> dict[str, str]:
-    """Spark settings for our catalog under a name of Spark's; the leader's lease goes into the header of every commit."""
+    """Spark settings for our catalog under a name of Spark's; the leader's lease goes into the header of
+    every commit."""
     prefix = f"spark.sql.catalog.{catalog}"
     options = {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
@@ -66,7 +68,8 @@ def rewrite_statement(
     pairs = ", ".join(f"'{name}', '{value}'" for name, value in wanted.items())
     order = ", ".join(f"{_quoted(name)} ASC NULLS LAST" for name in sort_by)
     return (
-        f"CALL {catalog}.system.rewrite_data_files(table => {_literal(_name(table))}, branch => '{branch}', strategy => 'sort', "
+        f"CALL {catalog}.system.rewrite_data_files(table => {_literal(_name(table))}, branch => '{branch}', "
+        "strategy => 'sort', "
         f"sort_order => {_literal(order)}, where => {_literal(_within(hours))}, options => map({pairs}))"
     )
 
@@ -74,7 +77,8 @@ def rewrite_statement(
 def contents_statement(
     catalog: str, table: TableName, hours: Sequence[int], *, branch: str, columns: Sequence[str]
 ) -> str:
-    """The SELECT that tells what rows of a branch hold in these hours, whatever files they are in: their number, and the sum of their hashes."""
+    """The SELECT that tells what rows of a branch hold in these hours, whatever files they are in: their
+    number, and the sum of their hashes."""
     hashed = f"xxhash64({', '.join(_quoted(name) for name in columns)})"
     # As decimals, because a sum of 64-bit numbers is none.
     wanted = f"count(*) AS row_count, coalesce(sum(CAST({hashed} AS DECIMAL(20, 0))), 0) AS hash_sum"

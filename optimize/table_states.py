@@ -1,6 +1,8 @@
-"""What maintenance remembers of tables between rounds, in the catalog: failures in a row, pauses, turns not yet had.
+"""What maintenance remembers of tables between rounds, in the catalog: failures in a row, pauses, turns not
+yet had.
 
-Only tables with something to remember have an entry. Beside a catalog without task states everything is forgotten at the end of a process.
+Only tables with something to remember have an entry. Beside a catalog without task states everything is
+forgotten at the end of a process.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -92,7 +94,8 @@ class TableStates:
         return memory is not None and memory.state in (State.RUNNING, State.FAILING)
 
     def note_running(self, tables: Iterable[str]) -> None:
-        """Remembers tables whose work takes several commits: should this process end in between, the next leader goes on with them."""
+        """Remembers tables whose work takes several commits: should this process end in between, the next
+        leader goes on with them."""
         running = {}
         for name in tables:
             before = self._known.get(name)
@@ -110,7 +113,8 @@ class TableStates:
         done: Iterable[str],
         now_ms: int,
     ) -> None:
-        """Writes what a round has learned: who failed (again), who waits and why, who is fine and is forgotten.
+        """Writes what a round has learned: who failed (again), who waits and why, who is fine and is
+        forgotten.
 
         `refused`: those of the failures where a proof failed; such a table pauses at once.
         """

@@ -1,4 +1,5 @@
-"""A table as maintenance sees it: its metadata, its live files by hour partition, which deletes may apply to them."""
+"""A table as maintenance sees it: its metadata, its live files by hour partition, which deletes may apply to
+them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,8 @@ DATA_MANIFEST, DELETE_MANIFEST = 0, 1
 class Partition:
     """One hour partition (hours since 1970-01-01T00Z).
 
-    Counts of delete files are of those that may apply to its rows. One that may reach every partition counts as equality deletes: it stays
-    as long as any partition does, so nothing may be merged past it.
+    Counts of delete files are of those that may apply to its rows. One that may reach every partition counts
+    as equality deletes: it stays as long as any partition does, so nothing may be merged past it.
     """
 
     hour: int
@@ -32,7 +33,8 @@ class Partition:
 
 @dataclass(slots=True)
 class TableView:
-    """One version of a table. Manifests and manifest lists are read when they are asked for, once; those of an older view are carried on.
+    """One version of a table. Manifests and manifest lists are read when they are asked for, once; those of
+    an older view are carried on.
 
     `known`: entries by manifest; `lists`: manifests by manifest list, of snapshots other than the head.
     """
@@ -86,7 +88,8 @@ class TableView:
         return found
 
     def data_manifests(self) -> list[ManifestFile]:
-        """Manifests of data files partitioned by hour; those of other specs are somebody else's and stay as they are."""
+        """Manifests of data files partitioned by hour; those of other specs are somebody else's and stay as
+        they are."""
         return [
             m
             for m in self.manifests
@@ -94,7 +97,8 @@ class TableView:
         ]
 
     def partitions(self, hours: Iterable[int] | None = None) -> dict[int, Partition]:
-        """The live partitions, all or those of the given hours; only manifests that may hold them are read."""
+        """The live partitions, all or those of the given hours; only manifests that may hold them are
+        read."""
         wanted = None if hours is None else frozenset(hours)
         files: dict[int, list[DataFile]] = {}
         for manifest in self.data_manifests():
@@ -113,7 +117,8 @@ class TableView:
         return found
 
     def delete_files(self) -> dict[int | None, list[DataFile]]:
-        """Live delete files by the hour whose rows they may touch; under None those that may reach every partition."""
+        """Live delete files by the hour whose rows they may touch; under None those that may reach every
+        partition."""
         found: dict[int | None, list[DataFile]] = {}
         for manifest in self.manifests:
             if manifest.content == DELETE_MANIFEST and has_live(manifest):
@@ -124,7 +129,8 @@ class TableView:
 
 
 def has_live(manifest: ManifestFile) -> bool:
-    """Whether a manifest may hold live files. Version 1 tables may leave the counts out; then nobody knows before reading it."""
+    """Whether a manifest may hold live files. Version 1 tables may leave the counts out; then nobody knows
+    before reading it."""
     return manifest.live_files > 0 or manifest.deleted_files == 0
 
 
@@ -143,7 +149,8 @@ def may_hold(manifest: ManifestFile, hours: frozenset[int] | None) -> bool:
 def load_view(
     catalog: CatalogClient, storage: Storage, name: TableName, before: TableView | None = None
 ) -> TableView | None:
-    """Loads a table; None where there is none. Manifests and their lists are immutable, so what `before` has read is not read again."""
+    """Loads a table; None where there is none. Manifests and their lists are immutable, so what `before` has
+    read is not read again."""
     try:
         answer = catalog.load_table(name)
     except NotFoundError:

@@ -1,7 +1,9 @@
-"""Whose turn it is in a round: tenants get the same share of the work, and tables are loaded some at a time, in the order of their turns.
+"""Whose turn it is in a round: tenants get the same share of the work, and tables are loaded some at a time,
+in the order of their turns.
 
-Start-time fair queueing: a piece of work begins, on its tenant's own clock, when all the tenant's earlier pieces have been paid for by their
-cost; next is always the piece that begins first. So a tenant with one small table comes right after the first table of one with a thousand.
+Start-time fair queueing: a piece of work begins, on its tenant's own clock, when all the tenant's earlier
+pieces have been paid for by their cost; next is always the piece that begins first. So a tenant with one
+small table comes right after the first table of one with a thousand.
 """
 
 import heapq
@@ -38,7 +40,8 @@ class Turns:
         return [candidate for _, _, candidate in taken]
 
     def in_order(self, work: Iterable[Work]) -> tuple[list[Work], list[tuple[float, Work]]]:
-        """The pieces of the taken tables in their order: those that begin before the next table's turn, and the rest with when it begins.
+        """The pieces of the taken tables in their order: those that begin before the next table's turn, and
+        the rest with when it begins.
 
         Within a tenant, what saves most files per second goes first.
         """

@@ -1,14 +1,14 @@
 """The proof before a merge may be committed: the new files hold exactly the rows of the old ones.
 
-the order is a permutation        no row of the inputs is left out or taken twice
-rows, null counts and bounds      of the old files (footers and manifests) agree with those of the new ones
-the file, read back, is equal     to the ordered rows in memory, and its footer says what will be committed
-its bounds hold every row         as the rows that were read back have them, whatever a footer says (`bounds_proof.py`)
-the file has not changed since    asked by the driver, just before the commit
+the order is a permutation        no row of the inputs is left out or taken twice rows, null counts and bounds
+of the old files (footers and manifests) agree with those of the new ones the file, read back, is equal     to
+the ordered rows in memory, and its footer says what will be committed its bounds hold every row         as
+the rows that were read back have them, whatever a footer says (`bounds_proof.py`) the file has not changed
+since    asked by the driver, just before the commit
 
-What Spark's rewrite_data_files wrote was in no memory of ours: there Spark itself sums the hashes of the rows before and after
-(`rewrite_branch.py`), and of the new files the second line and the one of the bounds hold, with the positions that delete files took away, and
-every row of them can be read (`rewrite_proof.py`).
+What Spark's rewrite_data_files wrote was in no memory of ours: there Spark itself sums the hashes of the rows
+before and after (`rewrite_branch.py`), and of the new files the second line and the one of the bounds hold,
+with the positions that delete files took away, and every row of them can be read (`rewrite_proof.py`).
 """
 
 import struct
@@ -49,9 +49,9 @@ def check_inputs(
 ) -> None:
     """Rows, null counts and bounds agree.
 
-    `inputs`: each old file as its manifest has it, and as its own footer says. `kinds`: Iceberg's primitive type of every leaf field.
-    `deleted_rows`: rows of the old files that delete files took away; then no more NULLs and no wider bounds than before may be there.
-    Raises ProofFailed.
+    `inputs`: each old file as its manifest has it, and as its own footer says. `kinds`: Iceberg's primitive
+    type of every leaf field. `deleted_rows`: rows of the old files that delete files took away; then no more
+    NULLs and no wider bounds than before may be there. Raises ProofFailed.
     """
     for listed, footer in inputs:
         _check_listed(listed, footer)
@@ -59,7 +59,8 @@ def check_inputs(
     rows, wanted = sum(file.rows for file in outputs), sum(footer.rows for footer in footers) - deleted_rows
     if rows != wanted:
         raise ProofFailed(
-            f"{len(inputs)} files hold {wanted} rows, {deleted_rows} deleted ones aside; after the merge there are {rows}"
+            f"{len(inputs)} files hold {wanted} rows, {deleted_rows} deleted ones aside; after the merge "
+            f"there are {rows}"
         )
     for column, kind in kinds.items():
         if kind:
@@ -89,7 +90,8 @@ def _check_bounds(
         return
     if after[0] < before[0] or after[1] > before[1] or (exact and before != after):
         raise ProofFailed(
-            f"field {column} was between {before[0]!r} and {before[1]!r} and now is between {after[0]!r} and {after[1]!r}"
+            f"field {column} was between {before[0]!r} and {before[1]!r} and now is between {after[0]!r} and "
+            f"{after[1]!r}"
         )
 
 
@@ -118,7 +120,8 @@ def _nulls(file: DataFile, column: int) -> int:
 
 
 def _bounds(files: Sequence[DataFile], column: int, kind: str) -> tuple[Any, Any] | None:
-    """The bounds over all files; None where some file with values does not tell, or where the type has no order here."""
+    """The bounds over all files; None where some file with values does not tell, or where the type has no
+    order here."""
     decode = _decoder(kind)
     lows, highs = [], []
     for file in files:
@@ -146,7 +149,8 @@ def _decoder(kind: str) -> Callable[[bytes], Any] | None:
 
 
 def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Sequence[int]) -> int:
-    """The file, read back, is what was meant, and says of itself what will be committed; returns the checksum of its bytes.
+    """The file, read back, is what was meant, and says of itself what will be committed; returns the checksum
+    of its bytes.
 
     Raises ProofFailed, NotFoundError, ArrowException.
     """
@@ -174,7 +178,8 @@ def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Se
 
 
 def _same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
-    """Whether two columns of one type hold the same. For Arrow no NaN equals another: numbers are compared by their bits."""
+    """Whether two columns of one type hold the same. For Arrow no NaN equals another: numbers are compared by
+    their bits."""
     if one.equals(other):
         return True
     bits = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}.get(one.type)
@@ -195,9 +200,11 @@ def read_whole(storage: Storage, file: DataFile) -> bytes:
 
 
 def check_whole(storage: Storage, output: DataFile, checksum: int) -> None:
-    """The file is still what was proven: asked by the driver, just before the commit. Raises ProofFailed, NotFoundError.
+    """The file is still what was proven: asked by the driver, just before the commit. Raises ProofFailed,
+    NotFoundError.
 
-    An object store keeps an object as it was put, by checksums of its own: there the size and the end of it tell whether it is the one.
+    An object store keeps an object as it was put, by checksums of its own: there the size and the end of it
+    tell whether it is the one.
     """
     if canonical(output.uri).startswith("file:"):
         if crc32(read_whole(storage, output)) != checksum:

@@ -22,7 +22,8 @@ for command in (command_line.search, command_line.tail, command_line.export, com
 
 @cli.callback()
 def settings_help() -> None:
-    """Settings come from firn.toml (section [query]) and FIRN_QUERY_* variables; FIRN_QUERY_API and FIRN_QUERY_API_KEY say which API is asked."""
+    """Settings come from firn.toml (section [query]) and FIRN_QUERY_* variables; FIRN_QUERY_API and
+    FIRN_QUERY_API_KEY say which API is asked."""
 
 
 @cli.command()
@@ -52,7 +53,8 @@ def trino_access(
         list[str] | None, typer.Option(help="user whose password is made anew, repeatable")
     ] = None,
 ) -> None:
-    """Write Trino's access rules and password file for all tenants; new passwords are printed once, user and password a line."""
+    """Write Trino's access rules and password file for all tenants; new passwords are printed once, user and
+    password a line."""
     from query.access.trino_access import write_access_of  # as above
 
     for user in write_access_of(QuerySettings.load(), folder, renew or ()):

@@ -1,7 +1,8 @@
-"""`python -m tests.audit`: compares the pinned Python packages with the known vulnerabilities, by pip-audit in an environment of its own.
+"""`python -m tests.audit`: compares the pinned Python packages with the known vulnerabilities, by pip-audit
+in an environment of its own.
 
-It asks an advisory service on the network, so it is no part of `make check`. A package that the service does not tell about is not clean: it fails, as does
-a service that does not answer.
+It asks an advisory service on the network, so it is no part of `make check`. A package that the service does
+not tell about is not clean: it fails, as does a service that does not answer.
 
     exit code 0   every pin was looked up, none has a known vulnerability
               1   some have
@@ -57,7 +58,10 @@ def verdict(report: str, errors: str) -> tuple[int, str]:
         last = next(iter(reversed(errors.strip().splitlines())), "it said nothing")
         return (
             UNKNOWN,
-            f"error: the advisory service could not be asked, so nothing is known of the pins. pip-audit ends with: {last}",
+            (
+                "error: the advisory service could not be asked, so nothing is known of the pins. pip-audit "
+                f"ends with: {last}"
+            ),
         )
     vulnerable = [_told(each, hole) for each in found for hole in each.get("vulns", ())]
     skipped = [str(each["name"]) for each in found if "skip_reason" in each]
@@ -67,7 +71,8 @@ def verdict(report: str, errors: str) -> tuple[int, str]:
             f" and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
         )
         lines.append(
-            f"error: the advisory service told nothing about {len(skipped)} of {len(found)} pins ({names}): this is no clean result. Is it reachable?"
+            f"error: the advisory service told nothing about {len(skipped)} of {len(found)} pins ({names}): "
+            "this is no clean result. Is it reachable?"
         )
     if not lines:
         return CLEAN, f"{len(found)} pins, none with a known vulnerability"
@@ -76,7 +81,10 @@ def verdict(report: str, errors: str) -> tuple[int, str]:
 
 def _told(package: Mapping[str, Any], hole: Mapping[str, Any]) -> str:
     fixed = ", ".join(hole.get("fix_versions", ())) or "no version yet"
-    return f"{package['name']} {package['version']}: {hole['id']} ({', '.join(hole.get('aliases', ())) or 'no alias'}), fixed in {fixed}"
+    return (
+        f"{package['name']} {package['version']}: {hole['id']} "
+        f"({', '.join(hole.get('aliases', ())) or 'no alias'}), fixed in {fixed}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What every room's tests share: the stack (started once per run, when the first test asks), and the data sets."""
+"""What every room's tests share: the stack (started once per run, when the first test asks), and the data
+sets."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ from tests.stack.kafka_topics import KafkaTopics
 from tests.stack.line import Line, Sql
 from tests.ui.browser import browser, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
 
-# No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a longer search.
+# No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a
+# longer search.
 settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "50")))
 settings.load_profile("firn")
 
@@ -24,7 +26,8 @@ PROVE_VARIABLE = "FIRN_PROVE"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests on data sets where none are named and the long proofs unless asked for, and insists that tests with services say so."""
+    """Leaves out the tests on data sets where none are named and the long proofs unless asked for, and
+    insists that tests with services say so."""
     for item in items:
         if "stack" in getattr(item, "fixturenames", ()) and item.get_closest_marker("stack") is None:
             raise pytest.UsageError(f"{item.nodeid} needs the services: mark it with pytest.mark.stack")
@@ -39,7 +42,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Kafka, the catalog on SQLite, and Trino over a warehouse of local files. Tests share it: each takes fresh topics, groups and tenants."""
+    """Kafka, the catalog on SQLite, and Trino over a warehouse of local files. Tests share it: each takes
+    fresh topics, groups and tenants."""
     with Stack(tmp_path_factory.mktemp("stack"), tied=True) as stack:
         stack.start("kafka", "catalog", "trino")
         yield stack
@@ -73,7 +77,8 @@ def catalog_client(line: Line) -> CatalogClient:
 
 @pytest.fixture
 def ingester(line: Line) -> Iterator[Callable[..., Ingester]]:
-    """`ingester(topic, flush_interval_s=1, ...)` starts one with a group, a dead-letter topic and a port of its own; all are ended after the test."""
+    """`ingester(topic, flush_interval_s=1, ...)` starts one with a group, a dead-letter topic and a port of
+    its own; all are ended after the test."""
     started: list[Ingester] = []
 
     def start(topics: Any, **settings: Any) -> Ingester:

@@ -1,8 +1,9 @@
 """`python -m tests.prove`: the proofs that take too long for every run of the tests.
 
-Each proof is a pytest run with larger numbers and a seed of its own; the longest ones are several, of other seeds. What passed is kept in
-tests/proofs/<commit>.json with the figures that its tests have recorded (`record_property`), so that a run that was interrupted goes on where it
-stopped, and everybody can see on which commit a proof was made.
+Each proof is a pytest run with larger numbers and a seed of its own; the longest ones are several, of other
+seeds. What passed is kept in tests/proofs/<commit>.json with the figures that its tests have recorded
+(`record_property`), so that a run that was interrupted goes on where it stopped, and everybody can see on
+which commit a proof was made.
 """
 
 import os
@@ -27,7 +28,8 @@ SEEDS_APART = 1_000_000
 
 @dataclass(frozen=True)
 class Proof:
-    """What is run: pytest's arguments, and the numbers that make it long. `part`: how many others of other seeds come before it."""
+    """What is run: pytest's arguments, and the numbers that make it long. `part`: how many others of other
+    seeds come before it."""
 
     name: str
     arguments: tuple[str, ...]

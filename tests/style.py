@@ -1,7 +1,8 @@
 """`python -m tests.style`: how dense the code is, in figures to look at; nothing fails by them.
 
-A node is one of Python's syntax tree (`ast.walk`), a line is any line of a file. So "nodes per line"
-tells how much a reader has to take in at a glance, whatever the line length; PyIceberg, httpx, datasette and arroyo lie between 4.4 and 5.1.
+A node is one of Python's syntax tree (`ast.walk`), a line is any line of a file. So "nodes per line" tells
+how much a reader has to take in at a glance, whatever the line length; PyIceberg, httpx, datasette and arroyo
+lie between 4.4 and 5.1.
 """
 
 import ast

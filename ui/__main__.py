@@ -1,6 +1,7 @@
 """`python -m ui serve`: the front end as a process. FIRN_UI_API is the address of the search API.
 
-FIRN_UI_ALLOWED_HOSTS: names, with commas between them, under which a proxy or others reach it. FIRN_UI_ALLOWED_ORIGINS: pages besides its own.
+FIRN_UI_ALLOWED_HOSTS: names, with commas between them, under which a proxy or others reach it.
+FIRN_UI_ALLOWED_ORIGINS: pages besides its own.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def main() -> None:
     }
     os.environ[HOST_VARIABLE] = asked.host
     os.chdir(SCRIPT.parent.parent)  # where .streamlit lies, and from where the pages are imported
-    os.execv(
+    os.execv(  # noqa: S606
         sys.executable,
         [
             sys.executable,
@@ -44,7 +45,7 @@ def main() -> None:
             str(SCRIPT),
             *(f"--{name}={value}" for name, value in options.items()),
         ],
-    )  # noqa: S606
+    )
 
 
 def _arguments() -> argparse.Namespace:

@@ -83,7 +83,8 @@ class ApiClient:
     def _silent(self, error: httpx.HTTPError) -> ApiError:
         return ApiError(
             0,
-            f"The search API at {self.uri} does not answer ({type(error).__name__}). Start it with `python -m query serve`, or set {API_VARIABLE}.",
+            f"The search API at {self.uri} does not answer ({type(error).__name__}). Start it with `python "
+            f"-m query serve`, or set {API_VARIABLE}.",
         )
 
 

@@ -9,8 +9,12 @@ st.set_page_config(
     page_title="Firn", page_icon=":material/ac_unit:", layout="wide", initial_sidebar_state="collapsed"
 )
 # Streamlit leaves a hand's breadth above a page, and sets statements like prose.
-STYLE = ".stMainBlockContainer{padding-top:4.5rem;padding-bottom:3rem;max-width:1700px}.stTextArea textarea{font-family:monospace}"
-# The tables' own download writes cells that spreadsheets calculate; exports and the SQL page have one that does not.
+STYLE = (
+    ".stMainBlockContainer{padding-top:4.5rem;padding-bottom:3rem;max-width:1700px}.stTextArea "
+    "textarea{font-family:monospace}"
+)
+# The tables' own download writes cells that spreadsheets calculate; exports and the SQL page have one that
+# does not.
 STYLE += '[data-testid="stElementToolbar"] button[aria-label^="Download as CSV"]{display:none}'
 st.html(f"<style>{STYLE}</style>")
 page = st.navigation(

@@ -1,4 +1,5 @@
-"""Who may reach the pages: beyond loopback only people with a key, so the API behind them must ask for one."""
+"""Who may reach the pages: beyond loopback only people with a key, so the API behind them must ask for
+one."""
 
 import ipaddress
 
@@ -30,12 +31,14 @@ def check_host(host: str, api_uri: str) -> None:
         ).status_code
     except httpx.HTTPError as error:
         raise ExposedError(
-            f"the front end refuses to listen on {host}: the search API at {api_uri} does not answer ({type(error).__name__}), "
+            f"the front end refuses to listen on {host}: the search API at {api_uri} does not answer "
+            f"({type(error).__name__}), "
             f"so nobody knows whether it asks for keys; start it first, or listen on 127.0.0.1"
         ) from error
     if status != httpx.codes.UNAUTHORIZED:
         raise ExposedError(
-            f"the front end refuses to listen on {host} while the search API lets callers in without keys: {what_to_do}"
+            f"the front end refuses to listen on {host} while the search API lets callers in without keys: "
+            f"{what_to_do}"
         )
 
 

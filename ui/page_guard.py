@@ -1,8 +1,10 @@
-"""What the front end asks of a request before Streamlit looks at it: that no web page of a stranger has sent it.
+"""What the front end asks of a request before Streamlit looks at it: that no web page of a stranger has sent
+it.
 
-The Host header has to name this server, because an attacker's name may point at it (DNS rebinding), and an Origin header the page that this
-server gave: a websocket is opened from any page without asking, and through it goes everything that people do here. Streamlit can check
-both, but takes every page of this machine for its own, and asks an address on the internet what this machine is called before it refuses one.
+The Host header has to name this server, because an attacker's name may point at it (DNS rebinding), and an
+Origin header the page that this server gave: a websocket is opened from any page without asking, and through
+it goes everything that people do here. Streamlit can check both, but takes every page of this machine for its
+own, and asks an address on the internet what this machine is called before it refuses one.
 """
 
 import ipaddress
@@ -18,7 +20,8 @@ ANY = "*"
 
 
 class PageGuard:
-    """The ASGI application for requests that name `host`, this machine, or one of `allowed_hosts`, from pages of the same or of `allowed_origins`."""
+    """The ASGI application for requests that name `host`, this machine, or one of `allowed_hosts`, from pages
+    of the same or of `allowed_origins`."""
 
     def __init__(
         self, app: ASGIApp, host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
@@ -60,7 +63,11 @@ class PageGuard:
         if not self._takes_host(host):
             return (
                 421,
-                "this front end has another name; add this one to FIRN_UI_ALLOWED_HOSTS if it is one of its own",
+                (
+                    "this front end has another name; add this one to FIRN_UI_ALLOWED_HOSTS if it is one of "
+                    "its "
+                    "own"
+                ),
             )
         if (
             origin is not None
@@ -69,7 +76,11 @@ class PageGuard:
         ):
             return (
                 403,
-                "a page of another origin may not speak to this front end; add it to FIRN_UI_ALLOWED_ORIGINS if it should",
+                (
+                    "a page of another origin may not speak to this front end; add it to "
+                    "FIRN_UI_ALLOWED_ORIGINS "
+                    "if it should"
+                ),
             )
         return None
 

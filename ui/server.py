@@ -1,4 +1,5 @@
-"""The front end as an ASGI application, which `python -m ui serve` has Streamlit run: the pages of `app.py` behind the guard."""
+"""The front end as an ASGI application, which `python -m ui serve` has Streamlit run: the pages of `app.py`
+behind the guard."""
 
 from pathlib import Path
 

@@ -35,12 +35,14 @@ def host() -> str:
 
 
 def allowed_hosts() -> list[str]:
-    """Further names of this server, as a proxy in front of it passes them on in Host: with commas between them; `*.example.org`; `*` for any."""
+    """Further names of this server, as a proxy in front of it passes them on in Host: with commas between
+    them; `*.example.org`; `*` for any."""
     return _listed(HOSTS_VARIABLE)
 
 
 def allowed_origins() -> list[str]:
-    """Origins, like https://tools.example.org, of pages besides these that may speak to them: with commas between them."""
+    """Origins, like https://tools.example.org, of pages besides these that may speak to them: with commas
+    between them."""
     return _listed(ORIGINS_VARIABLE)
 
 

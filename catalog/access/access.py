@@ -1,7 +1,8 @@
 """Who may do what: API keys stored as hashes, tokens bought with them, and four scopes.
 
-A key is `firn_<id>_<secret>`; the secret has 256 random bits, so one round of SHA-256 is all the hashing it needs. A key bound to a
-namespace sees that namespace and what is below it, in listings too. A key may have an end, and the tokens bought with it have it too.
+A key is `firn_<id>_<secret>`; the secret has 256 random bits, so one round of SHA-256 is all the hashing it
+needs. A key bound to a namespace sees that namespace and what is below it, in listings too. A key may have an
+end, and the tokens bought with it have it too.
 
     scope         read   commit   create, drop, rename   leases, tasks, deletions   keys
     admin          x       x               x                        x                x
@@ -62,7 +63,8 @@ _ALLOWED: dict[Need, frozenset[Scope]] = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The holder of a key: its scope, the namespace it is bound to (None: all), and when the key expires (None: never)."""
+    """The holder of a key: its scope, the namespace it is bound to (None: all), and when the key expires
+    (None: never)."""
 
     key_id: str
     scope: Scope
@@ -77,17 +79,20 @@ class Principal:
         """Passes when the key allows it there. Raises CatalogError 403."""
         if self.scope not in _ALLOWED[need]:
             raise forbidden(
-                f"key {self.key_id} has scope {self.scope}, which does not allow {need}; use a key with another scope"
+                f"key {self.key_id} has scope {self.scope}, which does not allow {need}; use a key with "
+                "another scope"
             )
         if self.namespace is None:
             return
         if need in (Need.SERVICE, Need.ADMIN):
             raise forbidden(
-                f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; this needs a key that is not bound"
+                f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; this needs a key that is "
+                "not bound"
             )
         if namespace is not None and not is_within(namespace, self.namespace):
             raise forbidden(
-                f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; it does not reach {dotted(namespace)}"
+                f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; it does not reach "
+                f"{dotted(namespace)}"
             )
 
 
@@ -129,7 +134,8 @@ def list_keys(connection: Connection) -> list[dict[str, Any]]:
     """Every key without its secret."""
     rows = connection.execute(
         text(
-            "SELECT id, scope, namespace, note, created_ms, revoked_ms, expires_ms FROM api_keys ORDER BY created_ms, id"
+            "SELECT id, scope, namespace, note, created_ms, revoked_ms, expires_ms FROM api_keys ORDER BY "
+            "created_ms, id"
         )
     )
     return [
@@ -164,13 +170,15 @@ def revoke_key(connection: Connection, key_id: str, now_ms: int) -> None:
 def any_key(connection: Connection, now_ms: int) -> bool:
     """Whether anybody could get in with a key."""
     statement = text(
-        "SELECT 1 FROM api_keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > :now) LIMIT 1"
+        "SELECT 1 FROM api_keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > :now) LIMIT "
+        "1"
     )
     return connection.execute(statement, {"now": now_ms}).scalar() is not None
 
 
 def find_by_credentials(connection: Connection, key_id: str, secret: str) -> Principal | None:
-    """The principal of an id and secret, None where they do not fit. Its key may have expired: who has the secret is told so."""
+    """The principal of an id and secret, None where they do not fit. Its key may have expired: who has the
+    secret is told so."""
     statement = text(
         "SELECT hash, scope, namespace, expires_ms FROM api_keys WHERE id = :id AND revoked_ms IS NULL"
     )
@@ -186,7 +194,8 @@ def find_by_bearer(connection: Connection, bearer: str, now_ms: int) -> Principa
         key_id, _, secret = bearer.removeprefix("firn_").partition("_")
         return find_by_credentials(connection, key_id, secret)
     statement = (
-        "SELECT k.id, k.scope, k.namespace, k.expires_ms FROM access_tokens t JOIN api_keys k ON k.id = t.key_id "
+        "SELECT k.id, k.scope, k.namespace, k.expires_ms FROM access_tokens t JOIN api_keys k ON k.id = "
+        "t.key_id "
         "WHERE t.hash = :hash AND t.expires_ms > :now AND k.revoked_ms IS NULL"
     )
     row = connection.execute(text(statement), {"hash": digest(bearer), "now": now_ms}).one_or_none()
@@ -209,7 +218,8 @@ def forget_old_tokens(connection: Connection, now_ms: int) -> None:
 
 
 class PrincipalCache:
-    """Principals by the hash of what was sent, for a few seconds; unknown ones too, so that guessing costs nobody a query each."""
+    """Principals by the hash of what was sent, for a few seconds; unknown ones too, so that guessing costs
+    nobody a query each."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, tuple[Principal | None, float]] = OrderedDict()

@@ -15,7 +15,8 @@ _SPAN = re.compile(r"([0-9]{1,9})([mhd])")
 
 
 def end_of(expires: str | None, now_ms: int, *, default_s: float) -> int | None:
-    """When a key ends whose maker said `90d`, `12h`, `30m`, `never`, or nothing (then `default_s`; 0: never). Raises CatalogError 400."""
+    """When a key ends whose maker said `90d`, `12h`, `30m`, `never`, or nothing (then `default_s`; 0: never).
+    Raises CatalogError 400."""
     if expires is None:
         return now_ms + int(default_s * 1_000) if default_s else None
     if expires == NEVER:
@@ -36,7 +37,10 @@ def day(expires_ms: int) -> str:
 
 def expired(key_id: str, expires_ms: int) -> str:
     """What the holder of a key is told whose time is over."""
-    return f"key {key_id} expired on {day(expires_ms)}; an administrator makes a new one with `python -m catalog key create`"
+    return (
+        f"key {key_id} expired on {day(expires_ms)}; an administrator makes a new one with `python -m "
+        "catalog key create`"
+    )
 
 
 def warnings(keys: Sequence[dict[str, Any]], now_ms: int) -> Iterator[str]:
@@ -47,7 +51,10 @@ def warnings(keys: Sequence[dict[str, Any]], now_ms: int) -> Iterator[str]:
         if key["revoked-ms"] is None and (key["expires-ms"] is None or key["expires-ms"] > now_ms)
     ]
     if endless := [key["id"] for key in in_force if key["expires-ms"] is None]:
-        yield f"{len(endless)} keys never expire ({', '.join(endless)}); replace them by keys made with --expires where you can"
+        yield (
+            f"{len(endless)} keys never expire ({', '.join(endless)}); replace them by keys made with "
+            "--expires where you can"
+        )
     for key in in_force:
         if key["expires-ms"] is not None and key["expires-ms"] <= now_ms + SOON_MS:
             yield f"key {key['id']} expires on {day(key['expires-ms'])}; make its holder a new one"

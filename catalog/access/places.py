@@ -1,10 +1,14 @@
-"""Where tables may lie and which files a commit may name: those of the table itself, or what an administrator granted.
+"""Where tables may lie and which files a commit may name: those of the table itself, or what an administrator
+granted.
 
-    who asks                      location of a new table                     files that a commit names
-    a key bound to a namespace    the one the catalog would choose, or a       below the table's location, or a prefix granted to the table,
-                                  folder of its namespace, shared by nobody    manifests read before the commit is taken (commit_inspection.py)
-    any other key                 below the warehouse or allowed_locations     the same, unread
-    an administrator's            the same; moves tables                       also below allowed_locations; grants prefixes
+    who asks                      location of a new table                     files that a commit names a key
+    bound to a namespace    the one the catalog would choose, or a       below the table's location, or a
+    prefix granted to the table,
+                                  folder of its namespace, shared by nobody    manifests read before the
+                                  commit is taken (commit_inspection.py)
+    any other key                 below the warehouse or allowed_locations     the same, unread an
+    administrator's            the same; moves tables                       also below allowed_locations;
+    grants prefixes
 
 What is granted stands in the table property `firn.file-locations`, where every reader finds it.
 """
@@ -26,7 +30,8 @@ from lake.storage import canonical
 from lake.table_place import GRANTS_PROPERTY, PATH_PROPERTIES, TablePlace, is_plain_path, parse_grants
 
 Json = dict[str, Any]
-# The folders of tables whose location the catalog or ingestion chose begin with two digits of their uuid; the journal of names has its own.
+# The folders of tables whose location the catalog or ingestion chose begin with two digits of their uuid; the
+# journal of names has its own.
 _TAKEN_FOLDER = re.compile(r"[0-9a-f]{2}|_firn.*", re.IGNORECASE)
 
 
@@ -81,9 +86,11 @@ def granting(properties: Mapping[str, str], location: str) -> dict[str, str]:
 def check_own_place(
     location: str, chosen: str, namespace: str, namespace_folder: str, warehouse: str
 ) -> bool:
-    """Whether the location of a bound key's new table has to be compared with others': not where it is the one the catalog would have `chosen`.
+    """Whether the location of a bound key's new table has to be compared with others': not where it is the
+    one the catalog would have `chosen`.
 
-    Otherwise it has to be in the folder that the catalog gives the namespace, or in `<warehouse>/<level>/...`. Raises CatalogError 403.
+    Otherwise it has to be in the folder that the catalog gives the namespace, or in
+    `<warehouse>/<level>/...`. Raises CatalogError 403.
     """
     place = canonical(location).rstrip("/")
     _check_no_links(place, warehouse)
@@ -100,17 +107,19 @@ def check_own_place(
     if not any(place.startswith(folder) and is_plain_path(place[len(folder) :]) for folder in folders):
         metrics.foreign_files.labels("location").inc()
         raise forbidden(
-            f"location {location!r:.500} is not one that a key bound to a namespace may choose; leave the location out"
-            + (f", or choose one below {own}" if has_folder else "")
+            f"location {location!r:.500} is not one that a key bound to a namespace may choose; leave the "
+            "location out" + (f", or choose one below {own}" if has_folder else "")
         )
     return True
 
 
 def check_namespace_properties(by: Principal, names: Collection[str]) -> None:
-    """Engines put new tables below a namespace's `location`. Raises CatalogError 403 where a bound key would lead them elsewhere."""
+    """Engines put new tables below a namespace's `location`. Raises CatalogError 403 where a bound key would
+    lead them elsewhere."""
     if by.namespace is not None and "location" in names:
         raise forbidden(
-            "only a key that is bound to no namespace sets or removes the property location of a namespace; leave it out"
+            "only a key that is bound to no namespace sets or removes the property location of a namespace; "
+            "leave it out"
         )
 
 

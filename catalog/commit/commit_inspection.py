@@ -1,8 +1,9 @@
 """Looks into the manifests that a commit of a bound key brings, before the commit is taken.
 
-An engine believes what a table's manifests say. The tenant that holds a key to one namespace could name files of any other in them, and
-whoever reads the table would read those. So every manifest that is new is read once, below a bound, and each file in it has to be the table's own.
-Commits of keys that are bound to nothing are the operator's own, above all ingestion's, and are not held up by this.
+An engine believes what a table's manifests say. The tenant that holds a key to one namespace could name files
+of any other in them, and whoever reads the table would read those. So every manifest that is new is read
+once, below a bound, and each file in it has to be the table's own. Commits of keys that are bound to nothing
+are the operator's own, above all ingestion's, and are not held up by this.
 """
 
 import threading
@@ -32,7 +33,8 @@ THREADS = 2
 
 
 class Inspector:
-    """Reads manifests with few threads of its own, so that nobody else waits for what a tenant sends, and remembers which it has found right."""
+    """Reads manifests with few threads of its own, so that nobody else waits for what a tenant sends, and
+    remembers which it has found right."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -48,7 +50,8 @@ class Inspector:
                 left -= self._check_manifest(place, uri)
                 if left < 0:
                     raise bad_request(
-                        f"the manifests of a commit hold more than {BYTES_MAX:,} bytes; commit fewer files at once"
+                        f"the manifests of a commit hold more than {BYTES_MAX:,} bytes; commit fewer files "
+                        "at once"
                     )
 
     def _manifests(self, place: TablePlace, snapshot: Json) -> Iterator[object]:

@@ -1,7 +1,9 @@
-"""Brings commits that arrive at the same time into one round, so that they share one sync of the disk and one SQL transaction.
+"""Brings commits that arrive at the same time into one round, so that they share one sync of the disk and one
+SQL transaction.
 
-A round runs in a thread. While it waits for the disk, requests gather and make up the next round. A table is in one round at a time;
-a few rounds may run beside each other, so that a storage that hangs does not hold up tables that are elsewhere.
+A round runs in a thread. While it waits for the disk, requests gather and make up the next round. A table is
+in one round at a time; a few rounds may run beside each other, so that a storage that hangs does not hold up
+tables that are elsewhere.
 """
 
 import asyncio
@@ -40,7 +42,8 @@ class CommitQueue:
             task.add_done_callback(self._tasks.discard)
 
     def _next_batch(self) -> list[tuple[list[CommitUnit], asyncio.Future[None]]]:
-        """Everybody who waits, except for tables that a running round has; who waits for such a table keeps others of it waiting too."""
+        """Everybody who waits, except for tables that a running round has; who waits for such a table keeps
+        others of it waiting too."""
         batch, staying, blocked = [], [], set(self._busy)
         for request in self._waiting:
             keys = {key for unit in request[0] for key in unit.idents}
@@ -63,7 +66,8 @@ class CommitQueue:
             for unit in units:
                 unit.reply = unit.reply or unit.render(
                     outcome_unknown(
-                        f"the catalog failed inside a commit ({error!r}); load the table to see whether it happened"
+                        f"the catalog failed inside a commit ({error!r}); load the table to see whether it "
+                        "happened"
                     )
                 )
             raise

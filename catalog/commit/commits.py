@@ -1,4 +1,5 @@
-"""Commits of many tables at once: read, change, write, swap. One SQL transaction swaps everything that passed.
+"""Commits of many tables at once: read, change, write, swap. One SQL transaction swaps everything that
+passed.
 
 The order is what makes a commit safe:
  1. read the tables' current metadata locations, and the answers already given under the same Idempotency-Keys
@@ -59,9 +60,11 @@ Outcome = list[NextVersion] | CatalogError
 
 @dataclass(slots=True)
 class CommitUnit:
-    """Table changes that happen together or not at all; a batch holds many units that know nothing of each other.
+    """Table changes that happen together or not at all; a batch holds many units that know nothing of each
+    other.
 
-    `render` turns the outcome into the answer; `deadline` is a point of `time.monotonic`, after which the unit is given up unchanged.
+    `render` turns the outcome into the answer; `deadline` is a point of `time.monotonic`, after which the
+    unit is given up unchanged.
     """
 
     changes: Sequence[TableChange]
@@ -108,7 +111,8 @@ class Committer:
         self._undo_window_s = undo_window_s
 
     def commit(self, units: Sequence[CommitUnit]) -> None:
-        """Gives every unit its reply. Units of the same table follow each other in their order. Never raises for one unit's sake."""
+        """Gives every unit its reply. Units of the same table follow each other in their order. Never raises
+        for one unit's sake."""
         pending = list(units)
         while pending:
             now, later = _without_overlap(pending)
@@ -289,7 +293,8 @@ class Committer:
                         unit.error = error
 
     def _check_creations(self, connection: Connection, units: list[CommitUnit], now_ms: int) -> None:
-        """New tables need their namespace, a uuid nobody has, and a name that no dropped table still holds."""
+        """New tables need their namespace, a uuid nobody has, and a name that no dropped table still
+        holds."""
         creating = [unit for unit in units if any(version.head is None for version in unit.versions)]
         if not creating:
             return
@@ -330,7 +335,8 @@ class Committer:
         )
 
     def _check_registrations(self, connection: Connection, units: list[CommitUnit]) -> None:
-        """A table lives under one name: files that one name no longer needs are deleted, whatever another refers to."""
+        """A table lives under one name: files that one name no longer needs are deleted, whatever another
+        refers to."""
         for unit in units:
             for version in unit.versions:
                 if version.change.register is not None and version.change.kind != VIEW and unit.error is None:
@@ -362,7 +368,8 @@ class Committer:
                 log.warning("catalog.names_not_written", error=str(error))
 
     def _clean(self, units: list[CommitUnit]) -> None:
-        """Step 5: new files are remembered where they were swapped in and deleted where they lost; files past their log are deleted."""
+        """Step 5: new files are remembered where they were swapped in and deleted where they lost; files past
+        their log are deleted."""
         unneeded: list[str] = []
         for unit in units:
             if unit.unknown:
@@ -389,18 +396,25 @@ class Committer:
             heads = {}
         for unit in units:
             found = [heads.get(version.change.identifier.key) for version in unit.versions]
-            done = unit.error is None and bool(found) and all(
-                head is not None and head.metadata_location == version.location for head, version in zip(found, unit.versions, strict=True)
-            )  # fmt: skip
+            done = (
+                unit.error is None
+                and bool(found)
+                and all(
+                    head is not None and head.metadata_location == version.location
+                    for head, version in zip(found, unit.versions, strict=True)
+                )
+            )
             if unit.error is None and not done:
                 unit.unknown = True
                 unit.error = outcome_unknown(
-                    f"{error}; load the table to see whether the commit happened, or repeat it with the same Idempotency-Key"
+                    f"{error}; load the table to see whether the commit happened, or repeat it with the same "
+                    "Idempotency-Key"
                 )
             unit.reply = unit.render(unit.outcome())
 
     def _not_done(self, units: list[CommitUnit], error: Exception) -> None:
-        """The transaction did not happen; it is tried again where that may help, each unit alone where a value of one was refused."""
+        """The transaction did not happen; it is tried again where that may help, each unit alone where a
+        value of one was refused."""
         passing = isinstance(error, DBAPIError) and is_passing(error)
         split = isinstance(error, DataError) and len(units) > 1
         log.warning("catalog.round_not_done", error=str(error), units=len(units), again=passing or split)
@@ -428,7 +442,8 @@ _SWAP = (
 
 
 def _note_replaced(connection: Connection, versions: Sequence[NextVersion], now_ms: int) -> None:
-    """A registration may put another table in the place of one: the name goes from the old uuid to the new one. A table that moves is noted too."""
+    """A registration may put another table in the place of one: the name goes from the old uuid to the new
+    one. A table that moves is noted too."""
     for version in versions:
         head, ident = version.head, version.change.identifier.key
         if head is not None and head.uuid != version.uuid:
@@ -448,7 +463,8 @@ class OutcomeLost(FirnError):
 
 
 def _without_overlap(units: list[CommitUnit]) -> tuple[list[CommitUnit], list[CommitUnit]]:
-    """Splits units into those that share no table and those that have to wait for them, both in their order."""
+    """Splits units into those that share no table and those that have to wait for them, both in their
+    order."""
     if units[0].alone:
         return units[:1], units[1:]
     seen: set[str] = set()
@@ -506,6 +522,13 @@ def _still_dropped(identifier: Identifier) -> CatalogError:
 def _new_row(version: NextVersion, now_ms: int) -> dict[str, object]:
     identifier = version.change.identifier
     return {
-        "ident": identifier.key, "namespace": identifier.namespace, "name": identifier.name, "kind": version.change.kind, "uuid": version.uuid,
-        "location": canonical(version.table_location).rstrip("/"), "metadata_location": version.location, "created_ms": now_ms, "changed_ms": now_ms,
-    }  # fmt: skip
+        "ident": identifier.key,
+        "namespace": identifier.namespace,
+        "name": identifier.name,
+        "kind": version.change.kind,
+        "uuid": version.uuid,
+        "location": canonical(version.table_location).rstrip("/"),
+        "metadata_location": version.location,
+        "created_ms": now_ms,
+        "changed_ms": now_ms,
+    }

@@ -1,7 +1,8 @@
 """Of which table a queued file is, and whether it may be deleted for that table's sake.
 
-Who queues files has read a table's manifests, and a tenant may have written them. So a file has to lie below the location of the table that its
-entry names; asked when it is queued and again, by who deletes it, when it is due.
+Who queues files has read a table's manifests, and a tenant may have written them. So a file has to lie below
+the location of the table that its entry names; asked when it is queued and again, by who deletes it, when it
+is due.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +38,10 @@ def heads_of(connection: Connection, database: Database, uuids: Iterable[str]) -
     wanted = sorted(set(uuids))
     condition = database.among("uuid")
     columns = "uuid, location, metadata_location"
-    statement = f"SELECT {columns} FROM tables WHERE {condition} UNION ALL SELECT {columns} FROM dropped_tables WHERE {condition}"  # noqa: S608
+    statement = (
+        f"SELECT {columns} FROM tables WHERE {condition} UNION ALL SELECT {columns} FROM "
+        f"dropped_tables WHERE {condition}"
+    )
     found: dict[str, list[tuple[str, str]]] = {}
     if wanted:
         for uuid, location, metadata_location in connection.execute(
@@ -48,7 +52,8 @@ def heads_of(connection: Connection, database: Database, uuids: Iterable[str]) -
 
 
 class DeletionPlaces:
-    """Where the files of tables lie, for entries of the queue. A table that is gone had its own folder, which was named after its uuid."""
+    """Where the files of tables lie, for entries of the queue. A table that is gone had its own folder, which
+    was named after its uuid."""
 
     def __init__(self, store: MetadataStore, heads: Heads) -> None:
         self._store = store

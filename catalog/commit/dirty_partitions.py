@@ -1,8 +1,10 @@
-"""The dirty-partition index: files, bytes, rows and last change of each partition of each table, kept up by every commit.
+"""The dirty-partition index: files, bytes, rows and last change of each partition of each table, kept up by
+every commit.
 
-It is fed from the summaries of the snapshots that a commit puts on the main branch (`partitions.<path>` entries, as Iceberg's SnapshotSummary
-writes them where the table property write.summary.partition-limit allows). Where a summary does not tell, or the head goes back, the table is
-noted as uncounted, and `partition_counts` counts it again from its manifests.
+It is fed from the summaries of the snapshots that a commit puts on the main branch (`partitions.<path>`
+entries, as Iceberg's SnapshotSummary writes them where the table property write.summary.partition-limit
+allows). Where a summary does not tell, or the head goes back, the table is noted as uncounted, and
+`partition_counts` counts it again from its manifests.
 """
 
 import re
@@ -171,7 +173,7 @@ def _table_ids(connection: Connection, database: Database, versions: Sequence[Ne
     ids = {version.change.identifier.key: version.head.id for version in versions if version.head is not None}
     new = [version.change.identifier.key for version in versions if version.head is None]
     if new:
-        statement = f"SELECT ident, id FROM tables WHERE {database.among('ident')}"  # noqa: S608
+        statement = f"SELECT ident, id FROM tables WHERE {database.among('ident')}"
         ids.update(
             {
                 str(row[0]): int(row[1])
@@ -182,13 +184,17 @@ def _table_ids(connection: Connection, database: Database, versions: Sequence[Ne
 
 
 _NOTE_UNCOUNTED = text(
-    "INSERT INTO uncounted_tables (table_id, since_ms, tries) VALUES (:table_id, :now, 0) ON CONFLICT (table_id) DO UPDATE SET since_ms = :now, tries = 0"
+    "INSERT INTO uncounted_tables (table_id, since_ms, tries) VALUES (:table_id, :now, 0) ON CONFLICT "
+    "(table_id) DO UPDATE SET since_ms = :now, tries = 0"
 )
 _ADD = text(
     "INSERT INTO partitions (table_id, partition, files, delete_files, bytes, records, changed_ms) "
-    "VALUES (:table_id, :partition, :files, :delete_files, :bytes, :records, :now) ON CONFLICT (table_id, partition) DO UPDATE SET "
-    "files = partitions.files + excluded.files, delete_files = partitions.delete_files + excluded.delete_files, "
-    "bytes = partitions.bytes + excluded.bytes, records = partitions.records + excluded.records, changed_ms = excluded.changed_ms"
+    "VALUES (:table_id, :partition, :files, :delete_files, :bytes, :records, :now) ON CONFLICT (table_id, "
+    "partition) DO UPDATE SET "
+    "files = partitions.files + excluded.files, delete_files = partitions.delete_files + "
+    "excluded.delete_files, "
+    "bytes = partitions.bytes + excluded.bytes, records = partitions.records + excluded.records, changed_ms "
+    "= excluded.changed_ms"
 )
 _DROP_EMPTY = (
     partitions.delete()
@@ -225,12 +231,14 @@ def _apply(connection: Connection, changes: Mapping[tuple[int, str], Counts], no
 
 
 def replace_counts(connection: Connection, table_id: int, counts: Mapping[str, Counts], now_ms: int) -> None:
-    """Puts a fresh count in the place of whatever the index says of a table; partitions that did not change keep their time of change."""
+    """Puts a fresh count in the place of whatever the index says of a table; partitions that did not change
+    keep their time of change."""
     before = {
         str(row[0]): (Counts(*row[1:5]), int(row[5]))
         for row in connection.execute(
             text(
-                "SELECT partition, files, delete_files, bytes, records, changed_ms FROM partitions WHERE table_id = :id"
+                "SELECT partition, files, delete_files, bytes, records, changed_ms FROM partitions WHERE "
+                "table_id = :id"
             ),
             {"id": table_id},
         )
@@ -262,13 +270,17 @@ def list_dirty(
     after: tuple[int, int, str] | None,
     limit: int,
 ) -> list[Json]:
-    """Partitions by the time of their last change, oldest first: those changed in [since, before) with at least so many files."""
+    """Partitions by the time of their last change, oldest first: those changed in [since, before) with at
+    least so many files."""
     at = after or (since_ms, -1, "")
     statement = text(
-        "SELECT p.changed_ms, p.table_id, p.partition, p.files, p.delete_files, p.bytes, p.records, t.namespace, t.name, t.uuid "
+        "SELECT p.changed_ms, p.table_id, p.partition, p.files, p.delete_files, p.bytes, p.records, "
+        "t.namespace, t.name, t.uuid "
         "FROM partitions p JOIN tables t ON t.id = p.table_id "
-        "WHERE (p.changed_ms, p.table_id, p.partition) > (:at_ms, :at_id, :at_path) AND p.changed_ms < :before "
-        "AND p.files + p.delete_files >= :files_min ORDER BY p.changed_ms, p.table_id, p.partition LIMIT :limit"
+        "WHERE (p.changed_ms, p.table_id, p.partition) > (:at_ms, :at_id, :at_path) AND p.changed_ms < "
+        ":before "
+        "AND p.files + p.delete_files >= :files_min ORDER BY p.changed_ms, p.table_id, p.partition LIMIT "
+        ":limit"
     )
     values = {
         "at_ms": at[0],
@@ -295,9 +307,11 @@ def list_dirty(
 
 
 def uncounted(connection: Connection, *, limit: int, tries_max: int) -> list[tuple[int, str]]:
-    """(id, metadata location) of tables that have to be counted from their manifests, the longest waiting first."""
+    """(id, metadata location) of tables that have to be counted from their manifests, the longest waiting
+    first."""
     statement = text(
-        "SELECT t.id, t.metadata_location FROM uncounted_tables u JOIN tables t ON t.id = u.table_id WHERE u.tries < :tries ORDER BY u.since_ms LIMIT :limit"
+        "SELECT t.id, t.metadata_location FROM uncounted_tables u JOIN tables t ON t.id = u.table_id WHERE "
+        "u.tries < :tries ORDER BY u.since_ms LIMIT :limit"
     )
     return [
         (int(row[0]), str(row[1]))

@@ -1,7 +1,8 @@
 """The first answer to a request, kept under its Idempotency-Key in the transaction that made the change.
 
-Iceberg REST specification, header `Idempotency-Key`: the same key gives the same first result; answers 2xx and 4xx are final, 5xx are
-not kept, so that a repeated request finds out. One request may hold many independent items, each kept for itself.
+Iceberg REST specification, header `Idempotency-Key`: the same key gives the same first result; answers 2xx
+and 4xx are final, 5xx are not kept, so that a repeated request finds out. One request may hold many
+independent items, each kept for itself.
 """
 
 import zlib
@@ -63,11 +64,12 @@ def check_key(key: str) -> str:
 def find_replies(
     connection: Connection, database: Database, keys: Iterable[RequestKey]
 ) -> dict[tuple[str, int], Reply]:
-    """The kept answers of these keys. Each is checked against the request's fingerprint: another request under the same key gets 422."""
+    """The kept answers of these keys. Each is checked against the request's fingerprint: another request
+    under the same key gets 422."""
     wanted = {(key.key, key.item): key for key in keys}
     if not wanted:
         return {}
-    statement = f"SELECT key, item, fingerprint, status, body FROM idempotency WHERE {database.among('key')}"  # noqa: S608
+    statement = f"SELECT key, item, fingerprint, status, body FROM idempotency WHERE {database.among('key')}"
     rows = connection.execute(text(statement), {"keys": database.many(sorted({key for key, _ in wanted}))})
     found = {}
     for key, item, known, status, body in rows:
@@ -116,7 +118,8 @@ def once(
 ) -> Reply:
     """Runs a change of the database in one transaction, or answers as the first time.
 
-    Raises CatalogError: nothing was changed, except with status 500, when the database's answer to COMMIT is missing.
+    Raises CatalogError: nothing was changed, except with status 500, when the database's answer to COMMIT is
+    missing.
     """
     reply = None
     try:
@@ -126,7 +129,8 @@ def once(
         if reply is None or is_passing(error):
             raise
         raise outcome_unknown(
-            f"the database did not answer the end of a transaction ({error.orig}); look, or repeat it under its Idempotency-Key"
+            f"the database did not answer the end of a transaction ({error.orig}); look, or repeat it under "
+            "its Idempotency-Key"
         ) from error
     return reply
 

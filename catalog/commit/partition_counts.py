@@ -1,4 +1,5 @@
-"""Counts what lies in each partition of a table from its manifests: the truth behind the dirty-partition index."""
+"""Counts what lies in each partition of a table from its manifests: the truth behind the dirty-partition
+index."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +32,8 @@ _EPOCH = date(1970, 1, 1)
 
 
 def count_partitions(metadata: Json, read: Callable[[str], bytes]) -> dict[str, Counts]:
-    """Live files of the head of main, by partition path as Iceberg's summaries spell it. Raises what `read` raises, or ProtocolError."""
+    """Live files of the head of main, by partition path as Iceberg's summaries spell it. Raises what `read`
+    raises, or ProtocolError."""
     head = metadata.get("current-snapshot-id")
     snapshot = next((item for item in metadata["snapshots"] if item["snapshot-id"] == head), None)
     if snapshot is None:
@@ -43,7 +45,8 @@ def count_partitions(metadata: Json, read: Callable[[str], bytes]) -> dict[str, 
         return _counted(metadata, snapshot, specs, fields, read)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise ProtocolError(
-            f"the manifests of {metadata['location']} are not as the Iceberg specification has them ({error!r}); roll it back"
+            f"the manifests of {metadata['location']} are not as the Iceberg specification has them "
+            f"({error!r}); roll it back"
         ) from error
 
 
@@ -88,9 +91,8 @@ def partition_path(spec: list[Json], values: Mapping[str, Any], fields: Mapping[
         stored = list(values.values())
         value = values[item["name"]] if item["name"] in values else stored[at] if at < len(stored) else None
         source = fields.get(item["source-id"])
-        parts.append(
-            f"{encode_part(item['name'])}={encode_part(_human(value, item['transform'], source.type if source else 'string'))}"
-        )
+        told = _human(value, item["transform"], source.type if source else "string")
+        parts.append(f"{encode_part(item['name'])}={encode_part(told)}")
     return "/".join(parts)
 
 
@@ -139,14 +141,16 @@ def _java_time(iso: str) -> str:
 
 
 def recount(database: Database, store: MetadataStore, table_id: int, location: str, now_ms: int) -> bool:
-    """Counts one table at a metadata file; False where the table went on meanwhile and has to be counted again."""
+    """Counts one table at a metadata file; False where the table went on meanwhile and has to be counted
+    again."""
     metadata = normalised(parse_metadata(read_metadata(store, location)))
     place = TablePlace.of(metadata)
     counts = count_partitions(metadata, lambda uri: store.read_of_table(uri, place))
     with database.write() as connection:
         found = connection.execute(
-            text(f"SELECT metadata_location FROM tables WHERE id = :id{database.locking()}"), {"id": table_id}
-        ).scalar()  # noqa: S608
+            text(f"SELECT metadata_location FROM tables WHERE id = :id{database.locking()}"),
+            {"id": table_id},
+        ).scalar()
         if found != location:
             return False
         replace_counts(connection, table_id, counts, now_ms)
@@ -154,7 +158,8 @@ def recount(database: Database, store: MetadataStore, table_id: int, location: s
 
 
 def count_what_is_uncounted(database: Database, store: MetadataStore, now_ms: int) -> int:
-    """Counts tables whose summaries did not tell, a bounded number at a time; returns how many. One that cannot be counted is tried a few times."""
+    """Counts tables whose summaries did not tell, a bounded number at a time; returns how many. One that
+    cannot be counted is tried a few times."""
     with database.read() as connection:
         waiting = uncounted(connection, limit=TABLES_AT_ONCE, tries_max=TRIES_MAX)
     done = 0

@@ -1,7 +1,9 @@
-"""What a commit asserts about the table it was made for. A requirement that fails is the only reason for 409 CommitFailedException.
+"""What a commit asserts about the table it was made for. A requirement that fails is the only reason for 409
+CommitFailedException.
 
-Iceberg REST specification, `TableRequirement`: assert-create, assert-table-uuid, assert-ref-snapshot-id, assert-last-assigned-field-id,
-assert-current-schema-id, assert-last-assigned-partition-id, assert-default-spec-id, assert-default-sort-order-id; for views assert-view-uuid.
+Iceberg REST specification, `TableRequirement`: assert-create, assert-table-uuid, assert-ref-snapshot-id,
+assert-last-assigned-field-id, assert-current-schema-id, assert-last-assigned-partition-id,
+assert-default-spec-id, assert-default-sort-order-id; for views assert-view-uuid.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +16,8 @@ Json = dict[str, Any]
 
 
 def check_requirements(requirements: Sequence[Json], metadata: Json | None, *, view: bool = False) -> None:
-    """Passes when every requirement holds for the metadata (None: the table does not exist). Raises CatalogError 409, or 400 for an unknown one."""
+    """Passes when every requirement holds for the metadata (None: the table does not exist). Raises
+    CatalogError 409, or 400 for an unknown one."""
     for requirement in requirements:
         kind = requirement.get("type")
         if kind == "assert-create":
@@ -24,7 +27,8 @@ def check_requirements(requirements: Sequence[Json], metadata: Json | None, *, v
         check = (_VIEW_CHECKS if view else _TABLE_CHECKS).get(kind) if isinstance(kind, str) else None
         if check is None:
             raise bad_request(
-                f"requirement {kind!r} is unknown; the REST specification lists those of {'views' if view else 'tables'}"
+                f"requirement {kind!r} is unknown; the REST specification lists those of "
+                f"{'views' if view else 'tables'}"
             )
         if metadata is None:
             raise commit_failed(
@@ -34,11 +38,13 @@ def check_requirements(requirements: Sequence[Json], metadata: Json | None, *, v
 
 
 def is_creation(requirements: Sequence[Json]) -> bool:
-    """Whether the commit creates its table; then assert-create must be the only requirement. Raises CatalogError 400."""
+    """Whether the commit creates its table; then assert-create must be the only requirement. Raises
+    CatalogError 400."""
     kinds = {str(requirement.get("type")) for requirement in requirements}
     if "assert-create" in kinds and len(kinds) > 1:
         raise bad_request(
-            f"Invalid create requirements: assert-create goes with no other requirement, but {sorted(kinds - {'assert-create'})} came with it"
+            "Invalid create requirements: assert-create goes with no other requirement, but "
+            f"{sorted(kinds - {'assert-create'})} came with it"
         )
     return "assert-create" in kinds
 
@@ -72,7 +78,8 @@ def _ref(requirement: Json, metadata: Json) -> None:
         raise commit_failed(f"Requirement failed: {ref['type']} {name} was created concurrently")
     elif expected != ref["snapshot-id"]:
         raise commit_failed(
-            f"Requirement failed: {ref['type']} {name} has changed: expected id {expected} != {ref['snapshot-id']}"
+            f"Requirement failed: {ref['type']} {name} has changed: expected id {expected} != "
+            f"{ref['snapshot-id']}"
         )
 
 

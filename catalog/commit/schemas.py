@@ -1,4 +1,5 @@
-"""Schemas, partition specs and sort orders as JSON: checked once when they come in, so that every engine can read what we store.
+"""Schemas, partition specs and sort orders as JSON: checked once when they come in, so that every engine can
+read what we store.
 
 Iceberg table specification, appendix C (JSON serialization) and "Schemas and data types".
 """
@@ -47,7 +48,8 @@ class Field:
 
 
 def check_schema(raw: Json, format_version: int) -> dict[int, Field]:
-    """Checks a schema and returns its fields by id, nested ones included. Raises CatalogError 400 with the field's name."""
+    """Checks a schema and returns its fields by id, nested ones included. Raises CatalogError 400 with the
+    field's name."""
     fields: dict[int, Field] = {}
     names: set[str] = set()
 
@@ -120,7 +122,8 @@ def _check_primitive(kind: str, name: str, format_version: int) -> None:
     if kind in _SINCE_V3 or _SINCE_V3_SIZED.fullmatch(kind):
         if format_version < 3:
             raise invalid(
-                f"Invalid schema for v{format_version}:\n- Invalid type for {name}: {kind} is not supported until v3"
+                f"Invalid schema for v{format_version}:\n- Invalid type for {name}: {kind} is not supported "
+                "until v3"
             )
         return
     raise bad_request(f"field {name} has the unknown type {kind!r}")
@@ -175,8 +178,9 @@ def check_order(fields: list[Json], schema: dict[int, Field]) -> None:
 
 
 def assign_fresh_ids(schema: Json) -> tuple[Json, dict[int, int]]:
-    """The schema with ids from 1 on, and old id -> new id. All fields of a struct get theirs before anything nested in them does,
-    then depth first: Iceberg's `TypeUtil.assignFreshIds`. A schema that already has these ids comes back unchanged."""
+    """The schema with ids from 1 on, and old id -> new id. All fields of a struct get theirs before anything
+    nested in them does, then depth first: Iceberg's `TypeUtil.assignFreshIds`. A schema that already has
+    these ids comes back unchanged."""
     mapped: dict[int, int] = {}
 
     def next_id(old: int) -> int:
@@ -243,5 +247,6 @@ def field_ids(schema: Json) -> Iterator[int]:
 
 
 def spec_fields(raw: Json, key: str) -> list[Json]:
-    """The fields of a spec or order given under a key; an absent or null one has none. Raises CatalogError 400."""
+    """The fields of a spec or order given under a key; an absent or null one has none. Raises CatalogError
+    400."""
     return [] if raw.get(key) is None else objects(mapping(raw, key), "fields", optional=True)

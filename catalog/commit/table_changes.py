@@ -1,4 +1,5 @@
-"""One table's step from its current metadata to the next: requirements checked, updates applied, the new file's bytes made. Nothing is written here."""
+"""One table's step from its current metadata to the next: requirements checked, updates applied, the new
+file's bytes made. Nothing is written here."""
 
 import uuid
 from collections.abc import Sequence
@@ -35,16 +36,32 @@ Json = dict[str, Any]
 # Updates that may leave everything as it was; any other makes a new version for certain.
 _MAYBE_NOTHING = frozenset(
     {
-        "assign-uuid", "upgrade-format-version", "add-schema", "set-current-schema", "add-spec", "set-default-spec", "add-sort-order",
-        "set-default-sort-order", "set-snapshot-ref", "remove-snapshots", "remove-snapshot-ref", "set-location", "set-properties",
-        "remove-properties", "remove-statistics", "remove-partition-statistics", "remove-partition-specs", "remove-schemas",
+        "assign-uuid",
+        "upgrade-format-version",
+        "add-schema",
+        "set-current-schema",
+        "add-spec",
+        "set-default-spec",
+        "add-sort-order",
+        "set-default-sort-order",
+        "set-snapshot-ref",
+        "remove-snapshots",
+        "remove-snapshot-ref",
+        "set-location",
+        "set-properties",
+        "remove-properties",
+        "remove-statistics",
+        "remove-partition-statistics",
+        "remove-partition-specs",
+        "remove-schemas",
     }
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What a request wants of one table. `create` is the body of createTable where the change begins the table; `by`: who asks."""
+    """What a request wants of one table. `create` is the body of createTable where the change begins the
+    table; `by`: who asks."""
 
     identifier: Identifier
     requirements: Sequence[Json] = ()
@@ -83,12 +100,14 @@ class NextVersion:
 
 
 def default_location(store: MetadataStore, table_uuid: str) -> str:
-    """Where a table goes when nobody chose: two hexadecimal digits spread the folders, the uuid makes it unique for ever."""
+    """Where a table goes when nobody chose: two hexadecimal digits spread the folders, the uuid makes it
+    unique for ever."""
     return f"{store.warehouse}/{table_uuid[:2]}/{table_uuid}"
 
 
 def namespace_location(store: MetadataStore, path: str) -> str:
-    """Where engines that choose a table's location themselves put the tables of a namespace, each below a folder of its own."""
+    """Where engines that choose a table's location themselves put the tables of a namespace, each below a
+    folder of its own."""
     return default_location(store, str(uuid.uuid5(uuid.NAMESPACE_URL, path)))
 
 
@@ -159,7 +178,8 @@ def _created(change: TableChange, head: Head | None, store: MetadataStore, now_m
 def lies_apart(
     by: Principal, identifier: Identifier, location: str, table_uuid: str, store: MetadataStore
 ) -> bool:
-    """Whether a new table's location has to be compared with those of others. Raises CatalogError 403 where a bound key may not choose it."""
+    """Whether a new table's location has to be compared with those of others. Raises CatalogError 403 where a
+    bound key may not choose it."""
     if by.namespace is None:
         return False
     # A uuid of version 5 is made of a name: the one of a namespace's folder would be another's place.
@@ -227,7 +247,8 @@ def _default_parts(metadata: Json) -> None:
 
 
 def chosen_place(create: Json, store: MetadataStore) -> tuple[str, str]:
-    """The uuid and location of a new table: the caller's, where given, else fresh ones. Raises CatalogError 400 or 403."""
+    """The uuid and location of a new table: the caller's, where given, else fresh ones. Raises CatalogError
+    400 or 403."""
     given = optional_string(create, "table-uuid")
     try:
         table_uuid = str(uuid.UUID(given)) if given is not None else str(uuid.uuid4())
@@ -239,7 +260,8 @@ def chosen_place(create: Json, store: MetadataStore) -> tuple[str, str]:
     place = store.check_location(location).rstrip("/")
     if given is not None and table_uuid not in place:
         raise invalid(
-            f"location {place} must contain the table-uuid {table_uuid}, so that no two tables ever share files"
+            f"location {place} must contain the table-uuid {table_uuid}, so that no two tables ever share "
+            "files"
         )
     return table_uuid, place
 
@@ -252,11 +274,13 @@ def written(
     unneeded: list[str],
     store: MetadataStore,
 ) -> NextVersion:
-    """The next version of changed metadata, with its bytes and the file they go to. Raises CatalogError 400 or 403."""
+    """The next version of changed metadata, with its bytes and the file they go to. Raises CatalogError 400
+    or 403."""
     data = orjson.dumps(metadata)
     if len(data) > METADATA_BYTES_MAX:
         raise invalid(
-            f"the metadata would take {len(data):,} bytes, more than the {METADATA_BYTES_MAX:,} that are read again; expire snapshots first"
+            f"the metadata would take {len(data):,} bytes, more than the {METADATA_BYTES_MAX:,} that are "
+            "read again; expire snapshots first"
         )
     location = store.check_location(metadata_file(metadata, version, str(uuid.uuid4())), "metadata file")
     return NextVersion(
@@ -272,9 +296,13 @@ def written(
 
 
 def read_metadata(store: MetadataStore, location: str) -> bytes:
-    """The bytes of current metadata. Raises CatalogError 404 where the file is missing, UnavailableError where the storage does not answer."""
+    """The bytes of current metadata. Raises CatalogError 404 where the file is missing, UnavailableError
+    where the storage does not answer."""
     try:
         return store.read(location)
     except NotFoundError as error:
-        message = f"Failed to open input stream for file: {location}; restore the file or run `python -m catalog check`"
+        message = (
+            f"Failed to open input stream for file: {location}; restore the file or run `python -m "
+            "catalog check`"
+        )
         raise CatalogError(404, "NotFoundException", message) from error

@@ -1,6 +1,8 @@
-"""A table's metadata as a whole: how it begins, how it is normalised when it comes from elsewhere, how a version is finished.
+"""A table's metadata as a whole: how it begins, how it is normalised when it comes from elsewhere, how a
+version is finished.
 
-Iceberg table specification, "Table Metadata". The order of keys follows the specification; nobody depends on it.
+Iceberg table specification, "Table Metadata". The order of keys follows the specification; nobody depends on
+it.
 """
 
 from typing import Any
@@ -27,16 +29,24 @@ PREVIOUS_VERSIONS_MAX_DEFAULT = 100
 # Set by the catalog or derived from the metadata; as table properties they would only contradict it.
 RESERVED_PROPERTIES = frozenset(
     {
-        "format-version", "uuid", "snapshot-count", "current-snapshot-summary", "current-snapshot-id",
-        "current-snapshot-timestamp-ms", "current-schema", "default-partition-spec", "default-sort-order",
+        "format-version",
+        "uuid",
+        "snapshot-count",
+        "current-snapshot-summary",
+        "current-snapshot-id",
+        "current-snapshot-timestamp-ms",
+        "current-schema",
+        "default-partition-spec",
+        "default-sort-order",
     }
-)  # fmt: skip
+)
 # Iceberg's own catalogs persist this default in each new table.
 CREATION_DEFAULTS = {"write.parquet.compression-codec": "zstd"}
 
 
 def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Json:
-    """The first metadata of a table from the body of createTable: fresh field ids, spec and order bound to them. Raises CatalogError 400."""
+    """The first metadata of a table from the body of createTable: fresh field ids, spec and order bound to
+    them. Raises CatalogError 400."""
     given = properties(request, "properties")
     version = _format_version(given)
     schema = without_nulls(mapping(request, "schema"))
@@ -96,18 +106,33 @@ def _fresh_fields(fields: list[Json], mapped: dict[int, int], what: str) -> list
 def empty_metadata(format_version: int, now_ms: int) -> Json:
     """Metadata of a table that has nothing yet, for commits that create."""
     metadata: Json = {
-        "format-version": format_version, "table-uuid": None, "location": None, "last-sequence-number": 0, "last-updated-ms": now_ms,
-        "last-column-id": 0, "current-schema-id": -1, "schemas": [], "default-spec-id": -1, "partition-specs": [],
-        "last-partition-id": PARTITION_FIELD_START - 1, "default-sort-order-id": -1, "sort-orders": [], "properties": {}, "snapshots": [],
-        "refs": {}, "snapshot-log": [], "metadata-log": [],
-    }  # fmt: skip
+        "format-version": format_version,
+        "table-uuid": None,
+        "location": None,
+        "last-sequence-number": 0,
+        "last-updated-ms": now_ms,
+        "last-column-id": 0,
+        "current-schema-id": -1,
+        "schemas": [],
+        "default-spec-id": -1,
+        "partition-specs": [],
+        "last-partition-id": PARTITION_FIELD_START - 1,
+        "default-sort-order-id": -1,
+        "sort-orders": [],
+        "properties": {},
+        "snapshots": [],
+        "refs": {},
+        "snapshot-log": [],
+        "metadata-log": [],
+    }
     if format_version >= 3:
         metadata["next-row-id"] = 0
     return metadata
 
 
 def normalised(metadata: Json) -> Json:
-    """Fills what older writers leave out (format version 1 without lists of schemas and specs). Raises CatalogError 400 for what is no table metadata."""
+    """Fills what older writers leave out (format version 1 without lists of schemas and specs). Raises
+    CatalogError 400 for what is no table metadata."""
     if (
         not isinstance(metadata, dict)
         or not isinstance(metadata.get("format-version"), int)
@@ -148,8 +173,8 @@ def normalised(metadata: Json) -> Json:
 
 
 def finish(draft: Draft, *, previous_location: str | None, previous_updated_ms: int) -> list[str]:
-    """Makes a changed draft a complete next version: logs, times, checks. Returns metadata files that nobody needs after the commit.
-    Raises CatalogError 400 where the changes do not go together."""
+    """Makes a changed draft a complete next version: logs, times, checks. Returns metadata files that nobody
+    needs after the commit. Raises CatalogError 400 where the changes do not go together."""
     metadata = draft.metadata
     _check_bound(metadata)
     _check_named_files(draft)
@@ -192,7 +217,8 @@ def _check_bound(metadata: Json) -> None:
     order = by_id(metadata["sort-orders"], "order-id", metadata["default-sort-order-id"])
     if not metadata["location"] or schema is None or spec is None or order is None:
         raise invalid(
-            "a table needs a location, a current schema, a default partition spec and a default sort order; send the updates that set them"
+            "a table needs a location, a current schema, a default partition spec and a default sort order; "
+            "send the updates that set them"
         )
     wanted = {item["source-id"] for item in spec["fields"] if item["transform"] != "void"} | {
         item["source-id"] for item in order["fields"]
@@ -217,7 +243,8 @@ def _check_named_files(draft: Draft) -> None:
 
 
 def _trim_snapshot_log(draft: Draft) -> None:
-    """Leaves out snapshots that were the head only inside this commit, and history before a snapshot that is gone (a gap would make time travel lie)."""
+    """Leaves out snapshots that were the head only inside this commit, and history before a snapshot that is
+    gone (a gap would make time travel lie)."""
     metadata = draft.metadata
     current = metadata.get("current-snapshot-id")
     passing = {head for head in draft.main_heads if head in draft.added_snapshots and head != current}
@@ -237,7 +264,8 @@ def _trim_snapshot_log(draft: Draft) -> None:
 
 
 def metadata_file(metadata: Json, version: int, file_id: str) -> str:
-    """Where version N of a table's metadata goes: `<location>/metadata/0000N-<uuid>.metadata.json`, gzipped when the table asks for it."""
+    """Where version N of a table's metadata goes: `<location>/metadata/0000N-<uuid>.metadata.json`, gzipped
+    when the table asks for it."""
     folder = (
         metadata["properties"].get("write.metadata.path") or f"{metadata['location'].rstrip('/')}/metadata"
     )

@@ -1,6 +1,8 @@
-"""What a commit changes in a table's metadata, one function per update of the REST specification (`TableUpdate`), on plain JSON.
+"""What a commit changes in a table's metadata, one function per update of the REST specification
+(`TableUpdate`), on plain JSON.
 
-A `Draft` is a freshly parsed tree that belongs to one commit, so the functions change it in place; when one refuses, the draft is thrown away.
+A `Draft` is a freshly parsed tree that belongs to one commit, so the functions change it in place; when one
+refuses, the draft is thrown away.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,8 +48,9 @@ MAIN = "main"
 class Draft:
     """Metadata on its way from one version to the next.
 
-    `by`: who asks; `allowed`: canonical prefixes below which an administrator may name files of any table. `named`: (what, URI) of the files
-    that the updates name, which are compared with the table's place when its location is certain.
+    `by`: who asks; `allowed`: canonical prefixes below which an administrator may name files of any table.
+    `named`: (what, URI) of the files that the updates name, which are compared with the table's place when
+    its location is certain.
     """
 
     metadata: Json
@@ -63,7 +66,8 @@ class Draft:
     last_added: dict[str, int] = field(default_factory=dict)
 
     def current_schema(self) -> Json:
-        """The schema that new specs and orders are bound to. Raises CatalogError 400 where none was added yet."""
+        """The schema that new specs and orders are bound to. Raises CatalogError 400 where none was added
+        yet."""
         schema = by_id(self.metadata["schemas"], "schema-id", self.metadata.get("current-schema-id", -1))
         if schema is None:
             raise invalid("the table has no current schema yet; send add-schema and set-current-schema first")
@@ -94,7 +98,8 @@ def _upgrade_format_version(draft: Draft, update: Json) -> None:
     version, known = integer(update, "format-version"), draft.metadata["format-version"]
     if version > FORMAT_VERSION_MAX:
         raise invalid(
-            f"Cannot upgrade table to unsupported format version: v{version} (supported: v{FORMAT_VERSION_MAX})"
+            f"Cannot upgrade table to unsupported format version: v{version} (supported: "
+            f"v{FORMAT_VERSION_MAX})"
         )
     if version < known:
         raise invalid(f"Cannot downgrade v{known} table to v{version}")
@@ -229,7 +234,8 @@ def _add_snapshot(draft: Draft, update: Json) -> None:
         sequence_number, last = integer(snapshot, "sequence-number"), metadata["last-sequence-number"]
         if sequence_number <= last and parent_id is not None:
             raise commit_failed(
-                f"Validation failed, please retry: Cannot add snapshot with sequence number {sequence_number} older than last sequence number {last}"
+                "Validation failed, please retry: Cannot add snapshot with sequence number "
+                f"{sequence_number} older than last sequence number {last}"
             )
         metadata["last-sequence-number"] = max(last, sequence_number)
     if metadata["format-version"] >= 3:
@@ -245,11 +251,13 @@ def _check_time(draft: Draft, timestamp_ms: int) -> None:
     log = draft.metadata.get("snapshot-log")
     if log and timestamp_ms < log[-1]["timestamp-ms"] - CLOCK_SKEW_MS:
         raise invalid(
-            f"Invalid snapshot timestamp {timestamp_ms}: before last snapshot log entry at {log[-1]['timestamp-ms']}; use max(now, that)"
+            f"Invalid snapshot timestamp {timestamp_ms}: before last snapshot log entry at "
+            f"{log[-1]['timestamp-ms']}; use max(now, that)"
         )
     if timestamp_ms > draft.now_ms + CLOCK_SKEW_MS:
         raise invalid(
-            f"Invalid snapshot timestamp {timestamp_ms}: more than a minute ahead of the catalog's clock ({draft.now_ms}); set the clock right"
+            f"Invalid snapshot timestamp {timestamp_ms}: more than a minute ahead of the catalog's clock "
+            f"({draft.now_ms}); set the clock right"
         )
 
 
@@ -257,7 +265,8 @@ def _add_rows(metadata: Json, snapshot: Json) -> None:
     first, next_row_id = integer(snapshot, "first-row-id"), metadata["next-row-id"]
     if first < next_row_id:
         raise commit_failed(
-            f"Validation failed, please retry: Cannot add a snapshot, first-row-id is behind table next-row-id: {first} < {next_row_id}"
+            "Validation failed, please retry: Cannot add a snapshot, first-row-id is behind table "
+            f"next-row-id: {first} < {next_row_id}"
         )
     added = integer(snapshot, "added-rows")
     if added < 0 or next_row_id + added > LONG_MAX:
@@ -363,7 +372,8 @@ def _set_properties(draft: Draft, update: Json) -> None:
 
 
 def check_given_properties(draft: Draft, given: dict[str, str]) -> None:
-    """Properties that say where files lie: what they grant at once, where they point at the end, when the location is certain. Raises CatalogError."""
+    """Properties that say where files lie: what they grant at once, where they point at the end, when the
+    location is certain. Raises CatalogError."""
     if GRANTS_PROPERTY in given and given[GRANTS_PROPERTY] != draft.metadata["properties"].get(
         GRANTS_PROPERTY
     ):

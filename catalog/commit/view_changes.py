@@ -1,4 +1,5 @@
-"""One view's step from its current metadata to the next (Iceberg view specification), beside `table_changes` for tables."""
+"""One view's step from its current metadata to the next (Iceberg view specification), beside `table_changes`
+for tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -74,9 +75,15 @@ def next_view_version(
 def _created(change: TableChange, create: Json, store: MetadataStore, now_ms: int) -> NextVersion:
     view_uuid, location = chosen_place(create, store)
     metadata: Json = {
-        "view-uuid": view_uuid, "format-version": FORMAT_VERSION, "location": location, "schemas": [], "current-version-id": -1, "versions": [],
-        "version-log": [], "properties": {},
-    }  # fmt: skip
+        "view-uuid": view_uuid,
+        "format-version": FORMAT_VERSION,
+        "location": location,
+        "schemas": [],
+        "current-version-id": -1,
+        "versions": [],
+        "version-log": [],
+        "properties": {},
+    }
     draft = ViewDraft(metadata, now_ms, store.check_location)
     _set_properties(draft, {"updates": properties(create, "properties")})
     _add_schema(draft, {"schema": mapping(create, "schema")})
@@ -106,7 +113,8 @@ def _assign_uuid(draft: ViewDraft, update: Json) -> None:
 def _upgrade_format_version(_: ViewDraft, update: Json) -> None:
     if integer(update, "format-version") != FORMAT_VERSION:
         raise invalid(
-            f"Unsupported format version: {update['format-version']}; views have format version {FORMAT_VERSION}"
+            f"Unsupported format version: {update['format-version']}; views have format version "
+            f"{FORMAT_VERSION}"
         )
 
 

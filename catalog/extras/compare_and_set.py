@@ -1,4 +1,5 @@
-"""Rows with a version: whoever changes one names the version last read, so that nobody overwrites what he has not seen."""
+"""Rows with a version: whoever changes one names the version last read, so that nobody overwrites what he has
+not seen."""
 
 from typing import Any
 
@@ -17,9 +18,11 @@ def change_row(
     refusal: str,
     title: str,
 ) -> int:
-    """Writes a row over the version last read (0: there was none), or removes it where `values` is None; returns its new version (0: none).
+    """Writes a row over the version last read (0: there was none), or removes it where `values` is None;
+    returns its new version (0: none).
 
-    The table has a text as its primary key and a column `version`. Raises CatalogError 409 of the type `refusal`, about `title`.
+    The table has a text as its primary key and a column `version`. Raises CatalogError 409 of the type
+    `refusal`, about `title`.
     """
     (column,) = table.primary_key.columns
     found = connection.execute(select(table.c.version).where(column == key).with_for_update()).scalar()

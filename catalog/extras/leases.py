@@ -1,7 +1,8 @@
 """Leases with fencing tokens, on the database's clock.
 
-Whoever holds a lease got a token that is larger than every one before. Work done under it carries the token; when the lease has passed
-to another or run out, the token is stale and the work is refused, however late a paused holder wakes up.
+Whoever holds a lease got a token that is larger than every one before. Work done under it carries the token;
+when the lease has passed to another or run out, the token is stale and the work is refused, however late a
+paused holder wakes up.
 """
 
 from dataclasses import dataclass
@@ -40,16 +41,20 @@ def parse_lease(header: str | None) -> LeaseToken | None:
 def acquire(
     connection: Connection, database: Database, name: str, holder: str, ttl_ms: int
 ) -> dict[str, Any]:
-    """Takes a free or expired lease, or one's own again; the token is always a new one. Raises CatalogError 409 while another holds it.
+    """Takes a free or expired lease, or one's own again; the token is always a new one. Raises CatalogError
+    409 while another holds it.
 
     Tokens follow the clock, so that they go on rising when the database is lost or goes back to an old dump.
     """
     _check_ttl(ttl_ms)
     now_ms = database_ms(connection)
-    insert = "INSERT INTO leases (name, token, holder, expires_ms) VALUES (:name, 0, '', 0) ON CONFLICT (name) DO NOTHING"
+    insert = (
+        "INSERT INTO leases (name, token, holder, expires_ms) VALUES (:name, 0, '', 0) ON CONFLICT "
+        "(name) DO NOTHING"
+    )
     connection.execute(text(insert), {"name": name})
     token, current, expires_ms = connection.execute(
-        text(f"SELECT token, holder, expires_ms FROM leases WHERE name = :name{database.locking()}"),  # noqa: S608
+        text(f"SELECT token, holder, expires_ms FROM leases WHERE name = :name{database.locking()}"),
         {"name": name},
     ).one()
     if expires_ms > now_ms and current != holder:
@@ -86,12 +91,13 @@ def release(connection: Connection, database: Database, lease: LeaseToken) -> No
 
 
 def check_lease(connection: Connection, database: Database, lease: LeaseToken, *, lock: bool = True) -> None:
-    """Passes while the token is the newest and the lease runs; it stays so until the transaction ends. Raises CatalogError 403."""
+    """Passes while the token is the newest and the lease runs; it stays so until the transaction ends. Raises
+    CatalogError 403."""
     locking = database.locking() if lock else ""
     row = connection.execute(
         text(f"SELECT token, holder, expires_ms FROM leases WHERE name = :name{locking}"),
         {"name": lease.name},
-    ).one_or_none()  # noqa: S608
+    ).one_or_none()
     if row is None or row[0] != lease.token:
         newest = "no such lease" if row is None else f"the newest is {row[0]}, held by {row[1]}"
         raise stale(lease, newest)

@@ -1,7 +1,9 @@
-"""Parked records: what ingest must know about a table before it routes anything to it. Changed only by compare-and-set.
+"""Parked records: what ingest must know about a table before it routes anything to it. Changed only by
+compare-and-set.
 
-A change names the version last read (0: there was none) and comes under a lease; an older token cannot change anything. The catalog itself
-parks a table whose head went back to something that is no descendant of the head before: its marks would lie.
+A change names the version last read (0: there was none) and comes under a lease; an older token cannot change
+anything. The catalog itself parks a table whose head went back to something that is no descendant of the head
+before: its marks would lie.
 """
 
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ _COLUMNS = "ident, uuid, version, reason, record, changed_ms"
 
 def list_parked(connection: Connection, *, after: str, limit: int) -> tuple[list[dict[str, Any]], str | None]:
     """Parked records in the order of their identifiers, and the key of the last when more may follow."""
-    statement = text(f"SELECT {_COLUMNS} FROM parked WHERE ident > :after ORDER BY ident LIMIT :limit")  # noqa: S608
+    statement = text(f"SELECT {_COLUMNS} FROM parked WHERE ident > :after ORDER BY ident LIMIT :limit")
     rows = connection.execute(statement, {"after": after, "limit": limit}).all()
     return [_json(tuple(row)) for row in rows], str(rows[-1][0]) if len(rows) == limit else None
 
@@ -28,8 +30,9 @@ def list_parked(connection: Connection, *, after: str, limit: int) -> tuple[list
 def find_parked(connection: Connection, identifier: Identifier) -> dict[str, Any] | None:
     """One table's parked record."""
     row = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM parked WHERE ident = :ident"), {"ident": identifier.key}
-    ).one_or_none()  # noqa: S608
+        text(f"SELECT {_COLUMNS} FROM parked WHERE ident = :ident"),
+        {"ident": identifier.key},
+    ).one_or_none()
     return None if row is None else _json(tuple(row))
 
 
@@ -56,7 +59,8 @@ def change_parked(
     record: Any,
     now_ms: int,
 ) -> int:
-    """Writes a record over the version last read, or removes it where `record` is None; returns its new version (0: none). Raises CatalogError 409."""
+    """Writes a record over the version last read, or removes it where `record` is None; returns its new
+    version (0: none). Raises CatalogError 409."""
     values = (
         None
         if record is None
@@ -77,10 +81,13 @@ def change_parked(
 def park_rolled_back(
     connection: Connection, tables: Sequence[tuple[str, str, dict[str, Any]]], now_ms: int
 ) -> None:
-    """Parks tables that moved back, in the transaction that moved them: (identifier key, uuid, what was seen)."""
+    """Parks tables that moved back, in the transaction that moved them: (identifier key, uuid, what was
+    seen)."""
     statement = text(
-        "INSERT INTO parked (ident, uuid, version, reason, record, changed_ms) VALUES (:ident, :uuid, 1, :reason, :record, :now) "
-        "ON CONFLICT (ident) DO UPDATE SET version = parked.version + 1, uuid = :uuid, reason = :reason, record = :record, changed_ms = :now"
+        "INSERT INTO parked (ident, uuid, version, reason, record, changed_ms) VALUES (:ident, :uuid, 1, "
+        ":reason, :record, :now) "
+        "ON CONFLICT (ident) DO UPDATE SET version = parked.version + 1, uuid = :uuid, reason = :reason, "
+        "record = :record, changed_ms = :now"
     )
     for ident, uuid, seen in tables:
         before = connection.execute(

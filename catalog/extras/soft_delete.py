@@ -1,7 +1,8 @@
-"""Dropped tables: they can come back for a while, then their files may be purged, bound to the uuid in their location.
+"""Dropped tables: they can come back for a while, then their files may be purged, bound to the uuid in their
+location.
 
-A drop that asked for a purge is purgeable after `undo_window_s`; one that did not is kept until somebody decides. Once a purge has begun,
-there is no way back.
+A drop that asked for a purge is purgeable after `undo_window_s`; one that did not is kept until somebody
+decides. Once a purge has begun, there is no way back.
 """
 
 from typing import Any
@@ -24,9 +25,10 @@ _COLUMNS = (
 def list_dropped(
     connection: Connection, *, purgeable_before_ms: int | None, after_id: int, limit: int
 ) -> list[Json]:
-    """Dropped tables in the order of their ids; only those dropped before a time and to be purged, where one is given."""
+    """Dropped tables in the order of their ids; only those dropped before a time and to be purged, where one
+    is given."""
     due = "" if purgeable_before_ms is None else " AND purge_requested = 1 AND dropped_ms <= :due"
-    statement = text(f"SELECT {_COLUMNS} FROM dropped_tables WHERE id > :after{due} ORDER BY id LIMIT :limit")  # noqa: S608
+    statement = text(f"SELECT {_COLUMNS} FROM dropped_tables WHERE id > :after{due} ORDER BY id LIMIT :limit")
     rows = connection.execute(
         statement,
         {"after": after_id, "limit": limit}
@@ -49,7 +51,8 @@ def _json(row: tuple[Any, ...]) -> Json:
 
 
 def mark_shared(connection: Connection, entries: list[Json]) -> None:
-    """Says of each entry whether a living table lies at, below or above its location: such a prefix must not be deleted."""
+    """Says of each entry whether a living table lies at, below or above its location: such a prefix must not
+    be deleted."""
     statement = text(
         "SELECT 1 FROM tables WHERE location = :at OR (location >= :below AND location < :end) "
         "OR (:at LIKE location || '/%' AND SUBSTR(:at, 1, LENGTH(location) + 1) = location || '/') LIMIT 1"
@@ -68,14 +71,17 @@ def undo_drop(
     dropped_id: int | None,
     new_name: Identifier | None,
 ) -> Identifier:
-    """Brings a dropped table back, under its old name or another; returns its name. Raises CatalogError 404, or 409 where the name is taken,
-    its purge has begun, or it was registered again and lives."""
+    """Brings a dropped table back, under its old name or another; returns its name. Raises CatalogError 404,
+    or 409 where the name is taken, its purge has begun, or it was registered again and lives."""
     condition, value = (
         ("id = :value", dropped_id)
         if dropped_id is not None
         else ("ident = :value", identifier.key if identifier else "")
     )
-    statement = f"SELECT {_COLUMNS}, kind, created_ms FROM dropped_tables WHERE {condition} ORDER BY dropped_ms DESC, id DESC LIMIT 1{database.locking()}"  # noqa: S608
+    statement = (
+        f"SELECT {_COLUMNS}, kind, created_ms FROM dropped_tables WHERE {condition} ORDER BY "
+        f"dropped_ms DESC, id DESC LIMIT 1{database.locking()}"
+    )
     row = connection.execute(text(statement), {"value": value}).one_or_none()
     if row is None:
         raise CatalogError(
@@ -97,9 +103,17 @@ def undo_drop(
     if living is not None:
         raise lives_already(living)
     values = {
-        "id": row[0], "ident": target.key, "namespace": target.namespace, "name": target.name, "kind": row[9], "uuid": row[3], "location": row[4],
-        "metadata_location": row[5], "created_ms": row[10], "changed_ms": row[6],
-    }  # fmt: skip
+        "id": row[0],
+        "ident": target.key,
+        "namespace": target.namespace,
+        "name": target.name,
+        "kind": row[9],
+        "uuid": row[3],
+        "location": row[4],
+        "metadata_location": row[5],
+        "created_ms": row[10],
+        "changed_ms": row[6],
+    }
     connection.execute(tables.insert(), values)
     connection.execute(dropped_tables.delete().where(dropped_tables.c.id == row[0]))
     return target
@@ -108,8 +122,9 @@ def undo_drop(
 def start_purge(
     connection: Connection, database: Database, dropped_id: int, *, purgeable_before_ms: int, now_ms: int
 ) -> Json:
-    """Closes the way back, so that files may be deleted. Raises CatalogError 404, or 409 where it is too early or nobody asked for it."""
-    statement = f"SELECT {_COLUMNS} FROM dropped_tables WHERE id = :id{database.locking()}"  # noqa: S608
+    """Closes the way back, so that files may be deleted. Raises CatalogError 404, or 409 where it is too
+    early or nobody asked for it."""
+    statement = f"SELECT {_COLUMNS} FROM dropped_tables WHERE id = :id{database.locking()}"
     row = connection.execute(text(statement), {"id": dropped_id}).one_or_none()
     if row is None:
         raise CatalogError(
@@ -145,7 +160,8 @@ def _note(connection: Connection, dropped_id: int) -> None:
 
 
 def finish_purge(connection: Connection, database: Database, dropped_id: int) -> None:
-    """Forgets a dropped table whose files are gone; its name is free. Raises CatalogError 409 where the purge was never begun."""
+    """Forgets a dropped table whose files are gone; its name is free. Raises CatalogError 409 where the purge
+    was never begun."""
     found = connection.execute(
         text("SELECT uuid, purge_started_ms FROM dropped_tables WHERE id = :id"), {"id": dropped_id}
     ).one_or_none()

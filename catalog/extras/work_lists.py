@@ -1,4 +1,5 @@
-"""Two lists that the optimizer keeps here, so that they survive it: the states of its tasks, and files to delete later."""
+"""Two lists that the optimizer keeps here, so that they survive it: the states of its tasks, and files to
+delete later."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,8 @@ Json = dict[str, Any]
 
 
 def save_task(connection: Connection, task: Json, now_ms: int) -> int:
-    """Writes a task's state over the version last read (0: new); returns the new version. Raises CatalogError 409."""
+    """Writes a task's state over the version last read (0: new); returns the new version. Raises CatalogError
+    409."""
     values = {
         "kind": task["kind"],
         "state": task["state"],
@@ -47,8 +49,9 @@ def list_tasks(
     ]
     where = " AND ".join(["id > :after", *conditions])
     statement = text(
-        f"SELECT id, kind, state, version, record, changed_ms FROM tasks WHERE {where} ORDER BY id LIMIT :limit"
-    )  # noqa: S608
+        f"SELECT id, kind, state, version, record, changed_ms FROM tasks WHERE {where} ORDER BY id LIMIT "
+        ":limit"
+    )
     values = {
         key: value
         for key, value in {"after": after, "limit": limit, "kind": kind, "state": state}.items()
@@ -71,7 +74,8 @@ def list_tasks(
 def add_deletions(connection: Connection, entries: Sequence[Json]) -> int:
     """Queues files; one that is queued already stays as it is. Returns how many are new."""
     statement = text(
-        "INSERT INTO deletions (location, not_before_ms, record) VALUES (:location, :not_before_ms, :record) ON CONFLICT (location) DO NOTHING"
+        "INSERT INTO deletions (location, not_before_ms, record) VALUES (:location, :not_before_ms, :record) "
+        "ON CONFLICT (location) DO NOTHING"
     )
     before = _count(connection)
     rows = [
@@ -94,7 +98,8 @@ def _count(connection: Connection) -> int:
 def due_deletions(connection: Connection, *, now_ms: int, after_id: int, limit: int) -> list[Json]:
     """Files that may be deleted now, in the order of their ids."""
     statement = text(
-        "SELECT id, location, not_before_ms, record FROM deletions WHERE not_before_ms <= :now AND id > :after ORDER BY id LIMIT :limit"
+        "SELECT id, location, not_before_ms, record FROM deletions WHERE not_before_ms <= :now AND id > "
+        ":after ORDER BY id LIMIT :limit"
     )
     rows = connection.execute(statement, {"now": now_ms, "after": after_id, "limit": limit})
     return [{"id": r[0], "location": r[1], "not-before-ms": r[2], "record": orjson.loads(r[3])} for r in rows]

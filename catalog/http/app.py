@@ -1,6 +1,7 @@
 """The catalog as an ASGI application.
 
-FastAPI makes the OpenAPI document and its page out of the routes; what it adds to each request would cost more than a load, so Starlette serves them.
+FastAPI makes the OpenAPI document and its page out of the routes; what it adds to each request would cost
+more than a load, so Starlette serves them.
 """
 
 import asyncio

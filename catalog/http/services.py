@@ -39,9 +39,9 @@ THREADS = 8
 class Services:
     """One process's database, store and queue.
 
-    SQLite is read on the event loop itself: a lookup takes some 50 microseconds, half of what a change of threads costs. PostgreSQL is
-    read from threads, because there a lookup waits for the network. What waits for the storage has threads of its own: a storage that
-    hangs must not keep anybody from renewing a lease.
+    SQLite is read on the event loop itself: a lookup takes some 50 microseconds, half of what a change of
+    threads costs. PostgreSQL is read from threads, because there a lookup waits for the network. What waits
+    for the storage has threads of its own: a storage that hangs must not keep anybody from renewing a lease.
     """
 
     settings: CatalogSettings
@@ -56,7 +56,8 @@ class Services:
 
     @classmethod
     def open(cls, settings: CatalogSettings, clock: Clock | None = None) -> "Services":
-        """Opens the database (already migrated) and the store. Must run inside the event loop that serves. Raises SettingsError."""
+        """Opens the database (already migrated) and the store. Must run inside the event loop that serves.
+        Raises SettingsError."""
         if not settings.warehouse and not settings.control:
             raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
         clock = clock or SystemClock()
@@ -127,7 +128,8 @@ class Services:
         return data if data is not None else await self.run(read_metadata, self.store, location)
 
     async def upkeep(self) -> None:
-        """What has to be done now and then, for as long as the process runs; one duty that fails does not keep the others from their turn."""
+        """What has to be done now and then, for as long as the process runs; one duty that fails does not
+        keep the others from their turn."""
         while True:
             await asyncio.sleep(UPKEEP_INTERVAL_S)
             for duty in (

@@ -1,7 +1,9 @@
-"""HTTP at the edge: bodies in, bodies out, errors in Iceberg's form, and routes without the framework's cost per request.
+"""HTTP at the edge: bodies in, bodies out, errors in Iceberg's form, and routes without the framework's cost
+per request.
 
-Handlers take the raw request and return bytes: on the hot paths validating and serialising through models would cost more than the work
-itself. They are still ordinary FastAPI routes, so they appear in the OpenAPI document; what they take is stated there by `describe`.
+Handlers take the raw request and return bytes: on the hot paths validating and serialising through models
+would cost more than the work itself. They are still ordinary FastAPI routes, so they appear in the OpenAPI
+document; what they take is stated there by `describe`.
 """
 
 import base64
@@ -76,7 +78,8 @@ class RawRoute(APIRoute):
 
 
 async def admit(request: Request, need: Need) -> None:
-    """Finds out who asks and whether the route and the namespace in its path are open to them. Raises CatalogError 401 or 403."""
+    """Finds out who asks and whether the route and the namespace in its path are open to them. Raises
+    CatalogError 401 or 403."""
     services = services_of(request)
     if need is Need.NOTHING:
         return
@@ -94,7 +97,8 @@ async def _principal(request: Request, services: Services) -> Principal:
         raise CatalogError(
             401,
             "NotAuthorizedException",
-            "send a key as `Authorization: Bearer firn_...`; an administrator makes one with `python -m catalog key create`",
+            "send a key as `Authorization: Bearer firn_...`; an administrator makes one with `python -m "
+            "catalog key create`",
         )
     known, principal = services.principals.get(bearer)
     if not known:
@@ -190,7 +194,8 @@ async def read_object(request: Request) -> Json:
 
 
 def request_key(request: Request, body: bytes, item: int = 0) -> RequestKey | None:
-    """What the Idempotency-Key header says about this request, None where there is none. Raises CatalogError 400."""
+    """What the Idempotency-Key header says about this request, None where there is none. Raises CatalogError
+    400."""
     key = request.headers.get("idempotency-key")
     if key is None:
         return None
@@ -224,7 +229,8 @@ def json_reply(value: object, status: int = 200) -> Reply:
 
 
 def page_of(request: Request) -> tuple[str, int | None]:
-    """(the last name of the page before, how many to give); (\"\", None) where the caller wants everything at once. Raises CatalogError 400."""
+    """(the last name of the page before, how many to give); (\"\", None) where the caller wants everything at
+    once. Raises CatalogError 400."""
     token, size = request.query_params.get("pageToken"), request.query_params.get("pageSize")
     if token is None and size is None:
         return "", None

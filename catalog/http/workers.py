@@ -20,14 +20,16 @@ RESTARTS_PER_MINUTE_MAX = 30
 
 
 def count_together() -> None:
-    """Starts this program anew with a folder where the workers' metrics add up, unless it has one: the library wants it before its import."""
+    """Starts this program anew with a folder where the workers' metrics add up, unless it has one: the
+    library wants it before its import."""
     if metrics.SHARED_FOLDER_VARIABLE not in os.environ:
         os.environ[metrics.SHARED_FOLDER_VARIABLE] = tempfile.mkdtemp(prefix="firn-catalog-metrics-")
         os.execv(sys.executable, [sys.executable, "-m", "catalog", *sys.argv[1:]])  # noqa: S606 - the same program with the same arguments
 
 
 def run_workers(count: int, serve: Callable[[], None]) -> None:
-    """Runs `serve` in this process, or in `count` children that are started anew when they die, until SIGTERM or SIGINT."""
+    """Runs `serve` in this process, or in `count` children that are started anew when they die, until SIGTERM
+    or SIGINT."""
     if count == 1:
         serve()
         return

@@ -1,7 +1,8 @@
 """What a caller is told when a request cannot be done: Iceberg's error model as one exception.
 
-Iceberg REST specification, `ErrorModel`: {"error": {"message", "type", "code"}}. A client decides by the code whether to retry:
-409 means a requirement failed, 5xx that the outcome may be unknown, everything else that nothing was changed.
+Iceberg REST specification, `ErrorModel`: {"error": {"message", "type", "code"}}. A client decides by the code
+whether to retry: 409 means a requirement failed, 5xx that the outcome may be unknown, everything else that
+nothing was changed.
 """
 
 from typing import Any
@@ -10,7 +11,8 @@ from lake.errors import FatalError
 
 
 class CatalogError(FatalError):
-    """A request that is refused: HTTP status, Iceberg's exception type and a sentence that says what to do."""
+    """A request that is refused: HTTP status, Iceberg's exception type and a sentence that says what to
+    do."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
 """How a commit moved the head of a table's main branch: forward over new snapshots, back, or not at all.
 
-Forward movements feed the dirty-partition index. A movement to something that is no descendant of the head before (a rollback, a replaced
-table) makes ingest's marks lie: property marks do not go back with a snapshot.
+Forward movements feed the dirty-partition index. A movement to something that is no descendant of the head
+before (a rollback, a replaced table) makes ingest's marks lie: property marks do not go back with a snapshot.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """The head before and after, and the snapshots between them, oldest first; `chain` is None where the new head is no descendant."""
+    """The head before and after, and the snapshots between them, oldest first; `chain` is None where the new
+    head is no descendant."""
 
     before: int | None
     after: int | None
@@ -40,7 +41,8 @@ def movement_between(
 
 
 def chain_to(before: int | None, after: int, snapshots: list[Json]) -> tuple[Json, ...] | None:
-    """The snapshots after `before` up to `after`, oldest first; None where `after` does not descend from it (or, from nothing, its history is cut)."""
+    """The snapshots after `before` up to `after`, oldest first; None where `after` does not descend from it
+    (or, from nothing, its history is cut)."""
     known = {snapshot["snapshot-id"]: snapshot for snapshot in snapshots}
     chain: list[Json] = []
     at: int | None = after

@@ -1,7 +1,8 @@
-"""Names of namespaces, tables and views as they cross the wire, and the one text by which the database finds them.
+"""Names of namespaces, tables and views as they cross the wire, and the one text by which the database finds
+them.
 
-Names are stored exactly as they come or refused; nothing is folded. Levels are joined by U+001F, the separator of the REST
-specification, which no level can contain because control characters are refused.
+Names are stored exactly as they come or refused; nothing is folded. Levels are joined by U+001F, the
+separator of the REST specification, which no level can contain because control characters are refused.
 """
 
 import re
@@ -49,7 +50,8 @@ def dotted(namespace: str) -> str:
 
 
 def parse_name(name: object, what: str) -> str:
-    """Checks one name: text, not empty, at most 255 bytes of UTF-8, no control characters, nothing a path drops. Raises CatalogError 400."""
+    """Checks one name: text, not empty, at most 255 bytes of UTF-8, no control characters, nothing a path
+    drops. Raises CatalogError 400."""
     if not isinstance(name, str) or not name:
         raise bad_request(f"{what} must be a text that is not empty")
     if _CONTROL.search(name):
@@ -81,7 +83,8 @@ def parse_identifier(raw: object) -> Identifier:
 
 
 def decode_segment(segment: str) -> str:
-    """One path segment: percent-decoded once, `+` being a space as Iceberg's Java client encodes it. Raises CatalogError 400."""
+    """One path segment: percent-decoded once, `+` being a space as Iceberg's Java client encodes it. Raises
+    CatalogError 400."""
     try:
         return unquote_to_bytes(segment.replace("+", " ")).decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,5 @@
-"""Reading fields out of JSON that a stranger wrote: the right type or a sentence that says what is missing."""
+"""Reading fields out of JSON that a stranger wrote: the right type or a sentence that says what is
+missing."""
 
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,8 @@ def integer(source: dict[str, Any], key: str) -> int:
 
 
 def small_integer(source: dict[str, Any], key: str) -> int:
-    """A whole number that fits 32 bits, as Iceberg's readers hold the ids of fields. Raises CatalogError 400."""
+    """A whole number that fits 32 bits, as Iceberg's readers hold the ids of fields. Raises CatalogError
+    400."""
     value = integer(source, key)
     if not -INT_MAX - 1 <= value <= INT_MAX:
         raise bad_request(f"{key!r} must be a whole number of 32 bits")

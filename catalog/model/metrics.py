@@ -1,11 +1,13 @@
-"""What the catalog counts, in Prometheus' terms. No label holds a tenant's name: there may be a hundred thousand."""
+"""What the catalog counts, in Prometheus' terms. No label holds a tenant's name: there may be a hundred
+thousand."""
 
 import os
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-# The library counts in files of this folder where the variable is set when it is imported; several processes then add up.
+# The library counts in files of this folder where the variable is set when it is imported; several processes
+# then add up.
 SHARED_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 requests = Counter("firn_catalog_requests_total", "Requests answered", ["operation", "status"])

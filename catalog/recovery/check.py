@@ -24,4 +24,7 @@ def check(database: Database, store: MetadataStore) -> Iterator[str]:
             except CatalogError as error:
                 yield f"{title}: {error.message}"
         if not store.exists(metadata_location):
-            yield f"{title}: metadata file {metadata_location} is missing; restore it, or run `python -m catalog rebuild --from-warehouse`"
+            yield (
+                f"{title}: metadata file {metadata_location} is missing; restore it, or run `python -m "
+                "catalog rebuild --from-warehouse`"
+            )

@@ -1,7 +1,7 @@
 """Brings a lost or outdated database back to what the warehouse holds.
 
-Metadata files say what a table is, the journal of names what it is called. Rows of an old dump go with them, in an order that leaves each
-name free before somebody else takes it:
+Metadata files say what a table is, the journal of names what it is called. Rows of an old dump go with them,
+in an order that leaves each name free before somebody else takes it:
  1. namespaces, and their properties
  2. rows of tables that were dropped or purged after the dump, or brought back
  3. new names of tables that were renamed
@@ -33,7 +33,8 @@ RECOVERED_NAMESPACE = "firn_recovered"
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What a rebuild did. `parked`: tables whose marks may lie, which wait for a person; `missing`: rows without any metadata file."""
+    """What a rebuild did. `parked`: tables whose marks may lie, which wait for a person; `missing`: rows
+    without any metadata file."""
 
     unchanged: int = 0
     advanced: int = 0
@@ -58,8 +59,8 @@ class _Work:
 
 
 def rebuild(database: Database, store: MetadataStore, now_ms: int) -> Rebuilt:
-    """Every table at its newest metadata file, with its name, its namespace and what was dropped. One transaction; run it while no catalog
-    serves. Raises FirnError."""
+    """Every table at its newest metadata file, with its name, its namespace and what was dropped. One
+    transaction; run it while no catalog serves. Raises FirnError."""
     flush(database, store, now_ms)
     names = read_names(
         (item.uri, store.read_raw(item.uri)) for item in store.list(f"{store.warehouse}/{FOLDER}")
@@ -92,7 +93,8 @@ def _set_properties(connection: Connection, path: str, properties: dict[str, str
 
 
 def _settle_dropped(work: _Work) -> None:
-    """Step 2: living rows that were dropped after the dump go, dropped ones that came back or were purged go; `_insert_unknown` brings the rest."""
+    """Step 2: living rows that were dropped after the dump go, dropped ones that came back or were purged go;
+    `_insert_unknown` brings the rest."""
     for row_id, uuid, ident in work.connection.execute(text("SELECT id, uuid, ident FROM tables")).all():
         if uuid in work.names.living:
             continue
@@ -238,11 +240,12 @@ def _forget_partitions(connection: Connection) -> None:
     """Of rows that are there no more."""
     gone = "table_id NOT IN (SELECT id FROM tables UNION ALL SELECT id FROM dropped_tables)"
     for name in ("partitions", "uncounted_tables"):
-        connection.execute(text(f"DELETE FROM {name} WHERE {gone}"))  # noqa: S608
+        connection.execute(text(f"DELETE FROM {name} WHERE {gone}"))
 
 
 def _note_uncounted(work: _Work, row_id: int) -> None:
     statement = text(
-        "INSERT INTO uncounted_tables (table_id, since_ms, tries) VALUES (:id, :now, 0) ON CONFLICT (table_id) DO UPDATE SET tries = 0"
+        "INSERT INTO uncounted_tables (table_id, since_ms, tries) VALUES (:id, :now, 0) ON CONFLICT "
+        "(table_id) DO UPDATE SET tries = 0"
     )
     work.connection.execute(statement, {"id": row_id, "now": work.now_ms})

@@ -1,4 +1,5 @@
-"""What tables and views the warehouse itself shows, without any database: the newest metadata file of each."""
+"""What tables and views the warehouse itself shows, without any database: the newest metadata file of
+each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ _SUFFIX = ".metadata.json"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A table or view at its newest metadata file. `ambiguous`: another file has the same version, left by a commit that lost."""
+    """A table or view at its newest metadata file. `ambiguous`: another file has the same version, left by a
+    commit that lost."""
 
     uuid: str
     kind: str
@@ -48,8 +50,9 @@ class Found:
         return MARKS_PROPERTY in self.metadata.get("properties", {})
 
     def marks_lie(self, before: "Found | None") -> bool:
-        """Whether the marks may say more than the rows hold. Every commit of ours repeats the marks in its snapshot's summary, so the last
-        summary that tells is the truth; where none does, the head has to descend from the one known before."""
+        """Whether the marks may say more than the rows hold. Every commit of ours repeats the marks in its
+        snapshot's summary, so the last summary that tells is the truth; where none does, the head has to
+        descend from the one known before."""
         if not self.has_marks:
             return False
         marks = self.metadata["properties"][MARKS_PROPERTY]
@@ -84,10 +87,12 @@ def _same_marks(one: str, other: str) -> bool:
 
 
 def scan(store: MetadataStore, homes: Mapping[str, str]) -> tuple[dict[str, Found], list[str]]:
-    """(tables and views by uuid, files that cannot be read or are not what they claim to be). Only the newest files of each folder are read.
+    """(tables and views by uuid, files that cannot be read or are not what they claim to be). Only the newest
+    files of each folder are read.
 
-    `homes`: locations by uuid, as the journal of names has them. Metadata that gives a table of the journal another location is not believed where
-    some lies at home: whoever may write into the warehouse could take over any table by it. Raises FirnError.
+    `homes`: locations by uuid, as the journal of names has them. Metadata that gives a table of the journal
+    another location is not believed where some lies at home: whoever may write into the warehouse could take
+    over any table by it. Raises FirnError.
     """
     newest: dict[str, list[StoredObject]] = {}
     for item in _metadata_files(store):

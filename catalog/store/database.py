@@ -1,7 +1,9 @@
-"""The catalog's SQL: its tables, its versioned migrations, and how a thread gets a connection. SQLite and PostgreSQL alike.
+"""The catalog's SQL: its tables, its versioned migrations, and how a thread gets a connection. SQLite and
+PostgreSQL alike.
 
-SQLite runs in WAL mode with synchronous=FULL: a commit that was acknowledged survives a power cut. Its writers take turns anyway, so
-one lock in this process gives them their order; waiting inside SQLite would be polling.
+SQLite runs in WAL mode with synchronous=FULL: a commit that was acknowledged survives a power cut. Its
+writers take turns anyway, so one lock in this process gives them their order; waiting inside SQLite would be
+polling.
 """
 
 import sqlite3
@@ -40,10 +42,11 @@ SQLITE_BESIDE = ("-wal", "-shm")
 # Per connection, of which every thread has two; what does not fit is mapped, which all of them share.
 SQLITE_CACHE_KIB = 4_096
 SQLITE_MAPPED_BYTES = 1024 * 1024 * 1024
-# A batch over many tables changes some thousand pages; bringing them into the file after each would write most of them twice.
+# A batch over many tables changes some thousand pages; bringing them into the file after each would write
+# most of them twice.
 SQLITE_WAL_PAGES = 10_000
-# A commit into a log's file that is there already takes half the time of one that makes it longer, so the file stays while there is much to
-# write; once there is less, no more than this stays of it.
+# A commit into a log's file that is there already takes half the time of one that makes it longer, so the
+# file stays while there is much to write; once there is less, no more than this stays of it.
 SQLITE_WAL_KEPT_BYTES = 8 * 1024 * 1024
 SQLITE_PAGE_BYTES = 4_096
 # A checkpoint waits so long for who still reads; longer, and writers would wait with it.
@@ -174,7 +177,8 @@ partitions = Table(
     Index("partitions_by_change", "changed_ms", "table_id", "partition"),
 )
 
-# Tables whose partitions have to be counted again from their manifests, because a snapshot's summary did not tell.
+# Tables whose partitions have to be counted again from their manifests, because a snapshot's summary did not
+# tell.
 uncounted_tables = Table(
     "uncounted_tables",
     schema,
@@ -206,7 +210,8 @@ deletions = Table(
     sqlite_autoincrement=True,
 )
 
-# What happened to names, until it is written into the warehouse, from where `rebuild` can bring a lost database back.
+# What happened to names, until it is written into the warehouse, from where `rebuild` can bring a lost
+# database back.
 name_events = Table(
     "name_events",
     schema,
@@ -223,12 +228,14 @@ def _first_version(connection: Connection) -> None:
 
 
 def _keys_expire(connection: Connection) -> None:
-    """Keys made before this step have no end. The first step makes tables as they are now, so a new database has the column."""
+    """Keys made before this step have no end. The first step makes tables as they are now, so a new database
+    has the column."""
     if "expires_ms" not in {column["name"] for column in inspect(connection).get_columns("api_keys")}:
         connection.execute(text("ALTER TABLE api_keys ADD COLUMN expires_ms BIGINT"))
 
 
-# Each step runs once, in order, inside one transaction with the note that it ran. A released step is never edited.
+# Each step runs once, in order, inside one transaction with the note that it ran. A released step is never
+# edited.
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first_version, _keys_expire)
 
 
@@ -241,11 +248,13 @@ class Database:
         except (ArgumentError, ValueError):
             # Neither the URL nor SQLAlchemy's words about it, which repeat it: it may hold a password.
             raise SettingsError(
-                "the database URL is not understood; use sqlite:///path or postgresql+psycopg://user@host/name"
+                "the database URL is not understood; use sqlite:///path or "
+                "postgresql+psycopg://user@host/name"
             ) from None
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):
             raise SettingsError(
-                f"database {parsed.get_backend_name()!r} is not supported; use sqlite:///path or postgresql+psycopg://user@host/name"
+                f"database {parsed.get_backend_name()!r} is not supported; use sqlite:///path or "
+                "postgresql+psycopg://user@host/name"
             )
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self._write_lock = threading.Lock()
@@ -285,7 +294,8 @@ class Database:
             yield connection
 
     def _thread_connection(self, role: str) -> Connection:
-        # A SQLite connection costs more to open than any of our statements, and holding it costs nothing: one per thread and role.
+        # A SQLite connection costs more to open than any of our statements, and holding it costs nothing: one
+        # per thread and role.
         connection: Connection | None = getattr(self._local, role, None)
         if connection is None or connection.closed or connection.invalidated:
             connection = (self.engine if role == "writer" else self.reader).connect()
@@ -298,22 +308,24 @@ class Database:
             f"{column} IN (SELECT value FROM json_each(:{parameter}))"
             if self.is_sqlite
             else f"{column} = ANY(:{parameter})"
-        )  # noqa: S608
+        )
 
     def many(self, values: Sequence[Any]) -> Any:
         """The bound value for `among`: one parameter whatever the count."""
         return orjson.dumps(list(values)).decode() if self.is_sqlite else list(values)
 
     def locking(self) -> str:
-        """What keeps rows that were read from changing until the transaction ends; SQLite's writer holds the whole database."""
+        """What keeps rows that were read from changing until the transaction ends; SQLite's writer holds the
+        whole database."""
         return "" if self.is_sqlite else " FOR UPDATE"
 
     def checkpoint(self) -> int:
-        """Brings SQLite's log into the database, and empties its file where it is longer than what is written between two calls; returns the
-        file's bytes, 0 on PostgreSQL.
+        """Brings SQLite's log into the database, and empties its file where it is longer than what is written
+        between two calls; returns the file's bytes, 0 on PostgreSQL.
 
-        By itself SQLite writes the file from its start again every `SQLITE_WAL_PAGES`, and leaves it as long as it was. Beside somebody who reads
-        for long it grows beyond that: what they read stays for the next time.
+        By itself SQLite writes the file from its start again every `SQLITE_WAL_PAGES`, and leaves it as long
+        as it was. Beside somebody who reads for long it grows beyond that: what they read stays for the next
+        time.
         """
         if not self.is_sqlite:
             return 0
@@ -339,7 +351,8 @@ class Database:
         return wal.stat().st_size if wal.exists() else 0
 
     def close(self) -> None:
-        """Closes what this thread holds and the pool; a SQLite file holds everything then, without its log beside it."""
+        """Closes what this thread holds and the pool; a SQLite file holds everything then, without its log
+        beside it."""
         if self.is_sqlite:
             with self.reader.connect() as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -388,7 +401,8 @@ def _begin_immediate(connection: Connection) -> None:
 
 
 def migrate(database: Database) -> tuple[int, int]:
-    """Brings the schema to this version; returns (version before, version now). Raises PrerequisiteError for a newer or unreachable database."""
+    """Brings the schema to this version; returns (version before, version now). Raises PrerequisiteError for
+    a newer or unreachable database."""
     try:
         with database.write() as connection:
             if not database.is_sqlite:
@@ -398,7 +412,8 @@ def migrate(database: Database) -> tuple[int, int]:
             before = _version(connection)
             if before > len(MIGRATIONS):
                 raise PrerequisiteError(
-                    f"the database has schema version {before}, this program knows {len(MIGRATIONS)}; start the newer program"
+                    f"the database has schema version {before}, this program knows {len(MIGRATIONS)}; start "
+                    "the newer program"
                 )
             for number, step in enumerate(MIGRATIONS[before:], before + 1):
                 step(connection)
@@ -428,7 +443,8 @@ def database_ms(connection: Connection) -> int:
 
 
 def look_up(connection: Connection, statement: TextClause, values: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The first row that a statement finds. SQLite's driver is asked directly: through SQLAlchemy it takes six times as long."""
+    """The first row that a statement finds. SQLite's driver is asked directly: through SQLAlchemy it takes
+    six times as long."""
     if connection.dialect.name != "sqlite":
         row = connection.execute(statement, values).first()
         return None if row is None else tuple(row)
@@ -440,8 +456,8 @@ def look_up(connection: Connection, statement: TextClause, values: dict[str, Any
 
 
 def is_passing(error: DBAPIError) -> bool:
-    """Whether the same transaction may well succeed when it is run again: a deadlock, a serialization failure, a busy file, a unique key
-    that another transaction took meanwhile."""
+    """Whether the same transaction may well succeed when it is run again: a deadlock, a serialization
+    failure, a busy file, a unique key that another transaction took meanwhile."""
     state = getattr(error.orig, "sqlstate", None)
     return (
         state in ("40001", "40P01", "55P03", "23505")

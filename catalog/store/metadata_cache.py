@@ -1,7 +1,8 @@
 """Metadata files in memory by their location, which never changes what it names.
 
-They are held compressed and as bytes, not as parsed trees. zstd makes a fifth of them in 14 microseconds and takes 6 to unpack them, less than
-the system calls of reading a file; a tree would need forty times the memory, and with a hundred thousand tables memory is what is short.
+They are held compressed and as bytes, not as parsed trees. zstd makes a fifth of them in 14 microseconds and
+takes 6 to unpack them, less than the system calls of reading a file; a tree would need forty times the
+memory, and with a hundred thousand tables memory is what is short.
 """
 
 import threading
@@ -16,7 +17,8 @@ LEVEL = 1
 
 
 class MetadataCache:
-    """At most so many compressed bytes; the least recently used leave. Every method may be called from any thread."""
+    """At most so many compressed bytes; the least recently used leave. Every method may be called from any
+    thread."""
 
     def __init__(self, bytes_max: int) -> None:
         self._files: OrderedDict[str, bytes] = OrderedDict()

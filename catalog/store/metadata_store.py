@@ -1,4 +1,5 @@
-"""Metadata files: written whole and durable before anything points at them, never changed afterwards, cached by their location."""
+"""Metadata files: written whole and durable before anything points at them, never changed afterwards, cached
+by their location."""
 
 import gzip
 import os
@@ -59,7 +60,8 @@ class MetadataStore:
         self._deletions = ThreadPoolExecutor(1, thread_name_prefix="deletions")
 
     def check_location(self, location: object, what: str = "location") -> str:
-        """Lets a location below the warehouse or an allowed prefix pass, as spelled. Raises CatalogError 400 or 403."""
+        """Lets a location below the warehouse or an allowed prefix pass, as spelled. Raises CatalogError 400
+        or 403."""
         if not isinstance(location, str) or not location:
             raise bad_request(f"{what} must be a URI such as {self.warehouse}/path")
         try:
@@ -70,12 +72,14 @@ class MetadataStore:
             raise bad_request(f"{what} {location!r} must not contain '.' or '..' segments")
         if not (uri.rstrip("/") + "/").startswith(self._allowed) or uri.rstrip("/") + "/" in self._allowed:
             raise forbidden(
-                f"{what} {location!r} is not below the warehouse {self.warehouse}; choose one below it, or allow its prefix in the setting allowed_locations"
+                f"{what} {location!r} is not below the warehouse {self.warehouse}; choose one below it, or "
+                "allow its prefix in the setting allowed_locations"
             )
         return location
 
     def cached(self, location: str) -> bytes | None:
-        """The file's JSON when it is in memory. A local file that was taken away counts as gone at once: asking costs two microseconds."""
+        """The file's JSON when it is in memory. A local file that was taken away counts as gone at once:
+        asking costs two microseconds."""
         if location.startswith(("file:", "/")) and not os.path.exists(
             canonical(location).removeprefix("file://")
         ):
@@ -84,7 +88,8 @@ class MetadataStore:
         return self._cache.get(location)
 
     def read(self, location: str) -> bytes:
-        """The file's JSON. Raises NotFoundError, UnavailableError, and TooLargeError or ForeignFileError where it is none of metadata."""
+        """The file's JSON. Raises NotFoundError, UnavailableError, and TooLargeError or ForeignFileError
+        where it is none of metadata."""
         data = self.cached(location)
         if data is None:
             data = self._storage.read(
@@ -112,7 +117,8 @@ class MetadataStore:
         self._cache.forget(locations)
 
     def write_many(self, files: Sequence[tuple[MetadataFile, float | None]]) -> list[Exception | None]:
-        """Writes files so that each survives a power cut; per file None or why it failed. The second of each pair is a deadline on `time.monotonic`.
+        """Writes files so that each survives a power cut; per file None or why it failed. The second of each
+        pair is a deadline on `time.monotonic`.
 
         Remote requests overlap; local files share one sync. One failing file never hurts another.
         """
@@ -180,12 +186,14 @@ class MetadataStore:
                 log.warning("catalog.metadata_not_deleted", location=location, error=str(error))
 
     def delete_later(self, locations: Sequence[str]) -> None:
-        """Deletes metadata files when there is time; those that are left at the end of the process are left to the orphan remover."""
+        """Deletes metadata files when there is time; those that are left at the end of the process are left
+        to the orphan remover."""
         self._deletions.submit(self.delete, locations)
 
     @property
     def prefixes(self) -> list[str]:
-        """The warehouse and the other prefixes where tables may lie, without those that lie inside another."""
+        """The warehouse and the other prefixes where tables may lie, without those that lie inside
+        another."""
         roots = sorted({prefix.rstrip("/") for prefix in self._allowed})
         return [root for root in roots if not any(root.startswith(f"{other}/") for other in roots)]
 
@@ -213,7 +221,8 @@ def _unzipped(data: bytes, location: str) -> bytes:
         ) from error
     if len(found) > METADATA_BYTES_MAX:
         raise TooLargeError(
-            f"{location} unpacks to more than {METADATA_BYTES_MAX:,} bytes; restore it, or register the version before it"
+            f"{location} unpacks to more than {METADATA_BYTES_MAX:,} bytes; restore it, or register the "
+            "version before it"
         )
     return found
 

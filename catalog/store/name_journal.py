@@ -1,10 +1,12 @@
 """What happened to names, written into the warehouse: metadata files do not say what their table is called.
 
-Each change of a name leaves an event in the database, in its own transaction; after the transaction, and before the caller is answered,
-events go to a file below `<warehouse>/_firn/names/` and leave the database. `rebuild` replays these files when the database is lost.
+Each change of a name leaves an event in the database, in its own transaction; after the transaction, and
+before the caller is answered, events go to a file below `<warehouse>/_firn/names/` and leave the database.
+`rebuild` replays these files when the database is lost.
 
-An event carries the time of its transaction by the database's clock and its number there. What follows each other for one table or
-namespace waits for the same row, so this order is the true one, whichever process writes which file when, and however often.
+An event carries the time of its transaction by the database's clock and its number there. What follows each
+other for one table or namespace waits for the same row, so this order is the true one, whichever process
+writes which file when, and however often.
 """
 
 import threading
@@ -27,7 +29,8 @@ Json = dict[str, Any]
 FOLDER = "_firn/names"
 EVENTS_PER_FILE_MAX = 10_000
 FILES_MAX = 500
-# How long the end of a name is remembered: far longer than any writer of a file with an older event may be late.
+# How long the end of a name is remembered: far longer than any writer of a file with an older event may be
+# late.
 TOMBSTONE_MS = 24 * 3_600_000
 _ENDS = frozenset({"purged", "namespace-dropped"})
 _flushing = threading.Lock()
@@ -103,7 +106,8 @@ def note_namespace_dropped(connection: Connection, path: str) -> None:
 
 
 def flush(database: Database, store: MetadataStore, now_ms: int) -> int:
-    """Moves events from the database into the warehouse; returns how many. A storage that refuses keeps them for the next time."""
+    """Moves events from the database into the warehouse; returns how many. A storage that refuses keeps them
+    for the next time."""
     with _flushing:
         moved = 0
         while True:
@@ -121,7 +125,7 @@ def flush(database: Database, store: MetadataStore, now_ms: int) -> int:
                 connection.execute(
                     text(f"DELETE FROM name_events WHERE {database.among('id')}"),
                     {"keys": database.many([row[0] for row in rows])},
-                )  # noqa: S608
+                )
             moved += len(rows)
 
 
@@ -136,10 +140,11 @@ def _write(store: MetadataStore, lines: Sequence[bytes], now_ms: int, number: in
 
 
 def compact(store: MetadataStore, now_ms: int, *, files_max: int = FILES_MAX) -> int:
-    """Puts one file in the place of many where the folder holds more than `files_max`: per table and namespace the newest event alone.
+    """Puts one file in the place of many where the folder holds more than `files_max`: per table and
+    namespace the newest event alone.
 
-    Returns how many files went. The new file is durable before the old ones go, and an event found twice counts once, so a crash or a
-    second process at the same work does no harm. Raises FirnError.
+    Returns how many files went. The new file is durable before the old ones go, and an event found twice
+    counts once, so a crash or a second process at the same work does no harm. Raises FirnError.
     """
     found = [item.uri for item in store.list(f"{store.warehouse}/{FOLDER}") if item.uri.endswith(".jsonl")]
     if len(found) <= files_max:
@@ -156,7 +161,8 @@ def compact(store: MetadataStore, now_ms: int, *, files_max: int = FILES_MAX) ->
 
 
 def _newest_lines(files: Iterable[tuple[str, bytes]]) -> list[tuple[tuple[int, int], str, bytes]]:
-    """Per table and namespace (order, kind, line) of its newest event. Lines stay bytes, because parsed ones take ten times the memory."""
+    """Per table and namespace (order, kind, line) of its newest event. Lines stay bytes, because parsed ones
+    take ten times the memory."""
     newest: dict[str, tuple[tuple[int, int], str, bytes]] = {}
     for event, line in _events(files):
         key = str(event["uuid"]) if "uuid" in event else f"/{event['path']}"
@@ -180,7 +186,8 @@ def _events(files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[Json, bytes]]:
 
 
 def read_names(files: Iterable[tuple[str, bytes]]) -> Names:
-    """What journal files say together: the newest event of each table and namespace. Raises FirnError for a file that is no journal."""
+    """What journal files say together: the newest event of each table and namespace. Raises FirnError for a
+    file that is no journal."""
     names = Names()
     for _, kind, line in _newest_lines(files):
         event = orjson.loads(line)

@@ -1,4 +1,5 @@
-"""Rows of namespaces: nested levels, properties, and the rule that a namespace with anything in it cannot be dropped."""
+"""Rows of namespaces: nested levels, properties, and the rule that a namespace with anything in it cannot be
+dropped."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -15,14 +16,15 @@ _EXISTS = "SELECT 1 FROM namespaces WHERE path = :path"
 
 
 def namespace_exists(connection: Connection, path: str, *, locking: str = "") -> bool:
-    """Whether a namespace exists, kept from being dropped until the transaction ends where `locking` says so."""
+    """Whether a namespace exists, kept from being dropped until the transaction ends where `locking` says
+    so."""
     return connection.execute(text(_EXISTS + locking), {"path": path}).scalar() is not None
 
 
 def existing_namespaces(connection: Connection, database: Database, paths: Sequence[str]) -> set[str]:
     """Which of these namespaces exist; they stay until the transaction ends."""
     statement = (
-        f"SELECT path FROM namespaces WHERE {database.among('path')} ORDER BY path{database.locking()}"  # noqa: S608
+        f"SELECT path FROM namespaces WHERE {database.among('path')} ORDER BY path{database.locking()}"
     )
     return {
         str(row[0])
@@ -33,8 +35,9 @@ def existing_namespaces(connection: Connection, database: Database, paths: Seque
 def load_properties(connection: Connection, path: str, *, locking: str = "") -> dict[str, str]:
     """A namespace's properties. Raises CatalogError 404."""
     found = connection.execute(
-        text(f"SELECT properties FROM namespaces WHERE path = :path{locking}"), {"path": path}
-    ).scalar()  # noqa: S608
+        text(f"SELECT properties FROM namespaces WHERE path = :path{locking}"),
+        {"path": path},
+    ).scalar()
     if found is None:
         raise no_such_namespace(dotted(path))
     properties: dict[str, str] = orjson.loads(found)
@@ -88,7 +91,8 @@ def _above(path: str) -> list[str]:
 
 
 def children(connection: Connection, parent: str, *, after: str, limit: int | None) -> list[str]:
-    """Direct children of a namespace (empty: the root) in their order, as joined paths, from the one after `after` on. Raises CatalogError 404."""
+    """Direct children of a namespace (empty: the root) in their order, as joined paths, from the one after
+    `after` on. Raises CatalogError 404."""
     if parent and not namespace_exists(connection, parent):
         raise no_such_namespace(dotted(parent))
     statement = "SELECT path FROM namespaces WHERE parent = :parent AND path > :after ORDER BY path"
@@ -113,7 +117,8 @@ def drop(connection: Connection, path: str, *, locking: str) -> None:
 
 def _holds_anything(connection: Connection, path: str) -> bool:
     inside = text(
-        "SELECT 1 FROM tables WHERE namespace = :path UNION ALL SELECT 1 FROM namespaces WHERE parent = :path LIMIT 1"
+        "SELECT 1 FROM tables WHERE namespace = :path UNION ALL SELECT 1 FROM namespaces WHERE parent = "
+        ":path LIMIT 1"
     )
     return connection.execute(inside, {"path": path}).scalar() is not None
 
@@ -129,7 +134,8 @@ def drop_empty(connection: Connection, keep: Collection[str]) -> None:
 def update_properties(
     connection: Connection, path: str, removals: Sequence[str], updates: dict[str, str], *, locking: str
 ) -> dict[str, Any]:
-    """Changes properties; returns {"updated", "removed", "missing"}. Raises CatalogError 404, or 422 where a key is in both lists."""
+    """Changes properties; returns {"updated", "removed", "missing"}. Raises CatalogError 404, or 422 where a
+    key is in both lists."""
     both = sorted(set(removals) & set(updates))
     if both:
         raise CatalogError(

@@ -22,7 +22,7 @@ from catalog.store.namespaces import namespace_exists
 TABLE = "table"
 VIEW = "view"
 _COLUMNS = "id, ident, kind, uuid, location, metadata_location"
-_FIND = text(f"SELECT {_COLUMNS} FROM tables WHERE ident = :ident")  # noqa: S608
+_FIND = text(f"SELECT {_COLUMNS} FROM tables WHERE ident = :ident")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,14 @@ def find_many(
 @cache
 def _find_many(condition: str, locking: str) -> TextClause:
     # Two of these run in every commit, and making one costs half as much as running it.
-    return text(f"SELECT {_COLUMNS} FROM tables WHERE {condition}{locking}")  # noqa: S608
+    return text(f"SELECT {_COLUMNS} FROM tables WHERE {condition}{locking}")
 
 
 def uuids_in_use(connection: Connection, database: Database, uuids: Sequence[str]) -> set[str]:
     """Which of these table uuids belong to a table, living or dropped."""
     condition = database.among("uuid")
     statement = (
-        f"SELECT uuid FROM tables WHERE {condition} UNION SELECT uuid FROM dropped_tables WHERE {condition}"  # noqa: S608
+        f"SELECT uuid FROM tables WHERE {condition} UNION SELECT uuid FROM dropped_tables WHERE {condition}"
     )
     return {str(row[0]) for row in connection.execute(text(statement), {"keys": database.many(uuids)})}
 
@@ -94,7 +94,8 @@ def living_with_uuid(connection: Connection, table_uuid: str) -> str | None:
 
 
 def lives_already(key: str) -> CatalogError:
-    """The 409 for a second name of the same table: what one of them no longer needs would be deleted under the other."""
+    """The 409 for a second name of the same table: what one of them no longer needs would be deleted under
+    the other."""
     return already_exists(
         "Table with the same uuid", f"{dotted(key)}; rename it, or drop it without purge first"
     )
@@ -103,10 +104,13 @@ def lives_already(key: str) -> CatalogError:
 def reserved_names(
     connection: Connection, database: Database, keys: Iterable[str], *, kept_since_ms: int
 ) -> set[str]:
-    """Which of these identifiers belong to a table that was dropped and may still come back: until its purge is done, or, where nobody asked
-    for one, until the time for undo is over."""
+    """Which of these identifiers belong to a table that was dropped and may still come back: until its purge
+    is done, or, where nobody asked for one, until the time for undo is over."""
     condition = database.among("ident")
-    statement = f"SELECT DISTINCT ident FROM dropped_tables WHERE {condition} AND (purge_requested = 1 OR dropped_ms > :since)"  # noqa: S608
+    statement = (
+        f"SELECT DISTINCT ident FROM dropped_tables WHERE {condition} AND (purge_requested = 1 OR "
+        "dropped_ms > :since)"
+    )
     values = {"keys": database.many(sorted(set(keys))), "since": kept_since_ms}
     return {str(row[0]) for row in connection.execute(text(statement), values)}
 
@@ -119,7 +123,7 @@ def is_shared(connection: Connection, database: Database, location: str) -> bool
     for name in ("tables", "dropped_tables"):
         statement = text(
             f"SELECT 1 FROM {name} WHERE {condition} OR (location >= :below AND location < :end) LIMIT 1"
-        )  # noqa: S608
+        )
         if (
             connection.execute(
                 statement, {"keys": database.many(above), "below": f"{location}/", "end": f"{location}0"}
@@ -136,7 +140,10 @@ def list_names(
     """Names in a namespace in their order, from the one after `after` on. Raises CatalogError 404."""
     if not namespace_exists(connection, namespace):
         raise no_such_namespace(dotted(namespace))
-    statement = "SELECT name FROM tables WHERE namespace = :namespace AND kind = :kind AND name > :after ORDER BY name"
+    statement = (
+        "SELECT name FROM tables WHERE namespace = :namespace AND kind = :kind AND name > :after "
+        "ORDER BY name"
+    )
     values: dict[str, Any] = {"namespace": namespace, "kind": kind, "after": after}
     if limit is not None:
         statement, values = f"{statement} LIMIT :limit", values | {"limit": limit}
@@ -146,13 +153,17 @@ def list_names(
 def drop(
     connection: Connection, database: Database, identifier: Identifier, kind: str, *, purge: bool, now_ms: int
 ) -> Head:
-    """Takes a table or view out of sight; a table's row moves to the dropped ones, from where undo takes it back. Raises CatalogError 404."""
+    """Takes a table or view out of sight; a table's row moves to the dropped ones, from where undo takes it
+    back. Raises CatalogError 404."""
     head = find_many(connection, database, [identifier.key], lock=True).get(identifier.key)
     if head is None or head.kind != kind:
         raise missing(identifier, kind)
     if kind == TABLE:
         columns = "id, ident, namespace, name, kind, uuid, location, metadata_location, created_ms"
-        statement = f"INSERT INTO {dropped_tables.name} ({columns}, dropped_ms, purge_requested) SELECT {columns}, :now, :purge FROM tables WHERE id = :id"  # noqa: S608
+        statement = (
+            f"INSERT INTO {dropped_tables.name} ({columns}, dropped_ms, purge_requested) SELECT "
+            f"{columns}, :now, :purge FROM tables WHERE id = :id"
+        )
         connection.execute(text(statement), {"now": now_ms, "purge": int(purge), "id": head.id})
     connection.execute(tables.delete().where(tables.c.id == head.id))
     name_journal.note_dropped(connection, identifier.key, head.uuid, purge=purge, dropped_ms=now_ms)
@@ -162,7 +173,8 @@ def drop(
 def rename(
     connection: Connection, database: Database, source: Identifier, destination: Identifier, kind: str
 ) -> None:
-    """Gives a table or view another name, in another namespace too; its location stays. Raises CatalogError 404 or 409."""
+    """Gives a table or view another name, in another namespace too; its location stays. Raises CatalogError
+    404 or 409."""
     heads = find_many(connection, database, [source.key, destination.key], lock=True)
     head = heads.get(source.key)
     if head is None or head.kind != kind:

@@ -32,7 +32,8 @@ def run(
     seed: Annotated[int, typer.Option(help="the same seed gives the same kinds of records")] = 1,
     state: Annotated[Path | None, typer.Option(help="folder of the services' data and logs")] = None,
 ) -> None:
-    """Starts the services, produces logs, waits until every record is a row or a dead letter, and stays until Ctrl-C."""
+    """Starts the services, produces logs, waits until every record is a row or a dead letter, and stays until
+    Ctrl-C."""
     folder = state or Path("state") / ("demo-check" if check else "demo")
     run_demo(folder.absolute(), records, seed, check=check, console=TerminalConsole())
 

@@ -17,7 +17,8 @@ def relative_rate(epoch_ms: int) -> float:
 
 
 def arrival_times_ms(records: int, start_ms: int, end_ms: int, seed: str) -> Iterator[int]:
-    """`records` ascending moments in `[start_ms, end_ms)`, dense where the day is busy. Milliseconds since the epoch."""
+    """`records` ascending moments in `[start_ms, end_ms)`, dense where the day is busy. Milliseconds since
+    the epoch."""
     uniform = random.Random(seed).random
     buckets = max(1, (end_ms - start_ms) // _MINUTE_MS)
     width_ms = (end_ms - start_ms) / buckets

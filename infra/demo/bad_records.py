@@ -1,4 +1,5 @@
-"""Every way in which the demo's records go wrong, each a pure function from a good record to a bad one with its new verdict.
+"""Every way in which the demo's records go wrong, each a pure function from a good record to a bad one with
+its new verdict.
 
 A record that is to become a dead letter comes here with its tenant in the header (see `DemoRecord`).
 """
@@ -44,7 +45,8 @@ Spoil = Callable[[DemoRecord, Draws], DemoRecord]
 
 @dataclass(frozen=True, slots=True)
 class Badness:
-    """One way to go wrong: how many cards it has in a deck of a hundred, and what is expected of such a record."""
+    """One way to go wrong: how many cards it has in a deck of a hundred, and what is expected of such a
+    record."""
 
     kind: str
     cards: int
@@ -68,7 +70,8 @@ def _truncated(record: DemoRecord, draws: Draws) -> DemoRecord:
 
 
 def _invalid_utf8(record: DemoRecord, draws: Draws) -> DemoRecord:
-    """A byte of Latin-1 inside the text: in JSON inside the first string value, so that the JSON around it stays whole."""
+    """A byte of Latin-1 inside the text: in JSON inside the first string value, so that the JSON around it
+    stays whole."""
     at = record.value.index(b':"') + 2 if record.topic == JSON_TOPIC else draws.below(len(record.value))
     return replace(record, value=record.value[:at] + b"M\xfcnchen" + record.value[at:])
 

@@ -1,6 +1,8 @@
-"""Ships the live logs of the stack's own services: log files in, records of the tenant `firn` out, one stream a service.
+"""Ships the live logs of the stack's own services: log files in, records of the tenant `firn` out, one stream
+a service.
 
-Positions are saved by `commit`, after the records were delivered: a crash in between repeats records, it never loses one.
+Positions are saved by `commit`, after the records were delivered: a crash in between repeats records, it
+never loses one.
 """
 
 import re
@@ -17,13 +19,15 @@ from lake.clock import Clock, epoch_ms
 from lake.errors import ProtocolError
 
 OWN_TENANT = "firn"
-# A stack trace may still grow: its record waits until the next one begins, or until its file has been quiet for so long.
+# A stack trace may still grow: its record waits until the next one begins, or until its file has been quiet
+# for so long.
 QUIET_S = 1.0
 # Beyond this a record of many lines is cut, so that it stays far below what a broker takes.
 RECORD_BYTES_MAX = 512 * 1024
 
-# How a text record begins: with a date (Kafka's log4j layout, Trino), or with thread and level (slf4j-simple). Whatever does not
-# begin so (frames, causes, dumps of settings) belongs to the record before it.
+# How a text record begins: with a date (Kafka's log4j layout, Trino), or with thread and level
+# (slf4j-simple). Whatever does not begin so (frames, causes, dumps of settings) belongs to the record before
+# it.
 _HEAD = re.compile(rb"^\[?\d{4}-\d\d-\d\d[T ]\d\d:|^\[[^\]]+\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _INDENTED = (b" ", b"\t", b"Caused by:", b"Suppressed:")
 
@@ -56,9 +60,11 @@ class _Source:
 
 
 class Collector:
-    """Tails one log file a service. Lines that are JSON objects go to the JSON topic as they are, all else to the text topic.
+    """Tails one log file a service. Lines that are JSON objects go to the JSON topic as they are, all else to
+    the text topic.
 
-    `positions_file` keeps where reading goes on after a restart; without it each start reads the files from their beginning.
+    `positions_file` keeps where reading goes on after a restart; without it each start reads the files from
+    their beginning.
     """
 
     def __init__(
@@ -73,7 +79,8 @@ class Collector:
         ]
 
     def poll(self, *, at_end: bool = False) -> list[DemoRecord]:
-        """The records that became complete since the last call; with `at_end` also those that might still grow."""
+        """The records that became complete since the last call; with `at_end` also those that might still
+        grow."""
         records: list[DemoRecord] = []
         for source in self._sources:
             self._advance(source, at_end=at_end)
@@ -81,7 +88,8 @@ class Collector:
         return records
 
     def commit(self) -> None:
-        """Saves, atomically, that everything handed out so far need not be read again. Call it after the records were delivered."""
+        """Saves, atomically, that everything handed out so far need not be read again. Call it after the
+        records were delivered."""
         if self._positions_file is None:
             return
         positions = {f"{source.service}:{source.path}": asdict(source.position) for source in self._sources}
@@ -130,7 +138,8 @@ class Collector:
                 timestamp_ms=shipped_ms,
                 tenant=OWN_TENANT,
                 expected="row" if readable else "dead_letter",
-                # Firn's own events always carry a timestamp; another program's object without one gets Kafka's, and says so.
+                # Firn's own events always carry a timestamp; another program's object without one gets
+                # Kafka's, and says so.
                 errors_expected=topic == JSON_TOPIC and b'"timestamp"' not in value,
                 kind=GOOD if readable else "invalid_utf8",
             )
@@ -152,8 +161,8 @@ def _continues(record: _Open, line: bytes) -> bool:
         return False
     if record.has_head:
         return _HEAD.match(line) is None
-    # Before the first head of a file (what a JVM prints at its start) only indentation tells that a record goes on. A Python
-    # traceback has indented lines too, and ends with one that is not.
+    # Before the first head of a file (what a JVM prints at its start) only indentation tells that a record
+    # goes on. A Python traceback has indented lines too, and ends with one that is not.
     return (
         line.startswith(_INDENTED)
         or not line
@@ -182,5 +191,6 @@ def _load_positions(positions_file: Path | None) -> dict[str, Position]:
         return {name: Position(**saved) for name, saved in orjson.loads(positions_file.read_bytes()).items()}
     except (orjson.JSONDecodeError, TypeError, AttributeError) as error:
         raise ProtocolError(
-            f"{positions_file} holds no positions of log files ({error}); delete it to read the logs from their beginning"
+            f"{positions_file} holds no positions of log files ({error}); delete it to read the logs from "
+            "their beginning"
         ) from error

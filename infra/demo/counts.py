@@ -1,4 +1,5 @@
-"""What became of the demo's records, counted at the other end: rows by Trino, rows by the catalog, dead letters by their topic."""
+"""What became of the demo's records, counted at the other end: rows by Trino, rows by the catalog, dead
+letters by their topic."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -29,7 +30,8 @@ class TableCount:
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """A tenant's rows as Trino counts them; `with_errors` are those whose `_errors` is not NULL, `distinct` the record identities."""
+    """A tenant's rows as Trino counts them; `with_errors` are those whose `_errors` is not NULL, `distinct`
+    the record identities."""
 
     rows: int = 0
     with_errors: int = 0
@@ -70,7 +72,8 @@ def count_rows(trino_uri: str, found: list[TableCount]) -> dict[str, RowCount]:
         return {}
     identity = "ROW(_topic_id, _topic_partition, _offset, _index)"
     query = " UNION ALL ".join(
-        f"SELECT {at}, count(*), count(_errors), count(DISTINCT {identity}) FROM lake.{quoted(table.name.namespace)}.{quoted(table.name.name)}"  # noqa: S608 - quoted identifiers
+        f"SELECT {at}, count(*), count(_errors), count(DISTINCT {identity}) FROM "  # noqa: S608
+        f"lake.{quoted(table.name.namespace)}.{quoted(table.name.name)}"
         for at, table in enumerate(found)
     )
     counts: dict[str, RowCount] = {}
@@ -83,7 +86,8 @@ def count_rows(trino_uri: str, found: list[TableCount]) -> dict[str, RowCount]:
 
 
 def count_dead_letters(bootstrap_servers: str) -> Mapping[str, int]:
-    """Dead letters by tenant, each identity once: a crash may repeat a letter, and a repeated one is no second record."""
+    """Dead letters by tenant, each identity once: a crash may repeat a letter, and a repeated one is no
+    second record."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

@@ -13,7 +13,8 @@ POOL_SIZE = 4_096
 
 
 class Draws:
-    """Pools and picks over one seeded generator. The same seed and the same calls give the same values on every machine."""
+    """Pools and picks over one seeded generator. The same seed and the same calls give the same values on
+    every machine."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
@@ -35,7 +36,8 @@ class Draws:
         return self._random.gauss(mean, deviation)
 
     def zipf_pool(self, items: Sequence[T], exponent: float = 1.1) -> list[T]:
-        """A pool in which item `i` is `1 / (i + 1) ** exponent` as frequent as the first, but there at least once."""
+        """A pool in which item `i` is `1 / (i + 1) ** exponent` as frequent as the first, but there at least
+        once."""
         weights = zipf_weights(len(items), exponent)
         return [*items, *self._random.choices(items, weights, k=max(0, POOL_SIZE - len(items)))]
 

@@ -1,4 +1,5 @@
-"""Reading a growing log file line by line: partial lines wait, a rotated file is read to its end, a truncated one from its start."""
+"""Reading a growing log file line by line: partial lines wait, a rotated file is read to its end, a truncated
+one from its start."""
 
 import os
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ class TailedLine:
 
 
 class FileTail:
-    """One log file, which need not exist yet; between calls it stays open, so that a rename does not lose its end."""
+    """One log file, which need not exist yet; between calls it stays open, so that a rename does not lose its
+    end."""
 
     def __init__(self, path: Path, resume_at: Position | None = None) -> None:
         self._path = path
@@ -43,9 +45,11 @@ class FileTail:
         return self._resume_at or Position(self._device, self._inode, self._offset)
 
     def read_lines(self, *, at_end: bool = False) -> list[TailedLine]:
-        """The complete lines that came since the last call, at most `READ_BYTES_MAX` (call again until none comes).
+        """The complete lines that came since the last call, at most `READ_BYTES_MAX` (call again until none
+        comes).
 
-        A last line without a line end waits for the rest; with `at_end`, or when the file was rotated away, it counts as complete.
+        A last line without a line end waits for the rest; with `at_end`, or when the file was rotated away,
+        it counts as complete.
         """
         if self._file is None and not self._open():
             return []
@@ -87,7 +91,8 @@ class FileTail:
         try:
             found = self._path.stat()
         except FileNotFoundError:
-            # Renamed, and its successor is not there yet: until then the writer still writes to the file held open here.
+            # Renamed, and its successor is not there yet: until then the writer still writes to the file held
+            # open here.
             return False
         return (found.st_dev, found.st_ino) != (self._device, self._inode)
 

@@ -1,4 +1,5 @@
-"""The demo's mixture of records: tenants by Zipf, each with its shapes, some records late or out of order, some bad.
+"""The demo's mixture of records: tenants by Zipf, each with its shapes, some records late or out of order,
+some bad.
 
 Pure: the same seed and the same shipping times give the same records, byte for byte.
 """
@@ -25,11 +26,13 @@ from infra.demo.record import (
 )
 from lake.clock import epoch_ms
 
-# On average one record in so many is bad; a whole deck of kinds is dealt before any kind comes again out of turn.
+# On average one record in so many is bad; a whole deck of kinds is dealt before any kind comes again out of
+# turn.
 RECORDS_PER_BAD = 200
 
-# How long before its shipping an event happened: nearly always a moment, sometimes seconds (which makes the order of events
-# differ from that of records), rarely hours or days, but within the three days after which a record is too late.
+# How long before its shipping an event happened: nearly always a moment, sometimes seconds (which makes the
+# order of events differ from that of records), rarely hours or days, but within the three days after which a
+# record is too late.
 _SHIPPING_MEAN_MS = 150.0
 _OUT_OF_ORDER_SHARE = 0.02
 _OUT_OF_ORDER_MS = (5_000, 120_000)
@@ -51,7 +54,8 @@ class EventFeed:
         self._option = orjson.OPT_APPEND_NEWLINE if source.shape == "kubernetes" else None
 
     def record(self, shipped_ms: int, happened_ms: int, *, header_needed: bool = False) -> DemoRecord:
-        """The next record; with `header_needed` the tenant stands in the header even if this tenant's records have it in the field."""
+        """The next record; with `header_needed` the tenant stands in the header even if this tenant's records
+        have it in the field."""
         event = self._shape.event(happened_ms)
         if self._tenant_in_field:
             event[TENANT_FIELD] = self._tenant

@@ -1,4 +1,5 @@
-"""How the demo's shapes spell a moment. The part up to the second is kept, because a load asks for each second many times."""
+"""How the demo's shapes spell a moment. The part up to the second is kept, because a load asks for each
+second many times."""
 
 from datetime import UTC, datetime
 from functools import lru_cache

@@ -1,4 +1,5 @@
-"""`python -m infra.demo.produce`: the first load, then a trickle with current times, and a tally of what was delivered."""
+"""`python -m infra.demo.produce`: the first load, then a trickle with current times, and a tally of what was
+delivered."""
 
 import signal
 import threading
@@ -31,7 +32,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to produce: `records` in the `hours` before `end`, then `trickle_per_s` records a second (0: none) until told to stop."""
+    """What to produce: `records` in the `hours` before `end`, then `trickle_per_s` records a second (0: none)
+    until told to stop."""
 
     seed: int
     records: int
@@ -44,7 +46,8 @@ class Job:
 def produce(
     job: Job, producer: DemoProducer, collector: Collector, clock: Clock, stop: threading.Event
 ) -> Tally:
-    """Runs the job to its end or until `stop` is set; every queued record is delivered before it returns, or `UnavailableError` is raised."""
+    """Runs the job to its end or until `stop` is set; every queued record is delivered before it returns, or
+    `UnavailableError` is raised."""
     report = _report_to(job.tally_file, producer.tally)
     mixture = Mixture(job.seed)
     state: State = "failed"
@@ -90,7 +93,8 @@ def _trickle(
     stop: threading.Event,
     report: Callable[[State], None],
 ) -> None:
-    """Sends what is due at each tick; where the machine slept or Kafka made it wait, the missed records are not caught up."""
+    """Sends what is due at each tick; where the machine slept or Kafka made it wait, the missed records are
+    not caught up."""
     due, last_s = 0.0, clock.monotonic_s()
     collect_at_s = report_at_s = last_s
     while not stop.wait(_TICK_S):
@@ -128,7 +132,8 @@ def _report_to(tally_file: Path | None, tally: Tally) -> Callable[[State], None]
 
 
 def parse_log_files(options: list[str]) -> dict[str, Path]:
-    """`["kafka=/path/to/kafka.log", ...]` as a mapping from service to file; `typer.BadParameter` for anything else."""
+    """`["kafka=/path/to/kafka.log", ...]` as a mapping from service to file; `typer.BadParameter` for
+    anything else."""
     files: dict[str, Path] = {}
     for option in options:
         service, equals, path = option.partition("=")

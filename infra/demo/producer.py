@@ -1,4 +1,5 @@
-"""Delivers the demo's records to Kafka and counts what the broker acknowledged. A record is delivered, or counted as failed; never neither."""
+"""Delivers the demo's records to Kafka and counts what the broker acknowledged. A record is delivered, or
+counted as failed; never neither."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,14 +21,16 @@ DELIVERY_TIMEOUT_S = 60.0
 _QUEUE_KBYTES = 64 * 1024
 # How often delivery reports are taken while records are being queued.
 _RECORDS_PER_POLL = 500
-# librdkafka writes a line for each refused connection; what matters of that comes back as an error of the call or the delivery report.
+# librdkafka writes a line for each refused connection; what matters of that comes back as an error of the
+# call or the delivery report.
 _CONNECTION = {"log_level": 2, "reconnect.backoff.ms": 500, "reconnect.backoff.max.ms": 2_000}
 
 DeliveryReport = Callable[[KafkaError | None, Message], None]
 
 
 def create_topics(bootstrap_servers: str, partitions: int = PARTITIONS_DEFAULT) -> None:
-    """Creates the demo's topics where they are missing; existing ones stay as they are. `UnavailableError` where Kafka does not answer."""
+    """Creates the demo's topics where they are missing; existing ones stay as they are. `UnavailableError`
+    where Kafka does not answer."""
     admin = AdminClient(
         {
             **_CONNECTION,
@@ -46,7 +49,8 @@ def create_topics(bootstrap_servers: str, partitions: int = PARTITIONS_DEFAULT) 
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise UnavailableError(
-                    f"topic {topic} was not created at {bootstrap_servers}: {error.args[0].str()}; check that the broker runs"
+                    f"topic {topic} was not created at {bootstrap_servers}: {error.args[0].str()}; check "
+                    "that the broker runs"
                 ) from error
 
 
@@ -74,7 +78,8 @@ class DemoProducer:
         )
 
     def send(self, record: DemoRecord) -> None:
-        """Queues one record; waits while the queue is full. `UnavailableError` when Kafka takes nothing at all any more."""
+        """Queues one record; waits while the queue is full. `UnavailableError` when Kafka takes nothing at
+        all any more."""
 
         def on_delivery(error: KafkaError | None, _message: Message) -> None:
             if error is None:
@@ -90,12 +95,14 @@ class DemoProducer:
             self._producer.poll(0.1)
 
     def poll(self) -> None:
-        """Takes delivery reports without waiting; raises `UnavailableError` if any record was not delivered."""
+        """Takes delivery reports without waiting; raises `UnavailableError` if any record was not
+        delivered."""
         self._producer.poll(0)
         self._raise_failures()
 
     def flush(self) -> None:
-        """Waits until every queued record is acknowledged or given up; raises `UnavailableError` if any record was not delivered."""
+        """Waits until every queued record is acknowledged or given up; raises `UnavailableError` if any
+        record was not delivered."""
         if self._producer.flush(self._delivery_timeout_s + REQUEST_TIMEOUT_S):
             self._give_up()
         self._raise_failures()
@@ -116,7 +123,8 @@ class DemoProducer:
             self.tally.not_delivered(error.args[0].str())
             self._give_up()
             raise UnavailableError(
-                f"Kafka at {self._bootstrap_servers} refuses a record for {record.topic}: {error.args[0].str()}"
+                f"Kafka at {self._bootstrap_servers} refuses a record for {record.topic}: "
+                f"{error.args[0].str()}"
             ) from error
         return True
 
@@ -125,7 +133,8 @@ class DemoProducer:
             self._give_up()
             raise UnavailableError(
                 f"{self.tally.failed} records were not delivered, {self.tally.total.produced} were "
-                f"(first reason: {self.tally.first_failure}); look at the log of the broker at {self._bootstrap_servers} and start the demo again"
+                f"(first reason: {self.tally.first_failure}); look at the log of the broker at "
+                f"{self._bootstrap_servers} and start the demo again"
             )
 
     def _give_up(self) -> None:

@@ -18,14 +18,16 @@ class EventShape(Protocol):
     """A shape of JSON records."""
 
     def event(self, at_ms: int) -> dict[str, object]:
-        """One event that happened at `at_ms` (milliseconds since the epoch); the caller owns the dictionary."""
+        """One event that happened at `at_ms` (milliseconds since the epoch); the caller owns the
+        dictionary."""
 
 
 class LineShape(Protocol):
     """A shape of text records."""
 
     def line(self, at_ms: int) -> str:
-        """One line about something that happened at `at_ms` (milliseconds since the epoch), without a newline at its end."""
+        """One line about something that happened at `at_ms` (milliseconds since the epoch), without a newline
+        at its end."""
 
 
 EVENT_SHAPES: dict[str, Callable[[Draws, str], EventShape]] = {
@@ -51,7 +53,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A tenant. Text lines always name it in the header; JSON records do so in the header or in the field `tenant`."""
+    """A tenant. Text lines always name it in the header; JSON records do so in the header or in the field
+    `tenant`."""
 
     tenant: str
     site: str
@@ -59,8 +62,8 @@ class Profile:
     sources: tuple[Source, ...]
 
 
-# The names are chosen to matter: two that differ by case alone, one with letters beyond ASCII, one with the escape character
-# itself, one that Trino keeps for itself, one without a single letter of `[a-z0-9_]`.
+# The names are chosen to matter: two that differ by case alone, one with letters beyond ASCII, one with the
+# escape character itself, one that Trino keeps for itself, one without a single letter of `[a-z0-9_]`.
 PROFILES = (
     Profile(
         "acme-shop",

@@ -11,7 +11,8 @@ STREAM_HEADER = "stream"
 TENANT_FIELD = "tenant"
 STREAM_DEFAULT = "logs"
 
-# What a record that names no usable tenant is counted under. A tenant could be called so, but none of the demo's is.
+# What a record that names no usable tenant is counted under. A tenant could be called so, but none of the
+# demo's is.
 NO_TENANT = "(no tenant)"
 # The kind of a record without any fault; the other kinds are those of `bad_records`.
 GOOD = "good"
@@ -24,9 +25,10 @@ Headers = tuple[tuple[str, bytes], ...]
 class DemoRecord:
     """One Kafka message and the verdict it must get.
 
-    `tenant` is the tenant a router can find (header `tenant`, else on the JSON topic the field `tenant`), or None. A record
-    expected in the dead-letter topic names its tenant in the header or not at all, so that dead letters can be counted by
-    tenant without decoding what could not be decoded. `errors_expected` says that the row carries entries in `_errors`.
+    `tenant` is the tenant a router can find (header `tenant`, else on the JSON topic the field `tenant`), or
+    None. A record expected in the dead-letter topic names its tenant in the header or not at all, so that
+    dead letters can be counted by tenant without decoding what could not be decoded. `errors_expected` says
+    that the row carries entries in `_errors`.
     """
 
     topic: str

@@ -29,7 +29,8 @@ SERVICES = ("kafka", "catalog", "trino", "ingest", "ingest-serve")
 # What is started after the first counts, and stays.
 SECOND = ("optimize", "query", "ui")
 FLUSH_INTERVAL_S = 10
-# Hours of logs arrive in seconds; small flushes leave the optimizer something to merge, as a day of trickling would.
+# Hours of logs arrive in seconds; small flushes leave the optimizer something to merge, as a day of trickling
+# would.
 FLUSH_BYTES = 256 * 1024
 LOAD_TIMEOUT_S = 240.0
 VISIBLE_TIMEOUT_S = 120.0
@@ -87,7 +88,8 @@ class Outcome:
 
 
 def run_demo(state: Path, records: int, seed: int, *, check: bool, console: TerminalConsole) -> None:
-    """Runs the demo. With `check` it ends after the sums and raises UnavailableError where one does not hold; else it stays until Ctrl-C."""
+    """Runs the demo. With `check` it ends after the sums and raises UnavailableError where one does not hold;
+    else it stays until Ctrl-C."""
     started_s = time.monotonic()
     _empty(state)
     with Stack(
@@ -115,7 +117,8 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Term
 
 
 def _second_half(stack: Stack, console: TerminalConsole) -> None:
-    """Compaction and search. Raises UnavailableError where a count changes or a search does not find what is there."""
+    """Compaction and search. Raises UnavailableError where a count changes or a search does not find what is
+    there."""
     with (
         contextlib.closing(CatalogClient(stack.address("catalog"))) as catalog,
         console.status("merging small files on Spark"),
@@ -126,7 +129,8 @@ def _second_half(stack: Stack, console: TerminalConsole) -> None:
         stack.start("query", "ui")
         searched = search(stack, after)
     console.print(
-        f"compaction: {sum(t.files for t in before)} files -> {sum(t.files for t in after)}, the same {sum(t.rows for t in after):,} rows"
+        f"compaction: {sum(t.files for t in before)} files -> {sum(t.files for t in after)}, the same "
+        f"{sum(t.rows for t in after):,} rows"
     )
     console.print(
         f"search: {sum(s.rows for s in searched):,} rows found in {len(searched)} tables through the API",
@@ -209,13 +213,15 @@ def _load(
     phase, tally = read_tally(file)
     if process.returncode or phase != "finished" or tally.failed:
         raise UnavailableError(
-            f"producing the load failed ({tally.first_failure or phase}); see {state / 'logs' / 'produce.log'}"
+            f"producing the load failed ({tally.first_failure or phase}); see "
+            f"{state / 'logs' / 'produce.log'}"
         )
     return tally, time.monotonic()
 
 
 def _wait_until_visible(stack: Stack, tally: Tally, loaded_s: float, console: TerminalConsole) -> Outcome:
-    """Counts until every produced record is a row or a dead letter, or the time is over; the outcome shows which."""
+    """Counts until every produced record is a row or a dead letter, or the time is over; the outcome shows
+    which."""
     visible_s: dict[str, float] = {}
     with contextlib.closing(CatalogClient(stack.address("catalog"))) as catalog, console.status("") as status:
         while True:
@@ -233,7 +239,8 @@ def _wait_until_visible(stack: Stack, tally: Tally, loaded_s: float, console: Te
                     visible_s.setdefault(tenant, now_s - loaded_s)
             rows = sum(count.rows for count in counted.values())
             status.update(
-                f"waiting until all is visible: {rows:,} rows in {len(found)} tables, {sum(dead.values()):,} dead letters"
+                f"waiting until all is visible: {rows:,} rows in {len(found)} tables, {sum(dead.values()):,} "
+                "dead letters"
             )
             if not stack.running("ingest"):
                 raise UnavailableError(f"ingest ended by itself; see {stack.log('ingest')}")

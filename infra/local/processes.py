@@ -15,7 +15,8 @@ from infra.local.state import ServiceRecord
 from lake.private_files import UMASK, private_file
 
 LAUNCH_VARIABLE = "FIRN_LAUNCH"
-# The start time psutil computes moves with corrections of the clock; nobody gets a reused pid within so short a time.
+# The start time psutil computes moves with corrections of the clock; nobody gets a reused pid within so short
+# a time.
 CREATED_TOLERANCE_S = 1.0
 KILLED_WITHIN_S = 10.0
 POLL_S = 0.05
@@ -30,7 +31,8 @@ def spawn(
     log: Path,
     steps: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a command in its own session, its output appended to a log. `steps` are shell lines that run before it, in the same process."""
+    """Starts a command in its own session, its output appended to a log. `steps` are shell lines that run
+    before it, in the same process."""
     argv = list(command)
     if steps:
         argv = ["/bin/sh", "-c", "\n".join(["set -e", *steps, f"exec {shlex.join(command)}"])]
@@ -42,13 +44,17 @@ def spawn(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            umask=UMASK,  # what a service writes, its log and its part of the warehouse too, is for the owner of the stack alone
-            start_new_session=True,  # Ctrl-C in the terminal reaches the supervisor alone, which stops services in their order
+            # what a service writes, its log and its part of the warehouse too, is for the owner of the stack
+            # alone
+            umask=UMASK,
+            # Ctrl-C in the terminal reaches the supervisor alone, which stops services in their order
+            start_new_session=True,
         )
 
 
 def created_at(pid: int) -> float:
-    """The start time of a process that was just started, seconds since the epoch; 0 when it is gone already."""
+    """The start time of a process that was just started, seconds since the epoch; 0 when it is gone
+    already."""
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.NoSuchProcess:
@@ -56,7 +62,8 @@ def created_at(pid: int) -> float:
 
 
 def leader(record: ServiceRecord) -> psutil.Process | None:
-    """The process of a record if it still lives: same pid and same start time, so a reused pid is never taken for it."""
+    """The process of a record if it still lives: same pid and same start time, so a reused pid is never taken
+    for it."""
     if not record.pid:
         return None
     try:
@@ -68,7 +75,8 @@ def leader(record: ServiceRecord) -> psutil.Process | None:
 
 
 def members(record: ServiceRecord) -> list[psutil.Process]:
-    """Every living process of a launch: the leader, its descendants, and all that carry the launch in their environment.
+    """Every living process of a launch: the leader, its descendants, and all that carry the launch in their
+    environment.
 
     The last finds a process whose pid was never noted, and children whose parent was killed.
     """
@@ -94,7 +102,8 @@ def _carries(process: psutil.Process, launch: str) -> bool:
 
 
 def end(record: ServiceRecord, *, grace_s: float, polite: signal.Signals = signal.SIGTERM) -> int:
-    """Ends every process of a launch: first politely the leader, then, after `grace_s`, all that are left by SIGKILL. Returns how many got SIGKILL."""
+    """Ends every process of a launch: first politely the leader, then, after `grace_s`, all that are left by
+    SIGKILL. Returns how many got SIGKILL."""
     all_members = members(record)
     if not all_members:
         return 0
@@ -123,7 +132,8 @@ def kill(record: ServiceRecord) -> int:
 
 
 def wait_ended(processes: Sequence[psutil.Process], *, timeout_s: float) -> list[psutil.Process]:
-    """Waits until processes are dead, and returns those that are not. A zombie is dead: its parent may take long to collect it."""
+    """Waits until processes are dead, and returns those that are not. A zombie is dead: its parent may take
+    long to collect it."""
     deadline = time.monotonic() + timeout_s
     while (left := [process for process in processes if _lives(process)]) and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -131,7 +141,8 @@ def wait_ended(processes: Sequence[psutil.Process], *, timeout_s: float) -> list
 
 
 def _lives(process: psutil.Process) -> bool:
-    """False for a zombie: it is dead and waits for its parent. But while other threads of it still die, its ports and files are open."""
+    """False for a zombie: it is dead and waits for its parent. But while other threads of it still die, its
+    ports and files are open."""
     try:
         return process.is_running() and (
             process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1

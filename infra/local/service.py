@@ -22,7 +22,8 @@ BUCKET = "firn-warehouse"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where one service is about to be started: its own folder, its ports by name, and what the stack knows so far."""
+    """Where one service is about to be started: its own folder, its ports by name, and what the stack knows
+    so far."""
 
     folder: Path
     state_folder: Path
@@ -38,7 +39,8 @@ class Site:
         return self.stack.catalog_uri or self.stack.record("catalog").address
 
     def write(self, name: str, lines: list[str]) -> Path:
-        """Writes a file of settings (owner only: some hold keys) into the folder of the service; `name` may have folders in it."""
+        """Writes a file of settings (owner only: some hold keys) into the folder of the service; `name` may
+        have folders in it."""
         path = self.folder / name
         private_folder(path.parent)
         private_file(path)
@@ -48,7 +50,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to run a service now. `exports` are FIRN_* variables through which the other services and the rooms find this one."""
+    """How to run a service now. `exports` are FIRN_* variables through which the other services and the rooms
+    find this one."""
 
     command: tuple[str, ...]
     address: str
@@ -68,7 +71,8 @@ def no_needs(_: StackState) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One service. `probe` takes the address and returns None when the service is ready, else why not (a few words)."""
+    """One service. `probe` takes the address and returns None when the service is ready, else why not (a few
+    words)."""
 
     name: str
     prepare: Callable[[Site], Launch]
@@ -110,7 +114,8 @@ def java_command(need: java.JavaNeed, heap_mb: int) -> tuple[str, ...]:
 
 
 def http_status(url: str) -> int | str:
-    """The status of a GET, or in a few words why there is none. Proxies of the environment are not used: the address is loopback."""
+    """The status of a GET, or in a few words why there is none. Proxies of the environment are not used: the
+    address is loopback."""
     try:
         return httpx.get(url, timeout=PROBE_TIMEOUT_S, trust_env=False).status_code
     except httpx.HTTPError as error:

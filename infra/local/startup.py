@@ -1,4 +1,5 @@
-"""Brings several services up at once: each as soon as what it needs is ready, and waits until every one answers."""
+"""Brings several services up at once: each as soon as what it needs is ready, and waits until every one
+answers."""
 
 import subprocess
 import time
@@ -19,7 +20,8 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a start was asked for: services in dependency order, ports by service (0: any), variables for the started processes."""
+    """What a start was asked for: services in dependency order, ports by service (0: any), variables for the
+    started processes."""
 
     services: Sequence[Service]
     ports: Mapping[str, int]
@@ -37,8 +39,9 @@ class _Starting:
 def bring_up(folder: Path, request: Request, say: Say, environment: Callable[[], Mapping[str, str]]) -> None:
     """Starts all services of a request and returns when all are ready.
 
-    `environment` tells the variables of the stack as it is at that moment. Raises UnavailableError with the end of the log where a
-    service dies or takes too long, PrerequisiteError for an occupied port; what was started until then keeps running.
+    `environment` tells the variables of the stack as it is at that moment. Raises UnavailableError with the
+    end of the log where a service dies or takes too long, PrerequisiteError for an occupied port; what was
+    started until then keeps running.
     """
     waiting = list(request.services)
     starting: list[_Starting] = []
@@ -55,7 +58,8 @@ def bring_up(folder: Path, request: Request, say: Say, environment: Callable[[],
                 starting.remove(one)
                 ready.add(one.service.name)
                 say(
-                    f"{one.service.name} is ready after {time.monotonic() - one.began_s:.1f} s at {state_file.load(folder).record(one.service.name).address}"
+                    f"{one.service.name} is ready after {time.monotonic() - one.began_s:.1f} s at "
+                    f"{state_file.load(folder).record(one.service.name).address}"
                 )
         time.sleep(POLL_S)
 
@@ -68,7 +72,8 @@ def log_path(folder: Path, name: str) -> Path:
 def _start(
     folder: Path, service: Service, request: Request, stack_environment: Mapping[str, str]
 ) -> _Starting:
-    """Starts one process. The state file is written before (with the launch to find it by) and after (with its pid and address)."""
+    """Starts one process. The state file is written before (with the launch to find it by) and after (with
+    its pid and address)."""
     state = state_file.load(folder)
     before = state.record(service.name)
     processes.kill(before)  # what a killed leader may have left behind

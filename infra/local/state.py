@@ -1,4 +1,5 @@
-"""The state file of a stack: which processes it started, their ports and addresses. Written before and after each start."""
+"""The state file of a stack: which processes it started, their ports and addresses. Written before and after
+each start."""
 
 import os
 import secrets
@@ -21,10 +22,12 @@ BY_HAND = (
 
 @dataclass(frozen=True, slots=True)
 class ServiceRecord:
-    """What is known about one service. `pid` is 0 from the moment a start is planned until the process exists, and after a stop.
+    """What is known about one service. `pid` is 0 from the moment a start is planned until the process
+    exists, and after a stop.
 
-    `launch` is a random text that the process carries in its environment: it finds the process even when the supervisor died
-    before it could note the pid. `created` is the process's start time (seconds since the epoch) as psutil tells it.
+    `launch` is a random text that the process carries in its environment: it finds the process even when the
+    supervisor died before it could note the pid. `created` is the process's start time (seconds since the
+    epoch) as psutil tells it.
     """
 
     name: str
@@ -66,7 +69,8 @@ class StackState:
 
 
 def load(folder: Path) -> StackState:
-    """The state of the stack in a folder; an empty one where nothing was started yet. Raises SettingsError where the file is damaged."""
+    """The state of the stack in a folder; an empty one where nothing was started yet. Raises SettingsError
+    where the file is damaged."""
     path = folder / FILE
     try:
         document: dict[str, Any] = orjson.loads(path.read_bytes())
@@ -85,7 +89,8 @@ def load(folder: Path) -> StackState:
 
 
 def save(folder: Path, state: StackState) -> None:
-    """Replaces the state file in one step, readable for the owner alone (it holds the S3 key of the local stack). Raises PrerequisiteError."""
+    """Replaces the state file in one step, readable for the owner alone (it holds the S3 key of the local
+    stack). Raises PrerequisiteError."""
     path = folder / FILE
     temporary = folder / f"{FILE}.{os.getpid()}.tmp"
     try:
@@ -98,5 +103,6 @@ def save(folder: Path, state: StackState) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise PrerequisiteError(
-            f"cannot write {path}: {error.strerror}. Free space or make the folder writable, or choose another one with --state"
+            f"cannot write {path}: {error.strerror}. Free space or make the folder writable, or choose "
+            "another one with --state"
         ) from error

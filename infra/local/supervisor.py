@@ -1,6 +1,7 @@
 """The stack of one state folder: starts services, knows where they are, and stops exactly what it started.
 
-Everything known is in the state file, so any process may open the same folder later: `down` after a crash works like `stop` before it.
+Everything known is in the state file, so any process may open the same folder later: `down` after a crash
+works like `stop` before it.
 """
 
 import fcntl
@@ -40,8 +41,9 @@ def _say_on_stderr(line: str) -> None:
 class Stack:
     """Services of one state folder. As a context manager it stops all of them at the end.
 
-    `warehouse`: `file:///path` (default: a folder beside the state), or `s3://firn-warehouse/prefix` on the stack's own S3. It is fixed when
-    the catalog first starts. `tied`: a watchdog process stops everything when this process dies, however it dies; for tests.
+    `warehouse`: `file:///path` (default: a folder beside the state), or `s3://firn-warehouse/prefix` on the
+    stack's own S3. It is fixed when the catalog first starts. `tied`: a watchdog process stops everything
+    when this process dies, however it dies; for tests.
     """
 
     def __init__(
@@ -65,12 +67,14 @@ class Stack:
         ports: Mapping[str, int] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Starts services (default: kafka, catalog, trino, ingest) and what they need, and returns when all are ready.
+        """Starts services (default: kafka, catalog, trino, ingest) and what they need, and returns when all
+        are ready.
 
-        Those that run already are left alone. `database`: what the catalog uses, fixed at its first start (default sqlite). `catalog_uri`:
-        use this REST catalog, not one of ours. `ports`: by service; an occupied one is an error. `environment`: variables for the processes
-        started now. Ports and variables are remembered for the next start. Raises PrerequisiteError, SettingsError, UnavailableError; then,
-        as after Ctrl-C, everything that this call started is stopped again.
+        Those that run already are left alone. `database`: what the catalog uses, fixed at its first start
+        (default sqlite). `catalog_uri`: use this REST catalog, not one of ours. `ports`: by service; an
+        occupied one is an error. `environment`: variables for the processes started now. Ports and variables
+        are remembered for the next start. Raises PrerequisiteError, SettingsError, UnavailableError; then, as
+        after Ctrl-C, everything that this call started is stopped again.
         """
         named = [_service(name) for name in services or DEFAULT]
         with self._locked():
@@ -99,7 +103,8 @@ class Stack:
                 raise
 
     def stop(self, *services: str) -> None:
-        """Stops services, politely first, those that depend on others before these; all of the stack when none is named."""
+        """Stops services, politely first, those that depend on others before these; all of the stack when
+        none is named."""
         if not self.folder.is_dir():
             return
         with self._locked():
@@ -113,7 +118,8 @@ class Stack:
             self._note(self._record(service).stopped())
 
     def address(self, service: str) -> str:
-        """`host:port` of Kafka, the URL of the others (of PostgreSQL SQLAlchemy's). Raises NotFoundError where it was never started."""
+        """`host:port` of Kafka, the URL of the others (of PostgreSQL SQLAlchemy's). Raises NotFoundError
+        where it was never started."""
         address = self._record(_service(service).name).address
         if not address:
             raise NotFoundError(f"{service} has no address yet: start it with `python -m infra up {service}`")
@@ -167,7 +173,7 @@ class Stack:
     ) -> None:
         self.stop()
 
-    # -- inside ------------------------------------------------------------------------------------------------------------------------
+    # -- inside
 
     def _record(self, name: str) -> ServiceRecord:
         return self.read().record(name)
@@ -176,7 +182,8 @@ class Stack:
         state_file.save(self.folder, self.read().with_record(record))
 
     def _configure(self, database: Database | None, catalog_uri: str | None) -> None:
-        """Notes where the tables and the catalog's rows live. Once the catalog has run that is fixed, because they would stay behind."""
+        """Notes where the tables and the catalog's rows live. Once the catalog has run that is fixed, because
+        they would stay behind."""
         state = self.read()
         fixed = bool(state.record("catalog").address)
         for what, known, wanted in (
@@ -185,7 +192,8 @@ class Stack:
         ):
             if fixed and wanted and known != wanted:
                 raise SettingsError(
-                    f"the stack in {self.folder} has the {what} {known!r}, not {wanted!r}: use another state folder, or delete this one"
+                    f"the stack in {self.folder} has the {what} {known!r}, not {wanted!r}: use another state "
+                    "folder, or delete this one"
                 )
         state_file.save(
             self.folder,
@@ -214,7 +222,8 @@ class Stack:
             has = self._record(_service(name).name).ports.get("port")
             if self.running(name) and port and port != has:
                 raise SettingsError(
-                    f"{name} already runs on port {has}: stop it first with `python -m infra down {name}`, or leave the port out"
+                    f"{name} already runs on port {has}: stop it first with `python -m infra down {name}`, "
+                    "or leave the port out"
                 )
 
     def _end(self, services: Sequence[Service]) -> None:
@@ -242,7 +251,8 @@ class Stack:
             self._say(f"{service.name} did not stop by itself within {service.grace_s:.0f} s and was killed")
         if left := processes.members(record):
             raise UnavailableError(
-                f"{service.name} cannot be ended: process {', '.join(str(p.pid) for p in left)} survives SIGKILL; look at it with `ps`"
+                f"{service.name} cannot be ended: process {', '.join(str(p.pid) for p in left)} survives "
+                "SIGKILL; look at it with `ps`"
             )
 
     def _tie(self) -> None:
@@ -279,7 +289,8 @@ class Stack:
             file = private_file(self.folder / "lock").open("w")
         except OSError as error:
             raise PrerequisiteError(
-                f"cannot use the state folder {self.folder}: {error.strerror}. Choose another one with --state"
+                f"cannot use the state folder {self.folder}: {error.strerror}. Choose another one with "
+                "--state"
             ) from error
         with file:
             deadline = time.monotonic() + LOCK_TIMEOUT_S
@@ -289,7 +300,10 @@ class Stack:
                     break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
-                        busy = f"another command has been changing the stack in {self.folder} for {LOCK_TIMEOUT_S:.0f} s: end it first"
+                        busy = (
+                            f"another command has been changing the stack in {self.folder} for "
+                            f"{LOCK_TIMEOUT_S:.0f} s: end it first"
+                        )
                         raise UnavailableError(busy) from None
                 time.sleep(LOCK_POLL_S)
             yield

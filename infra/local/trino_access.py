@@ -1,4 +1,5 @@
-"""A Trino with users: TLS with a certificate of its own, the password file and the access rules that `python -m query trino-access` wrote."""
+"""A Trino with users: TLS with a certificate of its own, the password file and the access rules that `python
+-m query trino-access` wrote."""
 
 import secrets
 import shutil
@@ -17,7 +18,8 @@ TIMEOUT_S = 60.0
 
 
 def server_properties(site: Site, folder: Path) -> list[str]:
-    """What is added to Trino's config.properties. Raises PrerequisiteError where a file or program is missing."""
+    """What is added to Trino's config.properties. Raises PrerequisiteError where a file or program is
+    missing."""
     for name in (RULES, PASSWORDS):
         if not (folder / name).is_file():
             raise PrerequisiteError(
@@ -52,7 +54,8 @@ def server_properties(site: Site, folder: Path) -> list[str]:
 
 
 def link_plugins(site: Site, plugins: Path) -> Path:
-    """A folder with the server's plugins and the one that asks for passwords, which is fetched when it is first needed."""
+    """A folder with the server's plugins and the one that asks for passwords, which is fetched when it is
+    first needed."""
     password = jvm_parts.fetch(jvm_parts.TRINO_PASSWORD, lambda _: None) / "plugin"
     together = site.folder / "plugin"
     shutil.rmtree(together, ignore_errors=True)
@@ -73,7 +76,8 @@ def _certificate(site: Site, secret: str) -> Path:
     keytool = jdk.java.with_name("keytool") if jdk is not None else None
     if keytool is None or not keytool.is_file():
         raise PrerequisiteError(
-            "Trino with users needs `keytool`, which comes with a JDK: install one, or leave FIRN_INFRA_TRINO_ACCESS out"
+            "Trino with users needs `keytool`, which comes with a JDK: install one, or leave "
+            "FIRN_INFRA_TRINO_ACCESS out"
         )
     keystore, certificate = site.folder / "keystore.p12", certificate_file(site)
     for old in (keystore, certificate):

@@ -1,7 +1,9 @@
-"""Waits for one process to end and then stops a stack: `python -m infra.local.watchdog STATE_FOLDER PID CREATED`.
+"""Waits for one process to end and then stops a stack: `python -m infra.local.watchdog STATE_FOLDER PID
+CREATED`.
 
-It ties a stack to a test run or to `up --foreground`: even after their SIGKILL nothing stays behind. (The kernel's parent-death signal
-would go off at the end of the thread that started a service, not of the process, and is lost when the service changes its user.)
+It ties a stack to a test run or to `up --foreground`: even after their SIGKILL nothing stays behind. (The
+kernel's parent-death signal would go off at the end of the thread that started a service, not of the process,
+and is lost when the service changes its user.)
 """
 
 import sys
@@ -15,7 +17,8 @@ POLL_S = 0.5
 
 
 def wait_for_end(pid: int, created: float) -> None:
-    """Returns when the process with this pid and start time (seconds since the epoch) is gone, or dead and not yet collected by its parent."""
+    """Returns when the process with this pid and start time (seconds since the epoch) is gone, or dead and
+    not yet collected by its parent."""
     watched = ServiceRecord("watched", pid=pid, created=created)
     while leader(watched):
         time.sleep(POLL_S)

@@ -1,14 +1,16 @@
-"""The proof that nothing was lost and nothing doubled: per partition, consumed = written + dead-lettered + parked, by the identity of every record.
+"""The proof that nothing was lost and nothing doubled: per partition, consumed = written + dead-lettered +
+parked, by the identity of every record.
 
 The order matters, because ingesters may run meanwhile; what is read later can only hold more:
 
-    1  the group's offsets: what is below them has to be somewhere
-    2  the rows of all tables (identity columns of the live data files), and of dropped ones that may still come back
-    3  dead letters, parked records, replays
-    4  the input itself, from its first offset that Kafka still has, or where the group began, to the group's: which records there are to account for
+    1  the group's offsets: what is below them has to be somewhere 2  the rows of all tables (identity columns
+    of the live data files), and of dropped ones that may still come back 3  dead letters, parked records,
+    replays 4  the input itself, from its first offset that Kafka still has, or where the group began, to the
+    group's: which records there are to account for
 
-Offsets prove nothing by themselves: control records and aborted transactions leave gaps. A dead letter or a parked record may be there more
-than once. A parked record that is a row, too, was drained. A dead letter that is a row, too, was replayed, or is an error.
+Offsets prove nothing by themselves: control records and aborted transactions leave gaps. A dead letter or a
+parked record may be there more than once. A parked record that is a row, too, was drained. A dead letter that
+is a row, too, was replayed, or is an error.
 """
 
 import tempfile
@@ -41,7 +43,8 @@ from lake.tenant import TableId
 
 @dataclass(frozen=True, slots=True)
 class FoundExample:
-    """A wrong identity, and whatever helps to find it: the tables that hold it, and the one it would be routed to."""
+    """A wrong identity, and whatever helps to find it: the tables that hold it, and the one it would be
+    routed to."""
 
     example: Example
     tables: Sequence[str]
@@ -50,7 +53,8 @@ class FoundExample:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAudit:
-    """One partition. `gone`: the topic has another id now, or is no more; of its records only doubles can be told."""
+    """One partition. `gone`: the topic has another id now, or is no more; of its records only doubles can be
+    told."""
 
     topic: str
     topic_id: str
@@ -102,8 +106,9 @@ class Auditor:
         self._topics = {topic.name: topic for topic in settings.topics}
 
     def audit(self, since_ms: int | None = None, *, whole: bool = False) -> Audit:
-        """The audit. `since_ms`: only records that reached Kafka at or after this time have to be accounted for; `whole`: also those from before the
-        group began, which are a backfill's to bring in. Raises FirnError."""
+        """The audit. `since_ms`: only records that reached Kafka at or after this time have to be accounted
+        for; `whole`: also those from before the group began, which are a backfill's to bring in. Raises
+        FirnError."""
         with tempfile.TemporaryDirectory(prefix="firn-audit-") as folder:
             spool = IdentitySpool(Path(folder), frozenset((*self._topics, self._settings.replay_topic)))
             stretches = self._stretches(since_ms, whole=whole)  # 1
@@ -183,7 +188,8 @@ class Auditor:
             offsets, records = array("q"), array("q")
 
     def _records(self, stretch: _Stretch, topic: TopicSettings) -> Iterator[tuple[int, int]]:
-        """The offset of every message and how many records it carries. Of what nobody can read every offset counts as one: a letter stands for them."""
+        """The offset of every message and how many records it carries. Of what nobody can read every offset
+        counts as one: a letter stands for them."""
         for message in self._reader.read({stretch.partition: (stretch.start, stretch.end)}):
             yield from self._unreadable()
             yield message.offset(), records_in(message.value(), topic.format, self._settings.depth_max)

@@ -1,4 +1,5 @@
-"""One stretch of offsets of one partition: what the input holds against where its records were found. Pure; arrays in, a verdict out."""
+"""One stretch of offsets of one partition: what the input holds against where its records were found. Pure;
+arrays in, a verdict out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -38,8 +39,8 @@ class Example:
 
 @dataclass(slots=True)
 class Verdict:
-    """Counts over distinct identities. `dropped`: rows of dropped tables that may still come back; `doubled` counts the rows too many; `astray` rows
-    of which the input knows nothing."""
+    """Counts over distinct identities. `dropped`: rows of dropped tables that may still come back; `doubled`
+    counts the rows too many; `astray` rows of which the input knows nothing."""
 
     consumed: int = 0
     written: int = 0
@@ -67,7 +68,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Messages of one bucket that the group has consumed: relative offsets (int64 array, ascending), and the records in each (int64 array).
+    """Messages of one bucket that the group has consumed: relative offsets (int64 array, ascending), and the
+    records in each (int64 array).
 
     Only `[start, end)`, relative too, was looked at.
     """
@@ -81,7 +83,8 @@ class Expected:
 def compare(
     spool: IdentitySpool, partition: TopicPartition, bucket: int, expected: Expected | None
 ) -> Verdict:
-    """Compares one bucket, in as many steps as its size asks for. `expected` None: the input is not there any more, only doubles are looked for."""
+    """Compares one bucket, in as many steps as its size asks for. `expected` None: the input is not there any
+    more, only doubles are looked for."""
     verdict = Verdict()
     records = 0 if expected is None else (pc.sum(expected.records).as_py() or 0)
     steps = 1 + max(spool.size(Place.ROWS, partition, bucket), records) // KEYS_MAX
@@ -139,7 +142,8 @@ def _compare(found: _Found, expected: Expected | None, base: int) -> Verdict:
 def _compare_input(
     verdict: Verdict, rows: Any, elsewhere: tuple[Any, Any, Any], expected: Expected, base: int
 ) -> None:
-    """`elsewhere`: keys of dead letters, parked records, rows of dropped tables. Each record counts where it is found first."""
+    """`elsewhere`: keys of dead letters, parked records, rows of dropped tables. Each record counts where it
+    is found first."""
     keys = _expand(expected)
     verdict.consumed = len(keys)
     written = pc.is_in(keys, value_set=rows)
@@ -175,7 +179,8 @@ def _expand(expected: Expected) -> Any:
 
 
 def _is_covered(keys: Any, by: Any) -> Any:
-    """Which keys are among others, alone or with their whole message; a key that is a whole message also by any record of it."""
+    """Which keys are among others, alone or with their whole message; a key that is a whole message also by
+    any record of it."""
     if not len(by):
         return pa.repeat(pa.scalar(False), len(keys))
     whole = _is_whole(by)

@@ -72,13 +72,17 @@ def to_renderable(audit: Audit) -> RenderableType:
             name = f"{each.topic} / {each.partition}{f' (gone: {each.topic_id})' if each.gone else ''}"
             row = Text(name, style="" if each.verdict.is_clean else "red"), f"{each.start} to {each.end}"
             table.add_row(*row, *(f"{getattr(each.verdict, count):,}" for count in shown))
-    read = f"{len(audit.tables.names):,} tables, {audit.tables.files:,} data files, {audit.tables.rows:,} rows, {audit.dead_letters:,} dead letters"
+    read = (
+        f"{len(audit.tables.names):,} tables, {audit.tables.files:,} data files, {audit.tables.rows:,} "
+        f"rows, {audit.dead_letters:,} dead letters"
+    )
     notes = [Text(f"read: {read}, {audit.parked_records:,} parked records")]
     if audit.tables.with_deletes:
         names = ", ".join(audit.tables.with_deletes[:5])
         notes.append(
             Text(
-                f"{len(audit.tables.with_deletes):,} tables have delete files ({names} ...): rows they delete are counted as written"
+                f"{len(audit.tables.with_deletes):,} tables have delete files ({names} ...): rows they "
+                "delete are counted as written"
             )
         )
     notes += [Text(f"cannot be read: {sentence}", style="red") for sentence in audit.tables.unreadable]
@@ -119,5 +123,8 @@ def _wrong(audit: Audit) -> list[RenderableType]:
 def _sentence(audit: Audit) -> Text:
     if audit.is_clean:
         return Text("clean: no gap, no duplicate", style="green")
-    advice = "missing may also mean: removed since by retention, an erasure, or with a dropped table (--since leaves older records out)"
+    advice = (
+        "missing may also mean: removed since by retention, an erasure, or with a dropped table "
+        "(--since leaves older records out)"
+    )
     return Text(f"NOT CLEAN; {advice}", style="red")

@@ -1,4 +1,5 @@
-"""What an audit reads: the identity columns of every live data file, the topics of dead letters, parked records and replays, and the input itself."""
+"""What an audit reads: the identity columns of every live data file, the topics of dead letters, parked
+records and replays, and the input itself."""
 
 import gzip
 import io
@@ -41,9 +42,11 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass
 class TableScan:
-    """What was read of the tables. `names` are numbered as the spool's notes are; `with_deletes`: tables with delete files, which are not applied.
+    """What was read of the tables. `names` are numbered as the spool's notes are; `with_deletes`: tables with
+    delete files, which are not applied.
 
-    `unreadable`: tables of which a file cannot be read, each with a sentence; their rows are not counted, or not all of them.
+    `unreadable`: tables of which a file cannot be read, each with a sentence; their rows are not counted, or
+    not all of them.
     """
 
     names: list[str] = field(default_factory=list)
@@ -73,7 +76,8 @@ def spool_tables(catalog: CatalogClient, storage: AnyStorage, spool: IdentitySpo
 
 
 def spool_dropped(control: CatalogClient, storage: AnyStorage, spool: IdentitySpool, scan: TableScan) -> None:
-    """Reads the identities of the rows of dropped tables, as long as they may still come back: they were written, and a person took them away.
+    """Reads the identities of the rows of dropped tables, as long as they may still come back: they were
+    written, and a person took them away.
 
     Those that cannot be read are added to the scan's unreadable ones.
     """
@@ -145,7 +149,8 @@ def _identities(state: TableState, file: DataFile, storage: AnyStorage) -> Itera
     }
     if absent := [name for name, field_id in wanted.items() if field_id not in by_id]:
         raise ProtocolError(
-            f"{file.uri} of table {state.name} has no column {absent[0]}: whoever wrote it left the identity of its rows out"
+            f"{file.uri} of table {state.name} has no column {absent[0]}: whoever wrote it left the identity "
+            "of its rows out"
         )
     names = {name: by_id[field_id] for name, field_id in wanted.items()}
     for group in range(parquet.num_row_groups):
@@ -203,7 +208,8 @@ def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, place: Place) 
 
 
 def spool_dead_letters(settings: IngestSettings, reader: KafkaReader, spool: IdentitySpool) -> int:
-    """Reads the identities of all dead letters; a letter may be there more than once. Returns how many were read."""
+    """Reads the identities of all dead letters; a letter may be there more than once. Returns how many were
+    read."""
     read, mac = 0, TopicMac(settings)
     for message in reader.read(_all(reader, settings.dead_letter_topic)):
         letter = read_letter(message, mac)
@@ -225,7 +231,8 @@ def spool_replays(
     spool: IdentitySpool,
     consumed: Mapping[KafkaPartition, int],
 ) -> None:
-    """Reads the identities of all replayed letters; `consumed`: the group's offsets, which tell the read ones. Parked ones count as not read yet."""
+    """Reads the identities of all replayed letters; `consumed`: the group's offsets, which tell the read
+    ones. Parked ones count as not read yet."""
     ranges = _all(reader, settings.replay_topic)
     by_key = {partition.key: partition for partition in ranges}
     parked = {partition.key: _parked_offsets(spool, partition) for partition in ranges}
@@ -256,7 +263,8 @@ def spool_parked(
 ) -> int:
     """Reads the identities of the parked records that wait. Returns how many were read.
 
-    What lies below its table's mark has been drained since: it is a row or a dead letter by now, or it is missing.
+    What lies below its table's mark has been drained since: it is a row or a dead letter by now, or it is
+    missing.
     """
     read, mac = 0, TopicMac(settings)
     for message in reader.read(_all(reader, settings.parked_topic)):

@@ -1,7 +1,9 @@
-"""Identities of records on disk, sorted into buckets of offsets, so that an audit of any length holds one bucket at a time in memory.
+"""Identities of records on disk, sorted into buckets of offsets, so that an audit of any length holds one
+bucket at a time in memory.
 
-An identity inside its bucket is one int64: the offset relative to the bucket's first, shifted left, and the index below it. `WHOLE` as index
-stands for all records of a message. Beside each identity may lie a number (`note`): an attempt, or which table.
+An identity inside its bucket is one int64: the offset relative to the bucket's first, shifted left, and the
+index below it. `WHOLE` as index stands for all records of a message. Beside each identity may lie a number
+(`note`): an attempt, or which table.
 """
 
 from collections.abc import Iterator
@@ -42,7 +44,8 @@ def offsets_in(keys: Any) -> Any:
 
 
 class IdentitySpool:
-    """Files of identities in a folder of its own. Only records of the topics named are of interest; `topics` grows the name of each partition met."""
+    """Files of identities in a folder of its own. Only records of the topics named are of interest; `topics`
+    grows the name of each partition met."""
 
     def __init__(self, folder: Path, names: frozenset[str]) -> None:
         self._folder = folder
@@ -76,7 +79,8 @@ class IdentitySpool:
     def add_one(
         self, place: Place, partition: TopicPartition, offset: int, index: int | None, note: int = 0
     ) -> None:
-        """Adds one identity; `index` None: the whole message. Written with its neighbours, at the latest by `load`."""
+        """Adds one identity; `index` None: the whole message. Written with its neighbours, at the latest by
+        `load`."""
         bucket = offset >> BUCKET_BITS
         waiting = self._few.setdefault((place, partition, bucket), [])
         waiting.append((key_of(offset, index), note))
@@ -124,7 +128,8 @@ class IdentitySpool:
     def load(
         self, place: Place, partition: TopicPartition, bucket: int, first: int = 0, end: int = BUCKET_OFFSETS
     ) -> tuple[Any, Any]:
-        """Keys and notes (int64 arrays) of the offsets `[first, end)` of a bucket, relative to its first. Reads by blocks, keeps what is asked for."""
+        """Keys and notes (int64 arrays) of the offsets `[first, end)` of a bucket, relative to its first.
+        Reads by blocks, keeps what is asked for."""
         self._write_few(place, partition, bucket)
         path = self._path(place, partition, bucket)
         found: list[tuple[Any, Any]] = []

@@ -34,8 +34,9 @@ class ArchiveFile:
 def find_files(patterns: Sequence[str], storage: AnyStorage) -> list[ArchiveFile]:
     """The files that patterns name, in the order of their URIs, each once.
 
-    A pattern is a path or URI; `*` and `?` stand for characters of one name, `[...]` for one of several, `**` for any folders. Raises
-    NotFoundError where a pattern names nothing, SettingsError for a folder, UnavailableError.
+    A pattern is a path or URI; `*` and `?` stand for characters of one name, `[...]` for one of several, `**`
+    for any folders. Raises NotFoundError where a pattern names nothing, SettingsError for a folder,
+    UnavailableError.
     """
     found: dict[str, StoredObject] = {}
     for pattern in patterns:
@@ -100,8 +101,10 @@ def _expression(pattern: str) -> str:
 def _nothing(pattern: str, uri: str) -> NotFoundError | SettingsError:
     if uri.startswith("file:") and Path(uri.removeprefix("file://")).is_dir():
         return SettingsError(
-            f"{pattern} is a folder; write {pattern.rstrip('/')}/** for all files below it, or */*.gz for some"
+            f"{pattern} is a folder; write {pattern.rstrip('/')}/** for all files below it, or */*.gz for "
+            "some"
         )
     return NotFoundError(
-        f"no file matches {pattern} (looked for {uri}); check the path, and quote patterns so that the shell leaves them alone"
+        f"no file matches {pattern} (looked for {uri}); check the path, and quote patterns so that the shell "
+        "leaves them alone"
     )

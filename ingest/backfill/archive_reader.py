@@ -1,4 +1,5 @@
-"""The records of one file of an archive, in their order: lines of text or JSON, plain or compressed, or the rows of a Parquet file as JSON objects.
+"""The records of one file of an archive, in their order: lines of text or JSON, plain or compressed, or the
+rows of a Parquet file as JSON objects.
 
 How a file is read is told by its first bytes, not by its name. Little of it is in memory at a time.
 """
@@ -32,14 +33,16 @@ _BROKEN = (EOFError, OSError, zlib.error, pa.ArrowInvalid, pa.ArrowNotImplemente
 
 
 class ArchiveRecord(NamedTuple):
-    """A record by its number in the file, from 0. `value` None: a blank line, which is none but has a number."""
+    """A record by its number in the file, from 0. `value` None: a blank line, which is none but has a
+    number."""
 
     number: int
     value: bytes | None
 
 
 def read_records(file: ArchiveFile, storage: AnyStorage) -> Iterator[ArchiveRecord]:
-    """All records of a file. Raises UnusableFileError with the number of the record beyond which it cannot be read, UnavailableError."""
+    """All records of a file. Raises UnusableFileError with the number of the record beyond which it cannot be
+    read, UnavailableError."""
     number = 0
     with _opened(file, storage) as stored:
         try:
@@ -49,12 +52,14 @@ def read_records(file: ArchiveFile, storage: AnyStorage) -> Iterator[ArchiveReco
             if isinstance(error, OSError) and error.errno is not None:  # the disk, not what is on it
                 raise UnavailableError(f"{file.uri}: {error.strerror}") from error
             raise UnusableFileError(
-                f"{file.uri} cannot be read beyond record {number} ({error or type(error).__name__}): it is damaged or cut off. "
+                f"{file.uri} cannot be read beyond record {number} ({error or type(error).__name__}): it is "
+                "damaged or cut off. "
                 f"What comes before is in; put a whole copy in its place under another name to get the rest"
             ) from error
         except _LongLineError as error:
             raise UnusableFileError(
-                f"{file.uri} has a line of more than {LINE_BYTES_MAX:,} bytes at record {error.number}: it is no file of lines; what comes before is in"
+                f"{file.uri} has a line of more than {LINE_BYTES_MAX:,} bytes at record {error.number}: it "
+                "is no file of lines; what comes before is in"
             ) from error
 
 
@@ -75,7 +80,8 @@ def _values(stored: IO[bytes]) -> Iterator[bytes | None]:
     if first[:2] == _GZIP:
         return _lines(gzip.GzipFile(fileobj=stored))
     if first == _ZSTD:
-        # Arrow's reader, unlike others, tells a file that is cut off from one that is whole, and reads several frames one behind the other.
+        # Arrow's reader, unlike others, tells a file that is cut off from one that is whole, and reads
+        # several frames one behind the other.
         return _lines(
             io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd"), BUFFER_BYTES)
         )

@@ -1,9 +1,10 @@
 """Files of an archive into tables, by the stages that live records pass: the control flow.
 
-    archive -> archive_reader -> router -> buffer -> (shape | decoder, row) -> converter -> writer -> committer, with the marks of `backfill_ledger`
+    archive -> archive_reader -> router -> buffer -> (shape | decoder, row) -> converter -> writer ->
+    committer, with the marks of `backfill_ledger`
 
-A file is compared with what was found at the start before its records are committed, and at its end: records are numbered, and numbers of a file
-that is written to meanwhile mean nothing.
+A file is compared with what was found at the start before its records are committed, and at its end: records
+are numbered, and numbers of a file that is written to meanwhile mean nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +36,8 @@ log = structlog.get_logger()
 
 @dataclass
 class _Reading:
-    """The file that is being read: its number among the sources, and per table the first record that is not there yet."""
+    """The file that is being read: its number among the sources, and per table the first record that is not
+    there yet."""
 
     file: ArchiveFile
     number: int
@@ -58,7 +60,8 @@ class Backfill:
     _done: set[str] = field(default_factory=set)  # sources that are not read any more
 
     def run(self, files: Iterable[ArchiveFile]) -> None:
-        """Reads all files; one that is refused or damaged is reported, and the others go on. Raises FirnError where nothing can go on."""
+        """Reads all files; one that is refused or damaged is reported, and the others go on. Raises FirnError
+        where nothing can go on."""
         for file in files:
             try:
                 self._file(file)
@@ -98,7 +101,8 @@ class Backfill:
         return _Reading(file, len(self._routed) - 1, source, Router(topic))
 
     def _is_there_already(self, reading: _Reading) -> bool:
-        """Whether the one table that all records of the file go to has them all; the file need not be read then.
+        """Whether the one table that all records of the file go to has them all; the file need not be read
+        then.
 
         Raises UnusableFileError where the file's path names no tenant.
         """
@@ -108,7 +112,8 @@ class Backfill:
         table = reading.router.route(Envelope(reading.file.uri, None, (), b"{}"))
         if isinstance(table, Rejected):
             raise UnusableFileError(
-                f"{reading.file.uri} goes nowhere: {table.detail}; correct the regular expression, or read this file with --tenant"
+                f"{reading.file.uri} goes nowhere: {table.detail}; correct the regular expression, or read "
+                "this file with --tenant"
             )
         self._meet(reading, [table])
         state = self.commits.states.last_known(table)
@@ -160,7 +165,8 @@ class Backfill:
         )
 
     def _meet(self, reading: _Reading, tables: Iterable[TableId]) -> None:
-        """Learns how far tables are with the file. Raises UnusableFileError where one absorbed another content of it."""
+        """Learns how far tables are with the file. Raises UnusableFileError where one absorbed another
+        content of it."""
         tables = list(tables)
         self.commits.open(tables)
         for table in tables:
@@ -194,7 +200,8 @@ class Backfill:
     def _check_unchanged(self, file: ArchiveFile) -> None:
         if not current(file, self.storage):
             raise ChangedMeanwhileError(
-                f"{file.uri} was written to while it was read; run it again when the file is at rest. What is committed of it stays: if its "
+                f"{file.uri} was written to while it was read; run it again when the file is at rest. What "
+                "is committed of it stays: if its "
                 f"content has changed and not only its time, the next run names it"
             )
 

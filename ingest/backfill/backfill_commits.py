@@ -1,7 +1,9 @@
-"""The half of a backfill that is the same whatever it reads: what waits for tables is written and committed, and waited for.
+"""The half of a backfill that is the same whatever it reads: what waits for tables is written and committed,
+and waited for.
 
-The order of durability is that of live ingestion: 1 data files synced - 2 dead letters acknowledged - 3 tables committed, each with its marks. There
-is no 4: the marks of the backfill say where it goes on, so a run that was killed is simply run again.
+The order of durability is that of live ingestion: 1 data files synced - 2 dead letters acknowledged - 3
+tables committed, each with its marks. There is no 4: the marks of the backfill say where it goes on, so a run
+that was killed is simply run again.
 """
 
 import time
@@ -25,7 +27,8 @@ from lake.errors import FatalError, UnavailableError
 from lake.marks import TopicPartition
 from lake.tenant import TableId
 
-# One table is converted as a whole; all together wait as raw bytes, of which half the budget is theirs and half is for the conversion.
+# One table is converted as a whole; all together wait as raw bytes, of which half the budget is theirs and
+# half is for the conversion.
 TABLE_BYTES = 32 * 1024 * 1024
 GROUP_TABLES = 256
 STEP_S = 0.005
@@ -52,18 +55,22 @@ class Origin(Protocol):
     """Where the records come from."""
 
     def check(self) -> None:
-        """Before anything is committed: raises ChangedMeanwhileError where what was read may not be what was meant, UnavailableError."""
+        """Before anything is committed: raises ChangedMeanwhileError where what was read may not be what was
+        meant, UnavailableError."""
 
     def check_state(self, state: TableState, flush: Flush) -> None:
-        """Before a flush is written: raises ChangedMeanwhileError where the table has absorbed something else of the same source."""
+        """Before a flush is written: raises ChangedMeanwhileError where the table has absorbed something else
+        of the same source."""
 
     def end(self, table: TableId, source: int) -> int:
-        """The offset after the last one of a source that was routed, as far as it is this backfill's to bring into a table."""
+        """The offset after the last one of a source that was routed, as far as it is this backfill's to bring
+        into a table."""
 
 
 @dataclass
 class BackfillCommits:
-    """What waits, by table, and its way into the tables. `keep_alive` is called again and again, and raises where the run has to end."""
+    """What waits, by table, and its way into the tables. `keep_alive` is called again and again, and raises
+    where the run has to end."""
 
     states: TableStates
     committer: Committer
@@ -185,15 +192,18 @@ class _Patience:
     until_s: float = field(default_factory=lambda: time.monotonic() + PATIENCE_S)
 
     def failed(self, table: TableId, trouble: Trouble) -> None:
-        """Raises FatalError for what does not pass by itself, UnavailableError when it has lasted too long."""
+        """Raises FatalError for what does not pass by itself, UnavailableError when it has lasted too
+        long."""
         log.warning(
             "backfill.table_fails", table=str(table), cause=trouble.cause.value, reason=trouble.sentence
         )
         if trouble.cause in VERDICTS:
             raise FatalError(
-                f"table {table} takes no rows ({trouble.cause.value}): {trouble.sentence}. Mend that, then run it again"
+                f"table {table} takes no rows ({trouble.cause.value}): {trouble.sentence}. Mend that, then "
+                "run it again"
             )
         if time.monotonic() > self.until_s:
             raise UnavailableError(
-                f"table {table} takes no rows for now: {trouble.sentence}. Run it again: it goes on where it stands"
+                f"table {table} takes no rows for now: {trouble.sentence}. Run it again: it goes on where it "
+                "stands"
             )

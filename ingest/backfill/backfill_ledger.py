@@ -1,4 +1,5 @@
-"""The marks of a backfill from files: a commit sets those of its files and leaves the marks of the live topics as they are."""
+"""The marks of a backfill from files: a commit sets those of its files and leaves the marks of the live
+topics as they are."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from lake.marks import Marks, Range, TopicPartition
 
 @dataclass
 class BackfillLedger:
-    """Marks of the files that are being read. `ends`: how many records a file has, once it was read to its end."""
+    """Marks of the files that are being read. `ends`: how many records a file has, once it was read to its
+    end."""
 
     files: dict[str, ArchiveFile] = field(default_factory=dict)  # by source
     ends: dict[str, int] = field(default_factory=dict)
@@ -28,12 +30,15 @@ class BackfillLedger:
             self.ends.pop(source, None)
 
     def mark(self, state: TableState, source: str) -> BackfillMark | None:
-        """How far the table has absorbed a file. Raises UnusableFileError where it absorbed another content of it, ProtocolError."""
+        """How far the table has absorbed a file. Raises UnusableFileError where it absorbed another content
+        of it, ProtocolError."""
         mark, file = parse_backfill_mark(state.properties, source), self.files[source]
         if mark is not None and not mark.is_of(file.size, file.etag):
             raise UnusableFileError(
-                f"{file.uri} has changed since {mark.next:,} records of it went into table {state.name} (then {mark.size:,} bytes, etag {mark.etag}; now "
-                f"{file.size:,} bytes, etag {file.etag}), so their numbers mean nothing any more. Put back the file as it was to go on with it; what is new "
+                f"{file.uri} has changed since {mark.next:,} records of it went into table {state.name} "
+                f"(then {mark.size:,} bytes, etag {mark.etag}; now "
+                f"{file.size:,} bytes, etag {file.etag}), so their numbers mean nothing any more. Put back "
+                "the file as it was to go on with it; what is new "
                 f"goes in as a file of another name, without the records that are there already"
             )
         return mark

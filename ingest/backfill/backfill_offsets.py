@@ -1,4 +1,5 @@
-"""Which offsets of a topic a backfill reads: what was asked for, as far as Kafka has it and it lies before what live ingestion will read."""
+"""Which offsets of a topic a backfill reads: what was asked for, as far as Kafka has it and it lies before
+what live ingestion will read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,8 @@ Bound = Mapping[int, int]  # offset by partition; under ALL for those that are n
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What was asked for: offsets `[from_offsets, to_offsets)`, or Kafka timestamps `[from_ms, to_ms)`; without any of them what the group has
-    left out. `partitions`: only these; empty: all."""
+    """What was asked for: offsets `[from_offsets, to_offsets)`, or Kafka timestamps `[from_ms, to_ms)`;
+    without any of them what the group has left out. `partitions`: only these; empty: all."""
 
     from_offsets: Bound = field(default_factory=dict)
     to_offsets: Bound = field(default_factory=dict)
@@ -25,7 +26,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """Offsets `[start, end)` of a partition. `begun`: where the group began to read it, which is where it ends for tables that have no mark."""
+    """Offsets `[start, end)` of a partition. `begun`: where the group began to read it, which is where it
+    ends for tables that have no mark."""
 
     partition: KafkaPartition
     start: int
@@ -36,7 +38,8 @@ class TopicRange:
 def plan_ranges(
     settings: IngestSettings, topic: str, reader: KafkaReader, wanted: Wanted
 ) -> list[TopicRange]:
-    """The ranges to read, none of them empty. Raises NotFoundError, RefusedError where nobody knows what is left out, SettingsError, UnavailableError."""
+    """The ranges to read, none of them empty. Raises NotFoundError, RefusedError where nobody knows what is
+    left out, SettingsError, UnavailableError."""
     partitions = reader.partitions([topic])
     if not partitions:
         raise NotFoundError(f"Kafka at {settings.bootstrap_servers} has no topic {topic}; create it first")
@@ -68,12 +71,15 @@ def _stored(
     stored = reader.stored(partitions)
     if not stored:
         raise RefusedError(
-            f"group {settings.group} has not begun to read topic {topic}, so nobody knows what it will leave out. Start `python -m ingest run` first; "
-            f'with start = "latest" in the settings of the topic it begins at the end, and this verb brings in what came before'
+            f"group {settings.group} has not begun to read topic {topic}, so nobody knows what it will leave "
+            "out. Start `python -m ingest run` first; "
+            'with start = "latest" in the settings of the topic it begins at the end, and this verb brings '
+            "in what came before"
         )
     if any(each.topic_id not in ("", partition.topic_id) for partition, each in stored.items()):
         raise RefusedError(
-            f"topic {topic} was re-created since group {settings.group} has read it; run `python -m ingest reset-topic {topic}` first"
+            f"topic {topic} was re-created since group {settings.group} has read it; run `python -m ingest "
+            f"reset-topic {topic}` first"
         )
     return stored
 

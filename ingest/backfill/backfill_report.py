@@ -15,9 +15,11 @@ SHOW_EVERY_S = 5.0
 
 @dataclass
 class BackfillReport(ABC):
-    """Counts of one run. `records` are all that were read or known to be there; of these `skipped` were brought in before.
+    """Counts of one run. `records` are all that were read or known to be there; of these `skipped` were
+    brought in before.
 
-    `rows` may be more than the rest where a record carries several. `dead_letters` were sent by this run, `dead_letters_before` by earlier ones.
+    `rows` may be more than the rest where a record carries several. `dead_letters` were sent by this run,
+    `dead_letters_before` by earlier ones.
     """
 
     say: Callable[[str], None]
@@ -43,7 +45,8 @@ class BackfillReport(ABC):
         self._shown_s = now_s
         rate = self.records / max(self.seconds, 0.001)
         self.say(
-            f"{self._progress()}, {self.records:,} records ({rate:,.0f} a second), {self.rows:,} rows; now {at}"
+            f"{self._progress()}, {self.records:,} records ({rate:,.0f} a second), {self.rows:,} rows; now "
+            f"{at}"
         )
 
     @abstractmethod
@@ -78,7 +81,8 @@ class BackfillReport(ABC):
 
 @dataclass
 class FilesReport(BackfillReport):
-    """Of an archive. `blank` are blank lines. `failed`: files that were refused or could not be read to their ends, each with a sentence."""
+    """Of an archive. `blank` are blank lines. `failed`: files that were refused or could not be read to their
+    ends, each with a sentence."""
 
     files_total: int = 0
     files: int = 0
@@ -104,7 +108,8 @@ class FilesReport(BackfillReport):
 
 @dataclass
 class TopicReport(BackfillReport):
-    """Of a topic. `live` are records that live ingestion has brought in, or will. `ranges`: partition, first offset, end of what is read."""
+    """Of a topic. `live` are records that live ingestion has brought in, or will. `ranges`: partition, first
+    offset, end of what is read."""
 
     topic: str = ""
     ranges: Sequence[tuple[int, int, int]] = ()

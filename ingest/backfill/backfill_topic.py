@@ -1,9 +1,11 @@
 """The past of a topic into tables, by the stages that live records pass: the control flow.
 
-    backfill_offsets -> kafka_reader -> routes -> buffer -> (shape | decoder, row) -> converter -> writer -> committer, with `backfill_topic_ledger`
+    backfill_offsets -> kafka_reader -> routes -> buffer -> (shape | decoder, row) -> converter -> writer ->
+    committer, with `backfill_topic_ledger`
 
-A live mark of a table covers `[first, next)`. What lies before `first` is for a backfill to bring in, what lies from there on is live ingestion's, in
-its buffers, parked, or a dead letter. Where a table has no mark, and for records that go to no table, `first` is where the group began to read.
+A live mark of a table covers `[first, next)`. What lies before `first` is for a backfill to bring in, what
+lies from there on is live ingestion's, in its buffers, parked, or a dead letter. Where a table has no mark,
+and for records that go to no table, `first` is where the group began to read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +36,8 @@ BATCH_RECORDS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What of a partition is this backfill's to bring into a table: all below `limit`, but for what is `filled`."""
+    """What of a partition is this backfill's to bring into a table: all below `limit`, but for what is
+    `filled`."""
 
     limit: int
     filled: Sequence[Range]
@@ -133,7 +136,8 @@ class TopicBackfill:
             self.commits.writer.bury(record, self.commits.sources[record.source], rejected, None)
 
     def _bury_unreadable(self) -> None:
-        """What the reader has stepped over: a dead letter each, as far as live ingestion does not come by it."""
+        """What the reader has stepped over: a dead letter each, as far as live ingestion does not come by
+        it."""
         for unreadable in self.reader.take_unreadable():
             number = self._numbers[unreadable.partition]
             own = unreadable.within(unreadable.start, self.ranges[number].begun)
@@ -178,7 +182,8 @@ class TopicBackfill:
             covered = state.marks.covered(place)
             if covered is not None and covered.start < end:
                 raise ChangedMeanwhileError(
-                    f"ingestion into table {state.name} covers partition {place.partition} of topic {self.topic.name} from offset {covered.start} on now; "
+                    f"ingestion into table {state.name} covers partition {place.partition} of topic "
+                    f"{self.topic.name} from offset {covered.start} on now; "
                     f"run this backfill again"
                 )
 

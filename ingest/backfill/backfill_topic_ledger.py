@@ -1,4 +1,5 @@
-"""The marks of a backfill from a topic: a commit joins its offsets to those filled before and leaves the marks of live ingestion as they are."""
+"""The marks of a backfill from a topic: a commit joins its offsets to those filled before and leaves the
+marks of live ingestion as they are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from lake.topic_fill import TopicFill, fill_property, parse_fill
 class TopicLedger:
     """Marks of one run over one topic. `starts`: by partition, where the run begins.
 
-    What the committer takes for the mark of a partition is the first offset from there on that the table does not have. Stretches further on,
-    which earlier runs have filled, are left out where records are routed; so none may come to be there meanwhile.
+    What the committer takes for the mark of a partition is the first offset from there on that the table does
+    not have. Stretches further on, which earlier runs have filled, are left out where records are routed; so
+    none may come to be there meanwhile.
     """
 
     topic: str
@@ -30,7 +32,8 @@ class TopicLedger:
     # ---- as a committer asks
 
     def marks(self, state: TableState) -> Marks:
-        """Raises ChangedMeanwhileError where another run has filled a stretch that this one has not come to yet."""
+        """Raises ChangedMeanwhileError where another run has filled a stretch that this one has not come to
+        yet."""
         fill = self.fill(state)
         nexts = {partition: fill.next(partition, start) for partition, start in self.starts.items()}
         beyond = frozenset(
@@ -41,7 +44,8 @@ class TopicLedger:
         )
         if beyond - self._beyond.setdefault(state.uuid, beyond):
             raise ChangedMeanwhileError(
-                f"another backfill of topic {self.topic} has written to table {state.name} meanwhile; run this one again"
+                f"another backfill of topic {self.topic} has written to table {state.name} meanwhile; run "
+                "this one again"
             )
         return Marks(
             {TopicPartition(self.topic_id, partition): offset for partition, offset in nexts.items()}

@@ -57,7 +57,8 @@ app = typer.Typer(help="Old records into the tables, once, beside a running inge
 
 @app.callback()
 def main() -> None:
-    """A run that was interrupted is run again: it goes on where it stands, and adds nothing that is there already."""
+    """A run that was interrupted is run again: it goes on where it stands, and adds nothing that is there
+    already."""
 
 
 @app.command()
@@ -99,7 +100,8 @@ def files(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report as one JSON object")] = False,
 ) -> None:
-    """Reads files of NDJSON, text lines or Parquet, plain or compressed (gzip, zstd), into tables. Every file only once, as long as it stays as it is."""
+    """Reads files of NDJSON, text lines or Parquet, plain or compressed (gzip, zstd), into tables. Every file
+    only once, as long as it stays as it is."""
     settings = IngestSettings.load().model_copy(
         update={"late_limit": "accept"}
     )  # records of an archive are old
@@ -139,7 +141,8 @@ def files(
 
 
 def _rules(what: str, name: str | None, field: str | None, path: str | None) -> tuple[str, ...]:
-    """One of the three as a rule of a topic; none where none is given. A name is given as it is, so it is no regular expression."""
+    """One of the three as a rule of a topic; none where none is given. A name is given as it is, so it is no
+    regular expression."""
     given = [
         f"{kind}:{text}"
         for kind, text in (("const", name), ("field", field), ("topic", path))
@@ -154,7 +157,8 @@ def _rules(what: str, name: str | None, field: str | None, path: str | None) -> 
             raise SettingsError(f"--{what}-path {path!r} is no regular expression ({error})") from error
         if not groups:
             raise SettingsError(
-                f"--{what}-path {path!r} has no group; put the part of the path that is the {what} into parentheses"
+                f"--{what}-path {path!r} has no group; put the part of the path that is the {what} into "
+                "parentheses"
             )
     return tuple(given)
 
@@ -198,7 +202,8 @@ def kafka(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report as one JSON object")] = False,
 ) -> None:
-    """Reads what came into a topic before live ingestion of it began; without bounds all of it. By the topic's own settings, old times accepted."""
+    """Reads what came into a topic before live ingestion of it began; without bounds all of it. By the
+    topic's own settings, old times accepted."""
     settings = IngestSettings.load().model_copy(update={"late_limit": "accept"})
     topic_settings = _input_topic(settings, topic)
     bounds = [
@@ -248,7 +253,8 @@ def _bound(name: str, texts: list[str] | None, time: datetime | None) -> tuple[B
         partition, colon, offset = text.rpartition(":")
         if not offset.isdecimal() or (colon and not partition.isdecimal()):
             raise SettingsError(
-                f"--{name}-offset {text!r} is no offset; write 1000 for all partitions, or 3:1000 for partition 3"
+                f"--{name}-offset {text!r} is no offset; write 1000 for all partitions, or 3:1000 for "
+                "partition 3"
             )
         offsets[int(partition) if colon else ALL] = int(offset)
     return offsets, None if time is None else epoch_ms(time.replace(tzinfo=UTC))
@@ -275,7 +281,8 @@ def _warehouse(settings: IngestSettings, catalog: CatalogClient) -> str:
     warehouse = settings.warehouse or catalog.warehouse
     if not warehouse:
         raise SettingsError(
-            "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix"
+            "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like "
+            "s3://bucket/prefix"
         )
     return warehouse
 
@@ -337,7 +344,8 @@ def _rejects(path: Path, sources: Iterable[str]) -> OnceLetters:
 
 @contextmanager
 def _lease(settings: IngestSettings, control: CatalogClient | None, what: str) -> Iterator[NodeLease]:
-    """A lease of its own, so that nodes go on, other backfills too, and only the same one does not run twice at once.
+    """A lease of its own, so that nodes go on, other backfills too, and only the same one does not run twice
+    at once.
 
     That of a run that was killed is waited for, some seconds. Raises RefusedError where it is held on.
     """

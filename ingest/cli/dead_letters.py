@@ -155,7 +155,8 @@ def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would happen, send nothing")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sends dead letters to the replay topic, which the ingesters read; each letter once for each of its deaths, however often you ask."""
+    """Sends dead letters to the replay topic, which the ingesters read; each letter once for each of its
+    deaths, however often you ask."""
     wanted = _filter(reason, topic, tenant, since, until)
     if not ids and wanted.is_all and not everything:
         raise SettingsError(

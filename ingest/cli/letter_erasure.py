@@ -50,12 +50,14 @@ def erase(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, change nothing")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Erases dead letters for good, with what they keep in the warehouse; the others get new ids. Safe to run again after a crash."""
+    """Erases dead letters for good, with what they keep in the warehouse; the others get new ids. Safe to run
+    again after a crash."""
     bounds = (None if moment is None else moment.replace(tzinfo=UTC) for moment in (since, until))
     wanted = LetterFilter(reason, topic, None, *bounds)
     if not (ids or contains or identity or everything or not wanted.is_all):
         raise SettingsError(
-            "say which letters: their ids, --contains, --identity, --reason, --topic, --since, --until, or --all (with --tenant: all of his)"
+            "say which letters: their ids, --contains, --identity, --reason, --topic, --since, --until, or "
+            "--all (with --tenant: all of his)"
         )
     tools = Tools.open(IngestSettings.load())
     takes = chooser(
@@ -101,14 +103,21 @@ def parse_identity(text: str) -> tuple[str, int, int]:
         or not all(number.isdecimal() for number in numbers)
     ):
         raise SettingsError(
-            f"{text!r} is no identity of a message; it looks like TOPIC_ID:0:42, as `dead-letters show` tells it"
+            f"{text!r} is no identity of a message; it looks like TOPIC_ID:0:42, as `dead-letters show` "
+            "tells it"
         )
     return topic_id, int(numbers[0]), int(numbers[1])
 
 
 def _sentence(result: ErasedLetters, *, dry_run: bool) -> str:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in result.by_reason.most_common())
-    said = f"{'would be ' if dry_run else ''}erased: {result.erased:,} letters{f' ({reasons})' if reasons else ''}; {result.kept:,} stay"
+    said = (
+        f"{'would be ' if dry_run else ''}erased: {result.erased:,} "
+        f"letters{f' ({reasons})' if reasons else ''}; {result.kept:,} stay"
+    )
     if dry_run or not result.erased:
         return said
-    return f"{said}, under new ids. {result.bodies:,} objects went from the warehouse; the broker frees its disk when its segment ends (segment.ms)"
+    return (
+        f"{said}, under new ids. {result.bodies:,} objects went from the warehouse; the broker frees its "
+        "disk when its segment ends (segment.ms)"
+    )

@@ -77,18 +77,21 @@ def replay(table: Parked) -> None:
 def erase(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, change nothing")] = False,
 ) -> None:
-    """Deletes from the parking topic, for good, what no table waits for any more and is older than an hour."""
+    """Deletes from the parking topic, for good, what no table waits for any more and is older than an
+    hour."""
     resolver, settings = _resolver(), IngestSettings.load()
     if (warehouse := resolver.catalog.warehouse) is None:
         raise SettingsError(
-            "the catalog names no warehouse, so what parked messages keep there cannot be told from other files; set it at the catalog"
+            "the catalog names no warehouse, so what parked messages keep there cannot be told from other "
+            "files; set it at the catalog"
         )
     check_keys(settings)
     aside, now = Aside.of(open_storage(), warehouse, PARKED_FOLDER), SystemClock().now()
     done = erase_parked(settings, KafkaReader(settings), aside, resolver.parked(), now, dry_run=dry_run)
     TerminalConsole().print(
         Text(
-            f"{'would be ' if dry_run else ''}erased: {done.messages:,} messages that no table waits for, {done.bodies:,} objects"
+            f"{'would be ' if dry_run else ''}erased: {done.messages:,} messages that no table waits for, "
+            f"{done.bodies:,} objects"
         )
     )
 
@@ -108,7 +111,8 @@ def resolve(
         ),
     ] = False,
 ) -> None:
-    """Says how a table that was moved back goes on: with the rows that were taken away read again, or without them."""
+    """Says how a table that was moved back goes on: with the rows that were taken away read again, or without
+    them."""
     if reread == accept:
         raise SettingsError(
             "say how: --reread to read again what was taken away, or --accept to go on without it"
@@ -120,7 +124,8 @@ def resolve(
         partitions = resolve_all(resolver.settings, resolver.control, how)
         TerminalConsole().print(
             Text(
-                f"done: {partitions} partitions are read {'from their starts' if reread else 'from where the group stands'} when a node starts"
+                f"done: {partitions} partitions are read "
+                f"{'from their starts' if reread else 'from where the group stands'} when a node starts"
             )
         )
     else:
@@ -137,7 +142,8 @@ def _resolver() -> Resolver:
     control = control_of(settings, catalog)
     if control is None:
         raise SettingsError(
-            "this catalog keeps no parked records, and control_uri names no control service; without one nothing is ever parked"
+            "this catalog keeps no parked records, and control_uri names no control service; without one "
+            "nothing is ever parked"
         )
     return Resolver(settings, catalog, control, open_storage(), SystemClock())
 
@@ -147,7 +153,8 @@ def _table(text: str) -> TableId:
     found = table_id(TableName(namespace, name)) if namespace else None
     if found is None:
         raise NotFoundError(
-            f"{text!r} is no table of a tenant; write namespace.name as `python -m ingest parked list` shows it"
+            f"{text!r} is no table of a tenant; write namespace.name as `python -m ingest parked list` shows "
+            "it"
         )
     return found
 

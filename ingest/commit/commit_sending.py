@@ -1,7 +1,7 @@
 """One sending of prepared commits, in a thread of its own: metadata files first, durable, then the request.
 
-Also how long the catalog may take for a table, and which tables go together, so that one that is slow or refused is found out and holds up
-nobody: it is sent alone from then on.
+Also how long the catalog may take for a table, and which tables go together, so that one that is slow or
+refused is found out and holds up nobody: it is sent alone from then on.
 """
 
 import time
@@ -49,7 +49,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """The answers to one sending, in order. `took_s` is wall time; `catalog_answers`: whether the catalog was there when all of them failed."""
+    """The answers to one sending, in order. `took_s` is wall time; `catalog_answers`: whether the catalog was
+    there when all of them failed."""
 
     answers: Sequence[Answer]
     took_s: float
@@ -64,7 +65,8 @@ class Sending:
 def send(
     catalog: CatalogClient, storage: AnyStorage, prepared: Sequence[Prepared], deadline_s: float
 ) -> Sending:
-    """Sends commits together; never raises for one of them. What cannot be written is not sent: certainly not applied."""
+    """Sends commits together; never raises for one of them. What cannot be written is not sent: certainly not
+    applied."""
     began_s = time.monotonic()
     problems = _write_files(storage, prepared)
     requests = [commit.request for commit, problem in zip(prepared, problems, strict=True) if problem is None]
@@ -114,7 +116,8 @@ def _is_there(catalog: CatalogClient) -> bool:
 
 @dataclass
 class Patience:
-    """How long the catalog may take for the tables of a batch, seconds: short, so that a slow one is found out, but longer where all are slow."""
+    """How long the catalog may take for the tables of a batch, seconds: short, so that a slow one is found
+    out, but longer where all are slow."""
 
     s: float = PATIENCE_FIRST_S
 
@@ -129,7 +132,8 @@ class Patience:
 
 @dataclass
 class Apart:
-    """Tables that go in smaller batches, or alone, because they failed lately and others did not. Times are monotonic seconds."""
+    """Tables that go in smaller batches, or alone, because they failed lately and others did not. Times are
+    monotonic seconds."""
 
     _sizes: dict[TableId, tuple[int, float]] = field(
         default_factory=dict
@@ -144,7 +148,8 @@ class Apart:
         return size
 
     def note(self, tables: Sequence[TableId], sending: Sending, now_s: float) -> None:
-        """Learns from a sending: the few that failed go alone; where all failed and the catalog is there, they go in parts."""
+        """Learns from a sending: the few that failed go alone; where all failed and the catalog is there,
+        they go in parts."""
         if not sending.catalog_answers:
             return
         for table, answer in zip(tables, sending.answers, strict=True):

@@ -1,18 +1,19 @@
-"""The one committer of a node: flushes of many tables at once, compared with the marks before every attempt, outcomes never guessed.
+"""The one committer of a node: flushes of many tables at once, compared with the marks before every attempt,
+outcomes never guessed.
 
 For each table, until its flushes are settled:
 
-    state known?       else it is loaded, in a thread (none: the commit creates it)
-    marks vs ranges    absorbed: done - ahead: back to the worker, to be written without the rows below the marks -
+    state known?       else it is loaded, in a thread (none: the commit creates it) marks vs ranges
+    absorbed: done - ahead: back to the worker, to be written without the rows below the marks -
                        behind: the table was moved back, and is parked - equal: go on
     new columns        their ids were handed out by this committer and still stand; else back to the worker
-    prepare            manifest and manifest list, durable before the request
-    send               one request for all tables that are due, in a thread; a table whose last attempt failed goes alone
-    committed          done; a table with too many snapshots gets relief, which holds up its next commit
-    conflict           somebody else changed the table: load, and compare again
-    unknown            load; snapshot or marks found: done - head as asserted: send the identical request again - else: compare again
-    refused, deleted   a fault of this table, told to whoever decides about parking
-    failed, timeout    certainly not applied: the same, and try again
+    prepare            manifest and manifest list, durable before the request send               one request
+    for all tables that are due, in a thread; a table whose last attempt failed goes alone committed
+    done; a table with too many snapshots gets relief, which holds up its next commit conflict
+    somebody else changed the table: load, and compare again unknown            load; snapshot or marks found:
+    done - head as asserted: send the identical request again - else: compare again refused, deleted   a fault
+    of this table, told to whoever decides about parking failed, timeout    certainly not applied: the same,
+    and try again
 
 Nothing here blocks, so a table that fails or is slow holds up its own commits and no others.
 """
@@ -56,7 +57,8 @@ class Flushed:
 
 @dataclass(slots=True)
 class Job:
-    """What the committer does for one table: the flushes of its workers, merged into one commit; `sent` is out or of unknown outcome."""
+    """What the committer does for one table: the flushes of its workers, merged into one commit; `sent` is
+    out or of unknown outcome."""
 
     table: TableId
     flushes: list[Flushed]
@@ -76,7 +78,8 @@ Settlement = tuple[int, TableId, Outcome, TableView]  # worker, table, outcome, 
 
 @dataclass(frozen=True, slots=True)
 class InAir:
-    """Jobs whose commits were sent together. `batch`: as one of all tables that are due, not because they gave trouble."""
+    """Jobs whose commits were sent together. `batch`: as one of all tables that are due, not because they
+    gave trouble."""
 
     jobs: Sequence[Job]
     batch: bool
@@ -94,7 +97,8 @@ class Step:
 
 @dataclass
 class Committer:
-    """Owns the flushes between a worker's `submit` and their settlement. One thread; only `send` runs in others."""
+    """Owns the flushes between a worker's `submit` and their settlement. One thread; only `send` runs in
+    others."""
 
     states: TableStates
     pool: Executor
@@ -123,7 +127,8 @@ class Committer:
             self._waiting[flush.table].append(Flushed(worker, flush))
 
     def drop(self, table: TableId) -> None:
-        """Forgets the table's flushes: their records go another way. What is in the air may still land; the marks will tell."""
+        """Forgets the table's flushes: their records go another way. What is in the air may still land; the
+        marks will tell."""
         self._waiting.pop(table, None)
         self._jobs.pop(table, None)
 
@@ -163,7 +168,8 @@ class Committer:
         return any(sent.batch for sent in self._air.values())
 
     def _is_ready(self, job: Job, step: Step) -> bool:
-        """Compares; what is absorbed or has to be written again leaves the job. True where something is left to commit."""
+        """Compares; what is absorbed or has to be written again leaves the job. True where something is left
+        to commit."""
         state = self.states.get(job.table)
         assert state is not None
         if job.sent is not None:
@@ -213,7 +219,8 @@ class Committer:
     # ---- an attempt
 
     def _send(self, ready: Sequence[Job]) -> None:
-        """One batch is in the air at a time; what comes up meanwhile makes up the next one. Tables that gave trouble go apart, beside it."""
+        """One batch is in the air at a time; what comes up meanwhile makes up the next one. Tables that gave
+        trouble go apart, beside it."""
         now_s = self.clock.monotonic_s()
         by_size: dict[int, list[Job]] = defaultdict(list)
         for job in ready:

@@ -1,4 +1,5 @@
-"""Tables that were dropped and may still come back: whether one was, and what becomes of records for it meanwhile."""
+"""Tables that were dropped and may still come back: whether one was, and what becomes of records for it
+meanwhile."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,12 +16,14 @@ PARK, DEAD_LETTER, RECREATE = "park", "dead-letter", "recreate"
 
 
 def was_dropped(catalog: CatalogClient, name: TableName, uuid: str) -> bool:
-    """Whether a table that is not there was dropped, as far as anybody can tell: a foreign catalog keeps no list. Raises UnavailableError."""
+    """Whether a table that is not there was dropped, as far as anybody can tell: a foreign catalog keeps no
+    list. Raises UnavailableError."""
     return not catalog.has_extras or any(entry["table-uuid"] == uuid for entry in _dropped(catalog, name))
 
 
 def on_deleted(catalog: CatalogClient, storage: AnyStorage, name: TableName, otherwise: str) -> str:
-    """What becomes of records for a table that was dropped: the property of the last one of this name says, as it stood when it was dropped.
+    """What becomes of records for a table that was dropped: the property of the last one of this name says,
+    as it stood when it was dropped.
 
     Raises UnavailableError.
     """

@@ -1,4 +1,5 @@
-"""Where a committer reads how far a table is, and what its commits change of that: the marks of the live topics, or those of a backfill."""
+"""Where a committer reads how far a table is, and what its commits change of that: the marks of the live
+topics, or those of a backfill."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from lake.topic_fill import filled_ends
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What a commit says of marks: `marks` are those of the live topics, `properties` others; `writer`: who last moved the live ones."""
+    """What a commit says of marks: `marks` are those of the live topics, `properties` others; `writer`: who
+    last moved the live ones."""
 
     marks: Marks
     writer: str
@@ -19,7 +21,8 @@ class Advance:
 
 
 def beside_live(state: TableState, properties: Mapping[str, str]) -> Advance:
-    """A commit of a backfill: live marks are repeated as they are, with whoever moved them last, so nobody takes it for a second ingester."""
+    """A commit of a backfill: live marks are repeated as they are, with whoever moved them last, so nobody
+    takes it for a second ingester."""
     # Without the property the catalog would not notice that the table moves back.
     new = {} if MARKS_PROPERTY in state.properties else {MARKS_PROPERTY: state.marks.to_property()}
     return Advance(state.marks, state.writer, {**properties, **new})
@@ -42,8 +45,8 @@ class Ledger(Protocol):
 class LiveMarks:
     """The marks of the input topics. `firsts`: where the ingestion of partitions began.
 
-    A partition that the table has no mark for, but a backfill has filled up to there, counts as absorbed so far: what the group began behind is not
-    its own to write, also where somebody sets its offsets back.
+    A partition that the table has no mark for, but a backfill has filled up to there, counts as absorbed so
+    far: what the group began behind is not its own to write, also where somebody sets its offsets back.
     """
 
     firsts: dict[TopicPartition, int] = field(default_factory=dict)

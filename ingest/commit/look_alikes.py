@@ -1,4 +1,5 @@
-"""Whether a tenant that gets a table is mistaken for another one: warned of in the log and counted, never held up."""
+"""Whether a tenant that gets a table is mistaken for another one: warned of in the log and counted, never
+held up."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -17,14 +18,16 @@ log = structlog.get_logger()
 
 @dataclass
 class LookAlikes:
-    """Thread-safe. `namespaces` lists the catalog's; it is asked once, at the first new table, and what was created since is remembered."""
+    """Thread-safe. `namespaces` lists the catalog's; it is asked once, at the first new table, and what was
+    created since is remembered."""
 
     namespaces: Callable[[], Iterable[str]]
     _known: dict[str, set[str]] | None = None
     _lock: Lock = field(default_factory=Lock)
 
     def check(self, table: TableId) -> tuple[str, ...]:
-        """Warns of the tenant of a new table where there is reason to; says why. An unreachable catalog stops nothing."""
+        """Warns of the tenant of a new table where there is reason to; says why. An unreachable catalog stops
+        nothing."""
         name = table.tenant.name
         peculiar, alike = peculiarities(name), likenesses(name, self._others(name))
         for what, warnings in (("name", peculiar), ("looks_like", alike)):

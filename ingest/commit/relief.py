@@ -1,4 +1,5 @@
-"""Tables that maintenance has left alone for too long get relief from the committer, in threads, while their flushes wait: see `lake/relief.py`."""
+"""Tables that maintenance has left alone for too long get relief from the committer, in threads, while their
+flushes wait: see `lake/relief.py`."""
 
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Relieved:
-    """What became of one relief: `outcome` is that of its commit, or `nothing`, `failed`; `snapshots` and `manifests` are what is left."""
+    """What became of one relief: `outcome` is that of its commit, or `nothing`, `failed`; `snapshots` and
+    `manifests` are what is left."""
 
     outcome: str
     snapshots: int
@@ -45,7 +47,8 @@ class Reliefs:
     _floors: dict[TableId, tuple[int, int]] = field(default_factory=dict)
 
     def note(self, table: TableId, state: TableState) -> None:
-        """The state after a commit: where it is too much, relief begins. For others it begins after one of their next commits."""
+        """The state after a commit: where it is too much, relief begins. For others it begins after one of
+        their next commits."""
         if (
             table in self._running
             or len(self._running) >= AT_ONCE
@@ -92,7 +95,8 @@ class Reliefs:
 def relieve(
     catalog: CatalogClient, storage: AnyStorage, known: TableState, bounds: Bounds, now_ms: int
 ) -> Relieved:
-    """In a thread: loads the table, prepares, commits. Never raises; what does not succeed is tried again some commits later.
+    """In a thread: loads the table, prepares, commits. Never raises; what does not succeed is tried again
+    some commits later.
 
     Nothing is done to a table that was moved back or created anew: that is for others to find out.
     """

@@ -1,4 +1,5 @@
-"""A second ingester that writes the same topic into the same tables: harmless to the rows, for the marks decide, but never meant."""
+"""A second ingester that writes the same topic into the same tables: harmless to the rows, for the marks
+decide, but never meant."""
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
@@ -8,7 +9,8 @@ import structlog
 from lake import metrics
 from lake.tenant import TableId
 
-# A commit of one's own that landed late after a restart shows once or twice; somebody who is alive shows again and again.
+# A commit of one's own that landed late after a restart shows once or twice; somebody who is alive shows
+# again and again.
 REPEATS = 3
 WINDOW_S = 600.0
 log = structlog.get_logger()

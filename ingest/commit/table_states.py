@@ -1,10 +1,12 @@
 """What the committer knows of every table, and the ids of new columns that it has promised to workers.
 
-Tables are loaded in threads, each with a deadline of its own, so that one the catalog is slow for delays nobody. What was loaded counts as known
-only after two more questions. The parked records are read: a rollback that happened before the load is in them, also when a person has decided
-about it meanwhile, and one that happens later changes the head that the next commit asserts. And the node's lease is in force: it lies in the
-same database as the tables, and a restored copy has it only where it was made under this very lease; then the table's marks are below those that
-the node has known. So no commit is ever made on a table that moved back unseen.
+Tables are loaded in threads, each with a deadline of its own, so that one the catalog is slow for delays
+nobody. What was loaded counts as known only after two more questions. The parked records are read: a rollback
+that happened before the load is in them, also when a person has decided about it meanwhile, and one that
+happens later changes the head that the next commit asserts. And the node's lease is in force: it lies in the
+same database as the tables, and a restored copy has it only where it was made under this very lease; then the
+table's marks are below those that the node has known. So no commit is ever made on a table that moved back
+unseen.
 """
 
 from collections import defaultdict
@@ -111,7 +113,8 @@ class TableStates:
     newest: Newest = field(default_factory=Newest)
     # Tables that do not exist, each waiting until it may be created.
     postponed: dict[TableId, None] = field(default_factory=dict)
-    # Columns handed out and not yet committed: name -> (id, original path). Void as soon as somebody else takes an id.
+    # Columns handed out and not yet committed: name -> (id, original path). Void as soon as somebody else
+    # takes an id.
     _promised: dict[TableId, dict[str, tuple[int, str]]] = field(default_factory=lambda: defaultdict(dict))
 
     def __post_init__(self) -> None:
@@ -153,7 +156,8 @@ class TableStates:
     # ---- columns
 
     def grow(self, table: TableId, names: Mapping[str, str]) -> bytes:
-        """The table's schema (JSON) with columns for these names (name -> original path); ids are promised until somebody else takes them."""
+        """The table's schema (JSON) with columns for these names (name -> original path); ids are promised
+        until somebody else takes them."""
         state, promised = self._states[table], self._promised[table]
         last = max([state.last_column_id, *(column_id for column_id, _ in promised.values())])
         for name in names:
@@ -195,17 +199,19 @@ class TableStates:
         self.outdate(table)
 
     def forget(self, table: TableId) -> None:
-        """A person has decided how the table goes on: what was known of it is no measure any more of what there should be."""
+        """A person has decided how the table goes on: what was known of it is no measure any more of what
+        there should be."""
         self.drop(table)
         self._states.pop(table, None)
         self._stale.discard(table)
         self._promised.pop(table, None)
 
     def poll(self, parked_version: Callable[[TableId], int | None] | None = None) -> Arrivals:
-        """Takes in what threads have found and sends them out again. Never blocks. Raises RefusedError where the node's lease is lost.
+        """Takes in what threads have found and sends them out again. Never blocks. Raises RefusedError where
+        the node's lease is lost.
 
-        `parked_version`: the version of a table's parked record as the node knows it, None where it does not know one. It is not needed by who moves
-        no live mark.
+        `parked_version`: the version of a table's parked record as the node knows it, None where it does not
+        know one. It is not needed by who moves no live mark.
         """
         arrivals = Arrivals()
         self._take_in(arrivals)
@@ -295,7 +301,8 @@ class TableStates:
         )
 
     def _ask(self, some_exist: bool) -> Mapping[TableId, ParkedRecord]:
-        """In a thread: what is parked, as far as it matters. Raises RefusedError where the lease is not in force."""
+        """In a thread: what is parked, as far as it matters. Raises RefusedError where the lease is not in
+        force."""
         if self.records is None:
             return {}
         self.records.confirm(self.lease)
@@ -370,11 +377,13 @@ class TableStates:
             and not was_dropped(self.catalog, before.name, before.uuid)
         ):
             raise VanishedError(
-                f"table {table} is gone without having been dropped: the catalog's database went back, or somebody renamed the table"
+                f"table {table} is gone without having been dropped: the catalog's database went back, or "
+                "somebody renamed the table"
             )
         if state is not None and (why := misfit(state.schema)):
             raise UnfitError(
-                f"table {table} takes no rows of ours: {why}; put it right, or drop the table so that it is created anew"
+                f"table {table} takes no rows of ours: {why}; put it right, or drop the table so that it is "
+                "created anew"
             )
         return state
 
@@ -399,9 +408,11 @@ def table_name(table: TableId) -> TableName:
 
 
 def _is_news(record: ParkedRecord, known: int | None) -> bool:
-    """Whether somebody has changed a table's parked record since the node read it: a person, perhaps, who has rows read again that others must not overtake.
+    """Whether somebody has changed a table's parked record since the node read it: a person, perhaps, who has
+    rows read again that others must not overtake.
 
-    Where the node knows of none, one with an id is its own and on its way out, or was when the question was asked.
+    Where the node knows of none, one with an id is its own and on its way out, or was when the question was
+    asked.
     """
     return not record.id if known is None else record.version != known
 
@@ -411,7 +422,8 @@ def moved_back(state: TableState) -> Trouble:
     head = state.head_marks.to_property() if state.head_marks is not None else "none"
     return Trouble(
         Cause.ROLLED_BACK,
-        f"table {state.name} was moved back: its marks are {state.marks.to_property()}, those of its snapshot {head}",
+        f"table {state.name} was moved back: its marks are {state.marks.to_property()}, those of its "
+        f"snapshot {head}",
     )
 
 

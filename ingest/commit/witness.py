@@ -1,7 +1,9 @@
-"""The newest commit a node knows of, kept beside the group's offsets, so that a catalog database that went back is noticed at the next start.
+"""The newest commit a node knows of, kept beside the group's offsets, so that a catalog database that went
+back is noticed at the next start.
 
-Restored marks lie, and a node that starts knows no others. But a restore takes away the newest commits first: whenever it took away one whose
-records the group's offset has passed, it took away the witness that was stored with that offset as well.
+Restored marks lie, and a node that starts knows no others. But a restore takes away the newest commits first:
+whenever it took away one whose records the group's offset has passed, it took away the witness that was
+stored with that offset as well.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,16 +28,19 @@ log = structlog.get_logger()
 
 @dataclass
 class Newest:
-    """The newest commit a node has made or met, or found beside the offsets it began with; what group offsets stand on lies at or before it."""
+    """The newest commit a node has made or met, or found beside the offsets it began with; what group offsets
+    stand on lies at or before it."""
 
     witness: "Witness | None" = None
 
     def found(self, stored: Iterable["Witness"]) -> None:
-        """Goes on from these: what a node meets itself may be older, and the offsets stand on what others have committed, too."""
+        """Goes on from these: what a node meets itself may be older, and the offsets stand on what others
+        have committed, too."""
         self.witness = max(stored, key=lambda witness: witness.known_ms, default=None)
 
     def made(self, state: TableState, now_ms: int) -> None:
-        """A commit of one's own was acknowledged: nothing known is newer, whatever the clocks of other nodes said."""
+        """A commit of one's own was acknowledged: nothing known is newer, whatever the clocks of other nodes
+        said."""
         self._note(state, max(now_ms, self._known_ms))
 
     def met(self, state: TableState) -> None:
@@ -58,7 +63,8 @@ class Newest:
 
 
 class Witness(NamedTuple):
-    """A commit: table and its uuid, snapshot, the snapshot's sequence number. `known_ms`: when it was acknowledged or, by others, made."""
+    """A commit: table and its uuid, snapshot, the snapshot's sequence number. `known_ms`: when it was
+    acknowledged or, by others, made."""
 
     table: TableName
     uuid: str
@@ -81,7 +87,8 @@ def parse_witness(text: str) -> Witness | None:
 
 
 def check_witnesses(witnesses: Iterable[Witness], catalog: CatalogClient) -> None:
-    """Raises FatalError where the catalog does not know a commit it acknowledged, UnavailableError where it does not answer."""
+    """Raises FatalError where the catalog does not know a commit it acknowledged, UnavailableError where it
+    does not answer."""
     for witness in set(witnesses):
         try:
             known = _knows(catalog.load_table(witness.table)["metadata"], witness)
@@ -91,10 +98,14 @@ def check_witnesses(witnesses: Iterable[Witness], catalog: CatalogClient) -> Non
             known = was_dropped(catalog, witness.table, witness.uuid)
         if not known:
             raise FatalError(
-                f"the catalog went back: table {witness.table} was committed as snapshot {witness.snapshot_id}, which it no longer knows, so its "
-                "database was restored from an older copy (or somebody renamed the table), and tables may lack rows that were written. If the warehouse "
-                "still has their files, run `python -m catalog rebuild --from-warehouse`. Else say `python -m ingest resolve --all --reread` to read the "
-                "input topics again (what is there already stays single), or `--all --accept` to go on without those rows"
+                f"the catalog went back: table {witness.table} was committed as snapshot "
+                f"{witness.snapshot_id}, which it no longer knows, so its "
+                "database was restored from an older copy (or somebody renamed the table), and tables may "
+                "lack rows that were written. If the warehouse "
+                "still has their files, run `python -m catalog rebuild --from-warehouse`. Else say `python "
+                "-m ingest resolve --all --reread` to read the "
+                "input topics again (what is there already stays single), or `--all --accept` to go on "
+                "without those rows"
             )
 
 
@@ -108,7 +119,8 @@ def _knows(metadata: Mapping[str, Any], witness: Witness) -> bool:
 
 
 def resolve_all(settings: IngestSettings, control: CatalogClient, how: str) -> int:
-    """Goes on after the catalog went back: reread sets the group's offsets to where it began, accept leaves them; how many.
+    """Goes on after the catalog went back: reread sets the group's offsets to where it began, accept leaves
+    them; how many.
 
     Raises RefusedError while a node runs, UnavailableError.
     """
@@ -117,7 +129,10 @@ def resolve_all(settings: IngestSettings, control: CatalogClient, how: str) -> i
     stored, ends = reader.stored(partitions), reader.ends(partitions)
     first = {each: max(ends[each].start, stored[each].first) for each in partitions if each in stored}
     wanted = {each: start if how == REREAD else stored[each].offset for each, start in first.items()}
-    refusal = f"an ingester of group {settings.group} runs; stop it (all nodes, standbys too) before its offsets are changed"
+    refusal = (
+        f"an ingester of group {settings.group} runs; stop it (all nodes, standbys too) before its "
+        "offsets are changed"
+    )
     with held_lease(control, lease_name(settings), refusal):
         store_offsets(
             settings,

@@ -1,7 +1,9 @@
-"""Small flushes of many tables, decoded together: most tenants run the same few shippers, so that their records have the same skeletons.
+"""Small flushes of many tables, decoded together: most tenants run the same few shippers, so that their
+records have the same skeletons.
 
-A flush by itself costs as much as some hundred records do, and that is what most tables of a node have in one. Here the records of many
-buffers whose tables have the same columns are cut out at once, and each table gets its slice. What fits no frequent skeleton is left to the table.
+A flush by itself costs as much as some hundred records do, and that is what most tables of a node have in
+one. Here the records of many buffers whose tables have the same columns are cut out at once, and each table
+gets its slice. What fits no frequent skeleton is left to the table.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +33,8 @@ from lake.tenant import TableId
 
 
 class Waiting(NamedTuple):
-    """A buffer of which its table has nothing yet, and the table's schema; tables with equal columns share one object."""
+    """A buffer of which its table has nothing yet, and the table's schema; tables with equal columns share
+    one object."""
 
     buffer: TableBuffer
     schema: LogSchema

@@ -1,7 +1,7 @@
 """Records that fit a shape, straight to Arrow columns; what does not fit is named and left to the exact path.
 
-The result is the same as the exact path's, value for value (a test compares them). Duplicate keys, which the struct decoder would hide,
-show as a difference between the keys counted in the bytes and the values found.
+The result is the same as the exact path's, value for value (a test compares them). Duplicate keys, which the
+struct decoder would hide, show as a difference between the keys counted in the bytes and the values found.
 """
 
 import re
@@ -48,7 +48,8 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 @dataclass(slots=True)
 class Decoded:
-    """Fast rows of a chunk: arrays by column name, `timestamp` among them, aligned with `places`; `odd` are the places left over."""
+    """Fast rows of a chunk: arrays by column name, `timestamp` among them, aligned with `places`; `odd` are
+    the places left over."""
 
     columns: dict[str, pa.Array]
     places: list[int]
@@ -66,7 +67,8 @@ class _Grid:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What records are laid out by: the table's columns, the limits of time and depth, and the zone of times that name none."""
+    """What records are laid out by: the table's columns, the limits of time and depth, and the zone of times
+    that name none."""
 
     columns: Columns
     time: TimeLimits
@@ -78,7 +80,8 @@ Found = dict[str, tuple[Leaf, pa.Array]]
 
 
 def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Decoded:
-    """Decodes JSON objects by a shape. `kafka_ms`: int64 array of the Kafka timestamps, aligned with `values`; places are positions in `values`."""
+    """Decodes JSON objects by a shape. `kafka_ms`: int64 array of the Kafka timestamps, aligned with
+    `values`; places are positions in `values`."""
     rows, fit, odd = _structs(shape.decode, values)
     if not rows:
         return Decoded({}, [], odd)
@@ -97,7 +100,8 @@ def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, te
 def lay_out_columns(
     found: Found, kafka_us: pa.Array, terms: Terms, fit: list[int], unfit: list[int], odd: set[int]
 ) -> Decoded:
-    """The columns of records whose fields are given as texts. `fit` are the places of the rows, `unfit` those already left over, `odd` rows to leave over."""
+    """The columns of records whose fields are given as texts. `fit` are the places of the rows, `unfit` those
+    already left over, `odd` rows to leave over."""
     arrays = _times(found, kafka_us, terms, odd)
     _severity(found, odd)
     _message(found, odd)
@@ -208,7 +212,8 @@ def _raw_text(values: Sequence[Any], grid: _Grid, depth_max: int) -> tuple[pa.Ar
 
 
 def _with_spread_keys(raw: Sequence[bytes]) -> set[int]:
-    """Rows with a blank between a key and its colon: counting would pass over that key, and a duplicate with it."""
+    """Rows with a blank between a key and its colon: counting would pass over that key, and a duplicate with
+    it."""
     joined = b"".join(raw)
     if not any(blank in joined for blank in _BLANKS_AFTER_QUOTE):
         return set()
@@ -216,7 +221,8 @@ def _with_spread_keys(raw: Sequence[bytes]) -> set[int]:
 
 
 def _with_duplicates(shape: Shape, raw: Sequence[bytes]) -> set[int]:
-    """Rows whose bytes hold more keys than were found; counted exactly, nulls included, escaped quotes left out."""
+    """Rows whose bytes hold more keys than were found; counted exactly, nulls included, escaped quotes left
+    out."""
     odd = set()
     for at, value in enumerate(raw):
         keys, present = value.count(b'":'), _present(shape.decode_strictly(value))
@@ -240,7 +246,8 @@ def _present(struct: Any) -> int:
 
 
 def _times(found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> dict[str, pa.Array]:
-    """The `timestamp` column, and where no record has a time, `_errors`, which says so; rows with a time that is not plain are odd."""
+    """The `timestamp` column, and where no record has a time, `_errors`, which says so; rows with a time that
+    is not plain are odd."""
     name = next((name for name in TIMESTAMP_NAMES if name in found), None)
     if name is None:
         return {
@@ -276,7 +283,8 @@ def _timestamps(name: str, found: Found, kafka_us: pa.Array, terms: Terms, odd: 
 def _instants(
     leaf: Leaf, texts: pa.Array, kafka_us: pa.Array, local: tzinfo
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Microseconds since the epoch, NULL where the exact path has to look; and the texts of those that say more than microseconds."""
+    """Microseconds since the epoch, NULL where the exact path has to look; and the texts of those that say
+    more than microseconds."""
     if leaf.kinds == {TEXT} and (instants := _rfc_3339(texts)) is not None:
         return instants, None
     if leaf.kinds == {INTEGER} and (numbers := _as_integers(texts)) is not None and _all_ms(numbers):
@@ -360,7 +368,8 @@ def _first(found: Found, names: Sequence[str], odd: set[int]) -> tuple[Leaf, pa.
 
 
 def _typed(name: str, path: str, columns: Columns, arrays: dict[str, pa.Array], odd: set[int]) -> None:
-    """Drops a column that is empty, leaves one that the table cannot get to the exact path, converts one of a declared type."""
+    """Drops a column that is empty, leaves one that the table cannot get to the exact path, converts one of a
+    declared type."""
     text = arrays[name]
     if text.null_count == len(text):
         del arrays[name]

@@ -1,8 +1,9 @@
-"""Raw messages of one table to Arrow, some thousand at a time, so that only a slice of a large flush is ever held as Python objects.
+"""Raw messages of one table to Arrow, some thousand at a time, so that only a slice of a large flush is ever
+held as Python objects.
 
-Most records fit the table's learned shape, or a format of lines, and are decoded column by column (`columnar`, `line_columns`). Of the others, messages
-that carry several records are taken apart, and these go the same way; what is left goes one by one through the exact path (`decoder`, `row`), and
-teaches the shape.
+Most records fit the table's learned shape, or a format of lines, and are decoded column by column
+(`columnar`, `line_columns`). Of the others, messages that carry several records are taken apart, and these go
+the same way; what is left goes one by one through the exact path (`decoder`, `row`), and teaches the shape.
 """
 
 from collections import defaultdict
@@ -54,7 +55,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The rows of a flush. `columns` are those of the file by name; `new` are names the table does not have yet, with their original paths."""
+    """The rows of a flush. `columns` are those of the file by name; `new` are names the table does not have
+    yet, with their original paths."""
 
     rows: pa.Table
     new: Mapping[str, str]
@@ -67,7 +69,8 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a buffer that are converted already (alike.py): their places in it, and the original paths of columns that the table does not have."""
+    """Rows of a buffer that are converted already (alike.py): their places in it, and the original paths of
+    columns that the table does not have."""
 
     rows: pa.Table
     places: Sequence[int]
@@ -92,7 +95,8 @@ class Reading(NamedTuple):
 
 @dataclass(slots=True)
 class Pieces:
-    """Records to convert: their bytes, the places of their messages in the buffer, and their positions in these (None: each is its message's only one)."""
+    """Records to convert: their bytes, the places of their messages in the buffer, and their positions in
+    these (None: each is its message's only one)."""
 
     values: Sequence[bytes]
     places: Sequence[int]
@@ -141,7 +145,8 @@ def convert(
     shapes: Shapes,
     parts: Sequence[Part] = (),
 ) -> Converted:
-    """Converts a table's waiting messages. `marks`: per source the next offset the table has not absorbed; what is below is left out.
+    """Converts a table's waiting messages. `marks`: per source the next offset the table has not absorbed;
+    what is below is left out.
 
     `parts`: what is converted already; it has no row below the marks.
     """
@@ -195,7 +200,8 @@ def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
 
 
 def _convert_chunk(work: Work, places: Sequence[int]) -> None:
-    """Converts messages; the few that bring about an error nobody foresaw become dead letters. One that most of them meet is the table's, and is raised."""
+    """Converts messages; the few that bring about an error nobody foresaw become dead letters. One that most
+    of them meet is the table's, and is raised."""
     try:
         _convert_or_nothing(work, places)
     except (FirnError, MemoryError):
@@ -256,7 +262,8 @@ def _at(values: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
 def _sorted(
     work: Work, places: Sequence[int]
 ) -> Iterator[tuple[Reading, Sequence[int], list[int], list[int]]]:
-    """Messages by how they are read: those that look like one object, those that look like a line, all others."""
+    """Messages by how they are read: those that look like one object, those that look like a line, all
+    others."""
     alike = the_reading(work.present)
     if (
         alike is not None
@@ -290,7 +297,8 @@ def the_reading(sources: Iterable[Source]) -> Reading | None:
 
 
 def _convert_replayed(work: Work, places: Sequence[int]) -> list[int]:
-    """Converts what came from the replay topic, each message as its headers say; returns the places of all others."""
+    """Converts what came from the replay topic, each message as its headers say; returns the places of all
+    others."""
     rest = list[int]()
     whole, single = defaultdict[Reading, list[int]](list), defaultdict[Reading, list[int]](list)
     for at in places:
@@ -325,7 +333,8 @@ def _convert_lines(work: Work, pieces: Pieces, terms: Terms) -> list[int]:
 
 
 def _convert_objects(work: Work, pieces: Pieces, terms: Terms) -> list[int]:
-    """Converts what fits the table's shape, again while that teaches something; returns the positions of what is left."""
+    """Converts what fits the table's shape, again while that teaches something; returns the positions of what
+    is left."""
     table, left = work.buffer.table, list[int]()
     kafka_ms = _taken(work.timestamps_ms, pieces.places, distinct=pieces.indexes is None)
     for decoded in decode_alike(pieces.values, kafka_ms, terms):
@@ -366,7 +375,8 @@ def _parsed(pieces: Pieces, places: Sequence[int], terms: Terms) -> list[Pairs]:
 
 
 def _convert_others(work: Work, places: Sequence[int], reading: Reading, terms: Terms) -> None:
-    """Messages that no fast path took: those that carry several records are taken apart, the rest go the exact way."""
+    """Messages that no fast path took: those that carry several records are taken apart, the rest go the
+    exact way."""
     single, several = list[int](), _Several()
     for place in places:
         records = take_apart(work.buffer.values[place], reading.form, terms.depth_max)

@@ -9,10 +9,11 @@ CULPRITS_MAX = 64
 def find_culprits(
     places: Sequence[int], attempt: Callable[[Sequence[int]], None], first: Exception
 ) -> dict[int, Exception]:
-    """Attempts messages by halves until each that fails has failed alone; its place and its error. What does not fail is done.
+    """Attempts messages by halves until each that fails has failed alone; its place and its error. What does
+    not fail is done.
 
-    `attempt` does all of the messages at some places, or raises and has done nothing. Raises `first`, the error of all of them together, where
-    most fail: then it is not a message's.
+    `attempt` does all of the messages at some places, or raises and has done nothing. Raises `first`, the
+    error of all of them together, where most fail: then it is not a message's.
     """
     found = dict[int, Exception]()
     waiting = [places]

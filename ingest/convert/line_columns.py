@@ -1,4 +1,5 @@
-"""Lines of text, straight to Arrow columns: those of a known format by its fields, the others as messages; what is out of the ordinary is left over.
+"""Lines of text, straight to Arrow columns: those of a known format by its fields, the others as messages;
+what is out of the ordinary is left over.
 
 The result is the same as the exact path's, value for value (a test compares them).
 """
@@ -21,7 +22,8 @@ _KINDS = frozenset((TEXT,))
 
 
 def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Iterator[Decoded]:
-    """Decodes lines, one result per format met; places are positions in `values`. `kafka_ms`: int64 array of the Kafka timestamps."""
+    """Decodes lines, one result per format met; places are positions in `values`. `kafka_ms`: int64 array of
+    the Kafka timestamps."""
     plain: tuple[list[str], list[int]] = ([], [])
     known: dict[str, tuple[LineFormat, list[Values], list[int]]] = {}
     odd: list[int] = []
@@ -94,7 +96,8 @@ def _extra_columns(line_format: LineFormat, texts: Sequence[str | None], odd: se
 
 @lru_cache(maxsize=8_192)
 def _placed(line_format: LineFormat, text: str) -> Sequence[tuple[str, str, str]] | None:
-    """Columns, paths and values of what a line has beyond its format's names; None where two of them, or one of those, want the same column."""
+    """Columns, paths and values of what a line has beyond its format's names; None where two of them, or one
+    of those, want the same column."""
     assert line_format.extras is not None
     taken = set(line_format.names)
     placed = []

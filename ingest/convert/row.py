@@ -1,4 +1,5 @@
-"""The fields of one record laid out as the columns of its table: flattened, folded, typed, what does not fit noted in `_errors`."""
+"""The fields of one record laid out as the columns of its table: flattened, folded, typed, what does not fit
+noted in `_errors`."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -50,7 +51,8 @@ NUMERIC_LEVELS: Mapping[str, str] = {
     "50": "ERROR",
     "60": "FATAL",
 }
-# A priority is a severity only in the words of syslog (syslog-ng writes it so); tickets and queues have priorities too.
+# A priority is a severity only in the words of syslog (syslog-ng writes it so); tickets and queues have
+# priorities too.
 PRIORITY = "priority"
 SYSLOG_WORDS = frozenset((*SEVERITIES, "emergency", "critical", "error", "warn", "informational", "panic"))
 # Docker and what reads its files keep the line's end in this field.
@@ -71,7 +73,8 @@ MISSING_TIME = BadValue(TIMESTAMP, None, ValueReason.MISSING_TIMESTAMP)
 
 @dataclass(slots=True)
 class Row:
-    """One record as columns. `values` holds the dynamic columns and `severity`, `message`; `origins` the paths that time, severity and message came from."""
+    """One record as columns. `values` holds the dynamic columns and `severity`, `message`; `origins` the
+    paths that time, severity and message came from."""
 
     timestamp_us: int
     values: dict[str, Any]
@@ -82,7 +85,8 @@ class Row:
 
 @dataclass
 class Columns:
-    """What a batch knows of the table's columns: those of its schema, and the new ones it has met so far, with their original paths."""
+    """What a batch knows of the table's columns: those of its schema, and the new ones it has met so far,
+    with their original paths."""
 
     schema: LogSchema
     columns_max: int
@@ -126,7 +130,8 @@ class TimeLimits:
 def lay_out(
     fields: Fields, timestamp_ms: int, columns: Columns, limits: TimeLimits, local: tzinfo = UTC
 ) -> Row | Rejected:
-    """Lays out one decoded record. `timestamp_ms`: its Kafka timestamp, by which lateness is judged and which stands in for a missing time.
+    """Lays out one decoded record. `timestamp_ms`: its Kafka timestamp, by which lateness is judged and which
+    stands in for a missing time.
 
     `local`: the zone of times that name none.
     """
@@ -163,7 +168,8 @@ def without_line_end(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def column_name(prefix: str, key: str) -> str:
-    """The column of a key inside the object whose column prefix is given: joined with `_`, dots become `_` too, folded."""
+    """The column of a key inside the object whose column prefix is given: joined with `_`, dots become `_`
+    too, folded."""
     return fold((f"{prefix}_{key}" if prefix else key).replace(".", "_"))
 
 
@@ -301,12 +307,14 @@ def _out_of_limits(timestamp_us: int, kafka_us: int, limits: TimeLimits) -> Reje
     if limits.late_us is not None and timestamp_us < kafka_us - limits.late_us:
         return Rejected(
             Reason.TOO_LATE,
-            f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: later than late_limit allows",
+            f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: later than "
+            "late_limit allows",
         )
     if limits.ahead_us is not None and timestamp_us > kafka_us + limits.ahead_us:
         return Rejected(
             Reason.TOO_FAR_AHEAD,
-            f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: further ahead than ahead_limit_s",
+            f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: further ahead "
+            "than ahead_limit_s",
         )
     return None
 

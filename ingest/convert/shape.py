@@ -1,8 +1,10 @@
-"""Shapes: what records of a table look like, learned from a few, so that the others decode straight into C structs.
+"""Shapes: what records of a table look like, learned from a few, so that the others decode straight into C
+structs.
 
-A shape is a tree of the keys seen so far with the kinds of their values. A record that has an unknown key, another kind, or anything
-out of the ordinary does not fit, and takes the exact path (`decoder`, `row`). Fitting or not never changes what is stored, only how fast.
-Shapes are shared by signature: ten thousand tenants of one application have one.
+A shape is a tree of the keys seen so far with the kinds of their values. A record that has an unknown key,
+another kind, or anything out of the ordinary does not fit, and takes the exact path (`decoder`, `row`).
+Fitting or not never changes what is stored, only how fast. Shapes are shared by signature: ten thousand
+tenants of one application have one.
 """
 
 from collections import OrderedDict
@@ -37,7 +39,8 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Shape:
-    """A learned shape. `decode` gives structs with None for what is absent, `decode_strictly` with UNSET, to tell absent from null."""
+    """A learned shape. `decode` gives structs with None for what is absent, `decode_strictly` with UNSET, to
+    tell absent from null."""
 
     signature: tuple[Any, ...]
     leaves: Sequence[Leaf]
@@ -49,7 +52,8 @@ class Shape:
 
 
 def build(tree: Tree) -> Shape:
-    """The shape of a tree. Two paths that would share a column: the first stays, records with the other take the exact path."""
+    """The shape of a tree. Two paths that would share a column: the first stays, records with the other take
+    the exact path."""
     pruned = _pruned(tree, "", "", set())
     leaves, branches = _places(pruned)
     loose, strict = _struct(pruned, None), _struct(pruned, msgspec.UNSET)
@@ -68,7 +72,8 @@ def leaves_of(tree: Tree) -> Sequence[Leaf]:
 
 
 def learn(tree: Tree, pairs: Pairs, *, may_grow: bool = True) -> Tree:
-    """The tree with one more record in it; the given one stays as it is. `may_grow`: whether it learns new keys, too."""
+    """The tree with one more record in it; the given one stays as it is. `may_grow`: whether it learns new
+    keys, too."""
     grown = dict(tree)
     for key, value in pairs:
         before = grown.get(key)
@@ -97,7 +102,8 @@ def _kind(value: str | None) -> Kinds:
 
 
 def _pruned(tree: Tree, prefix: str, path: str, taken: set[str]) -> Tree:
-    """The tree without what a struct cannot stand for: keys that need escapes, unusable names, columns that another path has, the root of OTLP."""
+    """The tree without what a struct cannot stand for: keys that need escapes, unusable names, columns that
+    another path has, the root of OTLP."""
     kept: Tree = {}
     for key, node in tree.items():
         if (

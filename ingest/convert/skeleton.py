@@ -1,9 +1,12 @@
-"""Records written by the same line of code, by their quotes: everything but the values is the same bytes, so the values can be cut out without parsing.
+"""Records written by the same line of code, by their quotes: everything but the values is the same bytes, so
+the values can be cut out without parsing.
 
-A sample of a chunk gives the skeleton: the fixed bytes before, between and after the values. A record whose quotes stand at the same places of that,
-with the same fixed bytes, and a plain number, `true`, `false` or `null` wherever the sample had one, is the sample with other values in it. All of that
-is compared, and the values are cut out, column by column. A record with a backslash, a control character inside a text, or an array does not come
-into question; it is left to the struct of its table's shape, as is what no frequent skeleton fits.
+A sample of a chunk gives the skeleton: the fixed bytes before, between and after the values. A record whose
+quotes stand at the same places of that, with the same fixed bytes, and a plain number, `true`, `false` or
+`null` wherever the sample had one, is the sample with other values in it. All of that is compared, and the
+values are cut out, column by column. A record with a backslash, a control character inside a text, or an
+array does not come into question; it is left to the struct of its table's shape, as is what no frequent
+skeleton fits.
 """
 
 import re
@@ -33,7 +36,8 @@ _CONTROL = r"[\x00-\x1f]"
 
 @dataclass(slots=True)
 class Chunk:
-    """Records joined by quotes. `ends`: positions behind each quote; `first`, `count`: which are a record's, the one that joins it to the next included."""
+    """Records joined by quotes. `ends`: positions behind each quote; `first`, `count`: which are a record's,
+    the one that joins it to the next included."""
 
     joined: bytes
     ends: Any  # int32 array
@@ -43,7 +47,8 @@ class Chunk:
 
 
 class Slot(NamedTuple):
-    """Where a value stands: it begins `after` bytes behind the quote with number `begin`, and ends `before` bytes ahead of the position behind the next one."""
+    """Where a value stands: it begins `after` bytes behind the quote with number `begin`, and ends `before`
+    bytes ahead of the position behind the next one."""
 
     leaf: Leaf
     begin: int
@@ -54,7 +59,8 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """What records have in common: the number of quotes, the fixed bytes around the values, and the columns of objects that may hold nothing."""
+    """What records have in common: the number of quotes, the fixed bytes around the values, and the columns
+    of objects that may hold nothing."""
 
     count: int
     fixed: Sequence[bytes]  # one more than slots
@@ -63,7 +69,8 @@ class Skeleton:
 
 
 def decode_alike(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Iterator[Decoded]:
-    """Decodes the records of the most frequent skeletons, one result per skeleton; `odd` of the last one are the positions left over.
+    """Decodes the records of the most frequent skeletons, one result per skeleton; `odd` of the last one are
+    the positions left over.
 
     `kafka_ms`: int64 array of the Kafka timestamps, aligned with `values`; places are positions in `values`.
     """
@@ -112,7 +119,8 @@ def _without_backslash(chunk: Chunk, values: Sequence[bytes]) -> Any:
 
 
 def learn_skeleton(sample: bytes, depth_max: int) -> Skeleton | None:
-    """The skeleton of a record without backslashes; None where its values are not all texts and literals that become a column each."""
+    """The skeleton of a record without backslashes; None where its values are not all texts and literals that
+    become a column each."""
     fields = decode(sample, "json", depth_max)
     if not isinstance(fields, Pairs):
         return None
@@ -137,14 +145,16 @@ def _fixed(sample: bytes, slots: Sequence[Slot]) -> Sequence[bytes]:
 
 @dataclass(slots=True)
 class _Walk:
-    """Follows a decoded sample through the pieces between its quotes. `places`: the slots without their leaves; `hollow`: objects of nothing but literals."""
+    """Follows a decoded sample through the pieces between its quotes. `places`: the slots without their
+    leaves; `hollow`: objects of nothing but literals."""
 
     pieces: Sequence[str]
     places: list[tuple[int, int, int, bool]]
     hollow: list[list[int]]
 
     def object(self, fields: Pairs, number: int) -> int:
-        """Walks an object whose first key follows piece `number`; returns the number of the piece behind its last value, 0 where it cannot be followed."""
+        """Walks an object whose first key follows piece `number`; returns the number of the piece behind its
+        last value, 0 where it cannot be followed."""
         literals = list[int]()
         if not fields or len({key for key, _ in fields}) != len(fields):
             return 0
@@ -246,7 +256,8 @@ def _without_null(text: pa.Array) -> pa.Array:
 
 
 def _odd(found: Found, skeleton: Skeleton, chunk: Chunk) -> set[int]:
-    """Rows with a control character inside a text, which JSON does not allow, or with an object of nothing but nulls, which is a value of its own."""
+    """Rows with a control character inside a text, which JSON does not allow, or with an object of nothing
+    but nulls, which is a value of its own."""
     odd = set[int]()
     for slot in skeleton.slots if chunk.has_controls else ():
         if slot.is_text:

@@ -19,7 +19,8 @@ def as_text(value: Any) -> str:
 
 
 def to_column(kind: Any, value: Any) -> Any | ValueReason:
-    """Converts a decoded value (str, Json or Pairs; never None) to a column's Iceberg type, without rounding or truncation."""
+    """Converts a decoded value (str, Json or Pairs; never None) to a column's Iceberg type, without rounding
+    or truncation."""
     if kind == "string":
         text = as_text(value)
         return text if is_text(text) else ValueReason.INVALID_TEXT

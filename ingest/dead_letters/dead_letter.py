@@ -1,7 +1,8 @@
-"""The dead-letter topic: where a message goes that cannot be stored, with its bytes, key, headers, coordinates and reason.
+"""The dead-letter topic: where a message goes that cannot be stored, with its bytes, key, headers,
+coordinates and reason.
 
-A dead letter is the message as it was (value, key, headers), plus headers that start with `firn.`. What the topic would not take is put into the
-warehouse and a header says where (`enclosed.py`).
+A dead letter is the message as it was (value, key, headers), plus headers that start with `firn.`. What the
+topic would not take is put into the warehouse and a header says where (`enclosed.py`).
 """
 
 from typing import Protocol
@@ -27,7 +28,8 @@ QUEUE_KBYTES = 256 * 1024
 
 
 def dead_part(record: RawRecord, rejected: Rejected) -> tuple[bytes | None, int | None]:
-    """What of a message is dead: its value, or one of the records in it and the position of that among them."""
+    """What of a message is dead: its value, or one of the records in it and the position of that among
+    them."""
     return (rejected.value, rejected.index) if isinstance(rejected, RejectedRecord) else (record.value, None)
 
 
@@ -35,10 +37,12 @@ class Letters(Protocol):
     """Where dead letters go."""
 
     def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
-        """Takes a message, or the one bad record of several in it (a `RejectedRecord`); `flush` makes sure of it."""
+        """Takes a message, or the one bad record of several in it (a `RejectedRecord`); `flush` makes sure of
+        it."""
 
     def flush(self) -> None:
-        """Returns when every letter so far is durable. Raises UnavailableError, FatalError; nothing may be committed then."""
+        """Returns when every letter so far is durable. Raises UnavailableError, FatalError; nothing may be
+        committed then."""
 
 
 class DeadLetters:
@@ -53,7 +57,8 @@ class DeadLetters:
         self._producer = AcknowledgedProducer(settings, self._topic, queue_kbytes=QUEUE_KBYTES)
 
     def ensure_topic(self) -> None:
-        """Creates the topic, and the one that its letters are replayed to, or verifies them. Raises PrerequisiteError, UnavailableError."""
+        """Creates the topic, and the one that its letters are replayed to, or verifies them. Raises
+        PrerequisiteError, UnavailableError."""
         for name in (self._topic, self._replay_topic):
             ensure_topic(self._settings, name)
 
@@ -105,11 +110,13 @@ class DeadLetters:
         )
 
     def flush(self) -> None:
-        """Waits until every letter is acknowledged. Raises UnavailableError where the broker does not answer for now; nothing may be committed then."""
+        """Waits until every letter is acknowledged. Raises UnavailableError where the broker does not answer
+        for now; nothing may be committed then."""
         left = self._producer.flush(FLUSH_TIMEOUT_S)
         if refusals := self._producer.refusals:
             raise FatalError(
-                f"topic {self._topic} refuses a dead letter: {refusals[0]}; mend the topic and start again, nothing is lost"
+                f"topic {self._topic} refuses a dead letter: {refusals[0]}; mend the topic and start again, "
+                "nothing is lost"
             )
         if left:
             raise UnavailableError(f"{left} dead letters are not acknowledged by topic {self._topic} yet")

@@ -1,7 +1,8 @@
-"""Dead letters sent again: to the replay topic, which the ingesters read like any other, each at most once per death.
+"""Dead letters sent again: to the replay topic, which the ingesters read like any other, each at most once
+per death.
 
-A letter goes where the rules of its topic route it today, else to the table it died in front of; who knows better says so. What would die
-again for certain is left alone and counted.
+A letter goes where the rules of its topic route it today, else to the table it died in front of; who knows
+better says so. What would die again for certain is left alone and counted.
 """
 
 from collections import Counter
@@ -64,9 +65,11 @@ class Replayer:
     def replay(
         self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False
     ) -> ReplayResult:
-        """Sends letters; returns when every one is acknowledged. Raises RefusedError while another replay runs, UnavailableError, FatalError.
+        """Sends letters; returns when every one is acknowledged. Raises RefusedError while another replay
+        runs, UnavailableError, FatalError.
 
-        An identity is sent once for each of its deaths, whoever asks how often: the replay topic itself remembers.
+        An identity is sent once for each of its deaths, whoever asks how often: the replay topic itself
+        remembers.
         """
         if not dry_run:
             ensure_topic(self._settings, self._settings.replay_topic)
@@ -134,7 +137,8 @@ class Replayer:
         if not value:
             return "the message has no value"
         return (
-            f"larger than {limit} bytes: raise record_bytes_max (at most {MESSAGE_BYTES_MAX - ENVELOPE_BYTES}) first"
+            f"larger than {limit} bytes: raise record_bytes_max (at most "
+            f"{MESSAGE_BYTES_MAX - ENVELOPE_BYTES}) first"
             if len(value) > limit
             else None
         )
@@ -180,9 +184,11 @@ class _Sender:
         left = self._producer.flush(FLUSH_TIMEOUT_S)
         if refusals := self._producer.refusals:
             raise FatalError(
-                f"topic {self._topic} refuses {len(refusals)} letters: {refusals[0]}; mend the topic and replay again, none is sent twice"
+                f"topic {self._topic} refuses {len(refusals)} letters: {refusals[0]}; mend the topic and "
+                "replay again, none is sent twice"
             )
         if left:
             raise UnavailableError(
-                f"{left} letters are not acknowledged by topic {self._topic}; replay again when the broker is well, none is sent twice"
+                f"{left} letters are not acknowledged by topic {self._topic}; replay again when the broker "
+                "is well, none is sent twice"
             )

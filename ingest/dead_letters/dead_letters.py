@@ -27,10 +27,12 @@ SHOWN_BYTES = 200
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One letter: the message that died, and what is known of its death. `partition`, `offset` are the letter's own and name it.
+    """One letter: the message that died, and what is known of its death. `partition`, `offset` are the
+    letter's own and name it.
 
-    `was_*` are the coordinates of the message; `index` that of the one bad record in it, whose bytes are then the value. `body`: where the value
-    lies, when it was too large for the topic. `headers` are the message's own. `attempt`: how often it had been replayed before it died again.
+    `was_*` are the coordinates of the message; `index` that of the one bad record in it, whose bytes are then
+    the value. `body`: where the value lies, when it was too large for the topic. `headers` are the message's
+    own. `attempt`: how often it had been replayed before it died again.
     """
 
     partition: int
@@ -71,7 +73,8 @@ class DeadLetter:
         return self.was_topic_id, self.was_partition, self.was_offset, self.index
 
     def read_value(self, aside: Aside) -> bytes | None:
-        """The message's value, from the warehouse where it was put aside. Raises NotFoundError, UnavailableError, RefusedError."""
+        """The message's value, from the warehouse where it was put aside. Raises NotFoundError,
+        UnavailableError, RefusedError."""
         return self.value if self.body is None else aside.read(self.body)
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +104,8 @@ class DeadLetter:
         }
 
     def to_json_whole(self, aside: Aside) -> dict[str, Any]:
-        """Everything; bytes in base64, and as text where they are UTF-8. Raises NotFoundError, UnavailableError, RefusedError."""
+        """Everything; bytes in base64, and as text where they are UTF-8. Raises NotFoundError,
+        UnavailableError, RefusedError."""
         value = self.read_value(aside)
         key, own = (self.key, self.headers) if self.envelope is None else aside.read_envelope(self.envelope)
         headers = [{"name": name, **_bytes("value", content)} for name, content in own]
@@ -129,7 +133,8 @@ def _text(moment: datetime) -> str:
 
 
 def any_letter(message: Message, mac: TopicMac) -> DeadLetter:
-    """A message of the dead-letter topic, whoever wrote it. Of what Firn did not write nothing is believed: it has no tenant, and no body elsewhere."""
+    """A message of the dead-letter topic, whoever wrote it. Of what Firn did not write nothing is believed:
+    it has no tenant, and no body elsewhere."""
     letter = read_letter(message, mac)
     if letter is not None:
         return letter
@@ -139,7 +144,10 @@ def any_letter(message: Message, mac: TopicMac) -> DeadLetter:
         offset=message.offset(),
         died=moment_of(message.timestamp()[1]),
         reason=Reason.FOREIGN.value,
-        detail="somebody else than Firn put it into the topic: it has no signature by one of topic_keys, and what its headers say is not followed",
+        detail=(
+            "somebody else than Firn put it into the topic: it has no signature by one of topic_keys, and "
+            "what its headers say is not followed"
+        ),
         was_topic=message.topic(),
         was_topic_id="",
         was_partition=message.partition(),
@@ -193,7 +201,8 @@ def read_letter(message: Message, mac: TopicMac) -> DeadLetter | None:
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """Which letters are wanted; what is None does not matter. `since` and `until` bound the time of death, half-open."""
+    """Which letters are wanted; what is None does not matter. `since` and `until` bound the time of death,
+    half-open."""
 
     reason: str | None = None
     topic: str | None = None
@@ -222,7 +231,8 @@ class LetterTenants:
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
 
     def table(self, letter: DeadLetter, value: bytes | None) -> TableId | None:
-        """The table that its topic's rules name now; None where they name none, or the topic is not in the settings any more."""
+        """The table that its topic's rules name now; None where they name none, or the topic is not in the
+        settings any more."""
         router = self._routers.get(letter.was_topic)
         target = (
             router.route(Envelope(letter.was_topic, letter.key, letter.headers, value))
@@ -253,7 +263,8 @@ class DeadLetterBox:
     def newest(
         self, wanted: LetterFilter, limit: int, before: Mapping[int, int] | None = None
     ) -> tuple[list[DeadLetter], dict[int, int] | None]:
-        """At most `limit` letters, newest first, shortened; and where to go on (as `before`: partition -> offset), None at the end."""
+        """At most `limit` letters, newest first, shortened; and where to go on (as `before`: partition ->
+        offset), None at the end."""
         ends = self._ends(wanted)
         left = {p: min(end.end, (before or {}).get(p.partition, end.end)) for p, end in ends.items()}
         found: list[DeadLetter] = []
@@ -285,7 +296,8 @@ class DeadLetterBox:
             message = next(iter(self._reader.read({place: (offset, offset + 1)})), None)
         if message is None:
             raise NotFoundError(
-                f"topic {self._topic} has no dead letter {letter_id}; `python -m ingest dead-letters list` shows which there are"
+                f"topic {self._topic} has no dead letter {letter_id}; `python -m ingest dead-letters list` "
+                "shows which there are"
             )
         letter = any_letter(message, self._mac)
         return replace(letter, tenant=self._tenants.tenant(letter))

@@ -1,13 +1,17 @@
-"""Dead letters erased for good. Kafka deletes only from a topic's beginning, so the topic is written anew in front of that:
+"""Dead letters erased for good. Kafka deletes only from a topic's beginning, so the topic is written anew in
+front of that:
 
-1. the ends of the topic as they are now; everything below them is looked at, what comes meanwhile is not touched
-2. every message that stays is produced again, byte for byte (key, value, headers, timestamp) into its own partition, and acknowledged; Firn's
-   own are signed anew, what somebody else wrote stays foreign
-3. what the erased letters have in the warehouse is deleted, as far as it lies in the dead letters' own folder and no other letter names it
+1. the ends of the topic as they are now; everything below them is looked at, what comes meanwhile is not
+  touched
+2. every message that stays is produced again, byte for byte (key, value, headers, timestamp) into its own
+   partition, and acknowledged; Firn's own are signed anew, what somebody else wrote stays foreign
+3. what the erased letters have in the warehouse is deleted, as far as it lies in the dead letters' own folder
+  and no other letter names it
 4. the brokers delete every record below the ends
 
-A crash between 2 and 4 leaves letters twice, with the same identity, which readers expect; the next erasure copies each but once. Nothing that
-stays is ever deleted before its copy is acknowledged. Letters have new ids afterwards.
+A crash between 2 and 4 leaves letters twice, with the same identity, which readers expect; the next erasure
+copies each but once. Nothing that stays is ever deleted before its copy is acknowledged. Letters have new ids
+afterwards.
 """
 
 import hashlib
@@ -40,7 +44,8 @@ Wanted = Callable[[DeadLetter], bool]
 
 @dataclass(slots=True)
 class ErasedLetters:
-    """What an erasure did, or would do. `by_reason`: erased letters by the reason they died of. `bodies`: objects deleted from the warehouse."""
+    """What an erasure did, or would do. `by_reason`: erased letters by the reason they died of. `bodies`:
+    objects deleted from the warehouse."""
 
     by_reason: Counter[str] = field(default_factory=Counter)
     kept: int = 0
@@ -75,8 +80,9 @@ class LetterErasure:
         self._tenants = LetterTenants(settings)
 
     def erase(self, wanted: Wanted, *, tenant: str | None = None, dry_run: bool = False) -> ErasedLetters:
-        """Erases the letters that are wanted (of a tenant, None: whosever). Raises RefusedError while letters are replayed or erased elsewhere,
-        UnavailableError, FatalError; nothing is deleted then, and it may be run again."""
+        """Erases the letters that are wanted (of a tenant, None: whosever). Raises RefusedError while letters
+        are replayed or erased elsewhere, UnavailableError, FatalError; nothing is deleted then, and it may be
+        run again."""
         lease = f"ingest.{self._settings.group}.replay"
         with held_lease(
             self._catalog,
@@ -121,7 +127,8 @@ class LetterErasure:
     def _copy(
         self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: HeldLease, result: ErasedLetters
     ) -> set[str]:
-        """Produces what stays, each but once, and returns when all is acknowledged; gives the objects that it names."""
+        """Produces what stays, each but once, and returns when all is acknowledged; gives the objects that it
+        names."""
         producer = AcknowledgedProducer(
             self._settings,
             self._settings.dead_letter_topic,
@@ -151,7 +158,9 @@ class LetterErasure:
             elif letter is not None:
                 headers = without_mac(
                     headers
-                )  # it is signed again: what was written before there were keys would be foreign at its new offset
+                    # it is signed again: what was written before there were keys would be foreign at its new
+                    # offset
+                )
             where, is_own = cast("int", message.partition()), letter is not None
             producer.send(
                 message.value(),
@@ -165,11 +174,13 @@ class LetterErasure:
         topic = self._settings.dead_letter_topic
         if refusals := producer.refusals:
             raise FatalError(
-                f"topic {topic} refuses {len(refusals)} copies: {refusals[0]}; nothing was deleted, run it again when the topic is mended"
+                f"topic {topic} refuses {len(refusals)} copies: {refusals[0]}; nothing was deleted, run it "
+                "again when the topic is mended"
             )
         if left:
             raise UnavailableError(
-                f"the copies of {left} letters are not acknowledged by topic {topic}; nothing was deleted, run it again"
+                f"the copies of {left} letters are not acknowledged by topic {topic}; nothing was deleted, "
+                "run it again"
             )
         return named
 
@@ -181,7 +192,8 @@ class LetterErasure:
 
 
 def holds(letter: DeadLetter, text: str, aside: Aside) -> bool:
-    """Whether a text occurs, in any case, in what a letter carries: its value, key and headers, or why it died."""
+    """Whether a text occurs, in any case, in what a letter carries: its value, key and headers, or why it
+    died."""
     wanted = text.casefold()
     value, key, headers = letter.value, letter.key, letter.headers
     with suppress(NotFoundError):

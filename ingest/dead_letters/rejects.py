@@ -1,4 +1,5 @@
-"""Dead letters of a backfill: each once, however often it is run, in the dead-letter topic or, where there is no Kafka, in a file."""
+"""Dead letters of a backfill: each once, however often it is run, in the dead-letter topic or, where there is
+no Kafka, in a file."""
 
 import base64
 import os
@@ -24,9 +25,11 @@ _BEGINNING = b'{"reason":'
 
 
 class OnceLetters:
-    """Passes on letters that are not there yet. Those that are there are read when the first letter is sent: most backfills have none.
+    """Passes on letters that are not there yet. Those that are there are read when the first letter is sent:
+    most backfills have none.
 
-    `known` gives the identities of all letters that are there. One takes about 60 bytes of memory, as far as it is of what is read.
+    `known` gives the identities of all letters that are there. One takes about 60 bytes of memory, as far as
+    it is of what is read.
     """
 
     def __init__(
@@ -70,10 +73,12 @@ def in_topic(reader: KafkaReader, settings: IngestSettings) -> Iterator[Identity
 
 
 class RejectsFile:
-    """A file of dead letters, one JSON object a line, with what a letter of the topic says, named as `dead-letters show --json` names it."""
+    """A file of dead letters, one JSON object a line, with what a letter of the topic says, named as
+    `dead-letters show --json` names it."""
 
     def __init__(self, path: Path) -> None:
-        """Opens the file to append to it; half a line at its end, which a crash has left, is taken away. Raises PrerequisiteError, SettingsError."""
+        """Opens the file to append to it; half a line at its end, which a crash has left, is taken away.
+        Raises PrerequisiteError, SettingsError."""
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +107,8 @@ class RejectsFile:
                     ) from error
 
     def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
-        """Writes one letter, without key and headers, which records of files do not have; `flush` makes sure of it. Raises UnavailableError."""
+        """Writes one letter, without key and headers, which records of files do not have; `flush` makes sure
+        of it. Raises UnavailableError."""
         value, index = dead_part(record, rejected)
         where = {
             "topic": source.topic,

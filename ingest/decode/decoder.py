@@ -1,7 +1,9 @@
-"""Bytes of a message to its records: JSON objects and lines of text, exactly, or a `Rejected` that says why not.
+"""Bytes of a message to its records: JSON objects and lines of text, exactly, or a `Rejected` that says why
+not.
 
-This is the exact path: what is not text keeps the characters the record spells it with, duplicate keys are seen, NaN and Infinity pass as
-the numbers they claim to be. Most records take the fast path (`shape`), which gives the same fields or none.
+This is the exact path: what is not text keeps the characters the record spells it with, duplicate keys are
+seen, NaN and Infinity pass as the numbers they claim to be. Most records take the fast path (`shape`), which
+gives the same fields or none.
 """
 
 from collections.abc import Sequence
@@ -49,7 +51,8 @@ def decode(value: bytes | None, form: Form, depth_max: int) -> Fields | Rejected
 
 
 def may_be_batch(value: bytes) -> bool:
-    """Whether a message that does not begin with a brace may still be anything but a line of text. Quick, and True too often rather than too seldom."""
+    """Whether a message that does not begin with a brace may still be anything but a line of text. Quick, and
+    True too often rather than too seldom."""
     if value[:1] not in _ODD_FIRST:
         return False
     first = value.lstrip(_EDGE_BYTES)[:1]
@@ -102,7 +105,8 @@ def _otlp_json(value: bytes, depth_max: int) -> Sequence[bytes | RejectedRecord]
 
 
 def _flat(title: str, members: Sequence[bytes], depth_max: int) -> Batch:
-    """A batch, with those of its members taken apart that are OTLP messages themselves (the Collector's file exporter writes such lines)."""
+    """A batch, with those of its members taken apart that are OTLP messages themselves (the Collector's file
+    exporter writes such lines)."""
     found: list[bytes | RejectedRecord] = []
     for member in members:
         inner = _otlp_json(member, depth_max)

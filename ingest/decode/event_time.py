@@ -1,8 +1,10 @@
-"""When something happened: the spellings of time that log records use, to microseconds since 1970-01-01T00:00Z.
+"""When something happened: the spellings of time that log records use, to microseconds since
+1970-01-01T00:00Z.
 
-RFC 3339 with 0 to 9 digits of a second (a blank for the `T` and a comma for the point are let pass; a missing zone is that of the topic);
-seconds, milliseconds, microseconds or nanoseconds since the epoch, told apart by their size; the time of an access log
-(`17/May/2015:10:05:03 +0000`); and that of syslog (RFC 3164, `Nov 20 21:14:19`), which knows no year: the one nearest to the Kafka timestamp.
+RFC 3339 with 0 to 9 digits of a second (a blank for the `T` and a comma for the point are let pass; a missing
+zone is that of the topic); seconds, milliseconds, microseconds or nanoseconds since the epoch, told apart by
+their size; the time of an access log (`17/May/2015:10:05:03 +0000`); and that of syslog (RFC 3164, `Nov 20
+21:14:19`), which knows no year: the one nearest to the Kafka timestamp.
 """
 
 import re
@@ -45,14 +47,16 @@ class Instant(NamedTuple):
 
 @lru_cache(maxsize=256)
 def zone(name: str) -> tzinfo:
-    """A time zone by its IANA name. Raises KeyError (ZoneInfoNotFoundError) or ValueError where there is none."""
+    """A time zone by its IANA name. Raises KeyError (ZoneInfoNotFoundError) or ValueError where there is
+    none."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
 def parse_instant(text: str, near_us: int | None = None, local: tzinfo = UTC) -> Instant | None:
     """Reads a moment, or None where the text is none.
 
-    `near_us`: the Kafka timestamp, by which a time without a year gets one; without it such a time is none. `local`: the zone of times that name none.
+    `near_us`: the Kafka timestamp, by which a time without a year gets one; without it such a time is none.
+    `local`: the zone of times that name none.
     """
     if match := _ISO.fullmatch(text):
         date, time, fraction, offset = match.groups(default="")
@@ -92,7 +96,8 @@ def _from_epoch(text: str) -> Instant | None:
 
 @lru_cache(maxsize=65_536)
 def clf_to_iso(text: str) -> str | None:
-    """The time of an access log (Common Log Format) as RFC 3339; None where the text is none, or no calendar has it."""
+    """The time of an access log (Common Log Format) as RFC 3339; None where the text is none, or no calendar
+    has it."""
     match = _CLF.fullmatch(text)
     date = None if match is None else _clf_date(match[1])
     if match is None or date is None:
@@ -112,7 +117,8 @@ def _clf_date(text: str) -> str | None:
 
 
 def syslog_to_iso(text: str, near_us: int, local: tzinfo) -> str | None:
-    """A time of RFC 3164 as RFC 3339 in UTC, in the year that brings it nearest to `near_us`; None where the text is none, or no year near has it."""
+    """A time of RFC 3164 as RFC 3339 in UTC, in the year that brings it nearest to `near_us`; None where the
+    text is none, or no year near has it."""
     at_dawn, at_night = _on_day(text, near_us // _DAY_US, local)
     return at_dawn if at_dawn is at_night else _nearest(text, near_us, local)
 
@@ -133,7 +139,8 @@ def _on_day(text: str, day: int, local: tzinfo) -> tuple[str | None, str | None]
 
 @lru_cache(maxsize=4_096)
 def _utc_date(text: str, day: int) -> str | None:
-    """The date of `Nov 20` in the year that is nearest to a day, whatever the time; None where the time would matter, or nothing near has it."""
+    """The date of `Nov 20` in the year that is nearest to a day, whatever the time; None where the time would
+    matter, or nothing near has it."""
     try:
         year = (_START + timedelta(days=day)).year
     except OverflowError:
@@ -163,7 +170,8 @@ def _nearest(text: str, near_us: int, local: tzinfo) -> str | None:
 
 
 def _in_years(text: str, year: int, local: tzinfo) -> tuple[tuple[int, str], ...]:
-    """The moments that a text without a year means in the years around one, as microseconds and as RFC 3339."""
+    """The moments that a text without a year means in the years around one, as microseconds and as RFC
+    3339."""
     match = _SYSLOG.fullmatch(text)
     if match is None or match[1][:3] not in _MONTHS:
         return ()

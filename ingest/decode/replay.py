@@ -1,7 +1,8 @@
 """A dead letter on its way back: what the headers of a message in the replay topic say.
 
-Its value, key and own headers are those of the message that died; behind them stand, from `firn.attempt` on, where it was first read (its
-identity for ever), how it is to be read, and the table it goes to. The replay topic's own offsets are what marks are made of.
+Its value, key and own headers are those of the message that died; behind them stand, from `firn.attempt` on,
+where it was first read (its identity for ever), how it is to be read, and the table it goes to. The replay
+topic's own offsets are what marks are made of.
 """
 
 from collections.abc import Sequence
@@ -20,9 +21,11 @@ _FORMS = frozenset(get_args(Form)) - {FORM}
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a replayed message was first read, and how it is read now. `index`: of the one record of that message which died (None: all of it).
+    """Where a replayed message was first read, and how it is read now. `index`: of the one record of that
+    message which died (None: all of it).
 
-    `attempt` numbers the replays of one identity, so that a letter which died again is told from one that was replayed already.
+    `attempt` numbers the replays of one identity, so that a letter which died again is told from one that was
+    replayed already.
     """
 
     topic: str
@@ -59,7 +62,8 @@ def replay_headers(origin: Origin, table: TableId) -> list[tuple[str, bytes]]:
 
 
 def facts_behind(headers: Headers, first: str) -> tuple[dict[str, str], Headers] | None:
-    """What Firn put behind a message's own headers, from the last header called `first` on, and the message's own; None where there is none."""
+    """What Firn put behind a message's own headers, from the last header called `first` on, and the message's
+    own; None where there is none."""
     at = next((at for at in range(len(headers) - 1, -1, -1) if headers[at][0] == first), None)
     if at is None:
         return None
@@ -69,7 +73,8 @@ def facts_behind(headers: Headers, first: str) -> tuple[dict[str, str], Headers]
 
 
 def origin_of(headers: Headers) -> tuple[Origin, Headers] | None:
-    """The origin of a message of the replay topic, and its own headers; None where the headers do not tell."""
+    """The origin of a message of the replay topic, and its own headers; None where the headers do not
+    tell."""
     found = facts_behind(headers, ATTEMPT)
     if found is None:
         return None

@@ -14,12 +14,14 @@ ANY_PARTITION = -1  # the client chooses by the key
 
 
 class AcknowledgedProducer:
-    """Produces to one topic in order, with acks=all; a message counts as sent when `flush` says that none is left."""
+    """Produces to one topic in order, with acks=all; a message counts as sent when `flush` says that none is
+    left."""
 
     def __init__(
         self, settings: IngestSettings, topic: str, *, queue_kbytes: int, timeout_ms: int = 0
     ) -> None:
-        """`queue_kbytes`: of messages not yet acknowledged; beyond them `send` waits. `timeout_ms`: when a message is given up, 0 for never."""
+        """`queue_kbytes`: of messages not yet acknowledged; beyond them `send` waits. `timeout_ms`: when a
+        message is given up, 0 for never."""
         self._topic = topic
         self._mac = TopicMac(settings)
         self.refusals: list[str] = []  # why the topic took messages not
@@ -46,7 +48,8 @@ class AcknowledgedProducer:
         timestamp_ms: int = 0,
         sign: bool = True,
     ) -> None:
-        """Queues a message, `timestamp_ms` 0 being now. `sign`: not for a copy of what somebody else wrote. Waits while the queue is full."""
+        """Queues a message, `timestamp_ms` 0 being now. `sign`: not for a copy of what somebody else wrote.
+        Waits while the queue is full."""
         signed = [*headers, *(self._mac.header(self._topic, key, value, headers) if sign else ())]
         while not self._queued(value, key, signed, partition, timestamp_ms):
             self._producer.poll(QUEUE_WAIT_S)

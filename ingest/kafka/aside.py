@@ -1,4 +1,5 @@
-"""What messages of Firn's own topics name in the warehouse, opened and deleted only where Firn itself puts such things."""
+"""What messages of Firn's own topics name in the warehouse, opened and deleted only where Firn itself puts
+such things."""
 
 import re
 import stat
@@ -23,7 +24,8 @@ _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.zst)?")
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """One folder of bodies and envelopes. Raises RefusedError for whatever does not lie right in it under a name of Firn's."""
+    """One folder of bodies and envelopes. Raises RefusedError for whatever does not lie right in it under a
+    name of Firn's."""
 
     storage: "AnyStorage"
     folder: str
@@ -43,7 +45,8 @@ class Aside:
         return open_envelope(self.read(uri))
 
     def delete(self, uris: Iterable[str]) -> int:
-        """Deletes what was put aside; how many objects. One that lies elsewhere is left alone and told. Raises UnavailableError."""
+        """Deletes what was put aside; how many objects. One that lies elsewhere is left alone and told.
+        Raises UnavailableError."""
         ours = [uri for uri in sorted(set(uris)) if self._holds(uri)]
         self.storage.delete(ours, root=self.folder)
         return len(ours)
@@ -63,7 +66,8 @@ class Aside:
         folder, _, name = canonical(uri).rpartition("/")
         if folder != canonical(self.folder) or _NAME.fullmatch(name) is None:
             raise RefusedError(
-                f"the message names {uri} as what was put aside of it, which is not in {self.folder}; nothing else is opened"
+                f"the message names {uri} as what was put aside of it, which is not in {self.folder}; "
+                "nothing else is opened"
             )
         return folder
 

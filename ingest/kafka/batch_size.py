@@ -1,5 +1,5 @@
-"""How many messages to ask the client for at once. Messages of one table and partition cost less together, so of a thousand tables a batch
-should have some messages each; but it must not go past the memory budget."""
+"""How many messages to ask the client for at once. Messages of one table and partition cost less together, so
+of a thousand tables a batch should have some messages each; but it must not go past the memory budget."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,8 @@
 """What a consumer group has stored, asked by a consumer of that group that never joins it.
 
-Not by an AdminClient: librdkafka ends the process with a segmentation fault where a coordinator that has just moved answers it (it looks for the
-group of a client that has none), as every coordinator does for a while after a broker's first start.
+Not by an AdminClient: librdkafka ends the process with a segmentation fault where a coordinator that has just
+moved answers it (it looks for the group of a client that has none), as every coordinator does for a while
+after a broker's first start.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ def _coordinator_moves(error: Exception) -> bool:
 
 @stamina.retry(on=_coordinator_moves, attempts=None, timeout=COORDINATOR_WAIT_S, wait_max=2.0)
 def committed_offsets(consumer: Consumer, partitions: Sequence[Any]) -> list[Any]:
-    """The partitions with the offsets and metadata that the consumer's group has stored, an invalid offset where it has none.
+    """The partitions with the offsets and metadata that the consumer's group has stored, an invalid offset
+    where it has none.
 
     Raises KafkaException, also where the answer for a single partition is an error.
     """

@@ -1,6 +1,8 @@
-"""Kafka in: the partitions of the input topics by assignment, from the group's offsets, identified by topic id.
+"""Kafka in: the partitions of the input topics by assignment, from the group's offsets, identified by topic
+id.
 
-No group rebalance ever moves a partition under a running node: `assign` names them all, and the group only stores offsets.
+No group rebalance ever moves a partition under a running node: `assign` names them all, and the group only
+stores offsets.
 
 Where the group began to read a partition is stored with its offsets, for ever.
 """
@@ -32,7 +34,8 @@ log = structlog.get_logger()
 
 @dataclass
 class Assignment:
-    """The topic-partitions this process reads, numbered in the order in which they were found; a number never changes its meaning."""
+    """The topic-partitions this process reads, numbered in the order in which they were found; a number never
+    changes its meaning."""
 
     sources: list[Source] = field(default_factory=list)
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -48,7 +51,8 @@ class Assignment:
 
 
 class InputTopics:
-    """Reads one worker's share of the configured topics: of `workers` processes, the one with this `index`."""
+    """Reads one worker's share of the configured topics: of `workers` processes, the one with this
+    `index`."""
 
     def __init__(self, settings: IngestSettings, index: int = 0, workers: int = 1) -> None:
         self._settings = settings
@@ -70,9 +74,11 @@ class InputTopics:
         )
 
     def discover(self) -> list[int]:
-        """Assigns partitions that appeared since the last call, each from its group offset; returns their numbers.
+        """Assigns partitions that appeared since the last call, each from its group offset; returns their
+        numbers.
 
-        Raises FatalError where a topic was re-created since its offsets were stored, UnavailableError where Kafka does not answer.
+        Raises FatalError where a topic was re-created since its offsets were stored, UnavailableError where
+        Kafka does not answer.
         """
         found = self._unknown(self._describe())
         if not found:
@@ -105,10 +111,12 @@ class InputTopics:
             raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers}: {error}") from error
 
     def check_identity(self) -> None:
-        """Makes sure that all messages taken so far came from the topics they were numbered by; called between taking them and committing them.
+        """Makes sure that all messages taken so far came from the topics they were numbered by; called
+        between taking them and committing them.
 
-        An id never comes back: a topic that has its old one now had it whenever we read. Raises FatalError where a topic was re-created
-        (the consumer reads on in the new one at the old one's offsets), UnavailableError where Kafka does not answer.
+        An id never comes back: a topic that has its old one now had it whenever we read. Raises FatalError
+        where a topic was re-created (the consumer reads on in the new one at the old one's offsets),
+        UnavailableError where Kafka does not answer.
         """
         self._unknown(self._describe())
 
@@ -125,8 +133,10 @@ class InputTopics:
 
     def _recreated(self, source: Source, known: str) -> FatalError:
         return FatalError(
-            f"topic {source.topic} was re-created: group {self._settings.group} stored offsets of topic id {known}, now it is "
-            f"{source.topic_id}. Run `python -m ingest reset-topic {source.topic}` to read the new topic from its start"
+            f"topic {source.topic} was re-created: group {self._settings.group} stored offsets of topic id "
+            f"{known}, now it is "
+            f"{source.topic_id}. Run `python -m ingest reset-topic {source.topic}` to read the new topic "
+            "from its start"
         )
 
     def _describe(self) -> list[Source]:
@@ -145,7 +155,8 @@ class InputTopics:
                     )
                     continue
                 raise UnavailableError(
-                    f"Kafka at {self._settings.bootstrap_servers} does not describe topic {topic.name}: {error}"
+                    f"Kafka at {self._settings.bootstrap_servers} does not describe topic {topic.name}: "
+                    f"{error}"
                 ) from error
             ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
             sources += [
@@ -171,7 +182,8 @@ class InputTopics:
             }
         except KafkaException as error:
             raise UnavailableError(
-                f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group {self._settings.group}: {error}"
+                f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group "
+                f"{self._settings.group}: {error}"
             ) from error
 
     def _start(self, source: Source, stored: Any) -> int:
@@ -210,7 +222,8 @@ class InputTopics:
                 continue
             number = self.assignment.numbers.get(place_of(message))
             if error.code() == KafkaError._AUTO_OFFSET_RESET and number in self._stepped:
-                # Left over from where the client went on behind a wrong checksum; once: the next one is of where reading goes on.
+                # Left over from where the client went on behind a wrong checksum; once: the next one is of
+                # where reading goes on.
                 self._stepped.discard(number)
                 self._spoilt.add(number)
             else:
@@ -219,10 +232,11 @@ class InputTopics:
         return good
 
     def step_over(self, routed: Mapping[int, int]) -> list[tuple[int, UnreadableRange]]:
-        """Goes behind the batches that could not be read, to be called with how far all is routed (number of the source -> next offset).
+        """Goes behind the batches that could not be read, to be called with how far all is routed (number of
+        the source -> next offset).
 
-        What is returned has to be recorded. Reading goes on where it stood of what can be read after all, or is not told for now.
-        Raises UnavailableError where reading has to begin anew.
+        What is returned has to be recorded. Reading goes on where it stood of what can be read after all, or
+        is not told for now. Raises UnavailableError where reading has to begin anew.
         """
         spoilt, self._spoilt = self._spoilt, set()
         found: list[tuple[int, UnreadableRange]] = []
@@ -239,15 +253,18 @@ class InputTopics:
                 go_to(self._consumer, source.topic, source.partition, at)
             except KafkaException as error:
                 raise UnavailableError(
-                    f"topic {source.topic} partition {source.partition} cannot be read on from offset {at}: {error}"
+                    f"topic {source.topic} partition {source.partition} cannot be read on from offset {at}: "
+                    f"{error}"
                 ) from error
         return found
 
     def _react(self, error: KafkaError, message: Message) -> None:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            # What is gone is counted where reading begins anew; a topic that was re-created is found out there, too.
+            # What is gone is counted where reading begins anew; a topic that was re-created is found out
+            # there, too.
             raise UnavailableError(
-                f"topic {message.topic()} partition {message.partition()}: {error.str()}; Kafka's retention has come by, lengthen it"
+                f"topic {message.topic()} partition {message.partition()}: {error.str()}; Kafka's retention "
+                "has come by, lengthen it"
             )
         if error.fatal():
             raise FatalError(f"Kafka: {error.str()}")
@@ -260,8 +277,8 @@ class InputTopics:
         )
 
     def commit_group(self, offsets: Mapping[int, int], witness: str) -> None:
-        """Stores the group's offsets (number of the source -> next offset), each with its topic's id and the node's newest witness (witness.py; empty: it
-        knows none). Raises UnavailableError."""
+        """Stores the group's offsets (number of the source -> next offset), each with its topic's id and the
+        node's newest witness (witness.py; empty: it knows none). Raises UnavailableError."""
         entries = []
         for n, offset in offsets.items():
             source = self.assignment.sources[n]

@@ -1,6 +1,8 @@
-"""How far each partition of the input topics is in: below that offset every record is in its table, a dead letter, or parked.
+"""How far each partition of the input topics is in: below that offset every record is in its table, a dead
+letter, or parked.
 
-Told by the group's offsets, as the lag is, but never out of a memory: whoever erases compares it with what had reached Kafka.
+Told by the group's offsets, as the lag is, but never out of a memory: whoever erases compares it with what
+had reached Kafka.
 """
 
 from collections.abc import Sequence
@@ -13,7 +15,8 @@ from lake.settings import IngestSettings
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """One partition. `offset`: every record below it is where it stays. `reached`: the offset after the last record that reached Kafka."""
+    """One partition. `offset`: every record below it is where it stays. `reached`: the offset after the last
+    record that reached Kafka."""
 
     partition: KafkaPartition
     offset: int
@@ -21,7 +24,8 @@ class Durable:
 
 
 def durable_offsets(settings: IngestSettings, reader: KafkaReader) -> Sequence[Durable]:
-    """Of all input topics, the replay topic among them. Raises UnavailableError where Kafka does not answer."""
+    """Of all input topics, the replay topic among them. Raises UnavailableError where Kafka does not
+    answer."""
     partitions = reader.partitions([topic.name for topic in settings.with_replay_topic().topics])
     reached = reader.high_watermarks(
         partitions

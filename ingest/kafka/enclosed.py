@@ -1,4 +1,5 @@
-"""A message as one of Firn's own topics takes it: what is too large for any topic lies in the warehouse, and headers say where."""
+"""A message as one of Firn's own topics takes it: what is too large for any topic lies in the warehouse, and
+headers say where."""
 
 import base64
 import uuid
@@ -37,7 +38,8 @@ class Enclosed:
 def enclose(
     storage: AnyStorage, folder: str, value: bytes | None, key: bytes | None, headers: Headers
 ) -> Enclosed:
-    """Puts into the warehouse, durably, what does not fit beside Firn's own headers: the value first, then key and headers. Raises UnavailableError."""
+    """Puts into the warehouse, durably, what does not fit beside Firn's own headers: the value first, then
+    key and headers. Raises UnavailableError."""
     places: dict[str, str] = {}
     room = MESSAGE_BYTES_MAX - ENVELOPE_BYTES
     others = len(key or b"") + sum(
@@ -69,7 +71,8 @@ def _put_aside(storage: AnyStorage, folder: str, data: bytes) -> str:
 
 
 def read_aside(storage: Storage, uri: str, bytes_max: int = ASIDE_BYTES_MAX) -> bytes:
-    """What was put aside, as it was. Raises NotFoundError, UnavailableError, RefusedError where it is larger than `bytes_max`."""
+    """What was put aside, as it was. Raises NotFoundError, UnavailableError, RefusedError where it is larger
+    than `bytes_max`."""
     found = bytearray()
     with storage.open(uri) as file:
         source: Any = (
@@ -81,7 +84,8 @@ def read_aside(storage: Storage, uri: str, bytes_max: int = ASIDE_BYTES_MAX) -> 
             found += part
             if len(found) > bytes_max:
                 raise RefusedError(
-                    f"{uri} holds more than {bytes_max} bytes; take it from the warehouse{' and unpack it with zstd' * (source is not file)}"
+                    f"{uri} holds more than {bytes_max} bytes; take it from the "
+                    f"warehouse{' and unpack it with zstd' * (source is not file)}"
                 )
     return bytes(found)
 

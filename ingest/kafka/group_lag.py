@@ -11,7 +11,8 @@ from lake.settings import IngestSettings
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition. `stored` None: the group has no offset for it yet. `oldest`: the Kafka timestamp of the first record not known to be durable."""
+    """One partition. `stored` None: the group has no offset for it yet. `oldest`: the Kafka timestamp of the
+    first record not known to be durable."""
 
     partition: KafkaPartition
     stored: int | None
@@ -23,7 +24,8 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """All input topics. `complete_until`: every record with an older Kafka timestamp is in its table, or a dead letter, or parked."""
+    """All input topics. `complete_until`: every record with an older Kafka timestamp is in its table, or a
+    dead letter, or parked."""
 
     partitions: Sequence[PartitionLag]
     missing_topics: Sequence[str]
@@ -36,7 +38,8 @@ class GroupLag:
 
 
 class LagMeter:
-    """Measures, and remembers the oldest waiting record of each partition while the group's offset stands. One thread at a time."""
+    """Measures, and remembers the oldest waiting record of each partition while the group's offset stands.
+    One thread at a time."""
 
     def __init__(self, settings: IngestSettings, reader: KafkaReader, clock: Clock) -> None:
         self._topics = [topic.name for topic in settings.with_replay_topic().topics]
@@ -66,7 +69,8 @@ class LagMeter:
         return GroupLag(lags, missing, min([now, *oldest.values()]))
 
     def _oldest_waiting(self, waiting: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, datetime]:
-        """The timestamps of the first records at or beyond offsets; nothing for partitions where only control records or aborted ones follow."""
+        """The timestamps of the first records at or beyond offsets; nothing for partitions where only control
+        records or aborted ones follow."""
         self._oldest = {
             known: moment for known, moment in self._oldest.items() if waiting.get(known[0]) == known[1]
         }
@@ -81,7 +85,8 @@ class LagMeter:
 
 
 def place_of_group(partition: KafkaPartition, stored: Stored | None, ends: Ends) -> int:
-    """From where the group goes on: a partition without an offset of this topic's id is read from its start."""
+    """From where the group goes on: a partition without an offset of this topic's id is read from its
+    start."""
     return (
         ends.start if stored is None or _is_of_another(partition, stored) else max(stored.offset, ends.start)
     )

@@ -1,4 +1,5 @@
-"""The group's offsets set by somebody else than the workers that read: at the first start, after a topic was re-created, after the catalog went back."""
+"""The group's offsets set by somebody else than the workers that read: at the first start, after a topic was
+re-created, after the catalog went back."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -30,10 +31,11 @@ def store_offsets(settings: IngestSettings, offsets: Mapping[KafkaPartition, Sto
 
 
 def store_first_offsets(settings: IngestSettings, reader: KafkaReader) -> None:
-    """Has the group begin at the end of every topic whose setting `start` says so, and of which it has read nothing yet. Raises UnavailableError.
+    """Has the group begin at the end of every topic whose setting `start` says so, and of which it has read
+    nothing yet. Raises UnavailableError.
 
-    Stored before anything is read, for after a restart the end would be elsewhere. Partitions and topics that appear later are read from their
-    starts: they came to be after the group had begun.
+    Stored before anything is read, for after a restart the end would be elsewhere. Partitions and topics that
+    appear later are read from their starts: they came to be after the group had begun.
     """
     latest = [topic.name for topic in settings.topics if topic.start == LATEST]
     if not latest:

@@ -7,7 +7,8 @@ from confluent_kafka.admin import AdminClient
 
 from lake.settings import IngestSettings
 
-# A broker's answer of bytes that the client cannot use is asked for again after this: the position behind it is looked for meanwhile.
+# A broker's answer of bytes that the client cannot use is asked for again after this: the position behind it
+# is looked for meanwhile.
 ERROR_BACKOFF_MS = 50
 FETCH_BYTES = 1024 * 1024
 
@@ -24,9 +25,11 @@ def admin_client(settings: IngestSettings) -> AdminClient:
 
 
 def reading_options(settings: IngestSettings, group: str, fetch_bytes: int) -> dict[str, Any]:
-    """Of a consumer that begins where it is told and stores nothing by itself. Checksums of batches are compared, unless `check_crcs` says otherwise.
+    """Of a consumer that begins where it is told and stores nothing by itself. Checksums of batches are
+    compared, unless `check_crcs` says otherwise.
 
-    What a batch may decompress to is bounded by the client for zstd alone (`receive.message.max.bytes`); docs/ingest.md says what to set for the others.
+    What a batch may decompress to is bounded by the client for zstd alone (`receive.message.max.bytes`);
+    docs/ingest.md says what to set for the others.
     """
     return {
         **connection(settings),
@@ -44,7 +47,8 @@ def reading_options(settings: IngestSettings, group: str, fetch_bytes: int) -> d
 def go_to(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
     """Has a partition that is assigned be read from an offset on. Raises KafkaException.
 
-    Not by seeking: the client refuses that where it has given the partition up, as it does behind a batch with a wrong checksum.
+    Not by seeking: the client refuses that where it has given the partition up, as it does behind a batch
+    with a wrong checksum.
     """
     place = TopicPartition(topic, partition, offset)
     consumer.incremental_unassign([place])
@@ -52,7 +56,8 @@ def go_to(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
 
 
 def reading_consumer(settings: IngestSettings, group: str, fetch_bytes: int = FETCH_BYTES) -> Consumer:
-    """A consumer that only reads what it is assigned, and never joins its group nor stores anything for it."""
+    """A consumer that only reads what it is assigned, and never joins its group nor stores anything for
+    it."""
     return Consumer(
         {
             **reading_options(settings, group, fetch_bytes),

@@ -1,4 +1,5 @@
-"""Kafka as the tools read it: by assignment, committed records only, from one offset to another, never touching the group's offsets."""
+"""Kafka as the tools read it: by assignment, committed records only, from one offset to another, never
+touching the group's offsets."""
 
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -56,7 +57,8 @@ def place_of(message: Message) -> tuple[str, int]:
 
 
 class Stored(NamedTuple):
-    """An offset that the group has stored, and the topic's id it was stored with (empty: nobody said). `witness`: as in `witness.py`.
+    """An offset that the group has stored, and the topic's id it was stored with (empty: nobody said).
+    `witness`: as in `witness.py`.
 
     `first`: where the group began to read; what lies before is not its own to read. 0 where nobody said.
     """
@@ -79,7 +81,8 @@ class Stored(NamedTuple):
 
 
 def parse_stored(offset: int, metadata: str | None) -> Stored:
-    """Reads what stands beside a group's offset. An offset that another tool has set, with nothing beside it, is where the group begins."""
+    """Reads what stands beside a group's offset. An offset that another tool has set, with nothing beside it,
+    is where the group begins."""
     if not metadata:
         return Stored(offset, "", first=offset)
     topic_id, *others = metadata.split(" ")
@@ -89,14 +92,16 @@ def parse_stored(offset: int, metadata: str | None) -> Stored:
 
 
 class Ends(NamedTuple):
-    """The offsets `[start, end)` a partition holds now; above `end` there are only records of transactions not decided yet."""
+    """The offsets `[start, end)` a partition holds now; above `end` there are only records of transactions
+    not decided yet."""
 
     start: int
     end: int
 
 
 class KafkaReader:
-    """Topics, offsets and messages of the brokers in the settings. One thread at a time. `wait_s`: how long a full batch of messages is waited for."""
+    """Topics, offsets and messages of the brokers in the settings. One thread at a time. `wait_s`: how long a
+    full batch of messages is waited for."""
 
     def __init__(self, settings: IngestSettings, wait_s: float = 0.5) -> None:
         self._wait_s = wait_s
@@ -132,7 +137,8 @@ class KafkaReader:
         return {partition: Ends(first[partition], last[partition]) for partition in asked}
 
     def from_time(self, partitions: Iterable[KafkaPartition], time_ms: int) -> dict[KafkaPartition, int]:
-        """The first offset whose timestamp is at or after a time; the end where there is none. Raises UnavailableError."""
+        """The first offset whose timestamp is at or after a time; the end where there is none. Raises
+        UnavailableError."""
         asked = list(partitions)
         found, ends = self._offsets(dict.fromkeys(asked, OffsetSpec.for_timestamp(time_ms))), self.ends(asked)
         return {
@@ -140,7 +146,8 @@ class KafkaReader:
         }
 
     def high_watermarks(self, partitions: Iterable[KafkaPartition]) -> dict[KafkaPartition, int]:
-        """The offset after the last record that reached the brokers, of transactions not decided yet as well. Raises UnavailableError."""
+        """The offset after the last record that reached the brokers, of transactions not decided yet as well.
+        Raises UnavailableError."""
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()), IsolationLevel.READ_UNCOMMITTED)
 
     def _offsets(
@@ -162,7 +169,8 @@ class KafkaReader:
             raise self._unavailable("does not list offsets", error) from error
 
     def stored(self, partitions: Iterable[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """What the ingesters' group has stored; partitions without anything are left out. Raises UnavailableError."""
+        """What the ingesters' group has stored; partitions without anything are left out. Raises
+        UnavailableError."""
         asked = {partition.key: partition for partition in partitions}
         if not asked:
             return {}
@@ -180,7 +188,8 @@ class KafkaReader:
         }
 
     def delete_below(self, offsets: Mapping[KafkaPartition, int]) -> None:
-        """Has the brokers delete every record below an offset, for good (KIP-107). Raises UnavailableError; what was not deleted is then still there."""
+        """Has the brokers delete every record below an offset, for good (KIP-107). Raises UnavailableError;
+        what was not deleted is then still there."""
         asked = [partition.at(offset) for partition, offset in offsets.items()]
         try:
             for future in (
@@ -191,7 +200,8 @@ class KafkaReader:
             raise self._unavailable("does not delete records", error) from error
 
     def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Generator[Message]:
-        """Every committed record of `[start, end)` of each partition; per partition in order. Raises UnavailableError, FatalError.
+        """Every committed record of `[start, end)` of each partition; per partition in order. Raises
+        UnavailableError, FatalError.
 
         What nobody can read is stepped over, and told by `take_unreadable`.
         """
@@ -215,12 +225,14 @@ class KafkaReader:
             )
 
     def take_unreadable(self) -> list[UnreadableRange]:
-        """What was stepped over since the last call; of a partition all that lies before what was read last, and nothing behind it."""
+        """What was stepped over since the last call; of a partition all that lies before what was read last,
+        and nothing behind it."""
         found, self._unreadable = self._unreadable, []
         return found
 
     def first(self, starts: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, Message]:
-        """The first committed record at or beyond an offset; partitions that hold none are left out. Raises UnavailableError, FatalError."""
+        """The first committed record at or beyond an offset; partitions that hold none are left out. Raises
+        UnavailableError, FatalError."""
         found: dict[tuple[str, int], Message] = {}
         with closing(self._consumer(fetch_bytes=1024)) as consumer:
             left = {partition.key: 1 << 62 for partition in starts}
@@ -235,7 +247,8 @@ class KafkaReader:
     def _until(
         self, consumer: Any, starts: dict[tuple[str, int], int], left: dict[tuple[str, int], int]
     ) -> Iterator[list[Message]]:
-        """Runs of messages until every partition has come to its end (or was taken out of `left` by the caller)."""
+        """Runs of messages until every partition has come to its end (or was taken out of `left` by the
+        caller)."""
         with closing(Probe(self._settings)) as probe:
             silent_s = 0.0  # spent here, not by whoever takes the messages
             batch_size = BatchSize()
@@ -260,7 +273,8 @@ class KafkaReader:
                     self._step_over(consumer, probe, key, starts, left)
                 if silent_s > SILENCE_MAX_S:
                     raise UnavailableError(
-                        f"Kafka at {self._servers} sent nothing of {sorted(left)} for {SILENCE_MAX_S:.0f} s; is the broker well?"
+                        f"Kafka at {self._servers} sent nothing of {sorted(left)} for {SILENCE_MAX_S:.0f} s; "
+                        "is the broker well?"
                     )
 
     def _step_over(
@@ -294,7 +308,8 @@ class KafkaReader:
             left.pop(key, None)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise UnavailableError(
-                f"topic {key[0]} partition {key[1]}: {error.str()}: Kafka's retention removed it while it was read; try again"
+                f"topic {key[0]} partition {key[1]}: {error.str()}: Kafka's retention removed it while it "
+                "was read; try again"
             )
         elif error.fatal():
             raise FatalError(f"Kafka: {error.str()}")
@@ -311,7 +326,8 @@ class KafkaReader:
 
 
 def _within(run: list[Message], key: tuple[str, int], left: dict[tuple[str, int], int]) -> list[Message]:
-    """What of a partition's messages lies below its end; a partition that has come to it is not left any more."""
+    """What of a partition's messages lies below its end; a partition that has come to it is not left any
+    more."""
     end = left.get(key, 0)
     if run[-1].offset() + 1 < end:
         return run

@@ -1,4 +1,5 @@
-"""Firn's own topics (dead letters, replays): created and verified, so that they keep every message for ever and take large ones."""
+"""Firn's own topics (dead letters, replays): created and verified, so that they keep every message for ever
+and take large ones."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +49,8 @@ def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> No
     if wrong:
         wanted = ",".join(f"{key}={value}" for key, value in _CONFIG.items() if key in wrong)
         raise PrerequisiteError(
-            f"topic {name} could lose messages ({wrong}); run kafka-configs.sh --alter --topic {name} --add-config {wanted}"
+            f"topic {name} could lose messages ({wrong}); run kafka-configs.sh --alter --topic {name} "
+            f"--add-config {wanted}"
         )
 
 

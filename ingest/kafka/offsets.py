@@ -26,7 +26,8 @@ class Offsets:
     low: dict[int, int] = field(default_factory=dict)  # as `lowest` last found it
 
     def lowest(self, waiting: Iterable[Waiting]) -> dict[int, int]:
-        """Per source the lowest offset still waiting in a buffer; with none of that the routed position, never the consumer's."""
+        """Per source the lowest offset still waiting in a buffer; with none of that the routed position,
+        never the consumer's."""
         low = dict(self.routed)
         for buffer in waiting:
             for source, offset in buffer.first_offsets.items():

@@ -1,7 +1,7 @@
 """Messages as Kafka's client gives them, but for those whose headers it cannot give.
 
-Header names are UTF-8 by Kafka's protocol, and nobody makes a producer keep to that. confluent-kafka 2.16 raises SystemError where a name is none, for
-all headers of the message, and must not be asked for them again.
+Header names are UTF-8 by Kafka's protocol, and nobody makes a producer keep to that. confluent-kafka 2.16
+raises SystemError where a name is none, for all headers of the message, and must not be asked for them again.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,8 @@ from confluent_kafka import Message
 
 # In place of the headers of such a message: known by its identity.
 UNREADABLE = [("firn.headers", b"unreadable")]
-# Not called by its name: once the interpreter has specialised such a call, it does not look for an error beside the result, which then shows up anywhere.
+# Not called by its name: once the interpreter has specialised such a call, it does not look for an error
+# beside the result, which then shows up anywhere.
 _ask = Message.headers
 
 

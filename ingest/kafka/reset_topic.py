@@ -15,7 +15,8 @@ STORE_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What happens to one partition: the offset stored for it and the topic's id it was stored with, and where reading will start."""
+    """What happens to one partition: the offset stored for it and the topic's id it was stored with, and
+    where reading will start."""
 
     partition: KafkaPartition
     stored: int | None
@@ -25,14 +26,16 @@ class Reset:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the stored offset belongs to a topic that is gone: it came with another id, or lies beyond this one's end."""
+        """Whether the stored offset belongs to a topic that is gone: it came with another id, or lies beyond
+        this one's end."""
         return self.stored is not None and (
             self.stored_topic_id != self.partition.topic_id or self.stored > self.end
         )
 
 
 def plan_reset(settings: IngestSettings, topic: str, reader: KafkaReader) -> list[Reset]:
-    """What resetting a topic would do, per partition. Raises SettingsError, NotFoundError, UnavailableError."""
+    """What resetting a topic would do, per partition. Raises SettingsError, NotFoundError,
+    UnavailableError."""
     names = [each.name for each in settings.with_replay_topic().topics]
     if topic not in names:
         raise SettingsError(f"{topic} is no input topic; the settings name {', '.join(names) or 'none'}")
@@ -48,7 +51,8 @@ def plan_reset(settings: IngestSettings, topic: str, reader: KafkaReader) -> lis
 
 
 def check_no_node(settings: IngestSettings, catalog: CatalogClient) -> None:
-    """Raises RefusedError while a node holds the group's lease; behind a catalog without leases nobody can tell."""
+    """Raises RefusedError while a node holds the group's lease; behind a catalog without leases nobody can
+    tell."""
     if not catalog.has_extras:
         return
     name = _lease(settings)
@@ -65,9 +69,11 @@ def check_no_node(settings: IngestSettings, catalog: CatalogClient) -> None:
 
 
 def reset_topic(settings: IngestSettings, plan: Sequence[Reset], catalog: CatalogClient) -> None:
-    """Stores the start of every partition as the group's offset, with the topic's id. Raises RefusedError while a node runs, UnavailableError.
+    """Stores the start of every partition as the group's offset, with the topic's id. Raises RefusedError
+    while a node runs, UnavailableError.
 
-    What the tables hold of the old topic stays, under the old topic's id; marks are by id, so none of them concerns the new topic.
+    What the tables hold of the old topic stays, under the old topic's id; marks are by id, so none of them
+    concerns the new topic.
     """
     with held_lease(catalog, _lease(settings), _refusal(settings)):
         store_offsets(
@@ -80,4 +86,7 @@ def _lease(settings: IngestSettings) -> str:
 
 
 def _refusal(settings: IngestSettings) -> str:
-    return f"an ingester of group {settings.group} runs; stop it (all nodes, standbys too) before its offsets are changed"
+    return (
+        f"an ingester of group {settings.group} runs; stop it (all nodes, standbys too) before its "
+        "offsets are changed"
+    )

@@ -1,9 +1,12 @@
-"""What Firn writes into its own topics (dead letters, parked records, replays) is signed, so that nobody else's message passes for it.
+"""What Firn writes into its own topics (dead letters, parked records, replays) is signed, so that nobody
+else's message passes for it.
 
-The last header, `firn.mac`, is an HMAC-SHA256, under the first of `topic_keys`, of the topic's name, the key, the value and all headers before it. Any of
-the keys is accepted, so that they can be changed. Without keys every message counts as Firn's own: that is for brokers on loopback alone.
+The last header, `firn.mac`, is an HMAC-SHA256, under the first of `topic_keys`, of the topic's name, the key,
+the value and all headers before it. Any of the keys is accepted, so that they can be changed. Without keys
+every message counts as Firn's own: that is for brokers on loopback alone.
 
-It cannot tell a message from one that somebody has copied: who may write to the topics is the brokers' to say (docs/ingest.md).
+It cannot tell a message from one that somebody has copied: who may write to the topics is the brokers' to say
+(docs/ingest.md).
 """
 
 import hashlib
@@ -59,7 +62,8 @@ class TopicMac:
         value: bytes | None,
         headers: Headers,
     ) -> bool:
-        """The same of its parts. What was written before there were keys is Firn's own below the offsets in `unsigned_below`."""
+        """The same of its parts. What was written before there were keys is Firn's own below the offsets in
+        `unsigned_below`."""
         if not self._keys:
             return True
         if headers and headers[-1][0] == MAC:
@@ -94,9 +98,12 @@ def check_keys(settings: IngestSettings) -> None:
     ]
     if not settings.topic_keys and not all(map(_is_loopback, hosts)):
         raise SettingsError(
-            "topic_keys is empty, and the brokers are not on this machine alone: whoever may write to the topics of dead letters, parked records and "
-            "replays could make rows for any tenant. Set FIRN_INGEST_TOPIC_KEYS to a JSON list with a random text (`openssl rand -hex 32`), the same "
-            "for all nodes and tools; `python -m ingest own-topics` prints what to set as unsigned_below for what these topics hold already"
+            "topic_keys is empty, and the brokers are not on this machine alone: whoever may write to the "
+            "topics of dead letters, parked records and "
+            "replays could make rows for any tenant. Set FIRN_INGEST_TOPIC_KEYS to a JSON list with a random "
+            "text (`openssl rand -hex 32`), the same "
+            "for all nodes and tools; `python -m ingest own-topics` prints what to set as unsigned_below for "
+            "what these topics hold already"
         )
 
 

@@ -1,8 +1,10 @@
-"""Batches that the client cannot read: they do not decompress, grow beyond its bound, or do not have the checksum they say.
+"""Batches that the client cannot read: they do not decompress, grow beyond its bound, or do not have the
+checksum they say.
 
-The client tells the error with the offset at which the batch begins, and tries the same batch again for ever. Whoever reads looks for the end of the
-batch by asking, with a consumer of its own, for offsets behind it: as long as an offset lies in the batch, the same error comes with the same
-beginning. What it finds is one range `[start, end)`, exact whatever stands behind it, which is recorded and stepped over.
+The client tells the error with the offset at which the batch begins, and tries the same batch again for ever.
+Whoever reads looks for the end of the batch by asking, with a consumer of its own, for offsets behind it: as
+long as an offset lies in the batch, the same error comes with the same beginning. What it finds is one range
+`[start, end)`, exact whatever stands behind it, which is recorded and stepped over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +19,8 @@ from lake.settings import IngestSettings
 
 # What the client says of bytes it has. Anything that a broker says may pass, and is waited for.
 CODES = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError._NOT_IMPLEMENTED})
-# So often in a row a batch has to come back with the same error: bytes that were damaged on their way are sent again.
+# So often in a row a batch has to come back with the same error: bytes that were damaged on their way are
+# sent again.
 TRIES = 3
 ANSWER_S = 10.0
 Place = tuple[str, int]  # a topic's name and the partition
@@ -53,13 +56,17 @@ class RejectedRange(Rejected):
     @classmethod
     def of(cls, unreadable: UnreadableRange) -> Self:
         """Why there is a letter for a range."""
-        detail = f"offsets {unreadable.start} to {unreadable.end - 1} cannot be read, no bytes are kept: {unreadable.error}"
+        detail = (
+            f"offsets {unreadable.start} to {unreadable.end - 1} cannot be read, no bytes are kept: "
+            f"{unreadable.error}"
+        )
         return cls(Reason.UNREADABLE, detail, unreadable.end)
 
 
 def spoilt_by(messages: Iterable[Message]) -> dict[Place, int]:
-    """The partitions of which a batch among what was delivered cannot be read, each with where that is in it. Behind it the client is not to be relied
-    on: after a wrong checksum it may take anything for records, and go on anywhere."""
+    """The partitions of which a batch among what was delivered cannot be read, each with where that is in it.
+    Behind it the client is not to be relied on: after a wrong checksum it may take anything for records, and
+    go on anywhere."""
     found: dict[Place, int] = {}
     for at, message in enumerate(messages):
         if (error := message.error()) is not None and error.code() in CODES:
@@ -68,7 +75,8 @@ def spoilt_by(messages: Iterable[Message]) -> dict[Place, int]:
 
 
 def sound(messages: Iterable[Message], spoilt: Mapping[Place, int]) -> Iterator[Message]:
-    """Of what was delivered all records that do not lie behind a batch of their partition that cannot be read."""
+    """Of what was delivered all records that do not lie behind a batch of their partition that cannot be
+    read."""
     for at, message in enumerate(messages):
         if message.error() is None and (
             not spoilt or at < spoilt.get((message.topic(), message.partition()), at + 1)
@@ -96,7 +104,8 @@ class Probe:
             self._consumer = None
 
     def extent(self, topic: str, partition: int, at: int) -> UnreadableRange | None:
-        """The range that begins at an offset, or behind a gap after it; None where something else comes from there now. Raises UnavailableError."""
+        """The range that begins at an offset, or behind a gap after it; None where something else comes from
+        there now. Raises UnavailableError."""
         try:
             return self._extent(topic, partition, at)
         finally:
@@ -123,10 +132,12 @@ class Probe:
         return told is not None and told.begins == batch.begins
 
     def _told(self, topic: str, partition: int, offset: int) -> _Told | None:
-        """What is wrong with the batch that an offset lies in; None where a record comes, or the partition ends. Raises UnavailableError.
+        """What is wrong with the batch that an offset lies in; None where a record comes, or the partition
+        ends. Raises UnavailableError.
 
-        A client that met a wrong checksum has gone on anywhere behind it: it may answer with an offset that nobody asked for, or not any more. What a
-        client that was used before says of an end, or does not say, is therefore asked of a new one.
+        A client that met a wrong checksum has gone on anywhere behind it: it may answer with an offset that
+        nobody asked for, or not any more. What a client that was used before says of an end, or does not say,
+        is therefore asked of a new one.
         """
         was_used = self._consumer is not None
         where = f"topic {topic} partition {partition}"

@@ -1,8 +1,10 @@
-"""Named steps of the protocol at which a test may stop a process; without the variable set, reaching one does nothing.
+"""Named steps of the protocol at which a test may stop a process; without the variable set, reaching one does
+nothing.
 
-`FIRN_FAULT_POINT=step:kill` ends the process there by SIGKILL, as a crash would; `step:wait` writes its id to `<folder>/<step>.reached` and waits
-until `<folder>/<step>.go` is there, so that something else can be killed meanwhile. Several are separated by commas. Each happens once per folder
-(`FIRN_FAULT_FOLDER`), so that one process after the other may die of them.
+`FIRN_FAULT_POINT=step:kill` ends the process there by SIGKILL, as a crash would; `step:wait` writes its id to
+`<folder>/<step>.reached` and waits until `<folder>/<step>.go` is there, so that something else can be killed
+meanwhile. Several are separated by commas. Each happens once per folder (`FIRN_FAULT_FOLDER`), so that one
+process after the other may die of them.
 """
 
 import os

@@ -1,8 +1,9 @@
 """What the worker processes and the main process of a node say to each other.
 
-A worker asks for tables (`OpenTables`) and goes on until `Opened` tells of them; it asks for columns (`GrowTables`) and waits for the answer;
-it hands over written flushes (`Submit`) and goes on until `Settled` says of each what became of it. The main process says which tables are
-parked, held and released, and which of them a worker is to drain. Everything is picklable and goes through one pipe per worker, in order.
+A worker asks for tables (`OpenTables`) and goes on until `Opened` tells of them; it asks for columns
+(`GrowTables`) and waits for the answer; it hands over written flushes (`Submit`) and goes on until `Settled`
+says of each what became of it. The main process says which tables are parked, held and released, and which of
+them a worker is to drain. Everything is picklable and goes through one pipe per worker, in order.
 """
 
 from collections import Counter
@@ -19,7 +20,8 @@ from lake.tenant import TableId
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """What a worker has to know of a table to write for it; `schema` is its JSON, so that equal ones share one object."""
+    """What a worker has to know of a table to write for it; `schema` is its JSON, so that equal ones share
+    one object."""
 
     uuid: str
     location: str
@@ -33,7 +35,8 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFlush:
-    """A flush whose files are synced and whose dead letters are acknowledged. `new`: columns its files have that the table did not, with their ids.
+    """A flush whose files are synced and whose dead letters are acknowledged. `new`: columns its files have
+    that the table did not, with their ids.
 
     `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
     """
@@ -52,7 +55,8 @@ class Outcome(Enum):
 
     DONE = "done"  # committed, or found to be committed already
     REDO = "redo"  # the table has changed: write it again for the view that comes with this
-    BURY = "bury"  # the table was dropped, and its owner wants dead letters: every record of the flush becomes one
+    # the table was dropped, and its owner wants dead letters: every record of the flush becomes one
+    BURY = "bury"
 
 
 @dataclass(slots=True)
@@ -82,7 +86,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Where the ingestion of partitions began that the worker has taken up, of those of which that is known and is not 0. Said before it reads them."""
+    """Where the ingestion of partitions began that the worker has taken up, of those of which that is known
+    and is not 0. Said before it reads them."""
 
     firsts: Mapping[TopicPartition, int]
 
@@ -118,7 +123,8 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """All that the worker ever parked of the table is acknowledged; what comes now waits in its buffer. `number`: of the `Hold`."""
+    """All that the worker ever parked of the table is acknowledged; what comes now waits in its buffer.
+    `number`: of the `Hold`."""
 
     table: TableId
     number: int
@@ -126,7 +132,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Everything that was parked of the table when `Drain` came is in it; or, with `trouble`, is not. `number`: of the `Drain`.
+    """Everything that was parked of the table when `Drain` came is in it; or, with `trouble`, is not.
+    `number`: of the `Drain`.
 
     `reached`: offset of the parking topic below which all of it is in the table.
     """
@@ -139,7 +146,8 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """Group offsets could be stored: all they stand on is acknowledged. Answered by `Confirmed` with the same number."""
+    """Group offsets could be stored: all they stand on is acknowledged. Answered by `Confirmed` with the same
+    number."""
 
     number: int
 
@@ -201,14 +209,16 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """From here on the tables' records go to the parking topic, those buffered or in flight first. Table -> id of its parking."""
+    """From here on the tables' records go to the parking topic, those buffered or in flight first. Table ->
+    id of its parking."""
 
     parkings: Mapping[TableId, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Have everything of the table acknowledged that was parked, and let what comes wait. Answered by `Held` with the same number."""
+    """Have everything of the table acknowledged that was parked, and let what comes wait. Answered by `Held`
+    with the same number."""
 
     table: TableId
     number: int
@@ -223,10 +233,11 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Write what is parked of a table, up to what the topics hold now. Answered by `Drained` with the same number.
+    """Write what is parked of a table, up to what the topics hold now. Answered by `Drained` with the same
+    number.
 
-    `start`: offset of the parking topic from where on its messages lie. `reread`: what its marks lack and was not parked is read from the
-    input topics.
+    `start`: offset of the parking topic from where on its messages lie. `reread`: what its marks lack and was
+    not parked is read from the input topics.
     """
 
     table: TableId
@@ -247,7 +258,8 @@ class StopDraining:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """This node held its lease after the `Durable` of this number was said. `witness`: the newest commit (witness.py)."""
+    """This node held its lease after the `Durable` of this number was said. `witness`: the newest commit
+    (witness.py)."""
 
     number: int
     witness: str

@@ -1,7 +1,9 @@
-"""The parked record of a table: what every node has to know before it routes anything to it. It lives in the catalog's database.
+"""The parked record of a table: what every node has to know before it routes anything to it. It lives in the
+catalog's database.
 
-It changes only by compare-and-set: under the newest token of the lease of whoever changes it, and the version last read. The catalog itself
-writes one, with the reason `rolled_back`, in the transaction that moves a table back.
+It changes only by compare-and-set: under the newest token of the lease of whoever changes it, and the version
+last read. The catalog itself writes one, with the reason `rolled_back`, in the transaction that moves a table
+back.
 """
 
 import uuid
@@ -24,11 +26,12 @@ _OURS = frozenset({"id", "topic-id", "start", "sentence", "since", "expected", "
 class ParkedRecord:
     """One table's parking. `version` 0: no record is in the catalog.
 
-    `id` names this parking, and every message of it in the parking topic carries it, so that what a paused node parks later under an older
-    one is told apart; empty until a node has taken up what the catalog wrote. It begins with the partition of the topic that they are in
-    (`parked_topic.py`); `start` is an offset there, before which none of them lies, and `topic_id` says of which topic of that name. `expected`:
-    marks that a node knew of and the table has lost. `resolution`: what a person decided for a table that was moved back. `probes` counts how
-    often a person asked to try it again. `others`: what the catalog put in.
+    `id` names this parking, and every message of it in the parking topic carries it, so that what a paused
+    node parks later under an older one is told apart; empty until a node has taken up what the catalog wrote.
+    It begins with the partition of the topic that they are in (`parked_topic.py`); `start` is an offset
+    there, before which none of them lies, and `topic_id` says of which topic of that name. `expected`: marks
+    that a node knew of and the table has lost. `resolution`: what a person decided for a table that was moved
+    back. `probes` counts how often a person asked to try it again. `others`: what the catalog put in.
     """
 
     table: TableId
@@ -71,7 +74,8 @@ class ParkedRecord:
 
 
 def parse_parked(entry: Mapping[str, Any]) -> ParkedRecord | None:
-    """An entry of the catalog's list; None where it is of a table that is no tenant's. Raises ProtocolError."""
+    """An entry of the catalog's list; None where it is of a table that is no tenant's. Raises
+    ProtocolError."""
     identifier = entry["identifier"]
     table = table_id(TableName(NAMESPACE_SEPARATOR.join(identifier["namespace"]), identifier["name"]))
     if table is None:
@@ -94,7 +98,8 @@ def parse_parked(entry: Mapping[str, Any]) -> ParkedRecord | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(
-            f"the parked record of {table} cannot be read ({error!r}); remove it if the table is well: {document!r:.300}"
+            f"the parked record of {table} cannot be read ({error!r}); remove it if the table is well: "
+            f"{document!r:.300}"
         ) from error
 
 
@@ -112,7 +117,8 @@ def table_id(name: TableName) -> TableId | None:
 
 
 class ParkedRecords:
-    """The parked records of one catalog, or of the control service beside a foreign one. Thread-safe; every call blocks."""
+    """The parked records of one catalog, or of the control service beside a foreign one. Thread-safe; every
+    call blocks."""
 
     def __init__(self, client: CatalogClient, *, timeout_s: float) -> None:
         self._client = client
@@ -134,7 +140,8 @@ class ParkedRecords:
                 return found
 
     def confirm(self, lease: str) -> None:
-        """Returns where the lease (name:token) is in force. Raises RefusedError where it is not, UnavailableError."""
+        """Returns where the lease (name:token) is in force. Raises RefusedError where it is not,
+        UnavailableError."""
         self._client.post(PATH, {"lease": lease, "changes": []}, timeout_s=self._timeout_s)
 
     def find(self, table: TableId) -> ParkedRecord | None:
@@ -145,10 +152,11 @@ class ParkedRecords:
             return None
 
     def write(self, record: ParkedRecord, *, lease: str, key: str, remove: bool = False) -> int | None:
-        """Puts a record, or takes it away, over the version it was read at; its new version (0: none), or None where somebody changed it since.
+        """Puts a record, or takes it away, over the version it was read at; its new version (0: none), or
+        None where somebody changed it since.
 
-        `lease`: name:token. `key`: a UUID, the same one for every repetition after an unknown outcome. Raises RefusedError for a token that is
-        not in force, UnavailableError where nobody knows what happened.
+        `lease`: name:token. `key`: a UUID, the same one for every repetition after an unknown outcome. Raises
+        RefusedError for a token that is not in force, UnavailableError where nobody knows what happened.
         """
         change = {
             "identifier": TableName(record.table.tenant.namespace, record.table.table).to_json(),

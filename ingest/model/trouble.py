@@ -1,8 +1,11 @@
-"""Why a table takes no rows for now, and whether it is alone with that: a table that keeps failing alone is parked, an outage parks nobody.
+"""Why a table takes no rows for now, and whether it is alone with that: a table that keeps failing alone is
+parked, an outage parks nobody.
 
-verdict     what a working catalog says of this one table (moved back, dropped, columns that cannot hold our rows): parked at once
-suspicion   anything that an outage may look like too: parked when it has lasted `park_after_s`, few tables have it at the same time while
-            others take rows, a canary (`canary.py`) shows that catalog and storage work, and the table fails once more after that
+verdict     what a working catalog says of this one table (moved back, dropped, columns that cannot hold our
+rows): parked at once suspicion   anything that an outage may look like too: parked when it has lasted
+`park_after_s`, few tables have it at the same time while
+            others take rows, a canary (`canary.py`) shows that catalog and storage work, and the table fails
+            once more after that
 never       the disk is full: everybody waits
 """
 
@@ -16,7 +19,8 @@ from lake.marks import NO_MARKS, Marks
 from lake.tenant import TableId
 
 ATTEMPTS_MIN = 3
-# So many tables may fail at the same time, or this share of those that got rows lately, and each still counts as failing alone.
+# So many tables may fail at the same time, or this share of those that got rows lately, and each still counts
+# as failing alone.
 FEW_TABLES = 5
 FEW_SHARE = 0.1
 LATELY_S = 600.0
@@ -45,7 +49,8 @@ NEVER_PARKED = frozenset({Cause.DISK_FULL})
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One failure of one table; the sentence is for a person. `expected`: marks this node knows of and the table has lost."""
+    """One failure of one table; the sentence is for a person. `expected`: marks this node knows of and the
+    table has lost."""
 
     cause: Cause
     sentence: str
@@ -138,7 +143,8 @@ class Troubles:
         return lasting if lasting and not self._is_outage(doubtful, now_s) else {}
 
     def failed_after(self, table: TableId, moment_s: float) -> bool:
-        """Whether the table failed later than this: at the end of an outage all have failed before, and are only not tried again yet."""
+        """Whether the table failed later than this: at the end of an outage all have failed before, and are
+        only not tried again yet."""
         failing = self._failing.get(table)
         return failing is not None and failing.last_s > moment_s
 

@@ -1,4 +1,5 @@
-"""What the main process of a node does with what its workers say: commits, loads, parks. One thread; nothing here blocks.
+"""What the main process of a node does with what its workers say: commits, loads, parks. One thread; nothing
+here blocks.
 
 worker says             what follows
 OpenTables              the tables are loaded; Opened
@@ -49,7 +50,8 @@ log = structlog.get_logger()
 
 @dataclass
 class Node:
-    """`parking` None: there is no place for parked records, so a table that fails waits, and one that was moved back stops the node."""
+    """`parking` None: there is no place for parked records, so a table that fails waits, and one that was
+    moved back stops the node."""
 
     states: TableStates
     committer: Committer
@@ -138,7 +140,8 @@ class Node:
     # ---- as time goes on
 
     def step(self, *, stopping: bool) -> None:
-        """Takes in what threads have found, settles, parks. Raises RefusedError where the lease is lost, FatalError for what a person has to decide."""
+        """Takes in what threads have found, settles, parks. Raises RefusedError where the lease is lost,
+        FatalError for what a person has to decide."""
         self._arrived(self.states.poll() if self.parking is None else self.states.poll(self.parking.version))
         self._commit()
         self._judge()
@@ -188,7 +191,8 @@ class Node:
             self.parking.failed(table, trouble)
         elif self.parking is None and trouble.cause is Cause.ROLLED_BACK:
             raise FatalError(
-                f"{trouble.sentence}. Set control_uri to a `python -m catalog serve --control`, so that such a table waits for "
+                f"{trouble.sentence}. Set control_uri to a `python -m catalog serve --control`, so that such "
+                "a table waits for "
                 f"`python -m ingest resolve {table}` while the others go on"
             )
         else:

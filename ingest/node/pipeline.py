@@ -1,6 +1,8 @@
-"""A worker's line from Kafka to written files, in one place; what it writes, the node's one committer commits.
+"""A worker's line from Kafka to written files, in one place; what it writes, the node's one committer
+commits.
 
-    consumer -> router -> buffer -> (shape | decoder, row) -> converter -> writer -> link ~> committer -> offsets
+    consumer -> router -> buffer -> (shape | decoder, row) -> converter -> writer -> link ~> committer ->
+    offsets
 
 The order of durability of a flush; each step is complete before the next begins:
 
@@ -9,10 +11,11 @@ The order of durability of a flush; each step is complete before the next begins
     3  tables are committed, each with its marks (committer.py)
     4  the group's offsets are stored
 
-A crash before 3 leaves files nobody refers to. A crash between 2 and 3 repeats dead letters with the same coordinates.
-A crash between 3 and 4 reads messages again, which the marks then skip.
+A crash before 3 leaves files nobody refers to. A crash between 2 and 3 repeats dead letters with the same
+coordinates. A crash between 3 and 4 reads messages again, which the marks then skip.
 
-A table is live, parked (its messages go to the parking topic) or held (they wait in its buffer until the node knows whether it is live again).
+A table is live, parked (its messages go to the parking topic) or held (they wait in its buffer until the node
+knows whether it is live again).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -113,14 +116,16 @@ class Pipeline:
         return {self._topics.assignment.place(number): self._topics.first(number) for number in found}
 
     def take(self, messages: Iterable[Message]) -> None:
-        """Routes delivered messages into their tables' buffers, to the parking topic or to the dead letters."""
+        """Routes delivered messages into their tables' buffers, to the parking topic or to the dead
+        letters."""
         for (topic, partition), run in groupby(messages, place_of):
             self._take_run(topic, self._topics.assignment.numbers[topic, partition], run)
         self._step_over()
         self._ask_for_new()
 
     def _take_run(self, topic: str, number: int, run: Iterable[Message]) -> None:
-        """Routes messages of one topic-partition, then adds them to their tables' buffers: messages of one table cost less together."""
+        """Routes messages of one topic-partition, then adds them to their tables' buffers: messages of one
+        table cost less together."""
         messages = list(run)
         routed = self._routes.sort(topic, messages)
         full = [
@@ -134,7 +139,8 @@ class Pipeline:
             self._roll_over(target)
 
     def _step_over(self) -> None:
-        """Behind what has been routed there may be batches that nobody can read: a dead letter each, and reading goes on behind them."""
+        """Behind what has been routed there may be batches that nobody can read: a dead letter each, and
+        reading goes on behind them."""
         for number, unreadable in self._topics.step_over(self.offsets.routed):
             source = self._topics.assignment.sources[number]
             self._writer.bury_range(number, source, unreadable, epoch_ms(self._clock.now()))
@@ -192,7 +198,8 @@ class Pipeline:
         return not self._in_flight
 
     def flush_due(self) -> None:
-        """Hands over what is due by age, size, memory, or because it holds back the group offset of a partition for too long."""
+        """Hands over what is due by age, size, memory, or because it holds back the group offset of a
+        partition for too long."""
         now_s = self._clock.monotonic_s()
         excess = self.buffers.size_bytes - self.bytes_max // 2
         due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
@@ -213,7 +220,8 @@ class Pipeline:
         return table in self._views and table not in self._in_flight and table not in self._held
 
     def _holding_back(self) -> list[TableId]:
-        """Tables whose oldest record is too far behind; one whose flush is under way already is not hurried by flushing others."""
+        """Tables whose oldest record is too far behind; one whose flush is under way already is not hurried
+        by flushing others."""
         records_max = self._settings.replay_records_max
         oldest = {number: self.buffers.oldest(number) for number in self.offsets.behind(records_max)}
         held = [
@@ -247,7 +255,8 @@ class Pipeline:
             self._writer.bury_all(self.buffers.take(table), self._topics.assignment.sources, POSTPONED)
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
-        """Takes note of what became of flushes; those to be redone are written again for the table as it is now."""
+        """Takes note of what became of flushes; those to be redone are written again for the table as it is
+        now."""
         again = []
         for table, outcome, view in outcomes:
             self._views[table] = view
@@ -318,7 +327,8 @@ class Pipeline:
     # ---- parking
 
     def park(self, parkings: Mapping[TableId, str]) -> None:
-        """Sends the tables' messages to the parking topic from here on: those in flight and buffered first, in the order of their offsets."""
+        """Sends the tables' messages to the parking topic from here on: those in flight and buffered first,
+        in the order of their offsets."""
         for table, parking in parkings.items():
             self._parked[table] = parking
             self._held.discard(table)
@@ -342,7 +352,8 @@ class Pipeline:
         self._counts.parked += 1
 
     def hold(self, table: TableId) -> None:
-        """Returns when all that was parked of the table is acknowledged; what comes now waits in its buffer."""
+        """Returns when all that was parked of the table is acknowledged; what comes now waits in its
+        buffer."""
         self._held.add(table)
         self._parked_topic.flush()
 
@@ -356,7 +367,8 @@ class Pipeline:
     # ---- offsets
 
     def durable_offsets(self) -> dict[int, int]:
-        """Group offsets that have moved, all they stand on being durable; they may be stored once the node is known to hold its lease still."""
+        """Group offsets that have moved, all they stand on being durable; they may be stored once the node is
+        known to hold its lease still."""
         waiting = [*self.buffers, *(flush.buffer for flush in self._in_flight.values())]
         moved = self.offsets.to_store(self.offsets.lowest(waiting), self._clock.monotonic_s())
         if moved:

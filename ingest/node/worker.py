@@ -1,4 +1,5 @@
-"""A worker process as every engine has it: drains parked tables, has offsets stored, talks to the node's main process through one pipe."""
+"""A worker process as every engine has it: drains parked tables, has offsets stored, talks to the node's main
+process through one pipe."""
 
 import gc
 import os
@@ -55,7 +56,8 @@ from lake.settings import IngestSettings
 from lake.tenant import TableId
 
 POLL_S = 0.1
-# While tables are drained, nothing else waits for long, and live records and drains have about as much time each.
+# While tables are drained, nothing else waits for long, and live records and drains have about as much time
+# each.
 DRAINING_POLL_S, DRAIN_S = 0.005, 0.1
 DISCOVER_EVERY_S = 20.0
 STORE_OFFSETS_EVERY_S = 5.0
@@ -67,9 +69,11 @@ log = structlog.get_logger()
 
 
 class PipeLink:
-    """The main process at the other end of a pipe. A broken pipe means the node is gone: the process ends at once, the marks know the rest.
+    """The main process at the other end of a pipe. A broken pipe means the node is gone: the process ends at
+    once, the marks know the rest.
 
-    A thread reads the pipe all the time. When both ends write into full pipes at once, one of them has to go on reading, or both wait for ever.
+    A thread reads the pipe all the time. When both ends write into full pipes at once, one of them has to go
+    on reading, or both wait for ever.
     """
 
     def __init__(self, pipe: Connection) -> None:
@@ -174,7 +178,8 @@ class Line(Protocol):
 
 
 class Worker(ABC):
-    """The loop: listen, work, drain, store offsets, report. What its work is, the engine's own worker says."""
+    """The loop: listen, work, drain, store offsets, report. What its work is, the engine's own worker
+    says."""
 
     def __init__(
         self,
@@ -323,7 +328,8 @@ class Worker(ABC):
             self._link.send(Begun(firsts))
 
     def _say_durable(self) -> None:
-        """Offsets are stored once it is certain that no other node had taken over when all they stand on was acknowledged."""
+        """Offsets are stored once it is certain that no other node had taken over when all they stand on was
+        acknowledged."""
         if self._durable[1]:
             return
         number = self._durable[0] + 1

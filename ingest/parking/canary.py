@@ -1,7 +1,7 @@
 """The canary: do catalog and storage work at all, so that a table which fails has nobody to blame but itself?
 
-One small object lies in the warehouse from the first start on. A storage that lost it, or shows an empty folder where a disk should be
-mounted, is an outage, however readily it takes new files.
+One small object lies in the warehouse from the first start on. A storage that lost it, or shows an empty
+folder where a disk should be mounted, is an outage, however readily it takes new files.
 """
 
 import structlog
@@ -23,7 +23,8 @@ class Canary:
         self._uri = f"{warehouse.rstrip('/')}/canary/{group}"
 
     def settle(self) -> None:
-        """Puts the object where it belongs; called at start, when there is nothing to compare with yet. Raises UnavailableError, PrerequisiteError."""
+        """Puts the object where it belongs; called at start, when there is nothing to compare with yet.
+        Raises UnavailableError, PrerequisiteError."""
         self._storage.write_all([(self._uri, b"alive")])
 
     def sings(self) -> bool:

@@ -1,11 +1,16 @@
-"""Writing what was parked of one table, in the order of its offsets, by the ordinary marks, a bounded piece at a time.
+"""Writing what was parked of one table, in the order of its offsets, by the ordinary marks, a bounded piece
+at a time.
 
-readings    the parking topic, from where this parking began to its end as of now, and on while much has come meanwhile. Before that, of a table
-            that was moved back and is to be read again: of the parking topic what the input topics no longer have; the input topics, from the
-            marks to their ends. (What is parked is no measure of where to stop: it may begin below an offset that a node before stored late.)
-taken       per partition the next offset not taken yet, from the marks on; what is below is skipped. Messages may be repeated in the
-            parking topic, by a restart or a paused node. But every producer writes the messages of one parking in order and without a
-            gap, so nothing that is needed ever comes after something beyond it.
+readings    the parking topic, from where this parking began to its end as of now, and on while much has come
+meanwhile. Before that, of a table
+            that was moved back and is to be read again: of the parking topic what the input topics no longer
+            have; the input topics, from the marks to their ends. (What is parked is no measure of where to
+            stop: it may begin below an offset that a node before stored late.)
+taken       per partition the next offset not taken yet, from the marks on; what is below is skipped. Messages
+may be repeated in the
+            parking topic, by a restart or a paused node. But every producer writes the messages of one
+            parking in order and without a gap, so nothing that is needed ever comes after something beyond
+            it.
 flush       one is in flight; the range of a partition ends behind the last message taken of it
 """
 
@@ -62,7 +67,8 @@ class Reading:
 
 @dataclass
 class Drain:
-    """One drain of one table. `step` is called again and again and never blocks for long. `reached`: the offset of the parking topic it has read up to."""
+    """One drain of one table. `step` is called again and again and never blocks for long. `reached`: the
+    offset of the parking topic it has read up to."""
 
     order: Order
     settings: IngestSettings
@@ -97,7 +103,8 @@ class Drain:
         self._consumer.close()
 
     def step(self, for_s: float) -> bool:
-        """Takes what comes, for so long at most, and hands over a flush where it is time; True when all is done.
+        """Takes what comes, for so long at most, and hands over a flush where it is time; True when all is
+        done.
 
         Raises FirnError where the table takes nothing yet.
         """
@@ -138,7 +145,8 @@ class Drain:
 
     def _plan(self) -> Iterator[Reading]:
         if self.order.reread:
-            # Looked at once: what retention removes from here on makes the reading fail, and it is begun anew.
+            # Looked at once: what retention removes from here on makes the reading fail, and it is begun
+            # anew.
             ends = self._reader.ends(self._reader.partitions(topic.name for topic in self.settings.topics))
             self._input_begins = {
                 TopicPartition(each.topic_id, each.partition): there.start for each, there in ends.items()
@@ -159,7 +167,8 @@ class Drain:
             raise self._lost("was re-created since")
         if ends.start > self.reached:
             raise self._lost(
-                f"begins at offset {ends.start} now, and {self.order.start} was its end when (set its retention.ms and retention.bytes to -1)"
+                f"begins at offset {ends.start} now, and {self.order.start} was its end when (set its "
+                "retention.ms and retention.bytes to -1)"
             )
         if self.reached < ends.end:
             yield Reading({partition: self.reached}, {partition.key: ends.end}, take, _nothing, own=True)
@@ -167,8 +176,10 @@ class Drain:
 
     def _lost(self, how: str) -> "ParkingLostError":
         return ParkingLostError(
-            f"topic {self.settings.parked_topic} {how} table {self.order.table} was parked, and records of it are gone from there; "
-            f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics again, or `--accept` to go without them"
+            f"topic {self.settings.parked_topic} {how} table {self.order.table} was parked, and records of "
+            "it are gone from there; "
+            f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics "
+            "again, or `--accept` to go without them"
         )
 
     def _input(self, ends: Mapping[KafkaPartition, Ends]) -> Iterator[Reading]:
@@ -238,11 +249,13 @@ class Drain:
         return bool(messages)
 
     def _step_over(self, reading: Reading, key: tuple[str, int]) -> None:
-        """Behind what nobody can read. Of an input topic live ingestion has come by there, too, and has made the dead letter."""
+        """Behind what nobody can read. Of an input topic live ingestion has come by there, too, and has made
+        the dead letter."""
         while (unreadable := self._probe.extent(*key, reading.next[key])) is not None:
             if reading.own:
                 raise self._lost(
-                    f"cannot be read from offset {unreadable.start} to {unreadable.end - 1} ({unreadable.error}), where records were put after"
+                    f"cannot be read from offset {unreadable.start} to {unreadable.end - 1} "
+                    f"({unreadable.error}), where records were put after"
                 )
             log.warning(
                 "records.unreadable",

@@ -1,7 +1,8 @@
-"""Messages of the parking topic that no table waits for any more, deleted for good, with what they have in the warehouse.
+"""Messages of the parking topic that no table waits for any more, deleted for good, with what they have in
+the warehouse.
 
-Each partition is cut off at the first offset that a parked table may need (its parking's start), and never above what was there an hour ago: a
-parking that begins right now starts at an end that was read moments ago.
+Each partition is cut off at the first offset that a parked table may need (its parking's start), and never
+above what was there an hour ago: a parking that begins right now starts at an end that was read moments ago.
 """
 
 from collections.abc import Iterable
@@ -40,13 +41,15 @@ def erase_parked(
     *,
     dry_run: bool = False,
 ) -> ErasedParked:
-    """`parked`: the tables that are parked now. `aside`: where bodies of parked messages lie. Raises RefusedError where a table waits for a person,
-    whose parked records may be needed from the beginning; UnavailableError, nothing being lost then."""
+    """`parked`: the tables that are parked now. `aside`: where bodies of parked messages lie. Raises
+    RefusedError where a table waits for a person, whose parked records may be needed from the beginning;
+    UnavailableError, nothing being lost then."""
     mac = TopicMac(settings)
     records = list(parked)
     if undecided := next((record for record in records if record.awaits_person or not record.id), None):
         raise RefusedError(
-            f"table {undecided.table} waits for `python -m ingest resolve`, which may need what was parked before; resolve it first"
+            f"table {undecided.table} waits for `python -m ingest resolve`, which may need what was parked "
+            "before; resolve it first"
         )
     partitions = reader.partitions([settings.parked_topic])
     ends, settled = reader.ends(partitions), reader.from_time(partitions, epoch_ms(now - SETTLED_AFTER))

@@ -1,7 +1,9 @@
-"""The parking topic: where the messages of a parked table wait, whole and with their coordinates, in the order in which they were routed.
+"""The parking topic: where the messages of a parked table wait, whole and with their coordinates, in the
+order in which they were routed.
 
-A parked message is the message as it was (value, key, headers), plus headers from `firn.parked` on, which names the parking it belongs to.
-What the topic would not take is put into the warehouse and a header says where (`enclosed.py`).
+A parked message is the message as it was (value, key, headers), plus headers from `firn.parked` on, which
+names the parking it belongs to. What the topic would not take is put into the warehouse and a header says
+where (`enclosed.py`).
 """
 
 from dataclasses import dataclass
@@ -26,7 +28,8 @@ from lake.tenant import TableId, TenantId
 PARKED_FOLDER = "parked"  # in the warehouse
 PARKED = "firn.parked"  # the first header behind the message's own
 FLUSH_LOG_EVERY_S = 10.0
-# Where Firn creates the topic. A drain reads a whole partition: of many tables that are parked at once, each reads a part of what all have.
+# Where Firn creates the topic. A drain reads a whole partition: of many tables that are parked at once, each
+# reads a part of what all have.
 PARTITIONS = 8
 QUEUE_KBYTES = 64 * 1024
 PARKED_BYTES_MAX = 1 << 31  # what was taken has to come back
@@ -35,7 +38,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ParkedMessage:
-    """A message of the parking topic. `record.source` has no meaning: the message has its `source` with it."""
+    """A message of the parking topic. `record.source` has no meaning: the message has its `source` with
+    it."""
 
     parking: str
     table: TableId
@@ -44,7 +48,8 @@ class ParkedMessage:
 
 
 class ParkedTopic:
-    """Produces to the parking topic with acks=all, in order; `flush` returns when every message is acknowledged."""
+    """Produces to the parking topic with acks=all, in order; `flush` returns when every message is
+    acknowledged."""
 
     def __init__(self, settings: IngestSettings, storage: AnyStorage, warehouse: str) -> None:
         self._topic = settings.parked_topic
@@ -76,17 +81,20 @@ class ParkedTopic:
         )
 
     def flush(self) -> None:
-        """Returns when every message is acknowledged, however long the broker is away. Raises FatalError where the topic refuses one."""
+        """Returns when every message is acknowledged, however long the broker is away. Raises FatalError
+        where the topic refuses one."""
         while left := self._producer.flush(FLUSH_LOG_EVERY_S):
             log.warning("parked.not_acknowledged", messages=left, topic=self._topic)
         if refusals := self._producer.refusals:
             raise FatalError(
-                f"topic {self._topic} refuses a parked message: {refusals[0]}; mend the topic and start again, nothing is lost"
+                f"topic {self._topic} refuses a parked message: {refusals[0]}; mend the topic and start "
+                "again, nothing is lost"
             )
 
 
 def read_parked(message: Message, aside: Aside) -> ParkedMessage:
-    """A message of the parking topic as it was before it was parked. Raises ProtocolError where something else put it there."""
+    """A message of the parking topic as it was before it was parked. Raises ProtocolError where something
+    else put it there."""
     found = facts_behind(cast("Any", message.headers()) or (), PARKED)
     where = f"message {message.offset()} of topic {message.topic()}"
     if found is None:
@@ -111,7 +119,8 @@ def read_parked(message: Message, aside: Aside) -> ParkedMessage:
 
 
 def parking_begins(reader: KafkaReader, topic: str, table: TableId) -> tuple[str, int, int]:
-    """Where a table is to be parked from now on: the topic's id, a partition, its end. Raises UnavailableError where the topic is not there."""
+    """Where a table is to be parked from now on: the topic's id, a partition, its end. Raises
+    UnavailableError where the topic is not there."""
     partitions = reader.partitions([topic])
     if not partitions:
         raise _missing(topic)
@@ -130,7 +139,8 @@ def parking_partition(reader: KafkaReader, topic: str, parking: str) -> KafkaPar
 
 
 def partition_of(parking: str) -> int:
-    """All messages of one parking are in one partition, for their order; its id says which, 0 where it says nothing."""
+    """All messages of one parking are in one partition, for their order; its id says which, 0 where it says
+    nothing."""
     number, dash, _ = parking.partition("-")
     return int(number) if dash else 0
 

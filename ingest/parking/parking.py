@@ -1,12 +1,12 @@
-"""The parked tables of a node, from the first trouble to the last drained record. Runs in the main process; nothing here blocks.
+"""The parked tables of a node, from the first trouble to the last drained record. Runs in the main process;
+nothing here blocks.
 
-    writing     the parked record is being put into the catalog; before the answer is known nothing happens to the table
-    parked      every worker sends the table's messages to the parking topic; the table is tried again from time to time, or a person decides
-    opening     its state is being loaded
-    draining    a worker writes what is parked, up to what the topic holds
-    holding     every worker has what it parked acknowledged, and lets the table's messages wait
-    finishing   the rest is drained
-    releasing   the parked record is being taken away; when that is known the table is live again, and what waited is its next flush
+    writing     the parked record is being put into the catalog; before the answer is known nothing happens to
+    the table parked      every worker sends the table's messages to the parking topic; the table is tried
+    again from time to time, or a person decides opening     its state is being loaded draining    a worker
+    writes what is parked, up to what the topic holds holding     every worker has what it parked
+    acknowledged, and lets the table's messages wait finishing   the rest is drained releasing   the parked
+    record is being taken away; when that is known the table is live again, and what waited is its next flush
 
 From opening on, anything that goes wrong leads back to parked.
 """
@@ -67,10 +67,12 @@ class Errand(Enum):
 
 @dataclass(slots=True)
 class ParkedTable:
-    """One table. `told`: the id of the parking under which workers send its messages to the topic; empty where they do not.
+    """One table. `told`: the id of the parking under which workers send its messages to the topic; empty
+    where they do not.
 
-    `errand` is on its way as `answer`; `key` stays the same while an identical change is repeated. `changed_s`: when the version of the record
-    became known, so that older listings are told apart. `reached`: offset of the parking topic below which all is drained, once it is held.
+    `errand` is on its way as `answer`; `key` stays the same while an identical change is repeated.
+    `changed_s`: when the version of the record became known, so that older listings are told apart.
+    `reached`: offset of the parking topic below which all is drained, once it is held.
     """
 
     record: ParkedRecord
@@ -91,8 +93,8 @@ class ParkedTable:
 
 @dataclass
 class Parking:
-    """`tell(worker, message)`: worker None means all. `begins(table)`: the topic's id, partition and offset where a table would be parked now; it
-    blocks, so it is called in a thread."""
+    """`tell(worker, message)`: worker None means all. `begins(table)`: the topic's id, partition and offset
+    where a table would be parked now; it blocks, so it is called in a thread."""
 
     records: ParkedRecords
     states: TableStates
@@ -112,7 +114,8 @@ class Parking:
     _orders: int = 0
 
     def load(self) -> Mapping[TableId, str]:
-        """Reads what is parked, before anything is routed; table -> id of its parking. Blocks. Raises UnavailableError."""
+        """Reads what is parked, before anything is routed; table -> id of its parking. Blocks. Raises
+        UnavailableError."""
         for record in self.records.all().values():
             if not record.id:  # the catalog parked it, and no node has taken that up
                 record = record.begun(
@@ -121,7 +124,8 @@ class Parking:
                 version = self.records.write(record, lease=self.lease, key=str(uuid4()))
                 if version is None:
                     raise UnavailableError(
-                        f"the parked record of {record.table} was changed at the same time; the node starts again"
+                        f"the parked record of {record.table} was changed at the same time; the node starts "
+                        "again"
                     )
                 record = replace(record, version=version)
             entry = self._tables[record.table] = ParkedTable(record, told=record.id)
@@ -140,7 +144,8 @@ class Parking:
         return None if entry is None else entry.record.version
 
     def accepts(self, flush: WrittenFlush) -> bool:
-        """Whether a flush may be committed: one from the input while the table is live, one of the drain that goes on while it is parked."""
+        """Whether a flush may be committed: one from the input while the table is live, one of the drain that
+        goes on while it is parked."""
         entry = self._tables.get(flush.table)
         if entry is None:
             return not flush.drain
@@ -216,7 +221,8 @@ class Parking:
     # ---- as time goes on
 
     def step(self, *, stopping: bool = False) -> None:
-        """Takes in answers of the catalog, tries again what is due. Raises RefusedError where the node's lease is lost."""
+        """Takes in answers of the catalog, tries again what is due. Raises RefusedError where the node's
+        lease is lost."""
         now_s = self.clock.monotonic_s()
         # The one that has waited longest is tried first, or some would never be.
         for entry in sorted(self._tables.values(), key=lambda entry: entry.not_before_s):
@@ -257,7 +263,8 @@ class Parking:
             self._listing = now_s, self.pool.submit(self._all)
 
     def _all(self) -> dict[TableId, ParkedRecord]:
-        """In a thread. The lease has to be in force after reading: what a successor parks, under its id, is not this node's to park."""
+        """In a thread. The lease has to be in force after reading: what a successor parks, under its id, is
+        not this node's to park."""
         found = self.records.all()
         self.records.confirm(self.lease)
         return found
@@ -306,7 +313,8 @@ class Parking:
     def _run(
         self, errand: Errand, record: ParkedRecord, key: str
     ) -> tuple[ParkedRecord, int | None] | ParkedRecord | None:
-        """In a thread: asks the catalog. PUT and REMOVE give the record as written and its version, None where somebody else has changed it."""
+        """In a thread: asks the catalog. PUT and REMOVE give the record as written and its version, None
+        where somebody else has changed it."""
         if errand is Errand.FIND:
             found = self.records.find(record.table)
             self.records.confirm(self.lease)

@@ -1,9 +1,12 @@
-"""What a person decides about a parked table: how a table that was moved back goes on, or that one is tried again at once.
+"""What a person decides about a parked table: how a table that was moved back goes on, or that one is tried
+again at once.
 
-    reread    the marks are set to those of the head, in a commit with a snapshot of its own; what was taken away is read from the input topics
-    accept    the marks stay, or are set to what a node had written, likewise in a commit; what was taken away stays away
+    reread    the marks are set to those of the head, in a commit with a snapshot of its own; what was taken
+    away is read from the input topics accept    the marks stay, or are set to what a node had written,
+    likewise in a commit; what was taken away stays away
 
-Both then change the parked record, and the node goes on: now, if it runs, or when it starts. Doing it twice does no harm.
+Both then change the parked record, and the node goes on: now, if it runs, or when it starts. Doing it twice
+does no harm.
 """
 
 from collections.abc import Sequence
@@ -58,15 +61,18 @@ class Resolver:
         return sorted(self._records.all().values(), key=lambda record: str(record.table))
 
     def resolve(self, table: TableId, how: str) -> Marks:
-        """Decides about a table that waits for a person, `how` being reread or accept; its marks from here on.
+        """Decides about a table that waits for a person, `how` being reread or accept; its marks from here
+        on.
 
-        Raises NotFoundError, RefusedError where nothing is to be decided, ConflictError where somebody else was at it, UnavailableError.
+        Raises NotFoundError, RefusedError where nothing is to be decided, ConflictError where somebody else
+        was at it, UnavailableError.
         """
         with self._lease(table) as lease:
             record = self._record(table)
             if record.cause not in (*FOR_A_PERSON, Cause.RESOLVED):
                 raise RefusedError(
-                    f"table {table} is parked because of {record.cause.value} and comes back by itself when that is mended: {record.sentence}"
+                    f"table {table} is parked because of {record.cause.value} and comes back by itself when "
+                    f"that is mended: {record.sentence}"
                 )
             marks = self._commit(record, how)
             self._change(
@@ -81,12 +87,14 @@ class Resolver:
         return marks
 
     def replay(self, table: TableId) -> ParkedRecord:
-        """Has a parked table tried again at once. Raises NotFoundError, RefusedError where it waits for a person, ConflictError, UnavailableError."""
+        """Has a parked table tried again at once. Raises NotFoundError, RefusedError where it waits for a
+        person, ConflictError, UnavailableError."""
         with self._lease(table) as lease:
             record = self._record(table)
             if record.awaits_person:
                 raise RefusedError(
-                    f"table {table} waits for `python -m ingest resolve {table} --reread` or `--accept`: {record.sentence}"
+                    f"table {table} waits for `python -m ingest resolve {table} --reread` or `--accept`: "
+                    f"{record.sentence}"
                 )
             self._change(replace(record, probes=record.probes + 1), lease)
         return record
@@ -99,7 +107,8 @@ class Resolver:
             if state is None:
                 return NO_MARKS  # there is no table to say anything of: its records go to a new one
             marks = _marks(state, record, how)
-            # A commit even where the marks stay: its snapshot says them, so that the table no longer looks moved back.
+            # A commit even where the marks stay: its snapshot says them, so that the table no longer looks
+            # moved back.
             prepared = prepare_append(
                 state, [], state.schema, marks, epoch_ms(self.clock.now()), writer=WRITER
             )
@@ -134,7 +143,8 @@ class Resolver:
         return record
 
     def _at_topic(self, record: ParkedRecord) -> ParkedRecord:
-        """The record with the parking topic as it is: what is gone from there, or from the topic that it was, is not looked for any more."""
+        """The record with the parking topic as it is: what is gone from there, or from the topic that it was,
+        is not looked for any more."""
         if not record.id:
             return record  # no node has taken it up yet
         reader = KafkaReader(self.settings)
@@ -172,7 +182,8 @@ def _marks(state: TableState, record: ParkedRecord, how: str) -> Marks:
         raise FatalError(f"{how!r} is no way to resolve; say reread or accept")
     if state.head_marks is None:
         raise FatalError(
-            f"no snapshot of {record.table} that is kept says how far its rows go, so nobody knows what to read again; "
+            f"no snapshot of {record.table} that is kept says how far its rows go, so nobody knows what to "
+            "read again; "
             f"use --accept, or set the property firn.offsets yourself and use --reread"
         )
     return state.head_marks

@@ -19,7 +19,8 @@ from lake.tenant import TableId
 
 # A `bytes` object, its place in the list, those of key and headers, its coordinates.
 RECORD_OVERHEAD_BYTES = 33 + 8 + 8 + 8 + 4 + 8 + 8
-# What a key and headers take beside their bytes: a `bytes` object; a list, and per header a pair, a name and a value.
+# What a key and headers take beside their bytes: a `bytes` object; a list, and per header a pair, a name and
+# a value.
 KEY_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 33, 60, 150
 LARGE_BYTES = 1024 * 1024
 # Kafka's timestamps are of any size.
@@ -65,7 +66,8 @@ _CODEC = pa.Codec("zstd", compression_level=1)
 
 
 class PackedPart(NamedTuple):
-    """Messages that are in a file already, compressed, for the case that they have to be converted or parked once more."""
+    """Messages that are in a file already, compressed, for the case that they have to be converted or parked
+    once more."""
 
     data: bytes
     length: int  # of the data before it was compressed
@@ -77,8 +79,9 @@ class PackedPart(NamedTuple):
 class TableBuffer:
     """The waiting messages of one table, in the order in which they were routed.
 
-    Those of a hot table are `packed` from time to time, all but the last ones; lengths, places and `record` are of these. `buried`: places of
-    those that became dead letters, of the first `looked_at` ones. `raw_bytes`: what all of them would take unpacked.
+    Those of a hot table are `packed` from time to time, all but the last ones; lengths, places and `record`
+    are of these. `buried`: places of those that became dead letters, of the first `looked_at` ones.
+    `raw_bytes`: what all of them would take unpacked.
     """
 
     table: TableId
@@ -172,7 +175,8 @@ class TableBuffer:
 
     @property
     def undated(self) -> Set[int]:
-        """Places of messages whose Kafka timestamps no calendar has: of a producer that sends micro- or nanoseconds, say."""
+        """Places of messages whose Kafka timestamps no calendar has: of a producer that sends micro- or
+        nanoseconds, say."""
         times = np.frombuffer(self.timestamps_ms, np.int64)
         if not len(times) or (times.min() >= YEAR_1_MS and times.max() < YEAR_10000_MS):
             return frozenset()
@@ -200,15 +204,16 @@ class TableBuffer:
         return freed
 
     def parts(self) -> Iterator[TableBuffer]:
-        """All messages, in parts of which none is packed. What a part is told to have become of its messages is kept when the next is asked for."""
+        """All messages, in parts of which none is packed. What a part is told to have become of its messages
+        is kept when the next is asked for."""
         for at, part in enumerate(self.packed):
             content = _CODEC.decompress(part.data, part.length, asbytes=True)
             plain = TableBuffer(
                 self.table, self.since_s, first_offsets=self.first_offsets, buried=part.buried
             )
             plain.sources, plain.offsets, plain.timestamps_ms, plain.values, plain.keys, plain.headers = (
-                pickle.loads(content)
-            )  # noqa: S301 - made by `pack`
+                pickle.loads(content)  # noqa: S301
+            )
             plain.looked_at = part.looked_at
             try:
                 yield plain
@@ -225,7 +230,8 @@ class TableBuffer:
 
 @dataclass(frozen=True, slots=True)
 class FlushRules:
-    """When a buffer is due. `cold_bytes`: below it a table has little traffic, and may wait up to `cold_interval_s`."""
+    """When a buffer is due. `cold_bytes`: below it a table has little traffic, and may wait up to
+    `cold_interval_s`."""
 
     interval_s: float
     cold_interval_s: float
@@ -242,7 +248,8 @@ class FlushRules:
 
 
 class Buffers:
-    """The buffers of all tables under one budget. Looking for the few that are old or large does not touch all the others.
+    """The buffers of all tables under one budget. Looking for the few that are old or large does not touch
+    all the others.
 
     `large_bytes`: from which size on a buffer is one of the `large` ones.
     """
@@ -274,7 +281,8 @@ class Buffers:
         headers: Headers,
         value: bytes | None,
     ) -> int:
-        """Appends a message, given by the fields of a `RawRecord`; returns the bytes that wait for its table."""
+        """Appends a message, given by the fields of a `RawRecord`; returns the bytes that wait for its
+        table."""
         buffer = self._of(table, now_s)
         self.size_bytes += buffer.add(source, offset, timestamp_ms, key, headers, value)
         return self._sized(buffer)

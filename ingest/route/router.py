@@ -115,7 +115,8 @@ def _rule(text: str, topic: TopicSettings, mixed: Reason) -> Rule:
     if kind == "topic" and argument:
         return _topic_rule(argument, topic.name)
     raise SettingsError(
-        f"topic {topic.name}: {text!r} is no rule; use header:NAME, field:NAME, key, topic:REGEX or const:NAME"
+        f"topic {topic.name}: {text!r} is no rule; use header:NAME, field:NAME, key, topic:REGEX or "
+        "const:NAME"
     )
 
 
@@ -162,7 +163,8 @@ def _field_rule(field: str, form: Form, mixed: Reason) -> Rule:
 
 
 def _named_exactly(record: bytes, field: str) -> str | Rejected | None:
-    """The name in a record that only the exact path reads (NaN, a byte order mark); Rejected where nothing does."""
+    """The name in a record that only the exact path reads (NaN, a byte order mark); Rejected where nothing
+    does."""
     fields = decode(record, "json", DEPTH_MAX)
     if not isinstance(fields, Pairs):
         return fields if isinstance(fields, Rejected) else None
@@ -171,12 +173,16 @@ def _named_exactly(record: bytes, field: str) -> str | Rejected | None:
 
 
 def _common(names: Sequence[str | Rejected | None], field: str, mixed: Reason) -> Name:
-    """The one name that all readable records of a message have. A message goes to one table, so that two names are one too many."""
+    """The one name that all readable records of a message have. A message goes to one table, so that two
+    names are one too many."""
     distinct = {name for name in names if not isinstance(name, Rejected)}
     if len(distinct) <= 1:
         return next(iter(distinct), None)
     told = ", ".join(sorted(repr(name) if name is not None else "none" for name in distinct)[:5])
-    sentence = f"the {len(names)} records of the message have different values of field {field!r} ({told}), and a message goes to one table: "
+    sentence = (
+        f"the {len(names)} records of the message have different values of field {field!r} ({told}), "
+        "and a message goes to one table: "
+    )
     return Rejected(mixed, sentence + "send one message for each, or name it in a header or the key")
 
 
@@ -187,7 +193,8 @@ def _topic_rule(pattern: str, topic: str) -> Rule:
         raise SettingsError(f"topic {topic}: topic:{pattern} is no regular expression ({error})") from error
     if not expression.groups:
         raise SettingsError(
-            f"topic {topic}: topic:{pattern} names nothing; put the part of the topic's name that is meant into parentheses"
+            f"topic {topic}: topic:{pattern} names nothing; put the part of the topic's name that is meant "
+            "into parentheses"
         )
     match = expression.fullmatch(topic)
     return _always(match[1] if match else None)

@@ -1,4 +1,5 @@
-"""Where a message goes by its topic's rules: to a table, or to the dead letters because no rule can be asked about it."""
+"""Where a message goes by its topic's rules: to a table, or to the dead letters because no rule can be asked
+about it."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,5 @@
-"""Who may ask: everybody on this machine, or, where a token is set, who sends it. Settled before anything of a request's body is read."""
+"""Who may ask: everybody on this machine, or, where a token is set, who sends it. Settled before anything of
+a request's body is read."""
 
 import hmac
 import ipaddress
@@ -25,7 +26,8 @@ def check_host(settings: IngestSettings, host: str) -> None:
         is_loopback = host == "localhost"
     if not is_loopback and settings.serve_token is None:
         raise SettingsError(
-            f"ingest refuses to listen on {host} without a token: set FIRN_INGEST_SERVE_TOKEN, and put TLS in front; or listen on 127.0.0.1"
+            f"ingest refuses to listen on {host} without a token: set FIRN_INGEST_SERVE_TOKEN, and put TLS "
+            "in front; or listen on 127.0.0.1"
         )
 
 
@@ -39,7 +41,8 @@ def bearer(settings: IngestSettings) -> dict[str, str]:
 
 
 class TokenGate:
-    """Lets callers in who send the token; everybody where none is set, and to the health pages. Plain ASGI."""
+    """Lets callers in who send the token; everybody where none is set, and to the health pages. Plain
+    ASGI."""
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
         self._app = app
@@ -49,14 +52,18 @@ class TokenGate:
         if scope["type"] == "http" and self._wanted and scope["path"] not in OPEN_PATHS:
             given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             if not hmac.compare_digest(given, self._wanted):
-                sentence = "this needs the token that ingest was started with (serve_token); send it as `Authorization: Bearer ...`"
+                sentence = (
+                    "this needs the token that ingest was started with (serve_token); send it as "
+                    "`Authorization: Bearer ...`"
+                )
                 await problem(401, sentence)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
 def add_gates(app: FastAPI, settings: IngestSettings, host: str) -> None:
-    """Strangers' pages, then who asks, then how much is said: the last that is added is the first that a request comes to."""
+    """Strangers' pages, then who asks, then how much is said: the last that is added is the first that a
+    request comes to."""
     app.add_middleware(
         BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s
     )

@@ -45,9 +45,11 @@ def make_app(engine: LocalEngine, settings: IngestSettings) -> FastAPI:
 
 @contextmanager
 def serving(engine: LocalEngine, settings: IngestSettings, listener: socket.socket) -> Iterator[None]:
-    """Serves in a thread beside the engine, which keeps the main thread and its signals, until the engine has ended.
+    """Serves in a thread beside the engine, which keeps the main thread and its signals, until the engine has
+    ended.
 
-    The thread is gone before the interpreter is: a timer of uvloop that fires while Python is taken apart ends the process by a segmentation fault.
+    The thread is gone before the interpreter is: a timer of uvloop that fires while Python is taken apart
+    ends the process by a segmentation fault.
     """
     server = bounded_server(
         make_app(engine, settings), limits(settings), log_level="warning", timeout_graceful_shutdown=GRACE_S

@@ -79,7 +79,8 @@ def list_letters(
 
 @contextmanager
 def _one_at_a_time(request: Request) -> Iterator[None]:
-    """The dead-letter topic is read by one at a time; who waits too long is told so, and holds no thread any more. Raises BusyError."""
+    """The dead-letter topic is read by one at a time; who waits too long is told so, and holds no thread any
+    more. Raises BusyError."""
     letters = request.app.state.serve.letters
     if not letters.acquire(timeout=WAIT_S):
         raise BusyError(
@@ -126,7 +127,8 @@ def letter_value(request: Request, letter_id: str) -> Response:
 
 @router.post("/replay")
 def replay_letters(request: Request, body: ReplayBody) -> dict[str, Any]:
-    """Sends letters again, each once for each of its deaths; answers when all are acknowledged. `dry_run` only says what would happen."""
+    """Sends letters again, each once for each of its deaths; answers when all are acknowledged. `dry_run`
+    only says what would happen."""
     tools, wanted = request.app.state.serve.tools, body.filter.to_filter()
     if not body.ids and wanted.is_all and not body.all:
         raise SettingsError("say which letters: ids, a filter, or all=true")

@@ -1,4 +1,5 @@
-"""What an erasure has to know of Kafka: how far the input topics are in, and what Firn's own topics keep of a tenant."""
+"""What an erasure has to know of Kafka: how far the input topics are in, and what Firn's own topics keep of a
+tenant."""
 
 from typing import Annotated, Any
 
@@ -13,7 +14,8 @@ router = APIRouter(prefix="/v1", tags=["erasure"])
 
 @router.get("/durable")
 def get_durable(request: Request) -> dict[str, Any]:
-    """Per partition of the input topics: below `offset` every record is in its table, a dead letter or parked; `reached`: the end as Kafka has it now."""
+    """Per partition of the input topics: below `offset` every record is in its table, a dead letter or
+    parked; `reached`: the end as Kafka has it now."""
     tools = request.app.state.serve.tools
     found = durable_offsets(tools.settings, tools.reader())
     return {
@@ -30,7 +32,8 @@ def list_kept(
     tenant: Annotated[str, Query(max_length=400)],
     after: Annotated[str, Query(max_length=40, description="`next` of the page before")] = "0:0",
 ) -> dict[str, Any]:
-    """Messages of a tenant that one of Firn's own topics keeps, whole, in order. `next` None: there are no more."""
+    """Messages of a tenant that one of Firn's own topics keeps, whole, in order. `next` None: there are no
+    more."""
     partition, _, offset = after.partition(":")
     if not (partition.isdecimal() and offset.isdecimal()):
         raise SettingsError("after is not what a page's `next` said; start the listing again without it")

@@ -1,6 +1,8 @@
-"""What becomes of one message, and why: its tenant and table, its records with every column, and by which rule, format and field each was told.
+"""What becomes of one message, and why: its tenant and table, its records with every column, and by which
+rule, format and field each was told.
 
-The table is taken to be new: a declared type, the limit of columns, or an older spelling of a name may change what a real one stores.
+The table is taken to be new: a declared type, the limit of columns, or an older spelling of a name may change
+what a real one stores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +73,8 @@ class Explanation:
 
 
 def topic_settings(settings: IngestSettings, name: str | None) -> tuple[TopicSettings, str]:
-    """The settings of a topic, and where they came from: the one named, else the only one there is, else the defaults."""
+    """The settings of a topic, and where they came from: the one named, else the only one there is, else the
+    defaults."""
     if name is None and len(settings.topics) == 1:
         return settings.topics[0], "the only topic in the settings"
     for topic in settings.topics:
@@ -83,7 +86,8 @@ def topic_settings(settings: IngestSettings, name: str | None) -> tuple[TopicSet
 def explain(
     settings: IngestSettings, topic: TopicSettings, why: str, envelope: Envelope, timestamp_ms: int
 ) -> Explanation:
-    """Explains a message. `timestamp_ms`: its Kafka timestamp, ms since 1970; `why`: where the topic's settings came from."""
+    """Explains a message. `timestamp_ms`: its Kafka timestamp, ms since 1970; `why`: where the topic's
+    settings came from."""
     target = _limited(settings, envelope) or Router(topic).route(envelope)
     table = target if isinstance(target, TableId) else None
     read_as, records = _records(settings, topic, envelope.value or b"", timestamp_ms)

@@ -1,4 +1,5 @@
-"""When each tenant's tables last changed, from the catalog's index of changed partitions: one listing for all tenants, no table is loaded."""
+"""When each tenant's tables last changed, from the catalog's index of changed partitions: one listing for all
+tenants, no table is loaded."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,8 @@ _START = datetime(1970, 1, 1, tzinfo=UTC)
 class Freshness:
     """Tenants that got rows within the last hour, or since this was made. One thread at a time.
 
-    A partition that changed without getting rows was merged or lost some. That cannot be told of one seen for the first time: it counts.
+    A partition that changed without getting rows was merged or lost some. That cannot be told of one seen for
+    the first time: it counts.
     """
 
     def __init__(self, catalog: CatalogClient, clock: Clock) -> None:
@@ -31,7 +33,8 @@ class Freshness:
         )  # by table and partition, the one changed last at the end
 
     def last_commits(self) -> Mapping[str, datetime] | None:
-        """By tenant; None beside a catalog that keeps no such index. Asks only for what changed since the last call. Raises FirnError."""
+        """By tenant; None beside a catalog that keeps no such index. Asks only for what changed since the
+        last call. Raises FirnError."""
         if not self._catalog.has_extras:
             return None
         if self._since_ms is None:

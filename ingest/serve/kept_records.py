@@ -1,4 +1,5 @@
-"""Messages of one tenant that Firn's own topics keep: dead letters, parked records, and dead letters on their way back. For whoever erases.
+"""Messages of one tenant that Firn's own topics keep: dead letters, parked records, and dead letters on their
+way back. For whoever erases.
 
 Read whole and in order, a page at a time, because only the reader knows what it looks for.
 """
@@ -29,7 +30,8 @@ PAGE_BYTES = 8 * MIB
 
 @dataclass(frozen=True, slots=True)
 class KeptRecord:
-    """One message. `parking`: the id of the parking that it was parked under, of dead letters and replayed ones empty."""
+    """One message. `parking`: the id of the parking that it was parked under, of dead letters and replayed
+    ones empty."""
 
     partition: int
     offset: int
@@ -62,7 +64,8 @@ class Page:
 
 
 class KeptRecords:
-    """Reads the topics. One thread at a time. `letters`, `parked`: where bodies of dead letters and parked records lie."""
+    """Reads the topics. One thread at a time. `letters`, `parked`: where bodies of dead letters and parked
+    records lie."""
 
     def __init__(self, settings: IngestSettings, reader: KafkaReader, letters: Aside, parked: Aside) -> None:
         self._topics: dict[Kind, str] = {
@@ -76,7 +79,8 @@ class KeptRecords:
         self._tenants = LetterTenants(settings)
 
     def page(self, kind: Kind, tenant: str, after: tuple[int, int] = (0, 0)) -> Page:
-        """Messages of a tenant from a place on. Raises UnavailableError, NotFoundError where what a message has in the warehouse is gone."""
+        """Messages of a tenant from a place on. Raises UnavailableError, NotFoundError where what a message
+        has in the warehouse is gone."""
         found, size = list[KeptRecord](), 0
         for partition in self._reader.partitions([self._topics[kind]]):
             ends = self._reader.ends([partition])[partition]

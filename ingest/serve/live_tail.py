@@ -1,6 +1,8 @@
-"""Records as they reach Kafka, before any commit: read from the ends of the input topics, routed and decoded as ingestion does, kept nowhere.
+"""Records as they reach Kafka, before any commit: read from the ends of the input topics, routed and decoded
+as ingestion does, kept nowhere.
 
-Whoever looks on must not slow anything down: what does not fit the queue is dropped and counted, and a tail that falls behind skips ahead.
+Whoever looks on must not slow anything down: what does not fit the queue is dropped and counted, and a tail
+that falls behind skips ahead.
 """
 
 import threading
@@ -42,7 +44,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class TailFilter:
-    """Whose records: a tenant's, of one stream or all (None), that hold every word (in any case) in some value."""
+    """Whose records: a tenant's, of one stream or all (None), that hold every word (in any case) in some
+    value."""
 
     tenant: TenantId
     stream: str | None = None
@@ -153,7 +156,8 @@ class LiveTail:
                 discovered_s = now_s
 
     def _take_all(self, consumer: Consumer, messages: Sequence[Message]) -> None:
-        """What has come; behind a batch that nobody can read, the partition is read on where the next one begins."""
+        """What has come; behind a batch that nobody can read, the partition is read on where the next one
+        begins."""
         spoilt = spoilt_by(messages)
         good = with_readable_headers(sound(messages, spoilt))
         for message in good:
@@ -198,7 +202,9 @@ class LiveTail:
                     TailEvent(
                         "skipped",
                         {
-                            "message": "the tail fell behind; records were left out, and it went on with the newest"
+                            "message": (
+                                "the tail fell behind; records were left out, and it went on with the newest"
+                            )
                         },
                     )
                 )

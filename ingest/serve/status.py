@@ -1,4 +1,5 @@
-"""The line at a glance: lag, freshness per tenant, parked tables, and what the running node says of its buffers and breakers.
+"""The line at a glance: lag, freshness per tenant, parked tables, and what the running node says of its
+buffers and breakers.
 
 Kafka and the catalog are asked themselves, so that all but the last is told also while no ingester runs.
 """
@@ -39,7 +40,8 @@ _OF_NODE = (
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All that is known now. `node`, `parked`, `last_commits` None: whoever knows did not answer, or does not keep it."""
+    """All that is known now. `node`, `parked`, `last_commits` None: whoever knows did not answer, or does not
+    keep it."""
 
     now: datetime
     lag: GroupLag
@@ -81,7 +83,8 @@ class Status:
 
 
 class StatusSource:
-    """Asks everybody, at most once a second. Thread-safe. `control`: gives who keeps the parked records, and may raise while the catalog is away."""
+    """Asks everybody, at most once a second. Thread-safe. `control`: gives who keeps the parked records, and
+    may raise while the catalog is away."""
 
     def __init__(
         self,
@@ -205,7 +208,10 @@ def _summary(status: Status) -> Table:
         ("lag", f"{status.lag.lag_records:,} records"),
         (
             "complete until",
-            f"{_text(status.lag.complete_until)} ({(status.now - status.lag.complete_until).total_seconds():,.0f} s ago)",
+            (
+                f"{_text(status.lag.complete_until)} "
+                f"({(status.now - status.lag.complete_until).total_seconds():,.0f} s ago)"
+            ),
         ),
         (
             "node",
@@ -233,7 +239,10 @@ def _summary(status: Status) -> Table:
 
 def _buffers(node: Mapping[str, Any]) -> str:
     mb = {name: node.get(name, 0) / 1e6 for name in ("buffered_bytes", "in_flight_bytes")}
-    return f"{mb['buffered_bytes']:,.1f} MB of {node.get('buffered_tables', 0):,} tables, {mb['in_flight_bytes']:,.1f} MB in flight"
+    return (
+        f"{mb['buffered_bytes']:,.1f} MB of {node.get('buffered_tables', 0):,} tables, "
+        f"{mb['in_flight_bytes']:,.1f} MB in flight"
+    )
 
 
 def _breakers(failing: Sequence[Mapping[str, str]]) -> str:

@@ -16,7 +16,8 @@ router = APIRouter(prefix="/v1", tags=["status"])
 
 @router.get("/status")
 def get_status(request: Request) -> dict[str, Any]:
-    """The line at a glance: offsets and lag per partition, `lag_records`, `complete_until`, parked tables, the stalest tenants, the node's own state."""
+    """The line at a glance: offsets and lag per partition, `lag_records`, `complete_until`, parked tables,
+    the stalest tenants, the node's own state."""
     status: dict[str, Any] = request.app.state.serve.status.read().to_json()
     return status
 
@@ -25,7 +26,8 @@ def get_status(request: Request) -> dict[str, Any]:
 def get_freshness(
     request: Request, tenant: Annotated[str | None, Query(max_length=400)] = None
 ) -> dict[str, Any]:
-    """When each tenant had its last commit, the stalest first; tenants without one within the hour are left out."""
+    """When each tenant had its last commit, the stalest first; tenants without one within the hour are left
+    out."""
     found = request.app.state.serve.status.read().tenants()
     if tenant is not None:
         found = [each for each in found if each["tenant"] == tenant]

@@ -28,7 +28,8 @@ async def tail(
         str, Query(max_length=1_000, description="words that a record has to hold, in any case")
     ] = "",
 ) -> StreamingResponse:
-    """A tenant's records as they reach Kafka, from now on. Events: open, record, rejected, dropped, skipped, failed."""
+    """A tenant's records as they reach Kafka, from now on. Events: open, record, rejected, dropped, skipped,
+    failed."""
     wanted = TailFilter(known_tenant(tenant), None if stream is None else known_stream(stream), words_of(q))
     state = request.app.state.serve
     if state.tails >= state.tools.settings.tails_max:

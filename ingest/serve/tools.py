@@ -1,4 +1,5 @@
-"""What all tools need, opened once: settings, the catalog, whoever keeps leases and parked records, the warehouse."""
+"""What all tools need, opened once: settings, the catalog, whoever keeps leases and parked records, the
+warehouse."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +27,8 @@ from lake.storage import AnyStorage, open_storage
 
 @dataclass(frozen=True)
 class Tools:
-    """Thread-safe as far as it goes; each of the tools made here is for one thread at a time, unless it says otherwise."""
+    """Thread-safe as far as it goes; each of the tools made here is for one thread at a time, unless it says
+    otherwise."""
 
     settings: IngestSettings
     catalog: CatalogClient
@@ -38,14 +40,16 @@ class Tools:
         """Raises SettingsError where no input topic is set."""
         if not settings.topics:
             raise SettingsError(
-                "no input topics are set; add [[ingest.topics]] with a name to the settings file, or set FIRN_INGEST_TOPICS"
+                "no input topics are set; add [[ingest.topics]] with a name to the settings file, or set "
+                "FIRN_INGEST_TOPICS"
             )
         catalog = CatalogClient(settings.catalog_uri, token=_secret(settings.catalog_token))
         return cls(settings, catalog, open_storage(), SystemClock())
 
     @cached_property
     def control(self) -> CatalogClient:
-        """Who keeps leases and parked records; a catalog without extras where nobody does. Raises UnavailableError where the catalog does not answer."""
+        """Who keeps leases and parked records; a catalog without extras where nobody does. Raises
+        UnavailableError where the catalog does not answer."""
         return control_of(self.settings, self.catalog) or self.catalog
 
     def reader(self) -> KafkaReader:
@@ -60,7 +64,8 @@ class Tools:
 
     @cached_property
     def letters_aside(self) -> Aside:
-        """What of dead letters lies in the warehouse. Raises SettingsError, UnavailableError where nobody says which that is."""
+        """What of dead letters lies in the warehouse. Raises SettingsError, UnavailableError where nobody
+        says which that is."""
         return Aside.of(self.storage, self._warehouse, LETTERS_FOLDER)
 
     @cached_property
@@ -73,7 +78,8 @@ class Tools:
         warehouse = self.settings.warehouse or self.catalog.warehouse
         if not warehouse:
             raise SettingsError(
-                "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix"
+                "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like "
+                "s3://bucket/prefix"
             )
         return warehouse
 

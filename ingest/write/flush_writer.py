@@ -1,7 +1,8 @@
-"""From a cut buffer to written files: convert, ask for new columns, write, sync, have the dead letters acknowledged.
+"""From a cut buffer to written files: convert, ask for new columns, write, sync, have the dead letters
+acknowledged.
 
-Tables are written in groups, so that one call syncs their files and one question gets their new columns. What goes wrong with one table is
-told as its trouble and harms no other.
+Tables are written in groups, so that one call syncs their files and one question gets their new columns. What
+goes wrong with one table is told as its trouble and harms no other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +46,8 @@ class ColumnLink(Protocol):
 
 @dataclass(slots=True)
 class Flush:
-    """Messages cut from one table's buffer. `ends`: per topic-partition the offset after the last message fully routed at the cut.
+    """Messages cut from one table's buffer. `ends`: per topic-partition the offset after the last message
+    fully routed at the cut.
 
     `drain`: the number of the drain it is of, 0 for none. `hot`: files that most of it is in already.
     """
@@ -60,7 +62,8 @@ class Flush:
 
 @dataclass(slots=True)
 class Written:
-    """What became of a group of flushes: those to be committed, those without a row to commit, those that could not be written."""
+    """What became of a group of flushes: those to be committed, those without a row to commit, those that
+    could not be written."""
 
     flushes: list[WrittenFlush] = field(default_factory=list)
     empty: list[Flush] = field(default_factory=list)
@@ -97,7 +100,8 @@ class FlushWriter:
     def write(
         self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]
     ) -> Written:
-        """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead letters acknowledged (2)."""
+        """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead
+        letters acknowledged (2)."""
         written = Written()
         hot = self._each(
             [f for f in flushes if f.buffer.packed],
@@ -189,7 +193,8 @@ class FlushWriter:
     def _convert(
         self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, parts: Sequence[Part] = ()
     ) -> Converted:
-        """Converts messages for the table as it is and buries what cannot be stored (once, however often they are written)."""
+        """Converts messages for the table as it is and buries what cannot be stored (once, however often they
+        are written)."""
         converted = convert(
             buffer, sources, view.log_schema, _marks(view, sources), self._limits, self._shapes, parts
         )
@@ -217,14 +222,16 @@ class FlushWriter:
     def _written(
         self, flush: Flush, view: TableView, files: Sequence[DataFile], rows: int, new: Mapping[str, int]
     ) -> WrittenFlush:
-        # A partition that is read again below its mark has nothing in here: naming it would make the flush look ahead for ever.
+        # A partition that is read again below its mark has nothing in here: naming it would make the flush
+        # look ahead for ever.
         ranges = {p: Range(view.marks.of(p), end) for p, end in flush.ends.items() if end > view.marks.of(p)}
         return WrittenFlush(flush.table, view.uuid, ranges, files, rows, new, flush.drain)
 
     # ---- hot tables
 
     def spool(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
-        """Adds what waits for a hot table to files that stay open; where that fails, it waits for its flush, which will tell."""
+        """Adds what waits for a hot table to files that stay open; where that fails, it waits for its flush,
+        which will tell."""
         if not buffer.packed:
             self._hot[buffer.table] = HotFiles(self._storage, view, self._hours_max)
         hot = self._hot.get(buffer.table)
@@ -263,7 +270,8 @@ class FlushWriter:
             hot.append(converted.rows, schema, list(converted.new))
 
     def _write_hot(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
-        """Closes the files of a hot table with the rest of its flush in them; where the table has changed since, all is written again."""
+        """Closes the files of a hot table with the rest of its flush in them; where the table has changed
+        since, all is written again."""
         hot, flush.hot = flush.hot, None
         firsts = {
             TopicPartition(sources[n].topic_id, sources[n].partition): offset

@@ -1,4 +1,5 @@
-"""Files of a hot table that grow while its messages come, so that they reach a good size although only little is held in memory.
+"""Files of a hot table that grow while its messages come, so that they reach a good size although only little
+is held in memory.
 
 A part of the buffer becomes a row group; nothing is visible before the files are closed and committed.
 """
@@ -67,9 +68,11 @@ class OpenFile:
 
 @dataclass
 class HotFiles:
-    """The files of one flush of one table, written for the table as `view` shows it. `new`: columns it did not have, with the ids they were promised.
+    """The files of one flush of one table, written for the table as `view` shows it. `new`: columns it did
+    not have, with the ids they were promised.
 
-    `parts`: how many parts of the buffer are in them, from the first on. `hours_max`: of so many hours a file is open at once.
+    `parts`: how many parts of the buffer are in them, from the first on. `hours_max`: of so many hours a file
+    is open at once.
     """
 
     storage: Storage

@@ -27,17 +27,20 @@ from lake.table_layout import US_PER_HOUR, data_file_uri
 
 # Level 1: what a flush writes is written again by the optimizer, with a better level.
 ZSTD_LEVEL = 1
-# Columns with few values. Of all others nothing is known yet: a dictionary that most values are new to costs time and bytes.
+# Columns with few values. Of all others nothing is known yet: a dictionary that most values are new to costs
+# time and bytes.
 DICTIONARY = (TOPIC, TOPIC_ID, TOPIC_PARTITION, INDEX, SEVERITY)
 # With fewer rows, a second page per column is more than a dictionary saves.
 DICTIONARY_ROWS_MIN = 1_000
-# A smaller file is put together in memory: Parquet's many small writes are dear when each goes through Python.
+# A smaller file is put together in memory: Parquet's many small writes are dear when each goes through
+# Python.
 IN_MEMORY_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """The columns of a file: their Arrow schema with field ids, and the field ids of its leaves in the order of Parquet's columns."""
+    """The columns of a file: their Arrow schema with field ids, and the field ids of its leaves in the order
+    of Parquet's columns."""
 
     arrow: pa.Schema
     columns: Sequence[tuple[str, pa.DataType]]
@@ -70,7 +73,8 @@ def parquet_options(rows: int) -> dict[str, Any]:
 def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
     """Writes the rows of a flush, one file per hour; complete but not yet synced when this returns.
 
-    Columns absent from `rows` are absent from the files (Iceberg reads them as NULL), but for the system columns.
+    Columns absent from `rows` are absent from the files (Iceberg reads them as NULL), but for the system
+    columns.
     """
     layout = _layout(schema, tuple(rows.column_names))
     return [
@@ -80,7 +84,8 @@ def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSche
 
 
 def write_many_hours(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
-    """The same for rows of an archive, which may be of a thousand hours: they are put in order once, and a file has only the columns that its hour has.
+    """The same for rows of an archive, which may be of a thousand hours: they are put in order once, and a
+    file has only the columns that its hour has.
 
     All rows are held a second time meanwhile.
     """
@@ -107,7 +112,8 @@ def _slices(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def fields_of(schema: LogSchema, names: Container[str]) -> list[Mapping[str, Any]]:
-    """The fields of a file that has these columns (their names folded) beside the system ones, as the schema's JSON spells them."""
+    """The fields of a file that has these columns (their names folded) beside the system ones, as the
+    schema's JSON spells them."""
     ours = {schema.by_name[name].id for name in schema.by_name if name in names or name in SYSTEM_COLUMNS}
     return [field for field in schema.json["fields"] if field["id"] in ours]
 

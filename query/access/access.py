@@ -1,6 +1,8 @@
-"""Who asks, and which tenants they see. The catalog holds the keys and decides; this room only asks it with the caller's own key.
+"""Who asks, and which tenants they see. The catalog holds the keys and decides; this room only asks it with
+the caller's own key.
 
-Without keys (a catalog started with --anonymous, on this machine) everybody sees everything, and the API refuses to listen beyond loopback.
+Without keys (a catalog started with --anonymous, on this machine) everybody sees everything, and the API
+refuses to listen beyond loopback.
 """
 
 import hashlib
@@ -25,7 +27,8 @@ CALLERS_MAX = 256
 VERDICTS_MAX = 100_000
 WHO_MAX = 10_000
 PING_TIMEOUT_S = 5.0
-# What says whether a key reaches something. Any other status is no such verdict, and nothing may be taken from it.
+# What says whether a key reaches something. Any other status is no such verdict, and nothing may be taken
+# from it.
 DECIDED = frozenset(
     {
         httpx.codes.OK,
@@ -48,7 +51,8 @@ class ForbiddenError(FirnError):
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Whose a key or token is, in the catalog's words: the key's id, and the namespace it is bound to (None: it is not)."""
+    """Whose a key or token is, in the catalog's words: the key's id, and the namespace it is bound to (None:
+    it is not)."""
 
     key_id: str
     namespace: str | None = None
@@ -59,7 +63,8 @@ ANONYMOUS = Who("anonymous")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The holder of a key (None: anonymous) and a catalog client that speaks with it, so that the catalog checks every step again."""
+    """The holder of a key (None: anonymous) and a catalog client that speaks with it, so that the catalog
+    checks every step again."""
 
     key: str | None
     catalog: CatalogClient
@@ -105,7 +110,8 @@ class Access:
         return self._caller(key, who)
 
     def known(self, authorization: str | None) -> Caller | None:
-        """The caller behind an Authorization header, where it was asked for within the last seconds; asks nobody. Raises UnauthorizedError."""
+        """The caller behind an Authorization header, where it was asked for within the last seconds; asks
+        nobody. Raises UnauthorizedError."""
         key = _key_in(authorization)
         with self._lock:
             who, since_s = self._who.get(_digest(key), (ANONYMOUS, None))
@@ -142,7 +148,10 @@ class Access:
             and "expired on" in answer.text
         ):
             return str(answer.json()["error"]["message"])
-        return "this needs an API key in force; send it as `Authorization: Bearer firn_...`, or make one with `python -m catalog`"
+        return (
+            "this needs an API key in force; send it as `Authorization: Bearer firn_...`, or make one "
+            "with `python -m catalog`"
+        )
 
     def check_tenant(self, caller: Caller, tenant: TenantId) -> None:
         """Raises ForbiddenError where the key does not reach the tenant."""
@@ -153,22 +162,26 @@ class Access:
             raise ForbiddenError(f"this key does not reach tenant {tenant.name!r}; use a key of that tenant")
 
     def check_writer(self, caller: Caller, tenant: TenantId) -> None:
-        """Raises ForbiddenError where the key may not change what the tenant has. The catalog is asked to change nothing, and says whether it would."""
+        """Raises ForbiddenError where the key may not change what the tenant has. The catalog is asked to
+        change nothing, and says whether it would."""
         self.check_tenant(caller, tenant)
         change: dict[str, Any] = {"removals": [], "updates": {}}
         status = self._status(caller.key, f"/v1/namespaces/{tenant.namespace}/properties", change)
         if status in (httpx.codes.FORBIDDEN, httpx.codes.UNAUTHORIZED):
             raise ForbiddenError(
-                f"this key may read tenant {tenant.name!r} and not change anything of it; use a key with scope write"
+                f"this key may read tenant {tenant.name!r} and not change anything of it; use a key with "
+                "scope write"
             )
 
     def check_operator(self, caller: Caller) -> None:
         """Raises ForbiddenError for a key that is bound to a tenant or may only read."""
         status = self._verdict(caller.key, "/firn/v1/tenants?pageSize=1")
-        # A catalog without extras does not tell keys apart, so there only one that asks for none lets everybody do this.
+        # A catalog without extras does not tell keys apart, so there only one that asks for none lets
+        # everybody do this.
         if status != httpx.codes.OK and (status != httpx.codes.NOT_FOUND or self.needs_key):
             raise ForbiddenError(
-                "this needs a key that reaches all tenants and may change things; name a tenant, or use another key"
+                "this needs a key that reaches all tenants and may change things; name a tenant, or use "
+                "another key"
             )
 
     def _verdict(self, key: str | None, path: str) -> int:
@@ -184,7 +197,8 @@ class Access:
         return status
 
     def ping(self) -> bool:
-        """Whether the catalog answers, asked on a connection of its own: those of the callers may all wait for it."""
+        """Whether the catalog answers, asked on a connection of its own: those of the callers may all wait
+        for it."""
         try:
             return self._ping.get("/v1/config").status_code < httpx.codes.INTERNAL_SERVER_ERROR
         except httpx.HTTPError:
@@ -197,7 +211,8 @@ class Access:
     def _ask(
         self, key: str | None, path: str, body: Mapping[str, Any] | None = None
     ) -> httpx.Response | None:
-        """The catalog's answer; None: the key is nothing that could be sent. Raises UnavailableError where it decides nothing."""
+        """The catalog's answer; None: the key is nothing that could be sent. Raises UnavailableError where it
+        decides nothing."""
         headers = {"Authorization": f"Bearer {key}"} if key else None
         try:
             answer = self._http.request("GET" if body is None else "POST", path, headers=headers, json=body)
@@ -241,6 +256,7 @@ def check_host(host: str, access: Access) -> None:
         is_loopback = host == "localhost"
     if not is_loopback and not access.needs_key:
         raise SettingsError(
-            f"the API refuses to listen on {host} while the catalog lets callers in without keys: make keys, start the catalog without --anonymous, "
+            f"the API refuses to listen on {host} while the catalog lets callers in without keys: make keys, "
+            "start the catalog without --anonymous, "
             "and put TLS in front; or listen on 127.0.0.1"
         )

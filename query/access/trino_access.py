@@ -1,11 +1,14 @@
 """Who may see what in Trino, for people who go there directly: the rules of the API as Trino's own files.
 
-`rules.json` is Trino's file-based access control, `password.db` its password file (Trino's documentation, "File-based access control" and
-"Password file authentication"). A tenant's user is called like the tenant's schema, sees that schema and no other, and may only read. The
-room's own user asks as the tenant's user wherever a question is about one tenant; itself it reads every tenant, for keys that do. Nobody may write,
-call procedures or table functions, or lend a right to a view: what a view reads, its reader must be allowed to read.
+`rules.json` is Trino's file-based access control, `password.db` its password file (Trino's documentation,
+"File-based access control" and "Password file authentication"). A tenant's user is called like the tenant's
+schema, sees that schema and no other, and may only read. The room's own user asks as the tenant's user
+wherever a question is about one tenant; itself it reads every tenant, for keys that do. Nobody may write,
+call procedures or table functions, or lend a right to a view: what a view reads, its reader must be allowed
+to read.
 
-Trino 476 has no rules for `ALTER TABLE ... EXECUTE`, so its catalog is read-only as well (docs/search.md, "Trino for analysts").
+Trino 476 has no rules for `ALTER TABLE ... EXECUTE`, so its catalog is read-only as well (docs/search.md,
+"Trino for analysts").
 """
 
 import hashlib
@@ -56,10 +59,12 @@ def write_access(
     service: tuple[str, str | None],
     renew: Sequence[str] = (),
 ) -> list[NewUser]:
-    """Writes both files for these tenants; users that were there keep their passwords, but for those in `renew`.
+    """Writes both files for these tenants; users that were there keep their passwords, but for those in
+    `renew`.
 
-    `service`: the room's own user and its password (None: kept, or made). Gives the users whose passwords are new.
-    Trino takes the files up by itself within its refresh periods. Raises SettingsError, PrerequisiteError.
+    `service`: the room's own user and its password (None: kept, or made). Gives the users whose passwords are
+    new. Trino takes the files up by itself within its refresh periods. Raises SettingsError,
+    PrerequisiteError.
     """
     name, password = service
     users = sorted(tenant.namespace for tenant in known)
@@ -116,9 +121,11 @@ def ruled_users(folder: Path) -> frozenset[str]:
 
 
 def rules(users: Sequence[str], catalog: str, service_user: str) -> dict[str, Any]:
-    """Trino's access control. The first rule that fits decides; where none fits nothing is allowed. Names are `[a-z0-9_]`: patterns of themselves."""
+    """Trino's access control. The first rule that fits decides; where none fits nothing is allowed. Names are
+    `[a-z0-9_]`: patterns of themselves."""
     everybody = "|".join(users) or NOBODY
-    # Without GRANT_SELECT, which the owner of a view needs: a view that claims to be another user's reads nothing.
+    # Without GRANT_SELECT, which the owner of a view needs: a view that claims to be another user's reads
+    # nothing.
     tables: list[Mapping[str, Any]] = [{"user": service_user, "catalog": catalog, "privileges": ["SELECT"]}]
     tables += [{"user": user, "catalog": catalog, "schema": user, "privileges": ["SELECT"]} for user in users]
     tables += [
@@ -142,7 +149,8 @@ def rules(users: Sequence[str], catalog: str, service_user: str) -> dict[str, An
 
 
 def hashed(password: str) -> str:
-    """A line of the password file: PBKDF2, with the HMAC that Trino's plugin computes it by, as iterations, salt and hash."""
+    """A line of the password file: PBKDF2, with the HMAC that Trino's plugin computes it by, as iterations,
+    salt and hash."""
     salt = os.urandom(SALT_BYTES)
     digest = hashlib.pbkdf2_hmac("sha1", password.encode(), salt, ITERATIONS, HASH_BYTES)
     return f"{ITERATIONS}:{salt.hex()}:{digest.hex()}"

@@ -1,4 +1,5 @@
-"""Rules for tenants that came since `trino-access` ran: written by the API when it is first about to ask Trino as their user."""
+"""Rules for tenants that came since `trino-access` ran: written by the API when it is first about to ask
+Trino as their user."""
 
 import threading
 import time

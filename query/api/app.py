@@ -103,7 +103,8 @@ def _add_service_routes(app: FastAPI) -> None:
 
     @app.get("/readyz", tags=["service"])
     async def readyz(request: Request, response: Response) -> dict[str, bool]:
-        """Whether the catalog answers; Trino is told beside it, because search pages do without. Within six seconds, whatever hangs."""
+        """Whether the catalog answers; Trino is told beside it, because search pages do without. Within six
+        seconds, whatever hangs."""
         readiness: Readiness = request.app.state.readiness
         found = {name: said is None for name, said in (await readiness.ask()).items()}
         response.status_code = 200 if found["catalog"] else 503

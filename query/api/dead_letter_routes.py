@@ -141,7 +141,8 @@ async def show_dead_letter(
 async def replay_dead_letters(
     request: Request, body: ReplayBody, services: ServicesOf, caller: CallerOf
 ) -> ReplayAnswer:
-    """Sends letters again, each once for each of its deaths; answers when all are acknowledged. They arrive as rows with the next flush."""
+    """Sends letters again, each once for each of its deaths; answers when all are acknowledged. They arrive
+    as rows with the next flush."""
     times = {name: _time(services, getattr(body, name), name) for name in ("since", "until")}
     filters = {
         name: value for name, value in {"reason": body.reason, "topic": body.topic, **times}.items() if value

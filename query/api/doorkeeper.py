@@ -12,7 +12,8 @@ OPEN_PATHS = frozenset(
 
 
 class Doorkeeper:
-    """Lets callers in who have a key in force (all where the catalog asks for none), and to the open pages everybody. Plain ASGI."""
+    """Lets callers in who have a key in force (all where the catalog asks for none), and to the open pages
+    everybody. Plain ASGI."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

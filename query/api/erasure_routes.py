@@ -53,7 +53,8 @@ class ErasureBody(BaseModel):
 
 
 class ErasedTable(BaseModel):
-    """One table's part. The proof: `rows_left` matching rows are in the live files of `snapshot_id`, beside which no other snapshot is left."""
+    """One table's part. The proof: `rows_left` matching rows are in the live files of `snapshot_id`, beside
+    which no other snapshot is left."""
 
     stream: str
     table: str
@@ -82,7 +83,9 @@ class ErasureAnswer(BaseModel):
     query_hash: Annotated[
         str,
         Field(
-            description="the same for the same query, under a key of this server's own; empty while the erasure runs"
+            description=(
+                "the same for the same query, under a key of this server's own; empty while the erasure runs"
+            )
         ),
     ]
     from_: Annotated[str, Field(serialization_alias="from")]
@@ -100,7 +103,10 @@ class ErasureAnswer(BaseModel):
     state: Annotated[
         str,
         Field(
-            description="running, done, incomplete (something is named under `elsewhere` or as a table's problem), failed"
+            description=(
+                "running, done, incomplete (something is named under `elsewhere` or as a table's "
+                "problem), failed"
+            )
         ),
     ]
     message: str
@@ -111,7 +117,9 @@ class ErasureAnswer(BaseModel):
     files_left: Annotated[
         int,
         Field(
-            description="old files that nobody reaches and that are still on the storage, until their grace is over"
+            description=(
+                "old files that nobody reaches and that are still on the storage, until their grace is over"
+            )
         ),
     ]
 

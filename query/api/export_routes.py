@@ -37,7 +37,10 @@ class ExportBody(SearchBody):
     spreadsheet_safe: Annotated[
         bool,
         Field(
-            description="CSV only: texts that a spreadsheet would take for a formula get an apostrophe before them; without it every value is exact"
+            description=(
+                "CSV only: texts that a spreadsheet would take for a formula get an apostrophe "
+                "before them; without it every value is exact"
+            )
         ),
     ] = False
 
@@ -209,7 +212,8 @@ async def resume_export(
 
 @router.delete("/{export_id}", status_code=204)
 async def delete_export(request: Request, export_id: str, services: ServicesOf, caller: CallerOf) -> Response:
-    """Ends an export where it runs, and removes its files. For the key that made it, and for keys that may change what its tenant has."""
+    """Ends an export where it runs, and removes its files. For the key that made it, and for keys that may
+    change what its tenant has."""
 
     def ask(_: Run) -> None:
         services.exports.delete(_own(services, caller, export_id).id)

@@ -155,7 +155,8 @@ async def get_context(
             row = searcher.row(table, here, current)
             if row is None:
                 raise NotFoundError(
-                    "there is no row with these coordinates at this time: retention or erasure removed it, or the link is wrong"
+                    "there is no row with these coordinates at this time: retention or erasure removed it, "
+                    "or the link is wrong"
                 )
             older = (
                 searcher.page(question, current, limit=where.before, after=here).rows if where.before else []

@@ -122,7 +122,8 @@ class MaintenanceHealth(BaseModel):
 
 
 class HealthAnswer(BaseModel):
-    """The line at a glance; what the caller's key may not see is left out: of a tenant's key all sums over all tenants."""
+    """The line at a glance; what the caller's key may not see is left out: of a tenant's key all sums over
+    all tenants."""
 
     services: list[ServiceState]
     lag_records: int | None
@@ -139,7 +140,8 @@ class HealthAnswer(BaseModel):
 async def post_errors(
     request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf
 ) -> ErrorsAnswer:
-    """Values that did not fit their columns, by reason and field, over the newest rows that have some; with a sample of rows."""
+    """Values that did not fit their columns, by reason and field, over the newest rows that have some; with a
+    sample of rows."""
     asked = question_of(body, services)
     question = Question(
         asked.table,

@@ -49,7 +49,8 @@ async def _page(request: Request, body: PageBody, services: ServicesOf, caller: 
     question = question_of(body, services)
     if body.limit > services.settings.page_rows_max:
         raise refuse(
-            f"limit: at most {services.settings.page_rows_max:,} rows a page; use `next` for more, or an export"
+            f"limit: at most {services.settings.page_rows_max:,} rows a page; use `next` for more, or an "
+            "export"
         )
     after = parse_cursor(body.cursor) if body.cursor else None
 
@@ -89,7 +90,8 @@ async def get_search(
 async def post_search_stream(
     request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf
 ) -> StreamingResponse:
-    """All matching rows, however many, a JSON object per line; the last line is `{"basis": ...}`, without it the answer broke off."""
+    """All matching rows, however many, a JSON object per line; the last line is `{"basis": ...}`, without it
+    the answer broke off."""
     question = question_of(body, services)
 
     def batches(current: Run) -> Iterator[bytes]:
@@ -187,7 +189,8 @@ async def get_row(
         )
         if row is None:
             raise NotFoundError(
-                "there is no row with these coordinates at this time: retention or erasure removed it, or the link is wrong"
+                "there is no row with these coordinates at this time: retention or erasure removed it, or "
+                "the link is wrong"
             )
         return RowAnswer.model_validate(to_json(row))
 

@@ -1,4 +1,5 @@
-"""What the routes share, opened once per process, and how a request runs: in a thread, with a deadline, stopped when the caller leaves."""
+"""What the routes share, opened once per process, and how a request runs: in a thread, with a deadline,
+stopped when the caller leaves."""
 
 import asyncio
 import threading
@@ -79,7 +80,8 @@ class Services:
             FileIndex(storage),
             IngestLag(settings.ingest_uri, token) if settings.ingest_uri else UnknownLag(),
         )
-        # Exports and erasures go on after a restart, when nobody's key is at hand: they use the room's own, after the asker's was checked.
+        # Exports and erasures go on after a restart, when nobody's key is at hand: they use the room's own,
+        # after the asker's was checked.
         own = CatalogClient(
             settings.catalog_uri,
             token=settings.catalog_token.get_secret_value() if settings.catalog_token else None,
@@ -159,7 +161,8 @@ class Services:
         )
 
     def whose(self, caller: Caller, tenant: str) -> TenantId | None:
-        """The tenant that is asked about; None (all) only for keys that are not bound to one. Raises ForbiddenError, BadQuestionError."""
+        """The tenant that is asked about; None (all) only for keys that are not bound to one. Raises
+        ForbiddenError, BadQuestionError."""
         if not tenant:
             self.access.check_operator(caller)
             return None
@@ -183,7 +186,8 @@ class Services:
 
 
 def _folders_of_files(catalog: CatalogClient, cache: Path) -> list[Path]:
-    """Where data files are on this machine: the warehouse, where it is on a disk, and the copies of what lies on S3."""
+    """Where data files are on this machine: the warehouse, where it is on a disk, and the copies of what lies
+    on S3."""
     try:
         warehouse = catalog.warehouse
     except RefusedError:  # the room has no key that is in force; callers may have
@@ -210,7 +214,8 @@ CallerOf = Annotated[Caller, Depends(caller_of)]
 
 
 def shares_of(caller: Caller, tenant: TenantId | None, lane: Lane) -> tuple[Share, ...]:
-    """Whose turn a request takes: the tenant's that its key is bound to, whatever it asks about; of other keys the named tenant's, and their own."""
+    """Whose turn a request takes: the tenant's that its key is bound to, whatever it asks about; of other
+    keys the named tenant's, and their own."""
     if caller.who.namespace is not None:
         return (Share(f"namespace {caller.who.namespace}", lane.at_once),)
     holder = Share(
@@ -227,9 +232,11 @@ async def run(
     tenant: TenantId | None = None,
     lane: Lane | None = None,
 ) -> Answer:
-    """Runs a blocking question in a turn and a thread of a lane; when its caller disconnects the engine is told to stop.
+    """Runs a blocking question in a turn and a thread of a lane; when its caller disconnects the engine is
+    told to stop.
 
-    `tenant`: whom it is about. The turn ends with the thread, not with the caller's patience. Raises BusyError.
+    `tenant`: whom it is about. The turn ends with the thread, not with the caller's patience. Raises
+    BusyError.
     """
     lane = lane or services_of(request).requests
     current = Run(timeout_s)
@@ -244,8 +251,9 @@ async def stream(
     timeout_s: float,
     tenant: TenantId | None = None,
 ) -> AsyncIterator[bytes]:
-    """The batches that a blocking generator gives, all within one turn. The first is there when this returns, so that what goes wrong before it is an
-    error's answer. When the caller leaves the engine is told to stop."""
+    """The batches that a blocking generator gives, all within one turn. The first is there when this returns,
+    so that what goes wrong before it is an error's answer. When the caller leaves the engine is told to
+    stop."""
     lane = services_of(request).requests
     current = Run(timeout_s)
     give_back = await lane.turns.take(*shares_of(caller_of(request), tenant, lane))
@@ -285,5 +293,6 @@ async def _answer_of(request: Request, future: asyncio.Future[Answer], current: 
 
 
 def _leave(current: Run) -> None:
-    """Tells the engine to stop, in a thread of its own: telling it is a request too, and an engine that hangs answers none."""
+    """Tells the engine to stop, in a thread of its own: telling it is a request too, and an engine that hangs
+    answers none."""
     threading.Thread(target=current.cancel, name="leave", daemon=True).start()

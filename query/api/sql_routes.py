@@ -45,7 +45,8 @@ class SqlAnswer(BaseModel):
 
 @router.post("/sql")
 async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller: CallerOf) -> SqlAnswer:
-    """Runs one query. The statement is read, checked, forced onto the caller's tenants and written anew before it runs."""
+    """Runs one query. The statement is read, checked, forced onto the caller's tenants and written anew
+    before it runs."""
     default = table_id(body.tenant, "logs").tenant if body.tenant else None
     settings = services.settings
     limit = min(body.limit, settings.sql_rows_max)

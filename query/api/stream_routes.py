@@ -45,13 +45,16 @@ class ColumnAnswer(BaseModel):
     older: Annotated[
         list[str],
         Field(
-            description="columns with the values stored before a type was declared; searches look into them too"
+            description=(
+                "columns with the values stored before a type was declared; searches look into them too"
+            )
         ),
     ]
 
 
 class RetentionAnswer(BaseModel):
-    """What a retention does. `goes` is what maintenance takes away at its next daily round, and nothing was taken by asking."""
+    """What a retention does. `goes` is what maintenance takes away at its next daily round, and nothing was
+    taken by asking."""
 
     retention: Annotated[str | None, Field(description="as the table has it; null: rows are kept for ever")]
     goes: EffortAnswer
@@ -122,13 +125,16 @@ class DroppedStream(BaseModel):
     purge_due: Annotated[
         str | None,
         Field(
-            description="from then on maintenance removes its files for good; null: nobody asked for that, they stay"
+            description=(
+                "from then on maintenance removes its files for good; null: nobody asked for that, they stay"
+            )
         ),
     ]
 
 
 class DroppedStreamsAnswer(BaseModel):
-    """Deleted streams. `undo_window_s`: how long one that is deleted now can be brought back at least; null: this catalog has no undo."""
+    """Deleted streams. `undo_window_s`: how long one that is deleted now can be brought back at least; null:
+    this catalog has no undo."""
 
     dropped: list[DroppedStream]
     undo_window_s: float | None
@@ -152,7 +158,8 @@ async def get_stream(
 async def declare_type(
     request: Request, body: TypeBody, services: ServicesOf, caller: CallerOf
 ) -> TypeAnswer:
-    """Declares a field's type, before or after records have shown it. Only metadata changes; later values that do not fit go to `_errors`."""
+    """Declares a field's type, before or after records have shown it. Only metadata changes; later values
+    that do not fit go to `_errors`."""
     table = table_id(body.tenant, body.stream)
 
     def ask(_: Run) -> TypeAnswer:
@@ -170,7 +177,8 @@ async def declare_type(
 async def set_retention(
     request: Request, body: RetentionBody, services: ServicesOf, caller: CallerOf
 ) -> RetentionAnswer:
-    """Sets how long rows are kept. Whole hours (UTC) past it go with maintenance's next daily round, not before."""
+    """Sets how long rows are kept. Whole hours (UTC) past it go with maintenance's next daily round, not
+    before."""
     table = table_id(body.tenant, body.stream)
     hours = None if body.retention is None else parse_retention(body.retention)
 
@@ -207,7 +215,8 @@ async def list_dropped(
 async def drop_stream(
     request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName, stream: StreamName
 ) -> DroppedAnswer:
-    """Drops a stream's table. It can be brought back for the catalog's `undo_window_s`; after that maintenance removes its files."""
+    """Drops a stream's table. It can be brought back for the catalog's `undo_window_s`; after that
+    maintenance removes its files."""
     table = table_id(tenant, stream)
 
     def ask(_: Run) -> DroppedAnswer:
@@ -283,7 +292,10 @@ def _drop_answer(table: TableId, dropped: Dropped | None) -> DroppedAnswer:
             undo="this catalog has no undo: the table is gone from it, its files stay on the storage",
             purge_due=None,
         )
-    undo = f"POST /v1/streams/undo brings it back until {due} at least; after that maintenance removes its files for good"
+    undo = (
+        f"POST /v1/streams/undo brings it back until {due} at least; after that maintenance removes its "
+        "files for good"
+    )
     return DroppedAnswer(dropped=str(table), undo=undo, purge_due=due)
 
 

@@ -48,7 +48,9 @@ class TenantAnswer(BaseModel):
     warnings: Annotated[
         list[str],
         Field(
-            description="why this name may be mistaken for another: what is peculiar about it, whom it looks like"
+            description=(
+                "why this name may be mistaken for another: what is peculiar about it, whom it looks like"
+            )
         ),
     ] = []
 
@@ -132,9 +134,11 @@ async def get_streams(
 
 
 def _page(caller: Caller, after: str, limit: int) -> tuple[list[TenantId], str | None, dict[str, list[str]]]:
-    """The next tenants in the order of their namespaces, where the page after them begins, and the warnings about them.
+    """The next tenants in the order of their namespaces, where the page after them begins, and the warnings
+    about them.
 
-    They are compared with all that the caller's key reaches, and with no others: who else there is, is nobody's business.
+    They are compared with all that the caller's key reaches, and with no others: who else there is, is
+    nobody's business.
     """
     reached = sorted(tenants(caller.catalog), key=lambda each: each.namespace)
     left = [each for each in reached if each.namespace > after]
@@ -161,7 +165,9 @@ def stream_answer(services: Services, tenant: TenantId, stream: TableView | Unre
         bytes=stream.totals.size_bytes,
         committed_at=rfc3339(stream.committed_at) if stream.committed_at else None,
         columns=len(stream.schema.columns),
-        problem=f"the table lacks the columns {', '.join(stream.schema.lacks)}; add them again with ALTER TABLE"
+        problem=(
+            f"the table lacks the columns {', '.join(stream.schema.lacks)}; add them again with ALTER TABLE"
+        )
         if stream.schema.lacks
         else None,
     )

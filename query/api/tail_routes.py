@@ -1,4 +1,5 @@
-"""Live tail: a tenant's records as they reach Kafka, before any commit. Ingest reads and routes them; here it is checked whose they are."""
+"""Live tail: a tenant's records as they reach Kafka, before any commit. Ingest reads and routes them; here it
+is checked whose they are."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing

@@ -1,4 +1,5 @@
-"""`python -m query search|tail|export|sql`: the API from a terminal. Rows go to standard output, everything else to standard error."""
+"""`python -m query search|tail|export|sql`: the API from a terminal. Rows go to standard output, everything
+else to standard error."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -211,7 +212,8 @@ def _print_row(row: Mapping[str, Any], out: TerminalConsole, *, as_json: bool) -
     fields = " ".join(f"{name}={value}" for name, value in row["fields"].items())
     said = "  ".join(text for text in (str(row["message"] or ""), fields) if text)
     out.print(
-        f"[dim]{escape(str(row['timestamp']))}[/dim] [{level}]{escape(str(row['severity'] or '-')):7}[/{level}] {escape(said)}"
+        f"[dim]{escape(str(row['timestamp']))}[/dim] "
+        f"[{level}]{escape(str(row['severity'] or '-')):7}[/{level}] {escape(said)}"
     )
 
 

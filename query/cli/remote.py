@@ -51,7 +51,8 @@ class Remote:
                     yield orjson.loads(line)
 
     def events(self, path: str, query: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """GET whose answer is server-sent events: kind and data of each (WHATWG HTML, "Server-sent events")."""
+        """GET whose answer is server-sent events: kind and data of each (WHATWG HTML, "Server-sent
+        events")."""
         with self._stream(
             "GET", path, params={name: value for name, value in query.items() if value}
         ) as response:
@@ -66,7 +67,8 @@ class Remote:
                     kind, data = "", ""
 
     def download(self, job: dict[str, Any], target: Path) -> None:
-        """Fetches the files of a finished export and compares their checksums; a file appears only when it is right. Raises ProtocolError."""
+        """Fetches the files of a finished export and compares their checksums; a file appears only when it is
+        right. Raises ProtocolError."""
         if job["format"] != "parquet":
             self._fetch(f"/v1/exports/{job['id']}/file", target, job["sha256"])
             return
@@ -87,7 +89,8 @@ class Remote:
                     file.write(block)
             if digest.hexdigest() != sha256:
                 raise ProtocolError(
-                    f"{target} came damaged: its checksum is {digest.hexdigest()}, the export's is {sha256}; fetch it again with --resume"
+                    f"{target} came damaged: its checksum is {digest.hexdigest()}, the export's is {sha256}; "
+                    "fetch it again with --resume"
                 )
             temporary.rename(target)
         finally:
@@ -115,7 +118,8 @@ class Remote:
 
     def _silent(self, error: httpx.HTTPError) -> UnavailableError:
         return UnavailableError(
-            f"the search API at {self.uri} does not answer ({type(error).__name__}); start it with `python -m query serve`, or set FIRN_QUERY_API"
+            f"the search API at {self.uri} does not answer ({type(error).__name__}); start it with `python "
+            "-m query serve`, or set FIRN_QUERY_API"
         )
 
 

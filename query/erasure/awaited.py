@@ -20,7 +20,8 @@ class Awaited:
 
 
 def awaited_now(ingest: IngestGateway) -> tuple[Awaited, ...]:
-    """The partitions of which something reached Kafka that is not in yet. Raises UnavailableError, RefusedError."""
+    """The partitions of which something reached Kafka that is not in yet. Raises UnavailableError,
+    RefusedError."""
     found = ingest.durable()
     return tuple(
         Awaited(each["topic"], each["topic_id"], each["partition"], each["reached"])
@@ -30,7 +31,8 @@ def awaited_now(ingest: IngestGateway) -> tuple[Awaited, ...]:
 
 
 def still_awaited(ingest: IngestGateway, awaited: Sequence[Awaited]) -> tuple[Awaited, ...]:
-    """Those that are not in yet; one whose topic was re-created or is gone will never be. Raises UnavailableError, RefusedError."""
+    """Those that are not in yet; one whose topic was re-created or is gone will never be. Raises
+    UnavailableError, RefusedError."""
     offsets = (
         {
             (each["topic"], each["topic_id"], each["partition"]): int(each["offset"])

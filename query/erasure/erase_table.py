@@ -1,11 +1,14 @@
-"""Erasure in one table: the files that hold matching rows are written anew without them, and no snapshot that reaches the old ones is left.
+"""Erasure in one table: the files that hold matching rows are written anew without them, and no snapshot that
+reaches the old ones is left.
 
 Until no live file holds a matching row and no other snapshot is left:
 
 1. load the table; find the matching rows in its files. Files that were searched before are not opened again
 2. write the files that lose rows anew, durable before the commit
-3. load the table again, for its newest version; note what nobody will reach after the commit, so that it is deleted also when this process dies
-4. one commit: old files out, new ones in, all other snapshots away; where somebody was faster (ingestion commits all the time), back to 3
+3. load the table again, for its newest version; note what nobody will reach after the commit, so that it is
+  deleted also when this process dies
+4. one commit: old files out, new ones in, all other snapshots away; where somebody was faster (ingestion
+  commits all the time), back to 3
 5. back to 1: that is the proof
 
 What was noted is queued for deletion at the end, as far as nobody reaches it.
@@ -71,9 +74,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What was done to one table, and the proof: no matching row is left in the `files_searched` files of `snapshot_id`, the only snapshot there is.
+    """What was done to one table, and the proof: no matching row is left in the `files_searched` files of
+    `snapshot_id`, the only snapshot there is.
 
-    `rows_left` None: nobody knows, because of the `problem`; then the rows have to be erased again when that is mended.
+    `rows_left` None: nobody knows, because of the `problem`; then the rows have to be erased again when that
+    is mended.
     """
 
     stream: str
@@ -92,7 +97,8 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What erasure works with. `local_paths` gives data files as paths of this machine; `grace_s`: how long running queries may still read old files."""
+    """What erasure works with. `local_paths` gives data files as paths of this machine; `grace_s`: how long
+    running queries may still read old files."""
 
     catalog: CatalogClient
     storage: AnyStorage
@@ -105,7 +111,8 @@ class Tools:
 
 @dataclass(slots=True)
 class TableErasure:
-    """The erasure of one table. `note` keeps the files that nobody will reach, before the commit that makes it so. `positions`: of files searched before."""
+    """The erasure of one table. `note` keeps the files that nobody will reach, before the commit that makes
+    it so. `positions`: of files searched before."""
 
     tools: Tools
     wanted: Wanted
@@ -137,7 +144,8 @@ class TableErasure:
         )
 
     def share(self) -> tuple[int, int]:
-        """How many rows match, and how many lie in the time range; of these as many as are needed to tell that not all match. Changes nothing."""
+        """How many rows match, and how many lie in the time range; of these as many as are needed to tell
+        that not all match. Changes nothing."""
         version = self._load()
         found = None if version is None else self._search(version)
         if version is None or found is None:
@@ -173,7 +181,8 @@ class TableErasure:
             hits = {uri: rows for uri, rows in found.items() if rows}
             if not hits and not version.expirable:
                 held = (
-                    f"the branch or tag {', '.join(version.other_refs)} reaches older files: drop it and erase again"
+                    f"the branch or tag {', '.join(version.other_refs)} reaches older files: drop it and "
+                    "erase again"
                     if version.other_refs
                     else None
                 )
@@ -189,7 +198,9 @@ class TableErasure:
                 break
         return replace(
             self.report,
-            problem="the table changes faster than rows can be erased; erase again when less is written to it",
+            problem=(
+                "the table changes faster than rows can be erased; erase again when less is written to it"
+            ),
         )
 
     def _load(self) -> Version | None:
@@ -223,7 +234,10 @@ class TableErasure:
         if foreign:
             self.report = replace(
                 self.report,
-                problem=f"{len(foreign)} files are not partitioned by hour and cannot be rewritten, {foreign[0]} for one",
+                problem=(
+                    f"{len(foreign)} files are not partitioned by hour and cannot be rewritten, "
+                    f"{foreign[0]} for one"
+                ),
             )
             return None
         return found
@@ -246,7 +260,8 @@ class TableErasure:
         return self.positions[file.uri]
 
     def _commit(self, written: Mapping[str, DataFile | None], deletes: set[str]) -> bool:
-        """Steps 3 and 4, again and again until nobody was faster; only what has to lie between loading and commit is done there. False: in vain."""
+        """Steps 3 and 4, again and again until nobody was faster; only what has to lie between loading and
+        commit is done there. False: in vain."""
         for attempt in range(ATTEMPTS):
             self.run.check()
             version = self._load()
@@ -277,14 +292,16 @@ class TableErasure:
         )
 
     def _landed(self, version: Version, change: Change) -> bool:
-        """Sends the commit. While nobody knows what became of it, the identical request again, as long as the head it was made for stands."""
+        """Sends the commit. While nobody knows what became of it, the identical request again, as long as the
+        head it was made for stands."""
         while True:
             (result,) = self.tools.catalog.commit_all([change.request], timeout_s=COMMIT_TIMEOUT_S)
             if result.status is CommitStatus.COMMITTED:
                 return True
             if result.status in (CommitStatus.INVALID, CommitStatus.NOT_FOUND, CommitStatus.DELETED):
                 raise RefusedError(
-                    f"the catalog refuses the erasure in {version.state.name}: {result.message or result.status.value}"
+                    f"the catalog refuses the erasure in {version.state.name}: "
+                    f"{result.message or result.status.value}"
                 )
             if result.status is not CommitStatus.UNKNOWN:
                 return False
@@ -318,7 +335,8 @@ class TableErasure:
         return self.written[uri]
 
     def _hidden(self, version: Version, uri: str) -> set[int]:
-        """Rows that position deletes took away before: they must not come back in the new file (Iceberg spec, "Position Delete Files")."""
+        """Rows that position deletes took away before: they must not come back in the new file (Iceberg spec,
+        "Position Delete Files")."""
         hidden: set[int] = set()
         for path in self.tools.local_paths([file.uri for file in version.deletes], version.state.place):
             table: Any = pq.read_table(path, columns=["file_path", "pos"])
@@ -328,7 +346,8 @@ class TableErasure:
 
 
 def queue_unreached(tools: Tools, table: TableId, noted: Sequence[str]) -> list[str]:
-    """Queues those of the noted files that no snapshot reaches now for deletion after the grace; gives them back.
+    """Queues those of the noted files that no snapshot reaches now for deletion after the grace; gives them
+    back.
 
     Beside a catalog without a queue they are left to the orphan remover.
     """

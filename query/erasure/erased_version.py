@@ -1,4 +1,5 @@
-"""One version of a table as erasure sees it: every live file and where it is listed, the change that takes files away, and what nobody reaches after it."""
+"""One version of a table as erasure sees it: every live file and where it is listed, the change that takes
+files away, and what nobody reaches after it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,8 @@ from query.model.table_view import TableView, view_of
 
 
 class Manifests:
-    """Reads manifests and manifest lists, each once: they never change, and between two attempts of a commit there must be little to read."""
+    """Reads manifests and manifest lists, each once: they never change, and between two attempts of a commit
+    there must be little to read."""
 
     def __init__(self, storage: AnyStorage) -> None:
         self.storage = storage
@@ -78,7 +80,8 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A commit that takes rows and snapshots away. `snapshot_id` None: it only expires. `unreachable`: what nobody reaches after it."""
+    """A commit that takes rows and snapshots away. `snapshot_id` None: it only expires. `unreachable`: what
+    nobody reaches after it."""
 
     request: Mapping[str, Any]
     files: Sequence[tuple[str, bytes]]
@@ -110,7 +113,8 @@ def load_version(catalog: CatalogClient, manifests: Manifests, table: TableId) -
 def prepare_change(
     manifests: Manifests, version: Version, replaced: Mapping[str, DataFile | None], now_ms: int
 ) -> Change:
-    """One commit: the keys of `replaced` go, their values (what is left of them) come, and no other snapshot stays that may go."""
+    """One commit: the keys of `replaced` go, their values (what is left of them) come, and no other snapshot
+    stays that may go."""
     expired = tuple(version.expirable)
     if not replaced:
         requirements = [
@@ -172,7 +176,8 @@ def _is_named(version: Version, snapshot_id: int) -> bool:
 def _rewritten(
     version: Version, replaced: Mapping[str, DataFile | None]
 ) -> tuple[list[ManifestEntry], list[ManifestFile]]:
-    """Entries of the new manifests, by hour, and the manifests that stay. An entry of a file that goes tells no bounds: they are values of rows."""
+    """Entries of the new manifests, by hour, and the manifests that stay. An entry of a file that goes tells
+    no bounds: they are values of rows."""
     entries = [ManifestEntry(Status.ADDED, file) for file in replaced.values() if file is not None]
     kept: list[ManifestFile] = []
     for manifest in version.state.manifests:
@@ -197,7 +202,8 @@ def _rewritten(
 def _unreachable(
     manifests: Manifests, version: Version, gone: Sequence[int], reached: set[str]
 ) -> Iterator[str]:
-    """Manifest lists, manifests, data and delete files of snapshots that go, unless something that stays reaches them."""
+    """Manifest lists, manifests, data and delete files of snapshots that go, unless something that stays
+    reaches them."""
     snapshots = version.metadata.get("snapshots", ())
     seen = reached | {
         uri

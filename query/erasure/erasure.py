@@ -1,14 +1,18 @@
-"""Erasure: rows of a tenant that match a query go, in all of its streams, with what was exported of them; with a report that proves it.
+"""Erasure: rows of a tenant that match a query go, in all of its streams, with what was exported of them;
+with a report that proves it.
 
-1. where the query matches every row there is, nothing is erased unless that was asked for in so many words (also before the second search)
+1. where the query matches every row there is, nothing is erased unless that was asked for in so many words
+  (also before the second search)
 2. what the tables hold now is erased
-3. what had reached Kafka by then and was not in yet is waited for, other erasures going on meanwhile; then 2 once more
-4. exports go; what lies elsewhere is named. With anything named, or where the waiting was in vain, the erasure is `incomplete`
+3. what had reached Kafka by then and was not in yet is waited for, other erasures going on meanwhile; then 2
+  once more
+4. exports go; what lies elsewhere is named. With anything named, or where the waiting was in vain, the
+  erasure is `incomplete`
 5. the query itself is forgotten, but for a keyed hash
 
-A job is a file. It is begun again after a restart: what was erased is not there any more, and what is left is found.
-Kafka keeps single messages, so letters that died and records that are parked are not taken out of their topics: the report names them, with the
-tool that erases them.
+A job is a file. It is begun again after a restart: what was erased is not there any more, and what is left is
+found. Kafka keeps single messages, so letters that died and records that are parked are not taken out of
+their topics: the report names them, with the tool that erases them.
 """
 
 import secrets
@@ -46,11 +50,13 @@ NO_SUCH = "there is no such erasure; the list shows which there are"
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """One erasure and what came of it. `streams` empty: all the tenant has. `noted`: files by stream that nobody reaches any more; `queued` of them.
+    """One erasure and what came of it. `streams` empty: all the tenant has. `noted`: files by stream that
+    nobody reaches any more; `queued` of them.
 
-    `query`: empty when the erasure has ended, `query_hash` is left then. `every_row`: the asker knows that the query may be every row.
-    `awaited`: what had reached Kafka and was not in when the first search began, None before that; waited for until `wait_until`.
-    `elsewhere`: what waits outside the tables and was not touched, in sentences.
+    `query`: empty when the erasure has ended, `query_hash` is left then. `every_row`: the asker knows that
+    the query may be every row. `awaited`: what had reached Kafka and was not in when the first search began,
+    None before that; waited for until `wait_until`. `elsewhere`: what waits outside the tables and was not
+    touched, in sentences.
     """
 
     id: str
@@ -98,9 +104,11 @@ class Surroundings(Protocol):
 
 
 class Erasures:
-    """The erasures of one folder, one after the other in a thread of their own; while one waits for Kafka, others go on.
+    """The erasures of one folder, one after the other in a thread of their own; while one waits for Kafka,
+    others go on.
 
-    `forget_copies`: removes copies of files that are kept on this machine. `wait_s`: how long one waits for Kafka at most.
+    `forget_copies`: removes copies of files that are kept on this machine. `wait_s`: how long one waits for
+    Kafka at most.
     """
 
     def __init__(
@@ -172,7 +180,8 @@ class Erasures:
         return self._load(path)
 
     def files_left(self, job: Erasure) -> int:
-        """How many of the files that held the rows are still on the storage, unreachable, until their grace is over."""
+        """How many of the files that held the rows are still on the storage, unreachable, until their grace
+        is over."""
         return sum(self._tools.storage.size(uri) is not None for uri in job.queued)
 
     # ---- the thread
@@ -259,7 +268,10 @@ class Erasures:
                 return None
         if not matching:
             return None
-        return f"the query matches every one of the {rows:,} rows there are in its time range; nothing was erased. Say `all: true` if that is meant"
+        return (
+            f"the query matches every one of the {rows:,} rows there are in its time range; nothing was "
+            "erased. Say `all: true` if that is meant"
+        )
 
     def _awaited(self) -> tuple[tuple[Awaited, ...], str]:
         try:
@@ -267,7 +279,11 @@ class Erasures:
         except FirnError as error:
             return (
                 (),
-                f"whether everything that had reached Kafka is in the tables is not known: {error}; erase again when that can be told",
+                (
+                    f"whether everything that had reached Kafka is in the tables is not known: {error}; "
+                    "erase "
+                    "again when that can be told"
+                ),
             )
 
     def _still_awaited(self, awaited: Sequence[Awaited]) -> tuple[Sequence[Awaited], str]:
@@ -278,7 +294,10 @@ class Erasures:
         places = ", ".join(map(str, left))
         return (
             left,
-            f"{places}: what had reached Kafka there was not in the tables after {self._wait.total_seconds():,.0f} s{why}; erase again when it is",
+            (
+                f"{places}: what had reached Kafka there was not in the tables after "
+                f"{self._wait.total_seconds():,.0f} s{why}; erase again when it is"
+            ),
         )
 
     def _erase_in_tables(self, job: Erasure, run: Run) -> Erasure:

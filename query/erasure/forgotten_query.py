@@ -1,4 +1,5 @@
-"""What is left of an erasure's query when the erasure has ended: a keyed hash, by which the same query is known again, and none of its words.
+"""What is left of an erasure's query when the erasure has ended: a keyed hash, by which the same query is
+known again, and none of its words.
 
 While an erasure runs it needs its query; its file then is readable by the owner alone.
 """
@@ -50,7 +51,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def without_words(sentence: str, query: str) -> str:
-    """A sentence with none of the query's words in it: services may quote in their errors what they were asked."""
+    """A sentence with none of the query's words in it: services may quote in their errors what they were
+    asked."""
     words = {query}
     with suppress(BadQuestionError):
         words |= set(_words(parse_search(query)))

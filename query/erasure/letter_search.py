@@ -35,7 +35,8 @@ Kind = Literal["dead-letters", "parked", "replay"]
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A message that matches: its partition and offset as `partition:offset`, the stream it is meant for where that is known, the parking it is of."""
+    """A message that matches: its partition and offset as `partition:offset`, the stream it is meant for
+    where that is known, the parking it is of."""
 
     id: str
     stream: str
@@ -52,7 +53,8 @@ def find_messages(
     end: datetime,
     run: Run,
 ) -> list[FoundMessage]:
-    """The messages of a tenant that match. `executor` reads files. Raises UnavailableError where ingest does not answer, BadQuestionError."""
+    """The messages of a tenant that match. `executor` reads files. Raises UnavailableError where ingest does
+    not answer, BadQuestionError."""
     found: list[FoundMessage] = []
     for page in ingest.kept_records(kind, tenant):
         run.check()

@@ -1,4 +1,5 @@
-"""What of a tenant lies outside its tables when rows are erased: exports, which go; dead letters, parked records and dropped streams, which are named."""
+"""What of a tenant lies outside its tables when rows are erased: exports, which go; dead letters, parked
+records and dropped streams, which are named."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ class OutsideTables:
     catalog: CatalogClient
 
     def remove_exports(self, job: Erasure) -> list[str]:
-        """Removes the tenant's exports that may hold erased rows: of the same streams, of times that overlap. Ids of what was removed."""
+        """Removes the tenant's exports that may hold erased rows: of the same streams, of times that overlap.
+        Ids of what was removed."""
         removed = []
         for export in self.exports.jobs():
             of_stream = not job.streams or export.stream in job.streams
@@ -49,7 +51,8 @@ class OutsideTables:
         return removed
 
     def elsewhere(self, job: Erasure) -> list[str]:
-        """Sentences about what was not touched; none where there is nothing, or certainly nothing that matches."""
+        """Sentences about what was not touched; none where there is nothing, or certainly nothing that
+        matches."""
         tenant = table_id(job.tenant, "logs").tenant
         return [*self._kept(tenant, job), *self._parked(tenant), *self._dropped(tenant)]
 
@@ -62,7 +65,8 @@ class OutsideTables:
         return still_awaited(self.ingest, awaited)
 
     def _kept(self, tenant: TenantId, job: Erasure) -> list[str]:
-        """What of the tenant Firn's own topics keep and matches, each with where it is and what to do about it."""
+        """What of the tenant Firn's own topics keep and matches, each with where it is and what to do about
+        it."""
         run, said = Run(LETTERS_TIMEOUT_S), list[str]()
         tellers: dict[Kind, Callable[[list[FoundMessage]], list[str]]] = {
             "dead-letters": self._letters,
@@ -82,7 +86,10 @@ class OutsideTables:
         return said
 
     def _letters(self, found: list[FoundMessage]) -> list[str]:
-        how = "Kafka keeps them in the dead-letter topic until `python -m ingest dead-letters erase` with their ids or --contains erases them there"
+        how = (
+            "Kafka keeps them in the dead-letter topic until `python -m ingest dead-letters erase` with "
+            "their ids or --contains erases them there"
+        )
         return [f"dead letters that match: {_named(found)}; {how}"] if found else []
 
     def _parked_records(self, found: list[FoundMessage]) -> list[str]:
@@ -94,7 +101,11 @@ class OutsideTables:
         streams = ", ".join(sorted({each.stream for each in waiting}))
         said = (
             [
-                f"parked records that match: {_named(waiting)}, of {streams}; heal or resolve the table, let them drain, and erase again"
+                (
+                    f"parked records that match: {_named(waiting)}, of {streams}; heal or resolve the table, "
+                    "let "
+                    "them drain, and erase again"
+                )
             ]
             if waiting
             else []
@@ -119,7 +130,8 @@ class OutsideTables:
             if entry["identifier"]["namespace"] == [tenant.namespace]
         ]
         return [
-            f"the stream {from_identifier(name) or name!r} is parked: records of it wait in Kafka; erase again when it is healed"
+            f"the stream {from_identifier(name) or name!r} is parked: records of it wait in Kafka; erase "
+            "again when it is healed"
             for name in parked
         ]
 
@@ -132,13 +144,17 @@ class OutsideTables:
         except NotFoundError:
             return []
         return [
-            f"the stream {from_identifier(name) or name!r} was dropped and can still be brought back: its files stay until its purge"
+            f"the stream {from_identifier(name) or name!r} was dropped and can still be brought back: its "
+            "files stay until its purge"
             for name in names
         ]
 
 
 def _replayed(found: list[FoundMessage]) -> list[str]:
-    how = "their rows were erased; Kafka keeps the messages in the replay topic until its records are deleted (kafka-delete-records.sh)"
+    how = (
+        "their rows were erased; Kafka keeps the messages in the replay topic until its records are "
+        "deleted (kafka-delete-records.sh)"
+    )
     return [f"dead letters that were sent again and match: {_named(found)}; {how}"] if found else []
 
 

@@ -15,7 +15,8 @@ _FIELD_ID = b"PARQUET:field_id"
 
 
 def write_without(storage: Storage, path: str, uri: str, hour: int, positions: Sequence[int]) -> DataFile:
-    """Writes the file at `path` to `uri` without the rows at `positions` (0: the first). Complete, not yet synced. Raises FatalError, UnavailableError."""
+    """Writes the file at `path` to `uri` without the rows at `positions` (0: the first). Complete, not yet
+    synced. Raises FatalError, UnavailableError."""
     footers: list[Any] = []
     with pq.ParquetFile(path) as source:
         keep = np.ones(source.metadata.num_rows, dtype=bool)
@@ -35,7 +36,8 @@ def write_without(storage: Storage, path: str, uri: str, hour: int, positions: S
             size = file.tell()
     if footers[0].num_rows != int(keep.sum()):
         raise FatalError(
-            f"{uri} holds {footers[0].num_rows} rows, {int(keep.sum())} should be left; nothing was changed, look at the disk's health"
+            f"{uri} holds {footers[0].num_rows} rows, {int(keep.sum())} should be left; nothing was changed, "
+            "look at the disk's health"
         )
     return describe_parquet(uri, hour, size, footers[0], leaves)
 
@@ -51,6 +53,7 @@ def _leaf_ids(field: pa.Field) -> list[int]:
         return [*_leaf_ids(kind.key_field), *_leaf_ids(kind.item_field)]
     if field.metadata is None or _FIELD_ID not in field.metadata:
         raise FatalError(
-            f"column {field.name!r} has no field id: the file was not written by an Iceberg engine and cannot be rewritten"
+            f"column {field.name!r} has no field id: the file was not written by an Iceberg engine and "
+            "cannot be rewritten"
         )
     return [int(field.metadata[_FIELD_ID])]

@@ -13,7 +13,8 @@ class TooLargeError(requests.RequestException):
 
 
 class BoundedSession(requests.Session):
-    """A session that reads at most `bytes_max` bytes of an answer, counted after decompression. Raises TooLargeError."""
+    """A session that reads at most `bytes_max` bytes of an answer, counted after decompression. Raises
+    TooLargeError."""
 
     def __init__(self, bytes_max: int = RESPONSE_BYTES_MAX) -> None:
         super().__init__()

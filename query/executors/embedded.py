@@ -1,4 +1,5 @@
-"""DuckDB in this process, over exactly the files a plan names. Columns are found by Iceberg's field ids, so renamed ones keep their values.
+"""DuckDB in this process, over exactly the files a plan names. Columns are found by Iceberg's field ids, so
+renamed ones keep their values.
 
 Nothing is downloaded: the extensions it needs are part of its wheel, and installing others is turned off.
 """
@@ -41,8 +42,9 @@ Fetch = Callable[[duckdb.DuckDBPyConnection], list[Row]]
 class EmbeddedExecutor:
     """In-memory DuckDBs that open what they are told to and nothing else, a connection per query.
 
-    `local_paths` gives the files' paths on this machine and fetches them where needed. `roots`: the folders where they lie; a query over other files
-    (of tables that were registered elsewhere) gets a DuckDB of its own for exactly these.
+    `local_paths` gives the files' paths on this machine and fetches them where needed. `roots`: the folders
+    where they lie; a query over other files (of tables that were registered elsewhere) gets a DuckDB of its
+    own for exactly these.
     """
 
     name = "duckdb"
@@ -121,7 +123,8 @@ class EmbeddedExecutor:
 
 
 def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duckdb.DuckDBPyConnection:
-    """A database that reads files of these places, and whose configuration nobody changes (DuckDB's documentation, "Securing DuckDB")."""
+    """A database that reads files of these places, and whose configuration nobody changes (DuckDB's
+    documentation, "Securing DuckDB")."""
     config: dict[str, Any] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
@@ -160,7 +163,8 @@ def sql_over(paths: Sequence[str], schema: LogSchema, select: exp.Select) -> str
 
 
 def _read_parquet(paths: Sequence[str], schema: LogSchema) -> str:
-    """`read_parquet` of files with columns by field id (DuckDB's documentation, "Parquet / Schema parameter")."""
+    """`read_parquet` of files with columns by field id (DuckDB's documentation, "Parquet / Schema
+    parameter")."""
     files = ", ".join(_text(path) for path in paths)
     fields = ", ".join(
         f"{c.id}: {{name: {_text(c.name)}, type: {_text(duckdb_type(c.kind))}, default_value: NULL}}"
@@ -199,6 +203,7 @@ def _translated(error: duckdb.Error) -> Exception:
         return NotFoundError(f"a data file is gone: {said}")
     if isinstance(error, duckdb.OutOfMemoryException):
         return UnavailableError(
-            "the search needs more memory than embedded_memory_bytes allows; narrow it, or ask with engine=trino"
+            "the search needs more memory than embedded_memory_bytes allows; narrow it, or ask with "
+            "engine=trino"
         )
     return UnavailableError(f"the in-process engine failed: {said}")

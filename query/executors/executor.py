@@ -15,7 +15,8 @@ SOURCE = "source"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows to read: a table as of its view. An engine that reads files by itself reads exactly `files`."""
+    """The rows to read: a table as of its view. An engine that reads files by itself reads exactly
+    `files`."""
 
     view: TableView
     files: Sequence[LiveFile]
@@ -23,7 +24,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Rows in the order of the SELECT's columns. `scanned_bytes` None: the engine does not say. `cut`: there are more, too large to give at once."""
+    """Rows in the order of the SELECT's columns. `scanned_bytes` None: the engine does not say. `cut`: there
+    are more, too large to give at once."""
 
     rows: list[tuple[Any, ...]]
     scanned_bytes: int | None = None
@@ -39,12 +41,14 @@ class Executor(Protocol):
 
     @property
     def reads_files(self) -> bool:
-        """True: it opens exactly the source's files. False: it reads the table by its name, and the files only tell how much that is."""
+        """True: it opens exactly the source's files. False: it reads the table by its name, and the files
+        only tell how much that is."""
 
     def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
         """All rows; with `bytes_max` as many from the first on as have so many bytes together.
 
-        Raises TimeOverError, CancelledError, UnavailableError, NotFoundError (a file or snapshot is gone: load the table again).
+        Raises TimeOverError, CancelledError, UnavailableError, NotFoundError (a file or snapshot is gone:
+        load the table again).
         """
 
     def stream(

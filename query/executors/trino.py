@@ -36,14 +36,16 @@ _GONE = frozenset(
 )
 REQUEST_TIMEOUT_S = 30.0
 NO_RULES = (
-    "Trino's rules do not let this tenant's user read it: a tenant that is new has rules seconds after the operator ran "
+    "Trino's rules do not let this tenant's user read it: a tenant that is new has rules seconds after the "
+    "operator ran "
     "`python -m query trino-access` again, or at once where trino_access names their folder"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a statement gives: names and types of its columns, and rows. `cut`: a sentence where there are more; None: these are all."""
+    """What a statement gives: names and types of its columns, and rows. `cut`: a sentence where there are
+    more; None: these are all."""
 
     columns: list[tuple[str, str]]
     rows: list[Row]
@@ -101,12 +103,14 @@ class TrinoExecutor:
     def statement(self, sql: str, run: Run, *, user: str, rows_max: int, bytes_max: int) -> Answer:
         """Runs checked SQL text as one of Trino's users. Raises RefusedError with Trino's words."""
         with self._cursor(run, user) as cursor:
-            # Row by row: the client holds a page of Trino's at a time, and what follows the last row that is given is never asked for.
+            # Row by row: the client holds a page of Trino's at a time, and what follows the last row that is
+            # given is never asked for.
             batches = self._batches(cursor, sql, run, 1)
             rows, cut = rows_within(bytes_max, islice(batches, rows_max + 1))
             columns = [(str(c[0]), str(c[1])) for c in cursor.description or ()]
             said = (
-                f"only the first {len(rows):,} rows are given, which have {bytes_max:,} bytes together; select less, or export"
+                f"only the first {len(rows):,} rows are given, which have {bytes_max:,} bytes together; "
+                "select less, or export"
                 if cut
                 else None
             )
@@ -127,7 +131,8 @@ class TrinoExecutor:
         return with_source(select, self._table(source.view)).sql(dialect="trino", copy=False)
 
     def _without_going_back(self, select: exp.Select, run: Run) -> exp.Select:
-        """The SELECT with patterns that pass over a text once, in place, where Trino's regular expressions are Joni's; RE2J's need no help."""
+        """The SELECT with patterns that pass over a text once, in place, where Trino's regular expressions
+        are Joni's; RE2J's need no help."""
         patterns = [
             (node, once)
             for node in select.find_all(exp.RegexpLike)
@@ -160,7 +165,8 @@ class TrinoExecutor:
             for name in (view.name.name, view.name.namespace, self._settings.trino_catalog)
         ]
         table = exp.Table(this=names[0], db=names[1], catalog=names[2])
-        # A type declared since the last commit is in the table's schema and not in its snapshot's: then the table is read as it is now.
+        # A type declared since the last commit is in the table's schema and not in its snapshot's: then the
+        # table is read as it is now.
         if view.snapshot_id is not None and view.schema_is_of_snapshot:
             table.set(
                 "version",
@@ -169,7 +175,8 @@ class TrinoExecutor:
         return table
 
     def _cursor(self, run: Run, user: str) -> Any:
-        """`user`: as whom the question is asked. Trino knows by `trino_user`'s password who asks, and by its rules that it may ask for others."""
+        """`user`: as whom the question is asked. Trino knows by `trino_user`'s password who asks, and by its
+        rules that it may ask for others."""
         password = self._settings.trino_password
         if self._rules is not None and user != self._settings.trino_user:
             self._rules.check(user)
@@ -221,7 +228,8 @@ def _translated(error: Exception, uri: str) -> Exception:
         return UnavailableError(f"Trino at {uri} does not answer ({type(error).__name__}); is it running?")
     if isinstance(error, HttpError) and "error 401" in str(error):
         return UnavailableError(
-            f"Trino at {uri} does not let this room in; set FIRN_QUERY_TRINO_USER and FIRN_QUERY_TRINO_PASSWORD"
+            f"Trino at {uri} does not let this room in; set FIRN_QUERY_TRINO_USER and "
+            "FIRN_QUERY_TRINO_PASSWORD"
         )
     return UnavailableError(f"Trino: {error}")
 

@@ -1,7 +1,8 @@
 """Exports: all rows of a search as files, however many. A job is a folder: `job.json` and its parts.
 
-The rows are fixed when the job is made: its time range and pin. They are written stretch by stretch, the oldest first, each stretch a part
-that is complete when it has its name; so a job goes on after a restart where it was, and never holds more than a batch in memory.
+The rows are fixed when the job is made: its time range and pin. They are written stretch by stretch, the
+oldest first, each stretch a part that is complete when it has its name; so a job goes on after a restart
+where it was, and never holds more than a batch in memory.
 """
 
 import hashlib
@@ -63,9 +64,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An export. `stretches`: the pieces of time its parts are written for. `sha256`: of all parts one after the other, where that makes a file.
+    """An export. `stretches`: the pieces of time its parts are written for. `sha256`: of all parts one after
+    the other, where that makes a file.
 
-    `made_by`: id of the key; empty: made before it was kept. `spreadsheet_safe`: cells of a CSV that spreadsheets would calculate are marked as text.
+    `made_by`: id of the key; empty: made before it was kept. `spreadsheet_safe`: cells of a CSV that
+    spreadsheets would calculate are marked as text.
     """
 
     id: str
@@ -106,7 +109,8 @@ class RowSource(Protocol):
 
 
 class ExportJobs:
-    """The jobs of one folder, part by part in turn, in threads of their own. `open_source` makes the rows of a job; `kept_s`: how long finished ones stay."""
+    """The jobs of one folder, part by part in turn, in threads of their own. `open_source` makes the rows of
+    a job; `kept_s`: how long finished ones stay."""
 
     def __init__(
         self,
@@ -169,11 +173,13 @@ class ExportJobs:
         own = [job for job in self.jobs() if job.tenant == tenant]
         if len(own) >= self._quota.number:
             raise QuotaError(
-                f"tenant {tenant!r} has {len(own):,} exports, and no more are kept; delete one that nobody needs (the oldest is {own[-1].id})"
+                f"tenant {tenant!r} has {len(own):,} exports, and no more are kept; delete one that nobody "
+                f"needs (the oldest is {own[-1].id})"
             )
         if (size_bytes := sum(job.size_bytes for job in own)) >= self._quota.size_bytes:
             raise QuotaError(
-                f"the exports of tenant {tenant!r} hold {size_bytes:,} of {self._quota.size_bytes:,} bytes; delete one that nobody needs"
+                f"the exports of tenant {tenant!r} hold {size_bytes:,} of {self._quota.size_bytes:,} bytes; "
+                "delete one that nobody needs"
             )
 
     def _is_full(self, tenant: str) -> bool:
@@ -312,7 +318,9 @@ class ExportJobs:
                 replace(
                     job,
                     state="failed",
-                    message=f"an unexpected fault ({type(error).__name__}), which the API's log tells more of",
+                    message=(
+                        f"an unexpected fault ({type(error).__name__}), which the API's log tells more of"
+                    ),
                 )
             )
             return False
@@ -320,7 +328,10 @@ class ExportJobs:
 
     def _too_large(self, tenant: str) -> str:
         most = self._quota.size_bytes
-        return f"the exports of tenant {tenant!r} hold {most:,} bytes, and no more are kept: delete one that nobody needs, then resume this one"
+        return (
+            f"the exports of tenant {tenant!r} hold {most:,} bytes, and no more are kept: delete one that "
+            "nobody needs, then resume this one"
+        )
 
     def _try_again(self, job: Job, error: RetryableError) -> bool:
         """A passing fault: the part is written again in a moment, at most so many times in a row."""

@@ -38,12 +38,12 @@ class _Ndjson:
     def __init__(
         self,
         file: BinaryIO,
-        schema: LogSchema,
+        schema: LogSchema,  # noqa: ARG002
         columns: Sequence[str],
         *,
-        is_first: bool,
-        spreadsheet_safe: bool = False,
-    ) -> None:  # noqa: ARG002 - one shape for all formats
+        is_first: bool,  # noqa: ARG002
+        spreadsheet_safe: bool = False,  # noqa: ARG002
+    ) -> None:
         self._file, self._columns, self.rows = file, columns, 0
 
     def write(self, batch: list[tuple[Any, ...]]) -> None:
@@ -68,12 +68,12 @@ class _Csv:
     def __init__(
         self,
         file: BinaryIO,
-        schema: LogSchema,
+        schema: LogSchema,  # noqa: ARG002
         columns: Sequence[str],
         *,
         is_first: bool,
         spreadsheet_safe: bool = False,
-    ) -> None:  # noqa: ARG002
+    ) -> None:
         self._file, self.rows, self._as_text = file, 0, spreadsheet_safe
         if is_first:
             self._write([list(columns)])
@@ -110,9 +110,9 @@ class _Parquet:
         schema: LogSchema,
         columns: Sequence[str],
         *,
-        is_first: bool,
-        spreadsheet_safe: bool = False,
-    ) -> None:  # noqa: ARG002
+        is_first: bool,  # noqa: ARG002
+        spreadsheet_safe: bool = False,  # noqa: ARG002
+    ) -> None:
         kinds = {column.name: column.kind for column in schema.columns}
         self._schema = pa.schema([pa.field(name, arrow_type(kinds[name])) for name in columns])
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
@@ -131,7 +131,8 @@ class _Parquet:
 
 
 def text_cell(value: Any) -> Any:
-    """A cell that no spreadsheet calculates: texts that begin like a formula get an apostrophe before them, numbers stay numbers.
+    """A cell that no spreadsheet calculates: texts that begin like a formula get an apostrophe before them,
+    numbers stay numbers.
 
     OWASP, "CSV Injection": = + - @, also in their wide forms, and what a spreadsheet skips before them.
     """

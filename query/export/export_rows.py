@@ -60,7 +60,8 @@ class SearchRows:
         ]
         if changed:
             raise ConflictingColumnsError(
-                f"the column {changed[0]!r} is another one since a type was declared for it: make the export again"
+                f"the column {changed[0]!r} is another one since a type was declared for it: make the export "
+                "again"
             )
 
 
@@ -72,7 +73,8 @@ def new_job(
     made_by: str = "",
     spreadsheet_safe: bool = False,
 ) -> Job:
-    """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows` rows."""
+    """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows`
+    rows."""
     question, view = prepared.question, prepared.view
     pin = question.pin or Pin(view.uuid, view.absorbed)
     cut = slices(prepared.plan, newest_first=False, first_rows=part_rows, growth=1)

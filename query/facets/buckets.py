@@ -1,4 +1,5 @@
-"""Stretches of time that rows are counted in: how wide they are, which one a time is in, and counts put together as buckets."""
+"""Stretches of time that rows are counted in: how wide they are, which one a time is in, and counts put
+together as buckets."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -59,7 +60,8 @@ def bucket_width_s(start: datetime, end: datetime, wanted: int = BUCKETS_WANTED)
 
 
 def bucket_of(moment_us: int, width_s: int) -> int:
-    """The number of the bucket a time is in; buckets are counted from 1970, so that neighbouring searches agree on their edges."""
+    """The number of the bucket a time is in; buckets are counted from 1970, so that neighbouring searches
+    agree on their edges."""
     return moment_us // (width_s * US)
 
 

@@ -1,4 +1,5 @@
-"""The fields of a stream: their types and how many rows have them (from manifests alone), and their most frequent values."""
+"""The fields of a stream: their types and how many rows have them (from manifests alone), and their most
+frequent values."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,8 @@ SAMPLE_ROWS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class FieldSummary:
-    """One field. `coverage`: the part of rows that have a value, 0 to 1; None where files do not say. `path`: where records carry it."""
+    """One field. `coverage`: the part of rows that have a value, 0 to 1; None where files do not say. `path`:
+    where records carry it."""
 
     name: str
     kind: str
@@ -32,7 +34,8 @@ class FieldSummary:
 
 @dataclass(frozen=True, slots=True)
 class TopValues:
-    """The most frequent values, most frequent first. `counted_rows`: rows with a value among those looked at; `sampled`: not all were."""
+    """The most frequent values, most frequent first. `counted_rows`: rows with a value among those looked at;
+    `sampled`: not all were."""
 
     values: list[tuple[Any, int]]
     counted_rows: int
@@ -76,7 +79,8 @@ def top_values(
     limit: int,
     sample_rows: int = SAMPLE_ROWS,
 ) -> TopValues:
-    """Counts the values of a field over the newest matching files. Raises BadQuestionError for a field that is not there."""
+    """Counts the values of a field over the newest matching files. Raises BadQuestionError for a field that
+    is not there."""
     prepared = searcher.prepare(question)
     target = _target(prepared, field)
     files, looked_at = _newest(prepared, sample_rows)
@@ -95,7 +99,10 @@ def top_values(
         rows = fetched.rows
         progress.add(looked_at, fetched)
         if fetched.cut:
-            progress.stopped = f"the values have more than {searcher.settings.page_bytes_max:,} bytes together, of which the most frequent are given"
+            progress.stopped = (
+                f"the values have more than {searcher.settings.page_bytes_max:,} bytes "
+                "together, of which the most frequent are given"
+            )
     except TimeOverError as error:
         progress.stopped = str(error)
     sampled = looked_at.files < prepared.plan.planned.files

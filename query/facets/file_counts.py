@@ -1,6 +1,8 @@
-"""Rows of each data file by minute and level, counted once and kept: data files never change, so no histogram without a filter opens one twice.
+"""Rows of each data file by minute and level, counted once and kept: data files never change, so no histogram
+without a filter opens one twice.
 
-A file is counted when a histogram first needs it; `FileCounts` keeps the result on disk, over restarts. What is lost is counted again.
+A file is counted when a histogram first needs it; `FileCounts` keeps the result on disk, over restarts. What
+is lost is counted again.
 """
 
 import sqlite3
@@ -98,8 +100,10 @@ class FileCounts:
 def count_files(
     executor: Executor, view: TableView, files: Sequence[LiveFile], run: Run
 ) -> dict[str, Counts]:
-    """Opens files and counts their rows. `executor` reads files. A file whose sum is not what its manifest says is left out: nobody may rely on it."""
-    # The columns that are read, and no other, so that no field of a record is taken for `file_index`, which DuckDB adds by itself.
+    """Opens files and counts their rows. `executor` reads files. A file whose sum is not what its manifest
+    says is left out: nobody may rely on it."""
+    # The columns that are read, and no other, so that no field of a record is taken for `file_index`, which
+    # DuckDB adds by itself.
     schema = LogSchema(
         {"fields": [field for field in view.schema.json["fields"] if field["name"] in (TIMESTAMP, SEVERITY)]}
     )

@@ -1,7 +1,8 @@
 """Matching rows over time. Without a filter what files say of themselves is not searched again:
 
 - a file whose rows all count for one bucket is counted from its manifest entry,
-- one that lies in the range from its counts by minute and level, made when first needed and kept (`file_counts`),
+- one that lies in the range from its counts by minute and level, made when first needed and kept
+  (`file_counts`),
 - and only those that the range cuts through are searched.
 """
 
@@ -36,7 +37,8 @@ COUNTED_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Buckets of `width_s` seconds; empty ones are left out. `rows` is their sum: the matching rows. `kept_rows`: those counted without opening a file."""
+    """Buckets of `width_s` seconds; empty ones are left out. `rows` is their sum: the matching rows.
+    `kept_rows`: those counted without opening a file."""
 
     buckets: list[Bucket]
     width_s: int
@@ -47,7 +49,8 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """The files of a plan without a filter, by how they are counted. `known`: counts kept of files in `between`, by hour or minute (`unit_s`)."""
+    """The files of a plan without a filter, by how they are counted. `known`: counts kept of files in
+    `between`, by hour or minute (`unit_s`)."""
 
     of_one_bucket: tuple[LiveFile, ...]
     between: tuple[LiveFile, ...]
@@ -140,7 +143,8 @@ def _count_new(
     progress: Progress,
     width_s: int,
 ) -> tuple[LiveFile, ...]:
-    """Counts the files that were not counted before into `counts`; gives those that are left to be searched."""
+    """Counts the files that were not counted before into `counts`; gives those that are left to be
+    searched."""
     odd: list[LiveFile] = []
     new = shares.uncounted
     for at in range(0, len(new), COUNTED_AT_ONCE):

@@ -1,4 +1,5 @@
-"""Data files as paths on this machine: local ones as they are, those on S3 fetched once. Data files never change, so a copy is never stale."""
+"""Data files as paths on this machine: local ones as they are, those on S3 fetched once. Data files never
+change, so a copy is never stale."""
 
 import hashlib
 import shutil
@@ -30,7 +31,8 @@ class FileCache:
         self._fetching: dict[str, threading.Lock] = {}
 
     def local_paths(self, uris: Sequence[str], place: TablePlace) -> list[str]:
-        """A path for each data file of the table that lies there. Raises ForeignFileError, NotFoundError, UnavailableError."""
+        """A path for each data file of the table that lies there. Raises ForeignFileError, NotFoundError,
+        UnavailableError."""
         _check(uris, place)
         remote = [uri for uri in uris if not canonical(uri).startswith("file:")]
         if not remote:
@@ -68,7 +70,8 @@ class FileCache:
         size = self._storage.size(uri)
         if size is not None and size > FETCH_BYTES_MAX:
             raise TooLargeError(
-                f"{uri} holds {size:,} bytes, more than the {FETCH_BYTES_MAX:,} that are fetched of a data file; ask with engine=trino"
+                f"{uri} holds {size:,} bytes, more than the {FETCH_BYTES_MAX:,} that are fetched of a data "
+                "file; ask with engine=trino"
             )
         with self._storage.open(uri) as source, path.open("wb") as target:
             shutil.copyfileobj(source, target, COPY_BYTES)
@@ -88,7 +91,8 @@ class FileCache:
 
 
 def _check(uris: Sequence[str], place: TablePlace) -> None:
-    """Raises ForeignFileError unless every file is the table's own, and those of this machine are ordinary files that no link leads to."""
+    """Raises ForeignFileError unless every file is the table's own, and those of this machine are ordinary
+    files that no link leads to."""
     folders: set[str] = set()
     for uri in uris:
         root = place.check(uri)

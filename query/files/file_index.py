@@ -1,4 +1,5 @@
-"""The live data files of a table as its manifests list them. Manifests never change, so what was read once is kept."""
+"""The live data files of a table as its manifests list them. Manifests never change, so what was read once is
+kept."""
 
 import struct
 from collections import OrderedDict
@@ -18,14 +19,16 @@ from lake.table_place import TablePlace
 from query.model.table_view import EPOCH, TableView
 
 FILES_KEPT_MAX = 200_000
-# Writers on Iceberg's own library count only the first hundred columns of a wide table: there a missing count says nothing.
+# Writers on Iceberg's own library count only the first hundred columns of a wide table: there a missing count
+# says nothing.
 COUNTED_COLUMNS_SURE = 64
 _LONG = struct.Struct("<q")
 
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A data file of the current snapshot; `first_us` and `last_us` bound its timestamps (microseconds since 1970, both included)."""
+    """A data file of the current snapshot; `first_us` and `last_us` bound its timestamps (microseconds since
+    1970, both included)."""
 
     uri: str
     rows: int
@@ -38,7 +41,8 @@ class LiveFile:
     upper_bounds: Mapping[int, bytes] | None
 
     def filled_rows(self, column_id: int) -> int | None:
-        """How many rows have a value in a primitive column; None where the file does not say. 0 also where it was written before the column was there."""
+        """How many rows have a value in a primitive column; None where the file does not say. 0 also where it
+        was written before the column was there."""
         if self.value_counts is None or self.null_counts is None:
             return None
         values, nulls = self.value_counts.get(column_id), self.null_counts.get(column_id)
@@ -49,7 +53,8 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """All live data files of a snapshot. `has_deletes`: delete files apply, which only Trino takes into account."""
+    """All live data files of a snapshot. `has_deletes`: delete files apply, which only Trino takes into
+    account."""
 
     files: tuple[LiveFile, ...]
     has_deletes: bool
@@ -83,7 +88,8 @@ class FileIndex:
         self._lock = Lock()
 
     def files(self, view: TableView) -> LiveFiles:
-        """The live files of the view's snapshot. Raises NotFoundError where a manifest has expired meanwhile."""
+        """The live files of the view's snapshot. Raises NotFoundError where a manifest has expired
+        meanwhile."""
         if view.manifest_list is None:
             return NO_FILES
         manifests = self._manifest_list(view.manifest_list, view.place)

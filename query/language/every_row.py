@@ -1,4 +1,5 @@
-"""Whether a search is every row by its form alone: `a OR NOT a`, `* OR a`, `timestamp:*`. What only the rows can tell is not seen here."""
+"""Whether a search is every row by its form alone: `a OR NOT a`, `* OR a`, `timestamp:*`. What only the rows
+can tell is not seen here."""
 
 from collections.abc import Mapping
 
@@ -12,7 +13,8 @@ Leaf = tuple[object, ...]
 
 
 def is_every_row(node: Node) -> bool:
-    """True where the query holds whatever its parts do. False where it does not, or has more than `LEAVES_MAX` different parts."""
+    """True where the query holds whatever its parts do. False where it does not, or has more than
+    `LEAVES_MAX` different parts."""
     leaves = sorted(_leaves(node), key=repr)
     if len(leaves) > LEAVES_MAX:
         return False

@@ -1,10 +1,12 @@
-"""Letters in both cases, as every engine must see them: one rule for what is a word and for what is the same word.
+"""Letters in both cases, as every engine must see them: one rule for what is a word and for what is the same
+word.
 
-Engines lower text by the Unicode version that they were built with. Where these differ, a value may come in either case after `LOWER`; such a letter
-is looked for in both, and belongs to words in both or in neither.
+Engines lower text by the Unicode version that they were built with. Where these differ, a value may come in
+either case after `LOWER`; such a letter is looked for in both, and belongs to words in both or in neither.
 """
 
-# Capital letters that came with Unicode 16, and their small ones: Java 24 and later lower them, Python 3.11 and DuckDB's utf8proc do not.
+# Capital letters that came with Unicode 16, and their small ones: Java 24 and later lower them, Python 3.11
+# and DuckDB's utf8proc do not.
 _NEWEST = {
     0x1C89: 0x1C8A,
     0xA7CB: 0x0264,
@@ -15,8 +17,9 @@ _NEWEST = {
 }
 LOWER_OF_NEWEST = {chr(capital): chr(small) for capital, small in _NEWEST.items()}
 CAPITAL_OF = {small: capital for capital, small in LOWER_OF_NEWEST.items()}
-# What makes words, in lower case: Latin, Greek and Cyrillic letters, digits, the underscore. Scripts without blanks are matched anywhere.
-# Plain ranges, because a Unicode class costs RE2 milliseconds to compile, and DuckDB compiles it anew for every file.
+# What makes words, in lower case: Latin, Greek and Cyrillic letters, digits, the underscore. Scripts without
+# blanks are matched anywhere. Plain ranges, because a Unicode class costs RE2 milliseconds to compile, and
+# DuckDB compiles it anew for every file.
 WORD_RANGES = (
     ("0", "9"),
     ("_", "_"),

@@ -115,10 +115,12 @@ _QUOTE_IT = 'to search for such characters put the text in double quotes: "..."'
 
 
 def parse_search(text: str) -> Node:
-    """Parses a query; an empty one is everything. Raises BadQuestionError with the position of what is wrong."""
+    """Parses a query; an empty one is everything. Raises BadQuestionError with the position of what is
+    wrong."""
     if len(text) > CHARACTERS_MAX:
         raise refuse(
-            f"the query has {len(text):,} characters, at most {CHARACTERS_MAX:,} are allowed; search for less at a time"
+            f"the query has {len(text):,} characters, at most {CHARACTERS_MAX:,} are allowed; search for "
+            "less at a time"
         )
     if "\x00" in text or any(0xD800 <= ord(character) <= 0xDFFF for character in text):
         raise refuse(
@@ -144,7 +146,8 @@ def field_names(node: Node) -> frozenset[str]:
 
 
 def _normalise(text: str) -> tuple[str, list[int]]:
-    """What luqum does not know, in its words: `&&`, `||`, `!`, a slash or apostrophe that is meant as itself. Also each character's origin."""
+    """What luqum does not know, in its words: `&&`, `||`, `!`, a slash or apostrophe that is meant as itself.
+    Also each character's origin."""
     out: list[str] = []
     origins: list[int] = []
     quoted, at = False, 0
@@ -183,7 +186,8 @@ def _syntax_error(text: str, message: str, origins: list[int]) -> Exception:
     found = _AT_POSITION.search(message)
     if found is None:
         return refuse(
-            "the query ends too early: something is missing at its end (a word after a colon or operator, or a closing parenthesis)",
+            "the query ends too early: something is missing at its end (a word after a colon or operator, or "
+            "a closing parenthesis)",
             position=len(text),
         )
     position = origins[min(int(found[1]), len(origins) - 1)]

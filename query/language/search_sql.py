@@ -1,7 +1,8 @@
 """The tree of a search as SQL, built by sqlglot: one expression, rendered in Trino's dialect or in DuckDB's.
 
-No text of a query ever becomes SQL by pasting: names are quoted identifiers of columns that exist, values are literals that sqlglot
-escapes. A comparison with a missing value is NULL, which is no match; under NOT it is turned into false first.
+No text of a query ever becomes SQL by pasting: names are quoted identifiers of columns that exist, values are
+literals that sqlglot escapes. A comparison with a missing value is NULL, which is no match; under NOT it is
+turned into false first.
 """
 
 import difflib
@@ -69,10 +70,12 @@ class Compiled:
 
 
 def compile_search(node: Node, schema: LogSchema, *, everywhere: bool = False) -> Compiled:
-    """The condition of a search on a table with this schema. Raises BadQuestionError where a value does not fit its field's type.
+    """The condition of a search on a table with this schema. Raises BadQuestionError where a value does not
+    fit its field's type.
 
-    `everywhere`: words without a field are looked for in the values of `_errors` as well, and as JSON spells them. For erasures, which must leave
-    no copy of a value; searches do without, for it costs them a pass over the lists of every row.
+    `everywhere`: words without a field are looked for in the values of `_errors` as well, and as JSON spells
+    them. For erasures, which must leave no copy of a value; searches do without, for it costs them a pass
+    over the lists of every row.
     """
     if isinstance(node, Everything):
         return Compiled(None, ())
@@ -81,12 +84,14 @@ def compile_search(node: Node, schema: LogSchema, *, everywhere: bool = False) -
 
 
 def within_offsets(absorbed: Absorbed) -> exp.Expression:
-    """Rows that a table had absorbed: by identity, so the same rows whatever was compacted or written since."""
+    """Rows that a table had absorbed: by identity, so the same rows whatever was compacted or written
+    since."""
     return any_of([_of_partition(place, ranges) for place, ranges in sorted(absorbed.items()) if ranges])
 
 
 def _of_partition(place: TopicPartition, ranges: Sequence[Range]) -> exp.Expression:
-    """The partition is compared once for all of its ranges: a pin may have thousands. Built without `exp.and_`, which copies what it is given."""
+    """The partition is compared once for all of its ranges: a pin may have thousands. Built without
+    `exp.and_`, which copies what it is given."""
     is_place = (
         exp.EQ(this=column(TOPIC_ID), expression=text_literal(place.topic_id)),
         exp.EQ(this=column(TOPIC_PARTITION), expression=exp.Literal.number(place.partition)),
@@ -116,7 +121,8 @@ def within(start: datetime, end: datetime) -> exp.Expression:
 
 
 def column(name: str) -> exp.Expression:
-    """A column as a quoted identifier. Without a node of its own around it: wide tables have hundreds, and sqlglot takes its time for each."""
+    """A column as a quoted identifier. Without a node of its own around it: wide tables have hundreds, and
+    sqlglot takes its time for each."""
     return exp.Identifier(this=name, quoted=True)
 
 
@@ -125,7 +131,8 @@ def text_literal(text: str) -> exp.Expression:
 
 
 def any_of(conditions: Sequence[exp.Expression]) -> exp.Expression:
-    """A balanced OR: engines recurse into expressions, so a thousand alternatives must not be a thousand deep."""
+    """A balanced OR: engines recurse into expressions, so a thousand alternatives must not be a thousand
+    deep."""
     if not conditions:
         return exp.false()
     if len(conditions) == 1:
@@ -141,7 +148,8 @@ def all_of(conditions: Iterable[exp.Expression | None]) -> exp.Expression | None
 
 
 def columns_of(field: str, schema: LogSchema) -> list[Column]:
-    """The columns a field's name means: its own and those that stepped aside when other types were declared for it."""
+    """The columns a field's name means: its own and those that stepped aside when other types were declared
+    for it."""
     name = (
         fold(field.strip()).lstrip("@") if fold(field.strip()) not in schema.by_name else fold(field.strip())
     )
@@ -299,7 +307,8 @@ def _matches(node: Match, target: Column) -> exp.Expression:
 
 
 def _side_by_side(columns: Sequence[Column]) -> exp.Expression:
-    """Several text columns as one text: one pattern then looks at all of them. No match reaches over the separator."""
+    """Several text columns as one text: one pattern then looks at all of them. No match reaches over the
+    separator."""
     return exp.Anonymous(
         this="CONCAT_WS", expressions=[text_literal(SEPARATOR), *(column(each.name) for each in columns)]
     )
@@ -320,7 +329,8 @@ def errors_text() -> exp.Expression:
 
 
 def error_values() -> exp.Expression:
-    """The values of `_errors` as one text, without their fields and reasons. No match reaches over the separator."""
+    """The values of `_errors` as one text, without their fields and reasons. No match reaches over the
+    separator."""
     entry = exp.to_identifier("entry")
     value = exp.Dot(this=entry.copy(), expression=exp.to_identifier("value", quoted=True))
     return exp.ArrayToString(

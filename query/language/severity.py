@@ -9,7 +9,8 @@ from query.language.search_sql import text_literal
 
 
 class Level(StrEnum):
-    """From OpenTelemetry's severity ranges; `OTHER` is anything that is none of them, missing ones included."""
+    """From OpenTelemetry's severity ranges; `OTHER` is anything that is none of them, missing ones
+    included."""
 
     FATAL = "fatal"
     ERROR = "error"
@@ -31,7 +32,8 @@ _LEVELS = {spelling: level for level, spellings in _SPELLINGS.items() for spelli
 
 
 def level_of(severity: str | None) -> Level:
-    """The level of a severity; numbers are syslog's. Blanks and quotes around it, as in `"INFO "`, do not matter."""
+    """The level of a severity; numbers are syslog's. Blanks and quotes around it, as in `"INFO "`, do not
+    matter."""
     return (
         _LEVELS.get(simple_lower(severity).replace(" ", "").replace('"', ""), Level.OTHER)
         if severity
@@ -40,7 +42,8 @@ def level_of(severity: str | None) -> Level:
 
 
 def level_number(severity: exp.Expression) -> exp.Expression:
-    """The same in SQL: the place of the level in `LEVELS`. In the engine, because nobody knows how many spellings there are."""
+    """The same in SQL: the place of the level in `LEVELS`. In the engine, because nobody knows how many
+    spellings there are."""
     spelled: exp.Expression = exp.Lower(this=severity)
     for character in (" ", '"'):
         spelled = exp.Anonymous(

@@ -1,9 +1,10 @@
 """A word with wildcards as regular expressions: one that every library reads, and one that does not go back.
 
-`*` stands for a run of characters without blanks. A library that tries alternatives one after the other (Joni, Trino's default) takes for `a*a*a*b`
-the fourth power of the run's length. But each part between two stars may be taken where it first occurs: whatever fits later parts after a later
-occurrence fits them after the first one, because a star holds everything in between. So the second pattern begins at the run's first character and
-takes each part in a group that is never tried again: it passes over the text once.
+`*` stands for a run of characters without blanks. A library that tries alternatives one after the other
+(Joni, Trino's default) takes for `a*a*a*b` the fourth power of the run's length. But each part between two
+stars may be taken where it first occurs: whatever fits later parts after a later occurrence fits them after
+the first one, because a star holds everything in between. So the second pattern begins at the run's first
+character and takes each part in a group that is never tried again: it passes over the text once.
 """
 
 from collections.abc import Sequence
@@ -22,14 +23,16 @@ _WORD = "".join(f"{low}-{high}" if low != high else low for low, high in WORD_RA
 
 @dataclass(frozen=True, slots=True)
 class WordPattern:
-    """`plain`: for libraries that need no help (RE2, RE2J). `once`: for those that go back; None where `plain` never goes back far."""
+    """`plain`: for libraries that need no help (RE2, RE2J). `once`: for those that go back; None where
+    `plain` never goes back far."""
 
     plain: str
     once: str | None
 
 
 def word_pattern(pieces: Sequence[Piece]) -> WordPattern:
-    """The patterns of a lowered word. A match is not inside a longer word, but where the word begins or ends with a star. Raises BadQuestionError."""
+    """The patterns of a lowered word. A match is not inside a longer word, but where the word begins or ends
+    with a star. Raises BadQuestionError."""
     first, last = pieces[0], pieces[-1]
     bound_before = isinstance(first, str) and is_word_character(first[0])
     bound_after = isinstance(last, str) and is_word_character(last[-1])
@@ -54,7 +57,8 @@ def plain_text(text: str) -> str:
 
 
 def _parts(pieces: Sequence[Piece]) -> list[str]:
-    """What stands between the stars; those at the ends are left out, because a match may begin and end anywhere."""
+    """What stands between the stars; those at the ends are left out, because a match may begin and end
+    anywhere."""
     parts = [""]
     for at, piece in enumerate(pieces):
         if piece is not Wildcard.ANY:

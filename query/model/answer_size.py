@@ -34,7 +34,8 @@ def _large_bytes(value: Any) -> int:
 
 
 def rows_within(bytes_max: int, batches: Iterator[list[Row]]) -> tuple[list[Row], bool]:
-    """Rows up to a number of bytes, and whether some were left out. The first row is given however large it is."""
+    """Rows up to a number of bytes, and whether some were left out. The first row is given however large it
+    is."""
     rows: list[Row] = []
     total = 0
     for batch in batches:

@@ -49,7 +49,8 @@ class Run:
             raise CancelledError("the caller has gone; the query was stopped")
         if self.left_s == 0:
             raise TimeOverError(
-                f"the query took longer than {self.timeout_s:g} s; choose a shorter time range or name fields, or raise the limit"
+                f"the query took longer than {self.timeout_s:g} s; choose a shorter time range or name "
+                "fields, or raise the limit"
             )
 
     @contextmanager

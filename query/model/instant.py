@@ -9,7 +9,8 @@ from sqlglot import exp
 from query.model.problem import refuse
 
 _PERIOD = re.compile(
-    r"(?P<year>\d{4})-(?P<month>\d\d)(-(?P<day>\d\d)([T ](?P<hour>\d\d)(:(?P<minute>\d\d)(:(?P<second>\d\d)([.,](?P<fraction>\d{1,9}))?)?)?)?)?"
+    r"(?P<year>\d{4})-(?P<month>\d\d)(-(?P<day>\d\d)([T "
+    r"](?P<hour>\d\d)(:(?P<minute>\d\d)(:(?P<second>\d\d)([.,](?P<fraction>\d{1,9}))?)?)?)?)?"
     r"(?P<zone>[Zz]|[+-]\d\d:?\d\d)?"
 )
 _RELATIVE = re.compile(r"now(\s*(?P<sign>[+-])\s*(?P<count>\d{1,6})\s*(?P<unit>[smhdw]))?")
@@ -31,7 +32,8 @@ class Period:
 
 
 def parse_period(text: str) -> Period | None:
-    """Reads `2026`-`2026-11-21T10:30:00.123456Z` at any precision from the month down; UTC where no zone is given. None: it is no time."""
+    """Reads `2026`-`2026-11-21T10:30:00.123456Z` at any precision from the month down; UTC where no zone is
+    given. None: it is no time."""
     match = _PERIOD.fullmatch(text.strip())
     if match is None:
         return None

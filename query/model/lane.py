@@ -1,4 +1,5 @@
-"""Threads for one kind of work, and the turns in which it gets them: never more turns than threads, so no turn waits for a thread."""
+"""Threads for one kind of work, and the turns in which it gets them: never more turns than threads, so no
+turn waits for a thread."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -27,7 +28,8 @@ class Lane:
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
     ) -> asyncio.Future[Answer]:
-        """Runs work in a thread. Its turn is given back when the thread is done, however long nobody has been waiting for it by then."""
+        """Runs work in a thread. Its turn is given back when the thread is done, however long nobody has been
+        waiting for it by then."""
         future = self.threads.submit(work, *arguments, **named)
         when_done(future, give_back)
         return _heard(asyncio.wrap_future(future))

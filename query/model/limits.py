@@ -32,11 +32,12 @@ class _Waiting:
 
 
 class Turns:
-    """At most `total` turns at once, split among those who share them. For one event loop: who waits for a turn takes no thread.
+    """At most `total` turns at once, split among those who share them. For one event loop: who waits for a
+    turn takes no thread.
 
-    A turn counts for each of its shares: a tenant, and a key that reaches many. The last quarter of the turns goes to whoever has none, so
-    that a few who never end shut nobody out; a turn that is given back goes to who has the fewest. As many as may run of the first share may
-    wait, up to `queue_timeout_s`.
+    A turn counts for each of its shares: a tenant, and a key that reaches many. The last quarter of the turns
+    goes to whoever has none, so that a few who never end shut nobody out; a turn that is given back goes to
+    who has the fewest. As many as may run of the first share may wait, up to `queue_timeout_s`.
     """
 
     def __init__(self, total: int, queue_timeout_s: float) -> None:
@@ -123,7 +124,8 @@ class Turns:
 
 
 class Tails:
-    """How many tails of each tenant are open: ingest runs only so many, and one tenant must not take them all. For one thread."""
+    """How many tails of each tenant are open: ingest runs only so many, and one tenant must not take them
+    all. For one thread."""
 
     def __init__(self, per_tenant: int) -> None:
         self._per_tenant = per_tenant

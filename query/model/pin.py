@@ -1,7 +1,8 @@
 """A pin: what a link carries so that it re-opens exactly the rows it was made of.
 
-It holds the table's uuid and the offsets that the table has absorbed. A row belongs to it when its own is one of these: true for the same rows after
-compaction, after expiry of the snapshot, and however much is written since. What retention removed is missing, which the count shows.
+It holds the table's uuid and the offsets that the table has absorbed. A row belongs to it when its own is one
+of these: true for the same rows after compaction, after expiry of the snapshot, and however much is written
+since. What retention removed is missing, which the count shows.
 """
 
 import base64
@@ -19,13 +20,15 @@ from lake.marks import Range, TopicPartition, by_topic
 from query.model.problem import BadQuestionError, refuse
 
 _BYTES_MAX = 200_000
-# Each is a comparison for every row. A table has one per partition of its topics, and some more after a backfill.
+# Each is a comparison for every row. A table has one per partition of its topics, and some more after a
+# backfill.
 RANGES_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """`rows`: how many rows matched when it was made; None where nobody counted. `asked`: the search that was counted (see `fingerprint`)."""
+    """`rows`: how many rows matched when it was made; None where nobody counted. `asked`: the search that was
+    counted (see `fingerprint`)."""
 
     table_uuid: str
     absorbed: Absorbed
@@ -51,7 +54,8 @@ class Pin:
 
 
 def fingerprint(query: str, start: datetime, end: datetime) -> str:
-    """A few characters that tell a search from others, so that the rows of one are not compared with those of another."""
+    """A few characters that tell a search from others, so that the rows of one are not compared with those of
+    another."""
     return hashlib.sha256(f"{query}\0{start.isoformat()}\0{end.isoformat()}".encode()).hexdigest()[:12]
 
 
@@ -91,12 +95,14 @@ def _check_count(document: Any) -> None:
     count = sum(map(len, document["m"].values())) + sum(len(ranges) - 2 for ranges in document.get("r", ()))
     if count > RANGES_MAX:
         raise refuse(
-            f"pin: it names {count:,} ranges of offsets, at most {RANGES_MAX:,} are allowed; remove `pin` to search all rows there are now",
+            f"pin: it names {count:,} ranges of offsets, at most {RANGES_MAX:,} are allowed; remove `pin` to "
+            "search all rows there are now",
             suggestion="a shorter time range finds the same rows",
         )
 
 
 def _damaged() -> BadQuestionError:
     return refuse(
-        "pin: the link is damaged, perhaps cut off; copy it again, or remove `pin` to search all rows there are now"
+        "pin: the link is damaged, perhaps cut off; copy it again, or remove `pin` to search all rows there "
+        "are now"
     )

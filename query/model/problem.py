@@ -1,4 +1,5 @@
-"""What is wrong with a question, as a value: one sentence for the person who asked it, with the place and what to write instead."""
+"""What is wrong with a question, as a value: one sentence for the person who asked it, with the place and
+what to write instead."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

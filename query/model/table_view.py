@@ -1,4 +1,5 @@
-"""One table at one moment: everything an answer rests on, read once, so that its parts agree with each other."""
+"""One table at one moment: everything an answer rests on, read once, so that its parts agree with each
+other."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """What one loading of a table's metadata says. `snapshot_id` None: it has no rows yet. `place`: where its files may lie."""
+    """What one loading of a table's metadata says. `snapshot_id` None: it has no rows yet. `place`: where its
+    files may lie."""
 
     id: TableId
     name: TableName
@@ -57,12 +59,16 @@ def load_view(catalog: CatalogClient, table: TableId) -> TableView:
     except MetadataMissingError:
         raise
     except NotFoundError as error:
-        message = f"tenant {table.tenant.name!r} has no stream {table.stream!r}; its streams are listed under /v1/streams?tenant=..."
+        message = (
+            f"tenant {table.tenant.name!r} has no stream {table.stream!r}; its streams are listed "
+            "under /v1/streams?tenant=..."
+        )
         raise NotFoundError(message) from error
     view = view_of(table, name, metadata)
     if view.schema.lacks:
         raise refuse(
-            f"{name} lacks the columns {', '.join(view.schema.lacks)}, without which it is no log table; add them again with ALTER TABLE"
+            f"{name} lacks the columns {', '.join(view.schema.lacks)}, without which it is no log table; add "
+            "them again with ALTER TABLE"
         )
     return view
 
@@ -108,7 +114,8 @@ class UnreadableTable:
 
 
 def every_stream(catalog: CatalogClient, tenant: TenantId) -> Iterator[TableView | UnreadableTable]:
-    """Every log table of a tenant. One that is dropped meanwhile is left out, and so are tables of others that lie in its namespace."""
+    """Every log table of a tenant. One that is dropped meanwhile is left out, and so are tables of others
+    that lie in its namespace."""
     for name in catalog.tables(tenant.namespace):
         try:
             metadata = catalog.load_table(name)["metadata"]

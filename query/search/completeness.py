@@ -1,4 +1,5 @@
-"""Whether an answer can be taken as the whole truth, and if not, why: in sentences, never a silent empty page."""
+"""Whether an answer can be taken as the whole truth, and if not, why: in sentences, never a silent empty
+page."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +22,8 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """`complete` False: `reasons` say what is or may be missing. `notes` are true and worth knowing, and take nothing from the answer."""
+    """`complete` False: `reasons` say what is or may be missing. `notes` are true and worth knowing, and take
+    nothing from the answer."""
 
     complete: bool
     reasons: tuple[str, ...]
@@ -38,7 +40,8 @@ def assess(
     pin: Pin | None,
     rows: int | None,
 ) -> Completeness:
-    """`end`: of the time range. `stopped`: why the engine ended early. `rows`: how many rows matched, where they were counted."""
+    """`end`: of the time range. `stopped`: why the engine ended early. `rows`: how many rows matched, where
+    they were counted."""
     reasons: list[str] = []
     notes: list[str] = []
     if stopped is not None:
@@ -51,7 +54,8 @@ def assess(
         reasons += _of_lag(freshness.lag, end)
     if freshness.lag is None and pin is None:
         notes.append(
-            "how far ingestion is behind is not known: set ingest_uri to where `python -m ingest serve` listens"
+            "how far ingestion is behind is not known: set ingest_uri to where `python -m ingest serve` "
+            "listens"
         )
     if view.snapshot_id is None:
         notes.append("this stream has no rows yet")
@@ -61,7 +65,11 @@ def assess(
 def _of_lag(lag: Lag, end: datetime) -> list[str]:
     if lag.parked_reason is not None:
         return [
-            f"this stream is parked ({lag.parked_reason}): its newer records wait outside the table until it is healed"
+            (
+                f"this stream is parked ({lag.parked_reason}): its newer records wait outside the table "
+                "until it "
+                "is healed"
+            )
         ]
     if lag.records == 0 or (lag.complete_until is not None and end <= lag.complete_until):
         return []
@@ -77,7 +85,11 @@ def _of_lag(lag: Lag, end: datetime) -> list[str]:
     if not lag.is_told:
         return [f"ingestion is behind{until}: newer rows may be missing"]
     return [
-        f"ingestion is {lag.records:,} record{'' if lag.records == 1 else 's'} behind{until}: newer rows may be missing"
+        (
+            f"ingestion is {lag.records:,} record{'' if lag.records == 1 else 's'} behind{until}: newer rows "
+            "may "
+            "be missing"
+        )
     ]
 
 
@@ -88,8 +100,15 @@ def _of_pin(pin: Pin, view: TableView, rows: int | None) -> list[str]:
         return []
     if rows < pin.rows:
         return [
-            f"{pin.rows - rows:,} of the {pin.rows:,} rows this link was made of are gone: retention or erasure removed them"
+            (
+                f"{pin.rows - rows:,} of the {pin.rows:,} rows this link was made of are gone: retention or "
+                "erasure removed them"
+            )
         ]
     return [
-        f"{rows - pin.rows:,} rows came in since this link was made: dead letters that were sent again keep the identity of their first reading"
+        (
+            f"{rows - pin.rows:,} rows came in since this link was made: dead letters that were sent again "
+            "keep "
+            "the identity of their first reading"
+        )
     ]

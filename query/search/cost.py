@@ -15,7 +15,8 @@ SECONDS_AT_LEAST = {"duckdb": 0.02, "trino": 0.3}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`seconds`: an estimate of opening every planned file once. `advice`: the filter that would cut it most; None where it is cheap."""
+    """`seconds`: an estimate of opening every planned file once. `advice`: the filter that would cut it most;
+    None where it is cheap."""
 
     planned: Effort
     skipped: Effort
@@ -49,7 +50,10 @@ def _advice(prepared: Prepared, seconds: float) -> str | None:
         edge = int((prepared.question.end - span / 10).timestamp() * 1e6)
         tenth = effort_of([file for file in prepared.plan.files if file.last_us >= edge])
         if tenth.size_bytes < prepared.plan.planned.size_bytes // 2:
-            return f"the newest tenth of the time range alone would open {tenth.size_bytes:,} bytes instead of {prepared.plan.planned.size_bytes:,}"
+            return (
+                f"the newest tenth of the time range alone would open {tenth.size_bytes:,} bytes instead "
+                f"of {prepared.plan.planned.size_bytes:,}"
+            )
     if prepared.question.query and not field_names(prepared.node):
         return "words without a field are looked for in every text column; message:word opens one of them"
     return "a shorter time range opens fewer files"

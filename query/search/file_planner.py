@@ -1,4 +1,5 @@
-"""Which files a search has to open, and in which order: outside the time range none, newest first, in growing slices."""
+"""Which files a search has to open, and in which order: outside the time range none, newest first, in growing
+slices."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,8 @@ from query.language.search_sql import columns_of
 from query.model.instant import parse_period
 from query.model.table_view import EPOCH
 
-# A slice holds at least these rows; each later one four times as many. Opening a file costs about as much as reading some thousand rows.
+# A slice holds at least these rows; each later one four times as many. Opening a file costs about as much as
+# reading some thousand rows.
 FIRST_SLICE_ROWS = 50_000
 FILE_COSTS_ROWS = 2_000
 SLICE_GROWTH = 4
@@ -83,14 +85,16 @@ def plan_files(live: LiveFiles, start: datetime, end: datetime, node: Node, sche
 def slices(
     plan: Plan, *, newest_first: bool = True, first_rows: int = FIRST_SLICE_ROWS, growth: int = SLICE_GROWTH
 ) -> Iterator[Slice]:
-    """Cuts the plan into disjoint stretches of time, the first ones small, each with all the files that have rows in it."""
+    """Cuts the plan into disjoint stretches of time, the first ones small, each with all the files that have
+    rows in it."""
     left = sorted(plan.files, key=(lambda f: -f.last_us) if newest_first else (lambda f: f.first_us))
     edge = epoch_us(plan.end if newest_first else plan.start)
     wanted_rows, at = first_rows, 0
     while at < len(left):
         rows, files = 0, []
         reach = left[at].first_us if newest_first else left[at].last_us
-        # A file that begins before the reach ends belongs here too: else a row of it would be newer than rows already shown.
+        # A file that begins before the reach ends belongs here too: else a row of it would be newer than rows
+        # already shown.
         while at < len(left) and (
             rows < wanted_rows or (left[at].last_us >= reach if newest_first else left[at].first_us <= reach)
         ):
@@ -143,7 +147,8 @@ def _may_hold(node: Match | Exists | Between, column: Column, file: LiveFile) ->
 
 
 def _may_be_of_time(low: str | None, high: str | None, file: LiveFile) -> bool:
-    """Bounds are periods (a day, an hour, ...); whether they count to their beginnings or ends does not matter here."""
+    """Bounds are periods (a day, an hour, ...); whether they count to their beginnings or ends does not
+    matter here."""
     first, last = parse_period(low or ""), parse_period(high or "")
     return (first is None or file.last_us >= epoch_us(first.start)) and (
         last is None or file.first_us < epoch_us(last.end)
@@ -151,7 +156,8 @@ def _may_be_of_time(low: str | None, high: str | None, file: LiveFile) -> bool:
 
 
 def _may_have_errors(column: Column, file: LiveFile) -> bool:
-    """Every entry has a reason, so a file without reasons has no entries. Not every writer counts what lies inside lists."""
+    """Every entry has a reason, so a file without reasons has no entries. Not every writer counts what lies
+    inside lists."""
     reason = next(field["id"] for field in column.kind["element"]["fields"] if field["name"] == "reason")
     return (file.value_counts or {}).get(reason) is None or file.filled_rows(reason) != 0
 

@@ -1,4 +1,5 @@
-"""Ingest's tools over HTTP (`python -m ingest serve`): dead letters and the live tail. Ingest trusts this room; whose letter is whose is checked here."""
+"""Ingest's tools over HTTP (`python -m ingest serve`): dead letters and the live tail. Ingest trusts this
+room; whose letter is whose is checked here."""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
@@ -46,7 +47,8 @@ class IngestGateway:
     def letters(
         self, tenant: TenantId | None, *, limit: int = 100, before: str | None = None, **wanted: str | None
     ) -> dict[str, Any]:
-        """A page of dead letters, newest first, of one tenant or of all. `wanted`: reason, topic, since, until. Raises UnavailableError, RefusedError."""
+        """A page of dead letters, newest first, of one tenant or of all. `wanted`: reason, topic, since,
+        until. Raises UnavailableError, RefusedError."""
         query = {"tenant": tenant.name if tenant else None, "limit": limit, "before": before, **wanted}
         return self._send(
             "GET",
@@ -55,7 +57,8 @@ class IngestGateway:
         )
 
     def letter(self, letter_id: str, tenant: TenantId | None) -> dict[str, Any]:
-        """One letter whole, of this tenant (None: whoever's). Raises NotFoundError also where it is another's: whether there is one is nobody's business."""
+        """One letter whole, of this tenant (None: whoever's). Raises NotFoundError also where it is
+        another's: whether there is one is nobody's business."""
         found = self._send("GET", f"/v1/dead-letters/{letter_id}")
         if tenant is not None and not self._is_of(tenant, letter_id, found):
             raise NotFoundError(
@@ -68,11 +71,13 @@ class IngestGateway:
         return self._send("POST", "/v1/dead-letters/replay", body=body)
 
     def durable(self) -> list[dict[str, Any]]:
-        """Per partition of the input topics how far it is in (`offset`) and where it ends (`reached`), as of now. Raises UnavailableError, RefusedError."""
+        """Per partition of the input topics how far it is in (`offset`) and where it ends (`reached`), as of
+        now. Raises UnavailableError, RefusedError."""
         return list(self._send("GET", "/v1/durable")["partitions"])
 
     def kept_records(self, kind: str, tenant: TenantId) -> Iterator[list[dict[str, Any]]]:
-        """Messages of a tenant that one of Firn's own topics keeps (`dead-letters`, `parked`, `replay`), whole, page by page. Raises as `durable`."""
+        """Messages of a tenant that one of Firn's own topics keeps (`dead-letters`, `parked`, `replay`),
+        whole, page by page. Raises as `durable`."""
         after: str | None = "0:0"
         while after is not None:
             page = self._send(
@@ -82,7 +87,8 @@ class IngestGateway:
             after = page["next"]
 
     async def tail(self, tenant: TenantId, stream: str | None, words: str) -> AsyncIterator[bytes]:
-        """The live tail of a tenant as the bytes of an event stream. The caller closes the iterator. Raises UnavailableError, BusyError, RefusedError."""
+        """The live tail of a tenant as the bytes of an event stream. The caller closes the iterator. Raises
+        UnavailableError, BusyError, RefusedError."""
         self._require()
         query = {"tenant": tenant.name, "q": words} | ({"stream": stream} if stream else {})
         # Events come when records do, and a sign of life every few seconds.
@@ -128,7 +134,8 @@ class IngestGateway:
     def _require(self) -> httpx.Client:
         if self._http is None:
             raise UnavailableError(
-                "dead letters and live tail come from ingest: start `python -m ingest serve` and set FIRN_QUERY_INGEST_URI to its address"
+                "dead letters and live tail come from ingest: start `python -m ingest serve` and set "
+                "FIRN_QUERY_INGEST_URI to its address"
             )
         return self._http
 
@@ -151,7 +158,8 @@ class IngestGateway:
 
     def _silent(self, error: httpx.HTTPError) -> UnavailableError:
         return UnavailableError(
-            f"ingest at {self._uri} does not answer ({type(error).__name__}); is `python -m ingest serve` running?"
+            f"ingest at {self._uri} does not answer ({type(error).__name__}); is `python -m ingest serve` "
+            "running?"
         )
 
 

@@ -18,9 +18,11 @@ TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """`records`: not yet in tables, all topics together; None: ingest does not answer. `complete_until`: what reached Kafka before is in; None: unknown.
+    """`records`: not yet in tables, all topics together; None: ingest does not answer. `complete_until`: what
+    reached Kafka before is in; None: unknown.
 
-    `is_told` False: the records are of all tenants, and who asks is one of them; how many there are is not for them.
+    `is_told` False: the records are of all tenants, and who asks is one of them; how many there are is not
+    for them.
     """
 
     records: int | None

@@ -3,7 +3,8 @@
 1. read the table's metadata once: schema, marks, snapshot
 2. read the words into a tree, and the tree into a condition on that schema
 3. plan: which files can hold a matching row
-4. run the condition on the chosen engine, slice by slice from the wanted end, until the page is full or the time is over
+4. run the condition on the chosen engine, slice by slice from the wanted end, until the page is full or the
+  time is over
 5. say what the answer rests on: marks, files and bytes, whether it is complete, how fresh it is
 """
 
@@ -183,7 +184,8 @@ class Searcher:
     def stream(
         self, question: Question, run: Run, *, newest_first: bool = True
     ) -> Iterator[list[dict[str, Any]] | Basis]:
-        """All matching rows in the wanted order, in batches, holding one at a time; at the end what they rest on. Raises as `page` does."""
+        """All matching rows in the wanted order, in batches, holding one at a time; at the end what they rest
+        on. Raises as `page` does."""
         prepared, progress = self.prepare(question), Progress()
         names = [c.name for c in prepared.view.schema.columns]
         for piece in slices(prepared.plan, newest_first=newest_first, first_rows=STREAM_SLICE_ROWS, growth=1):
@@ -202,7 +204,8 @@ class Searcher:
         yield self.basis(prepared, progress)
 
     def row(self, table: TableId, coordinates: Cursor, run: Run) -> dict[str, Any] | None:
-        """The row with these coordinates; its `timestamp_us` finds the file. None where there is no such row."""
+        """The row with these coordinates; its `timestamp_us` finds the file. None where there is no such
+        row."""
         at = EPOCH + timedelta(microseconds=coordinates.timestamp_us)
         question = Question(table, at, at + timedelta(microseconds=1))
 
@@ -227,7 +230,8 @@ class Searcher:
                 suggestion="swap the two, or choose a longer range",
             )
         node = parse_search(question.query)
-        # Asked before the table is loaded: a commit between the two must not make an answer look complete that does not hold its rows.
+        # Asked before the table is loaded: a commit between the two must not make an answer look complete
+        # that does not hold its rows.
         lag = self._lag.of(question.table)
         view = load_view(self.catalog, question.table)
         compiled = compile_search(node, view.schema)
@@ -250,7 +254,8 @@ class Searcher:
     def _choose(self, engine: Engine, plan: Plan) -> Executor:
         if engine == "duckdb" and plan.has_deletes:
             raise refuse(
-                "this table has delete files, which only Trino applies; ask with engine=trino or leave the engine out"
+                "this table has delete files, which only Trino applies; ask with engine=trino or leave the "
+                "engine out"
             )
         if engine == "auto":
             fits = plan.planned.size_bytes <= self.settings.embedded_bytes_max and not plan.has_deletes
@@ -277,7 +282,8 @@ class Searcher:
         *,
         bytes_max: int | None = None,
     ) -> Fetched | None:
-        """Step 4 for one slice; None when a limit is reached: what was found so far is the answer. Raises BadQuestionError where that is nothing."""
+        """Step 4 for one slice; None when a limit is reached: what was found so far is the answer. Raises
+        BadQuestionError where that is nothing."""
         effort, scan_max = effort_of(files), self.settings.scan_bytes_max
         if progress.scanned.size_bytes + effort.size_bytes > scan_max:
             too_much = f"would open {effort.size_bytes:,} bytes of data, at most {scan_max:,} are allowed"

@@ -1,7 +1,8 @@
 """Whose tables a statement reads, and as whom Trino is asked for them.
 
-Names are checked twice. The catalog says with the caller's own key that each is a table: a view would be expanded by Trino, with whatever it reads.
-And Trino is asked as the tenant's own user, whose rules (`trino_access`) let it read that tenant and nothing else, whatever a name turns out to be.
+Names are checked twice. The catalog says with the caller's own key that each is a table: a view would be
+expanded by Trino, with whatever it reads. And Trino is asked as the tenant's own user, whose rules
+(`trino_access`) let it read that tenant and nothing else, whatever a name turns out to be.
 """
 
 from lake.catalog_client import CatalogClient, TableName
@@ -11,16 +12,19 @@ from query.sql.sql_guard import Statement
 
 
 def check_tables(catalog: CatalogClient, statement: Statement) -> None:
-    """Raises NotFoundError where a name is no table, RefusedError where the key does not reach it. `catalog` speaks with the caller's key."""
+    """Raises NotFoundError where a name is no table, RefusedError where the key does not reach it. `catalog`
+    speaks with the caller's key."""
     for table in sorted(statement.tables):
         if not catalog.table_exists(TableName(table.tenant.namespace, table.table)):
             raise NotFoundError(_no_stream(table))
 
 
 def asks_as(statement: Statement, default: TenantId | None, bound: str | None, room: str) -> str:
-    """Trino's user for a statement: the namespace that the caller's key is bound to, else that of the one tenant it is about.
+    """Trino's user for a statement: the namespace that the caller's key is bound to, else that of the one
+    tenant it is about.
 
-    `room`: the room's own user, for keys that reach several tenants at once, and where such a key's statement names none.
+    `room`: the room's own user, for keys that reach several tenants at once, and where such a key's statement
+    names none.
     """
     if bound is not None:
         return bound
@@ -30,6 +34,7 @@ def asks_as(statement: Statement, default: TenantId | None, bound: str | None, r
 
 def _no_stream(table: TableId) -> str:
     return (
-        f"tenant {table.tenant.name!r} has no stream {table.stream!r}; its streams are listed under /v1/streams?tenant=... "
+        f"tenant {table.tenant.name!r} has no stream {table.stream!r}; its streams are listed under "
+        "/v1/streams?tenant=... "
         "Views, and tables about tables, are read in Trino itself, with a user of its own"
     )

@@ -1,7 +1,9 @@
-"""SQL of people, made safe: read by sqlglot, allowed only where it reads, its tables replaced by those it may see, and written anew.
+"""SQL of people, made safe: read by sqlglot, allowed only where it reads, its tables replaced by those it may
+see, and written anew.
 
-What runs is what was checked: the text that goes to Trino is generated from the checked tree, never the text that came in. Two things are proved
-of it: read again it is the same tree, and no name, literal or word of the text that came in is missing (`sql_words`).
+What runs is what was checked: the text that goes to Trino is generated from the checked tree, never the text
+that came in. Two things are proved of it: read again it is the same tree, and no name, literal or word of the
+text that came in is missing (`sql_words`).
 """
 
 from collections.abc import Callable
@@ -59,7 +61,8 @@ class Statement:
 
 
 def guard(sql: str, default: TenantId | None, catalog: str, check: Callable[[TenantId], None]) -> str:
-    """The statement to run. `check` raises for a tenant the caller does not reach. Raises BadQuestionError as `read_statement` does."""
+    """The statement to run. `check` raises for a tenant the caller does not reach. Raises BadQuestionError as
+    `read_statement` does."""
     statement = read_statement(sql, default, catalog)
     for tenant in sorted(statement.tenants):
         check(tenant)
@@ -67,7 +70,8 @@ def guard(sql: str, default: TenantId | None, catalog: str, check: Callable[[Ten
 
 
 def check_text(sql: str) -> None:
-    """What is told without reading it: its length, and characters that no text can hold. Raises BadQuestionError."""
+    """What is told without reading it: its length, and characters that no text can hold. Raises
+    BadQuestionError."""
     if len(sql) > CHARACTERS_MAX:
         raise refuse(f"the statement has {len(sql):,} characters, at most {CHARACTERS_MAX:,} are allowed")
     if "\x00" in sql or any(0xD800 <= ord(character) <= 0xDFFF for character in sql):
@@ -75,9 +79,11 @@ def check_text(sql: str) -> None:
 
 
 def read_statement(sql: str, default: TenantId | None, catalog: str) -> Statement:
-    """Reads, checks and writes anew. `default`: whose tables names without a schema mean; `catalog`: Trino's name of the one that holds them.
+    """Reads, checks and writes anew. `default`: whose tables names without a schema mean; `catalog`: Trino's
+    name of the one that holds them.
 
-    Raises BadQuestionError for anything but one query over tables of tenants. Nobody has checked who may read those.
+    Raises BadQuestionError for anything but one query over tables of tenants. Nobody has checked who may read
+    those.
     """
     check_text(sql)
     words = _words(sql)
@@ -92,7 +98,8 @@ def read_statement(sql: str, default: TenantId | None, catalog: str) -> Statemen
         _check_kind(node)
     if lost := lost_words(words, _words(_written(tree))):
         raise refuse(
-            f"{lost[:60]!r} is not understood here: it would be lost, and the answer would be to another question; write it in another way"
+            f"{lost[:60]!r} is not understood here: it would be lost, and the answer would be to another "
+            "question; write it in another way"
         )
     ctes = frozenset(cte.alias.lower() for cte in tree.find_all(exp.CTE))
     tables = frozenset(
@@ -127,7 +134,8 @@ def _words(sql: str) -> list[Token]:
 
 def _unreadable(error: Exception) -> BadQuestionError:
     return refuse(
-        f"this is not SQL that can be read: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
+        "this is not SQL that can be read: "
+        f"{str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
     )
 
 
@@ -147,7 +155,8 @@ def _parsed(sql: str) -> exp.Query:
 
 
 def _check_kind(node: exp.Expression) -> None:
-    """Refuses what other databases have and Trino has not: written anew it would be dropped, or become something else."""
+    """Refuses what other databases have and Trino has not: written anew it would be dropped, or become
+    something else."""
     if isinstance(node, _ELSEWHERE) or (isinstance(node, exp.Select) and node.args.get("connect")):
         raise refuse(
             f"{node.key.upper()} is not allowed here",
@@ -166,7 +175,8 @@ def _check_kind(node: exp.Expression) -> None:
 
 
 def _force(table: exp.Table, default: TenantId | None, catalog: str, ctes: frozenset[str]) -> TableId | None:
-    """Makes a table's name a full one and gives the table; None where it is a name that the statement defines itself."""
+    """Makes a table's name a full one and gives the table; None where it is a name that the statement defines
+    itself."""
     if not isinstance(table.this, exp.Identifier):
         raise refuse(
             "functions that give tables are not allowed here",
@@ -182,7 +192,8 @@ def _force(table: exp.Table, default: TenantId | None, catalog: str, ctes: froze
             suggestion="write conditions after WHERE",
         )
     if not table.db and not table.catalog and table.name.lower() in ctes:
-        return None  # inside its own body such a name is no table either: the session has no schema to look it up in
+        # inside its own body such a name is no table either: the session has no schema to look it up in
+        return None
     if table.catalog and table.catalog != catalog:
         raise refuse(
             f"there is no catalog {table.catalog!r} here", suggestion=f"leave it out, or write {catalog}"

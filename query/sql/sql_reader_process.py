@@ -1,7 +1,9 @@
-"""`python -m query.sql.sql_reader_process CPU_S MEMORY_BYTES`: reads people's SQL apart from everybody else, so that it can be killed (see `sql_readers`).
+"""`python -m query.sql.sql_reader_process CPU_S MEMORY_BYTES`: reads people's SQL apart from everybody else,
+so that it can be killed (see `sql_readers`).
 
-A line of JSON comes in (`{"sql", "default", "catalog"}`), a line of JSON goes out: `{"sql", "tables": [[tenant, stream], ...]}` or
-`{"problem": {...}}`. A statement that takes more processor time than it may ends the process: the clock is the kernel's, which no parser holds up.
+A line of JSON comes in (`{"sql", "default", "catalog"}`), a line of JSON goes out: `{"sql", "tables":
+[[tenant, stream], ...]}` or `{"problem": {...}}`. A statement that takes more processor time than it may ends
+the process: the clock is the kernel's, which no parser holds up.
 """
 
 import resource

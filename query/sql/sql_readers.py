@@ -1,6 +1,8 @@
-"""The processes that read people's SQL. A parser cannot be interrupted, a process can be ended: a statement that takes too long costs only its reader.
+"""The processes that read people's SQL. A parser cannot be interrupted, a process can be ended: a statement
+that takes too long costs only its reader.
 
-Of each asker one statement is read at a time, so that a reader is free for the others; readers that end are followed by new ones.
+Of each asker one statement is read at a time, so that a reader is free for the others; readers that end are
+followed by new ones.
 """
 
 import os
@@ -86,7 +88,8 @@ class _Reader:
 
 
 class SqlReaders:
-    """Reads statements in `count` processes of `cpu_s` seconds of processor time for each statement. Thread-safe."""
+    """Reads statements in `count` processes of `cpu_s` seconds of processor time for each statement.
+    Thread-safe."""
 
     def __init__(self, count: int, cpu_s: float, queue_timeout_s: float) -> None:
         self._cpu_s = cpu_s
@@ -97,7 +100,8 @@ class SqlReaders:
         self._closed = False
 
     def read(self, sql: str, default: TenantId | None, catalog: str, run: Run, *, asker: str) -> Statement:
-        """`read_statement` in another process. `asker`: whose turn it is. Raises BadQuestionError, BusyError, UnavailableError, CancelledError."""
+        """`read_statement` in another process. `asker`: whose turn it is. Raises BadQuestionError, BusyError,
+        UnavailableError, CancelledError."""
         check_text(sql)
         line = (
             orjson.dumps(
@@ -113,10 +117,14 @@ class SqlReaders:
                 ENDED.labels("time" if error.over else "other").inc()
                 log.warning("sql.reader_ended", over=error.over, characters=len(sql))
                 if error.over:
-                    told = f"the statement takes more than {self._cpu_s:g} s to be read; nest it less deep, or write it shorter"
+                    told = (
+                        f"the statement takes more than {self._cpu_s:g} s to be read; nest it less deep, "
+                        "or write it shorter"
+                    )
                     raise refuse(told) from error
         raise UnavailableError(
-            "the process that reads SQL ended twice; ask again, and if it goes on look at the API's log and memory"
+            "the process that reads SQL ended twice; ask again, and if it goes on look at the API's log and "
+            "memory"
         )
 
     def close(self) -> None:

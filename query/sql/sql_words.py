@@ -1,4 +1,5 @@
-"""A statement as sqlglot's words: how deep it is nested, counted before anything parses it, and what of it is missing from another text."""
+"""A statement as sqlglot's words: how deep it is nested, counted before anything parses it, and what of it is
+missing from another text."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,9 +10,11 @@ from sqlglot.tokens import Token, TokenType
 
 from query.model.problem import refuse
 
-# Parentheses cost the parser the same at every depth; people's SQL stays below ten. Above some sixty Python's own stack is too small.
+# Parentheses cost the parser the same at every depth; people's SQL stays below ten. Above some sixty Python's
+# own stack is too small.
 PARENTHESES_MAX = 48
-# Of these each further level doubles the time: after a type's name the parser tries a type first, then a call, and so does every level inside.
+# Of these each further level doubles the time: after a type's name the parser tries a type first, then a
+# call, and so does every level inside.
 BRACKETS_MAX = 8
 _TRINO = Dialect.get_or_raise("trino")
 _TYPES = frozenset(_TRINO.parser_class.TYPE_TOKENS)
@@ -19,7 +22,8 @@ _OPEN, _CLOSED = (
     frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}),
     {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE},
 )
-# Spelled otherwise or left out by sqlglot where that changes nothing: `ORDER BY a NULLS LAST`, `x AT TIME ZONE 'UTC'`, `TRIM(LEADING FROM a)`.
+# Spelled otherwise or left out by sqlglot where that changes nothing: `ORDER BY a NULLS LAST`, `x AT TIME
+# ZONE 'UTC'`, `TRIM(LEADING FROM a)`.
 _HARMLESS = frozenset(
     {
         "all",
@@ -76,7 +80,8 @@ def check_nesting(words: Sequence[Token]) -> None:
             slow -= opened.pop()
         if slow > BRACKETS_MAX:
             raise refuse(
-                f"ARRAY[...], MAP(...), ROW(...) and types are nested more than {BRACKETS_MAX} levels deep; write it flatter"
+                f"ARRAY[...], MAP(...), ROW(...) and types are nested more than {BRACKETS_MAX} levels deep; "
+                "write it flatter"
             )
         if len(opened) > PARENTHESES_MAX:
             raise refuse(f"the statement is nested more than {PARENTHESES_MAX} levels deep; write it flatter")
@@ -84,9 +89,11 @@ def check_nesting(words: Sequence[Token]) -> None:
 
 
 def lost_words(before: Sequence[Token], after: Sequence[Token]) -> str:
-    """The first name, literal or word of a text that another one, which should mean the same, holds less often; empty: none.
+    """The first name, literal or word of a text that another one, which should mean the same, holds less
+    often; empty: none.
 
-    Signs are not compared, nor are the names of functions, which have several spellings: what either of them says is said in words as well.
+    Signs are not compared, nor are the names of functions, which have several spellings: what either of them
+    says is said in words as well.
     """
     here, there = _counted(before), _counted(after)
     return next((word for word, times in here.items() if times > there[word]), "")

@@ -1,8 +1,9 @@
 """Declared types: a field gets a typed column by a change of metadata alone; no data file is touched.
 
-Iceberg cannot turn a string into a number, so the column that bears the field's name steps aside as `<name>__<its type>` with all it
-holds, and the name goes to a column of the wanted type: a new one, or the one that stepped aside when it was of that type before.
-Searches look into all of them. Where Iceberg can widen a type (int to long, float to double) the column stays.
+Iceberg cannot turn a string into a number, so the column that bears the field's name steps aside as
+`<name>__<its type>` with all it holds, and the name goes to a column of the wanted type: a new one, or the
+one that stepped aside when it was of that type before. Searches look into all of them. Where Iceberg can
+widen a type (int to long, float to double) the column stays.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a declaration did. `older`: the column that holds what was stored before; None: there was nothing, or it stays where it is."""
+    """What a declaration did. `older`: the column that holds what was stored before; None: there was nothing,
+    or it stays where it is."""
 
     field: str
     kind: str
@@ -54,7 +56,8 @@ def declared_types(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def declare(catalog: CatalogClient, table: TableId, field: str, kind: str) -> Declared:
-    """Declares a field's type; the table's next rows are held to it. Raises BadQuestionError, NotFoundError, ConflictError."""
+    """Declares a field's type; the table's next rows are held to it. Raises BadQuestionError, NotFoundError,
+    ConflictError."""
     name = _checked_name(field)
     identifier = TableName(table.tenant.namespace, table.table)
     for _ in range(ATTEMPTS):
@@ -62,7 +65,8 @@ def declare(catalog: CatalogClient, table: TableId, field: str, kind: str) -> De
             metadata = catalog.load_table(identifier)["metadata"]
         except NotFoundError as error:
             raise NotFoundError(
-                f"tenant {table.tenant.name!r} has no stream {table.stream!r}: its table comes with its first record"
+                f"tenant {table.tenant.name!r} has no stream {table.stream!r}: its table comes with its "
+                "first record"
             ) from error
         request, older = _request(identifier, metadata, name, kind)
         if request is None:
@@ -111,7 +115,8 @@ def _request(identifier: TableName, metadata: Json, name: str, kind: str) -> tup
 def changed_fields(
     schema: Mapping[str, Any], last_column_id: int, name: str, kind: str, *, was_declared: bool
 ) -> _Change | None:
-    """The fields with `name` bearing `kind`; None where it does already. Raises BadQuestionError where a column is in the way."""
+    """The fields with `name` bearing `kind`; None where it does already. Raises BadQuestionError where a
+    column is in the way."""
     fields: list[Json] = list(schema["fields"])
     places = {fold(field["name"]): at for at, field in enumerate(fields)}
     at = places.get(name)

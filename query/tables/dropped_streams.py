@@ -1,7 +1,8 @@
 """Streams that were deleted: how long they can be brought back, and when their files go.
 
-A delete asks our catalog for the purge, which maintenance does when the time for undo is over. A catalog without undo would delete the files
-at once, so there the purge is not asked for and the answer says that the files stay.
+A delete asks our catalog for the purge, which maintenance does when the time for undo is over. A catalog
+without undo would delete the files at once, so there the purge is not asked for and the answer says that the
+files stay.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ PATH = "/firn/v1/dropped-tables"
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A deleted stream. `purge_due`: from then on maintenance removes its files, None: they stay. `restorable`: its purge has not begun."""
+    """A deleted stream. `purge_due`: from then on maintenance removes its files, None: they stay.
+    `restorable`: its purge has not begun."""
 
     id: int
     tenant: str
@@ -30,7 +32,8 @@ class Dropped:
 
 
 def undo_window(own: CatalogClient) -> timedelta | None:
-    """How long a stream that is deleted now can be brought back; None where the catalog has no undo. `own`: a client with the room's key."""
+    """How long a stream that is deleted now can be brought back; None where the catalog has no undo. `own`: a
+    client with the room's key."""
     try:
         window_ms = own.get(PATH, pageSize=1).get("undo-window-ms")
     except NotFoundError:
@@ -39,7 +42,8 @@ def undo_window(own: CatalogClient) -> timedelta | None:
 
 
 def drop(caller: CatalogClient, own: CatalogClient, table: TableId) -> Dropped | None:
-    """Deletes a stream with the caller's key. None where the catalog has no undo: its files stay. Raises NotFoundError."""
+    """Deletes a stream with the caller's key. None where the catalog has no undo: its files stay. Raises
+    NotFoundError."""
     has_undo = undo_window(own) is not None
     caller.drop_table(TableName(table.tenant.namespace, table.table), purge=has_undo)
     found = (
@@ -51,7 +55,8 @@ def drop(caller: CatalogClient, own: CatalogClient, table: TableId) -> Dropped |
 
 
 def dropped_streams(own: CatalogClient, tenant: TenantId) -> list[Dropped]:
-    """The tenant's deleted streams that can still be brought back, or wait for their purge; none beside a catalog without undo."""
+    """The tenant's deleted streams that can still be brought back, or wait for their purge; none beside a
+    catalog without undo."""
     try:
         found = [
             _dropped(entry)

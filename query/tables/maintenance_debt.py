@@ -1,4 +1,5 @@
-"""Whether maintenance keeps up, and if not, how far it is behind: for the health page, where nobody has to know what a round is."""
+"""Whether maintenance keeps up, and if not, how far it is behind: for the health page, where nobody has to
+know what a round is."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,7 +17,8 @@ log = structlog.get_logger()
 ROUND = f"{DUTIES}:round"
 # Three times the default interval of rounds.
 ROUND_AGE_MAX = timedelta(hours=3)
-# An hour is not looked at while it is open and some rounds long; late records wait for a merged hour's rest (6 hours by default).
+# An hour is not looked at while it is open and some rounds long; late records wait for a merged hour's rest
+# (6 hours by default).
 SETTLED = timedelta(hours=2)
 WAITING_MAX = timedelta(hours=12)
 # Larger files on average are as good as merged.
@@ -26,8 +28,9 @@ LISTED_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceDebt:
-    """`last_round` None: there was none. `crowded`: partitions of many files, the open hours among them; `waiting`: those of them that maintenance
-    should have merged by now, `oldest`: since when the first of them waits. None: the catalog or the key does not tell. Lists end at 1,000."""
+    """`last_round` None: there was none. `crowded`: partitions of many files, the open hours among them;
+    `waiting`: those of them that maintenance should have merged by now, `oldest`: since when the first of
+    them waits. None: the catalog or the key does not tell. Lists end at 1,000."""
 
     leader: str | None
     last_round: datetime | None
@@ -76,7 +79,8 @@ def _length(time: timedelta) -> str:
 
 
 def maintenance_debt(room: CatalogClient, caller: CatalogClient, now: datetime) -> MaintenanceDebt | None:
-    """As the catalog knows it: who runs maintenance asked with the room's key, partitions with the caller's. None beside a catalog without extras."""
+    """As the catalog knows it: who runs maintenance asked with the room's key, partitions with the caller's.
+    None beside a catalog without extras."""
     try:
         leases = room.get("/firn/v1/leases").get("leases", [])
         last = next(
@@ -106,7 +110,8 @@ def maintenance_debt(room: CatalogClient, caller: CatalogClient, now: datetime) 
 
 
 def _crowded(caller: CatalogClient) -> list[dict[str, Any]] | None:
-    """Partitions of many files, the longest unchanged first; None where the catalog or the key does not tell."""
+    """Partitions of many files, the longest unchanged first; None where the catalog or the key does not
+    tell."""
     try:
         return list(
             caller.get("/firn/v1/dirty-partitions", **{"min-files": MANY_FILES, "pageSize": LISTED_MAX}).get(

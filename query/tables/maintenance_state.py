@@ -1,4 +1,5 @@
-"""What maintenance is doing, did, and has before it: from the catalog's extras, and from its history, which is a table like any other."""
+"""What maintenance is doing, did, and has before it: from the catalog's extras, and from its history, which
+is a table like any other."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -52,8 +53,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceState:
-    """`leader` None: nobody runs maintenance now. `partitions_with_many_files`: of the first 10,000 such hours, the open ones among them: hours with
-    at least three files."""
+    """`leader` None: nobody runs maintenance now. `partitions_with_many_files`: of the first 10,000 such
+    hours, the open ones among them: hours with at least three files."""
 
     leader: str | None
     partitions_with_many_files: int
@@ -63,7 +64,8 @@ class MaintenanceState:
 
 
 def maintenance_state(catalog: CatalogClient, tenant: TenantId | None) -> MaintenanceState:
-    """As the catalog knows it, of one tenant or of all. Raises NotFoundError beside a catalog without extras."""
+    """As the catalog knows it, of one tenant or of all. Raises NotFoundError beside a catalog without
+    extras."""
     leases = catalog.get("/firn/v1/leases").get("leases", [])
     leader = next(
         (str(lease["holder"]) for lease in leases if lease["name"] == LEASE and lease.get("in-force")), None
@@ -108,7 +110,8 @@ def maintenance_history(
     limit: int,
     hours: int,
 ) -> list[dict[str, Any]]:
-    """The newest entries of the history, newest first; none where maintenance never ran. `executor` reads files."""
+    """The newest entries of the history, newest first; none where maintenance never ran. `executor` reads
+    files."""
     try:
         metadata = catalog.load_table(HISTORY)["metadata"]
     except NotFoundError:

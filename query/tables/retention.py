@@ -1,4 +1,5 @@
-"""Retention: how long a stream's rows are kept. Maintenance takes whole hours (UTC) that are past it; here it is set, and foretold from manifests."""
+"""Retention: how long a stream's rows are kept. Maintenance takes whole hours (UTC) that are past it; here it
+is set, and foretold from manifests."""
 
 import re
 from dataclasses import dataclass
@@ -62,7 +63,8 @@ def keep_rows(catalog: CatalogClient, view: TableView, hours: int | None) -> Non
         return
     failure = RefusedError if result.status is CommitStatus.INVALID else ConflictError
     raise failure(
-        f"the retention of {view.name} was not set: {result.message or result.status.value}; look at the stream and set it again"
+        f"the retention of {view.name} was not set: {result.message or result.status.value}; look at the "
+        "stream and set it again"
     )
 
 

@@ -27,7 +27,8 @@ class SavedSearches:
         return dict(sorted(orjson.loads(file.read_bytes()).items())) if file.exists() else {}
 
     def keep(self, key: str | None, name: str, address: Address) -> None:
-        """Keeps a search under a name, in place of the one that had it. Raises BadQuestionError where there are too many."""
+        """Keeps a search under a name, in place of the one that had it. Raises BadQuestionError where there
+        are too many."""
         with self._lock:
             kept = self.of(key) | {name: dict(address)}
             if len(kept) > SEARCHES_MAX:

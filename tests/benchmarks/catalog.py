@@ -1,7 +1,9 @@
-"""How fast the catalog is: `python -m tests.benchmarks.catalog --tables 100000 --json` prints one JSON object as its last line.
+"""How fast the catalog is: `python -m tests.benchmarks.catalog --tables 100000 --json` prints one JSON object
+as its last line.
 
-It starts a server of its own on SQLite and local files, creates the tables in batches, and measures with whole tables: twenty columns, hour
-partitions, ten old metadata files kept, snapshots with partition summaries. Metadata files are durable before the swap in all of it.
+It starts a server of its own on SQLite and local files, creates the tables in batches, and measures with
+whole tables: twenty columns, hour partitions, ten old metadata files kept, snapshots with partition
+summaries. Metadata files are durable before the swap in all of it.
 """
 
 import argparse
@@ -70,13 +72,23 @@ class Tables:
         self.heads[number] = (snapshot_id, sequence_number + 1)
         entry = "added-data-files=1,added-records=1000,added-files-size=123456"
         summary = {
-            "operation": "append", "added-data-files": "1", "added-records": "1000", "added-files-size": "123456", "changed-partition-count": "1",
-            "partition-summaries-included": "true", "partitions.hour=2026-11-21-10": entry, "total-records": "1000",
-        }  # fmt: skip
+            "operation": "append",
+            "added-data-files": "1",
+            "added-records": "1000",
+            "added-files-size": "123456",
+            "changed-partition-count": "1",
+            "partition-summaries-included": "true",
+            "partitions.hour=2026-11-21-10": entry,
+            "total-records": "1000",
+        }
         snapshot: Json = {
-            "snapshot-id": snapshot_id, "sequence-number": sequence_number + 1, "timestamp-ms": int(time.time() * 1000),
-            "manifest-list": f"file:///{'x' * 150}.avro", "summary": summary, "schema-id": 0,
-        }  # fmt: skip
+            "snapshot-id": snapshot_id,
+            "sequence-number": sequence_number + 1,
+            "timestamp-ms": int(time.time() * 1000),
+            "manifest-list": f"file:///{'x' * 150}.avro",
+            "summary": summary,
+            "schema-id": 0,
+        }
         if parent is not None:
             snapshot["parent-snapshot-id"] = parent
         updates: list[Json] = [

@@ -1,9 +1,11 @@
-"""`python -m tests.benchmarks.ingest --tenants T --records N`: CPU seconds per million records, from a preloaded topic to committed rows.
+"""`python -m tests.benchmarks.ingest --tenants T --records N`: CPU seconds per million records, from a
+preloaded topic to committed rows.
 
-Real Kafka and catalog, local files, fsync on. CPU seconds are those of every Firn process, the catalog included; Kafka's are not, and neither are
-those of Spark's JVM with --engine spark, which are told apart. Then `batch_overhead_s` is what a job takes beyond its slowest task (the median) and
-`job_records_per_s` what jobs read in a second, both without the first one, which starts the executors' Python: give --task-records, so that there are
-some. The last line of the output is one JSON object with --json.
+Real Kafka and catalog, local files, fsync on. CPU seconds are those of every Firn process, the catalog
+included; Kafka's are not, and neither are those of Spark's JVM with --engine spark, which are told apart.
+Then `batch_overhead_s` is what a job takes beyond its slowest task (the median) and `job_records_per_s` what
+jobs read in a second, both without the first one, which starts the executors' Python: give --task-records, so
+that there are some. The last line of the output is one JSON object with --json.
 """
 
 import os
@@ -89,7 +91,8 @@ class Usage:
 
 
 def records(tenants: int, count: int, *, zipf: bool, seed: int) -> Iterator[tuple[bytes, bytes]]:
-    """(tenant, JSON of about 390 bytes) in random order of tenants; every tenant occurs at least three times when count allows."""
+    """(tenant, JSON of about 390 bytes) in random order of tenants; every tenant occurs at least three times
+    when count allows."""
     draw = random.Random(seed)
     weights = list(accumulate(1 / (at + 1) if zipf else 1.0 for at in range(tenants)))
     start_us = int(time.time() * 1_000_000) - count * 10
@@ -98,7 +101,8 @@ def records(tenants: int, count: int, *, zipf: bool, seed: int) -> Iterator[tupl
         moment = datetime.fromtimestamp((start_us + at * 10) / 1_000_000, UTC)
         yield (
             b"tenant-%05d" % tenant,
-            b'{"tenant":"tenant-%05d","timestamp":"%s","level":"%s","message":"request %d handled for user %d in zone %d","host":"host-%02d",'
+            b'{"tenant":"tenant-%05d","timestamp":"%s","level":"%s","message":"request %d handled for user '
+            b'%d in zone %d","host":"host-%02d",'
             b'"service":"checkout",'
             b'"status":%d,"latency_ms":%.3f,"path":"/api/v1/items/%d","method":"GET","request_id":"%032x","client_ip":"10.0.%d.%d","user_agent":"%s"}'
             % (
@@ -237,8 +241,8 @@ def main(
 
 
 def jobs(log: Path) -> dict[str, float]:
-    """What jobs of Spark took beyond their slowest tasks, what they read in a second, how many of them handed on; without the first, which starts
-    the executors' Python. Nothing where there was no other."""
+    """What jobs of Spark took beyond their slowest tasks, what they read in a second, how many of them handed
+    on; without the first, which starts the executors' Python. Nothing where there was no other."""
     events = [
         orjson.loads(line)
         for line in log.read_bytes().splitlines()
@@ -305,7 +309,8 @@ def measure(
     rows, files, commits, fewest = committed(catalog)
     if rows != count:
         sys.stderr.write(
-            f"{log_file.read_text(errors='replace')[-LOG_END_CHARACTERS:]}\nthe node ended with exit code {code}\n"
+            f"{log_file.read_text(errors='replace')[-LOG_END_CHARACTERS:]}\nthe node ended with exit code "
+            f"{code}\n"
         )
     return {
         "records": count,

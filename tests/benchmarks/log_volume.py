@@ -1,6 +1,8 @@
-"""Many rows of the demo's shapes in a moment: a sample of each shape is converted as ingestion does it, then drawn from, hour by hour, straight into files.
+"""Many rows of the demo's shapes in a moment: a sample of each shape is converted as ingestion does it, then
+drawn from, hour by hour, straight into files.
 
-Tenants by Zipf, days with their busy hours; every hour of a tenant is one file, as maintenance leaves it. Marks are set as ingestion sets them.
+Tenants by Zipf, days with their busy hours; every hour of a tenant is one file, as maintenance leaves it.
+Marks are set as ingestion sets them.
 """
 
 import io
@@ -60,7 +62,8 @@ def sample_of(shape: str, start: datetime, seed: int) -> pa.Table:
 def load(
     catalog: CatalogClient, *, rows: int, tenants: int, start: datetime, hours: int, seed: int = 1
 ) -> Iterator[Loaded]:
-    """Makes the tables of `tenants` tenants with `rows` rows in all, over `hours` whole hours from `start`."""
+    """Makes the tables of `tenants` tenants with `rows` rows in all, over `hours` whole hours from
+    `start`."""
     samples = {shape: sample_of(shape, start, seed) for shape in SHAPES}
     rates = np.array([relative_rate(epoch_ms(start) + at * 3_600_000) for at in range(hours)])
     for at, weight in enumerate(zipf_weights(tenants, 1.0)):

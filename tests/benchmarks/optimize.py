@@ -1,8 +1,10 @@
-"""`python -m tests.benchmarks.optimize --tables 1000 --json`: the same small tables maintained by Firn and by Spark's own procedures.
+"""`python -m tests.benchmarks.optimize --tables 1000 --json`: the same small tables maintained by Firn and by
+Spark's own procedures.
 
 `--large`: instead, one hour of 2 GB in 1,000 files, merged by Firn and by `rewrite_data_files`.
 
-Both sides run on the same two-core Spark settings; CPU seconds are those of the driver, its JVM and its Python workers together.
+Both sides run on the same two-core Spark settings; CPU seconds are those of the driver, its JVM and its
+Python workers together.
 """
 
 import contextlib
@@ -59,7 +61,8 @@ def make_tables(catalog: CatalogClient, prefix: str, count: int, files: int, row
 
 
 def timed(command: Sequence[str], variables: Mapping[str, str]) -> tuple[float, float]:
-    """Wall and CPU seconds of a command with all its descendants, which are looked at often: the JVM is nobody's child any more when it ends.
+    """Wall and CPU seconds of a command with all its descendants, which are looked at often: the JVM is
+    nobody's child any more when it ends.
 
     Raises UnavailableError where the command fails.
     """
@@ -81,13 +84,15 @@ def timed(command: Sequence[str], variables: Mapping[str, str]) -> tuple[float, 
         if process.returncode != 0:
             output.seek(0)
             raise UnavailableError(
-                f"{' '.join(command[:4])} ended with {process.returncode}: {output.read()[-2_000:].decode(errors='replace')}"
+                f"{' '.join(command[:4])} ended with {process.returncode}: "
+                f"{output.read()[-2_000:].decode(errors='replace')}"
             )
     return wall_s, sum(spent.values())
 
 
 def by_firn(variables: Mapping[str, str], names: Sequence[TableName]) -> tuple[float, float]:
-    """One round of Firn over the tables; files that nobody reaches any more are deleted in it, as the procedures do, and not hours later."""
+    """One round of Firn over the tables; files that nobody reaches any more are deleted in it, as the
+    procedures do, and not hours later."""
     command = [
         sys.executable,
         "-m",
@@ -145,7 +150,8 @@ def _check_merged(catalog: CatalogClient, names: Sequence[TableName]) -> None:
 def large_hour(
     catalog: CatalogClient, tenants: Sequence[str], files: int, size_bytes: int
 ) -> list[TableName]:
-    """Tables over the same data: `files` files in one closed hour, together about `size_bytes`, no text in them twice."""
+    """Tables over the same data: `files` files in one closed hour, together about `size_bytes`, no text in
+    them twice."""
     storage, hour = open_storage(), this_hour() - 3
     tables = [SmallFiles(catalog, storage, tenant) for tenant in tenants]
     for table in tables:
@@ -184,7 +190,8 @@ def _texts(draws: np.random.Generator, rows: int) -> pa.Array:
 
 
 def measure_large(stack: Stack, files: int, size_bytes: int) -> dict[str, Any]:
-    """The comparison on one large hour; the data files lie in the cache of neither side more than of the other: both have just been written or read."""
+    """The comparison on one large hour; the data files lie in the cache of neither side more than of the
+    other: both have just been written or read."""
     catalog = CatalogClient(stack.address("catalog"))
     variables = {**stack.environment(), **environment()}
     ours, theirs = large_hour(catalog, ["firn", "spark"], files, size_bytes)
@@ -206,7 +213,10 @@ def measure_large(stack: Stack, files: int, size_bytes: int) -> dict[str, Any]:
         "wall_ratio": round(wall_s / spark_wall_s, 2),
         "cpu_ratio": round(cpu_s / spark_cpu_s, 2),
         "load_average_before": os.getloadavg()[0],
-        "started": "Spark's start is included on both sides; Firn's files are in order of time, those of rewrite_data_files in none",
+        "started": (
+            "Spark's start is included on both sides; Firn's files are in order of time, those of "
+            "rewrite_data_files in none"
+        ),
     }
 
 

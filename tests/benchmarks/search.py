@@ -1,8 +1,10 @@
-"""`python -m tests.benchmarks.search --json`: how fast searches are, over 20 million rows of 50 tenants in 7 days of generated logs.
+"""`python -m tests.benchmarks.search --json`: how fast searches are, over 20 million rows of 50 tenants in 7
+days of generated logs.
 
-Each kind of question is asked of the API again and again, of tenants in turn, each time another range or word. Beside it, the same SQL is sent
-straight to the engine: to Trino by its own client, to DuckDB over exactly the same files, so that the difference is Firn's own share. The last
-line of the output is one JSON object with --json; seconds, warm.
+Each kind of question is asked of the API again and again, of tenants in turn, each time another range or
+word. Beside it, the same SQL is sent straight to the engine: to Trino by its own client, to DuckDB over
+exactly the same files, so that the difference is Firn's own share. The last line of the output is one JSON
+object with --json; seconds, warm.
 """
 
 import os
@@ -133,7 +135,8 @@ class Bench:
         return took_s
 
     def page_by_trino(self, prepared: Prepared, *, one_piece: bool) -> float:
-        """Seconds of a page's SQL by Trino's own client: slice by slice as the API asks it, or ORDER BY ... LIMIT over everything at once."""
+        """Seconds of a page's SQL by Trino's own client: slice by slice as the API asks it, or ORDER BY ...
+        LIMIT over everything at once."""
         names = [c.name for c in prepared.view.schema.columns]
         engine = TrinoExecutor(self.searcher.settings)
         pieces = (
@@ -197,7 +200,8 @@ def measure(bench: Bench, times: int, say: Callable[[str], None]) -> dict[str, f
 
 
 def compare(bench: Bench, times: int, say: Callable[[str], None]) -> dict[str, float]:
-    """Firn's share: the API's time beyond that of the same SQL straight in the engine; and what slices are worth."""
+    """Firn's share: the API's time beyond that of the same SQL straight in the engine; and what slices are
+    worth."""
     week, found = timedelta(hours=HOURS), dict[str, float]()
     beyond, beyond_trino, shares_of_trino, ratios = list[float](), list[float](), list[float](), list[float]()
     for _ in range(times):

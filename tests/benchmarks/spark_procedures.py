@@ -1,4 +1,5 @@
-"""Spark's own maintenance of tables, one after the other: what Firn is compared with. Argument: JSON with `tables` and `expire`."""
+"""Spark's own maintenance of tables, one after the other: what Firn is compared with. Argument: JSON with
+`tables` and `expire`."""
 
 import sys
 
@@ -28,7 +29,8 @@ def main() -> None:
         ).collect()
         if work["expire"]:
             spark.sql(
-                f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 10, older_than => TIMESTAMP '2100-01-01 00:00:00')"
+                f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 10, older_than => "
+                "TIMESTAMP '2100-01-01 00:00:00')"
             ).collect()
     spark.stop()
 

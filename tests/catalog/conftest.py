@@ -147,7 +147,8 @@ class Postgres:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """PostgreSQL on a free port; started as user `postgres` when the tests run as root, which the server refuses."""
+    """PostgreSQL on a free port; started as user `postgres` when the tests run as root, which the server
+    refuses."""
     folder = Path(tempfile.mkdtemp(prefix="firn-pg-"))
     user: dict[str, Any] = {}
     if os.geteuid() == 0:
@@ -280,7 +281,8 @@ def server(database_kind: str, shared_servers: dict[str, Server], request: pytes
 
 
 def empty_database(server: Server) -> None:
-    """Takes everything out of a live catalog's database, which it may lose at any time: it keeps only files in memory."""
+    """Takes everything out of a live catalog's database, which it may lose at any time: it keeps only files
+    in memory."""
     database = Database(server.database_url)
     with database.write() as connection:
         for table in reversed(schema.sorted_tables):

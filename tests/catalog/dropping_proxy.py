@@ -17,7 +17,8 @@ class Answer:
 
 @dataclass(slots=True)
 class DroppingProxy:
-    """Forwards requests to a server of this machine; the first answer to each Idempotency-Key is kept in `lost` instead of being sent."""
+    """Forwards requests to a server of this machine; the first answer to each Idempotency-Key is kept in
+    `lost` instead of being sent."""
 
     server_port: int
     port: int = 0

@@ -29,7 +29,8 @@ def spark_catalog(name: str, uri: str) -> dict[str, str]:
 
 
 class Engine(Protocol):
-    """What a user of tables does. Tables and views are `namespace.name`; a table starts with the columns n (long) and word (string)."""
+    """What a user of tables does. Tables and views are `namespace.name`; a table starts with the columns n
+    (long) and word (string)."""
 
     def create_namespace(self, namespace: str) -> None: ...
 
@@ -76,7 +77,8 @@ class SqlEngine:
 
     def create(self, table: str) -> None:
         self._run(
-            f"CREATE TABLE {self._name(table)} (n {self._types[0]}, word {self._types[1]}){self._table_options()}"
+            f"CREATE TABLE {self._name(table)} (n {self._types[0]}, word "
+            f"{self._types[1]}){self._table_options()}"
         )
 
     def _table_options(self) -> str:

@@ -42,7 +42,8 @@ def log_rows(times: Sequence[datetime], severities: Sequence[str], *, first: int
 
 
 def append_rows(client: CatalogClient, name: TableName, rows: int, *, recreate: bool = False) -> None:
-    """The next rows of the topic, and the marks behind them; the first ones create the table, where asked under a dropped one's name."""
+    """The next rows of the topic, and the marks behind them; the first ones create the table, where asked
+    under a dropped one's name."""
     state = load_state(client, STORAGE, name) or _new_state(client, name)
     first = state.marks.of(PARTITION)
     files = write_files(

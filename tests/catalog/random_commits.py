@@ -1,4 +1,5 @@
-"""Random commits by PyIceberg, Firn's own commit code, Spark and Trino, and the truth about them from the manifests."""
+"""Random commits by PyIceberg, Firn's own commit code, Spark and Trino, and the truth about them from the
+manifests."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -49,7 +50,8 @@ STORAGE = open_storage()
 
 
 def truth(table: Table) -> Counts:
-    """(data files, delete files, bytes, rows of the data files) of each partition, as the manifests of the head say."""
+    """(data files, delete files, bytes, rows of the data files) of each partition, as the manifests of the
+    head say."""
     found: dict[str, list[int]] = {}
     snapshot = table.current_snapshot()
     for manifest in snapshot.manifests(table.io) if snapshot is not None else []:
@@ -70,7 +72,8 @@ def truth(table: Table) -> Counts:
 class RandomCommits:
     """One random sequence of commits to two tables; each loads its table as the commit before left it.
 
-    `logs` is a log table as Firn makes it, `plain` has its columns and lies by severity: PyIceberg alone cannot write hours.
+    `logs` is a log table as Firn makes it, `plain` has its columns and lies by severity: PyIceberg alone
+    cannot write hours.
     """
 
     def __init__(
@@ -272,7 +275,8 @@ class RandomCommits:
 
     def spark_replace(self) -> None:
         self._spark.sql(
-            f"CALL live.system.rewrite_data_files(table => '{self._name}', options => map('min-input-files', '2'))"
+            f"CALL live.system.rewrite_data_files(table => '{self._name}', options => map('min-input-files', "
+            "'2'))"
         )
 
     def trino_append(self) -> None:

@@ -53,7 +53,8 @@ def make_key(client: httpx.Client, admin: str, scope: str, **fields: Any) -> str
 
 
 def test_scopes_hold(guarded: tuple[Server, str]) -> None:
-    """Each scope can do what its row of the table says and nothing else; a bound key sees its namespace only, in listings too."""
+    """Each scope can do what its row of the table says and nothing else; a bound key sees its namespace only,
+    in listings too."""
     server, admin = guarded
     with server.client() as client:
         assert client.get("/v1/namespaces").status_code == 401
@@ -125,9 +126,9 @@ def test_tokens_stand_for_keys(guarded: tuple[Server, str]) -> None:
         assert run_cli(server, "key", "revoke", key_id).returncode == 0
         for credential in (admin, token):
             wait_until(
-                lambda: client.get("/v1/namespaces", headers=bearer(credential)).status_code == 401,
+                lambda: client.get("/v1/namespaces", headers=bearer(credential)).status_code == 401,  # noqa: B023
                 "the end of a revoked key",
-            )  # noqa: B023
+            )
 
 
 def test_nobody_gets_in_unguarded(tmp_path: Path) -> None:
@@ -143,7 +144,8 @@ def test_nobody_gets_in_unguarded(tmp_path: Path) -> None:
 
 
 def test_engines_come_in_with_a_key_or_its_credentials(guarded: tuple[Server, str], spark: Any) -> None:
-    """Spark and PyIceberg work with a key as their token and with its id and secret as OAuth2 credentials; a read key lets them read only."""
+    """Spark and PyIceberg work with a key as their token and with its id and secret as OAuth2 credentials; a
+    read key lets them read only."""
     server, admin = guarded
     _, key_id, secret = admin.split("_", 2)
     with server.client() as client:

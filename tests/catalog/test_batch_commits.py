@@ -74,7 +74,8 @@ def test_each_commit_has_its_own_result(client: httpx.Client) -> None:
 
 
 def test_creation_and_first_append_are_one_commit(client: httpx.Client, server: Server) -> None:
-    """A table begins with the uuid, location and field ids the client chose, and holds its first snapshot at once."""
+    """A table begins with the uuid, location and field ids the client chose, and holds its first snapshot at
+    once."""
     table_uuid = str(uuid.uuid4())
     location = f"{server.warehouse}/{table_uuid[:2]}/{table_uuid}"
     result = send(
@@ -141,7 +142,8 @@ def test_one_broken_table_hurts_no_other(own_server: Server, broken: str) -> Non
 
 
 def test_an_absurd_summary_hurts_no_other_table(client: httpx.Client) -> None:
-    """A summary with counts or partitions that no database can keep is counted from the manifests; the other tables of the batch do not notice."""
+    """A summary with counts or partitions that no database can keep is counted from the manifests; the other
+    tables of the batch do not notice."""
     absurd = {
         "changed-partition-count": "1",
         "partitions.p\x00=1": f"added-data-files={10**30},added-files-size={10**30}",

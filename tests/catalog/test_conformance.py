@@ -1,4 +1,5 @@
-"""Apache Iceberg's own CatalogTests and ViewCatalogTests, through its RESTCatalog, against the live server."""
+"""Apache Iceberg's own CatalogTests and ViewCatalogTests, through its RESTCatalog, against the live
+server."""
 
 import hashlib
 import os
@@ -67,7 +68,8 @@ def roomy_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ser
 
 @pytest.mark.parametrize("roomy_server", ["sqlite", "postgres"] if PROVE else ["sqlite"], indirect=True)
 def test_icebergs_own_tests_pass(roomy_server: Server, jars: Path, tmp_path: Path) -> None:
-    """Iceberg's table and view catalog tests run without a failure; those that end early do so by an assumption of their own."""
+    """Iceberg's table and view catalog tests run without a failure; those that end early do so by an
+    assumption of their own."""
     classes = tmp_path / "classes"
     sources = [str(path) for path in sorted((JVM / "src").glob("*.java"))]
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", str(classes), *sources], check=True, timeout=300)

@@ -23,7 +23,8 @@ def control(database_url: str, tmp_path: Path) -> Iterator[Server]:
 
 
 def test_leases_and_parked_records_need_no_warehouse(control: Server) -> None:
-    """Leases and parked records work and survive a restart; a lease taken again has a higher token, and the older one changes nothing."""
+    """Leases and parked records work and survive a restart; a lease taken again has a higher token, and the
+    older one changes nothing."""
     with control.client() as client:
         first = client.post(
             "/firn/v1/leases/ingest/acquire", json={"holder": "one", "ttl-ms": 60_000}
@@ -54,7 +55,8 @@ def test_leases_and_parked_records_need_no_warehouse(control: Server) -> None:
 
 
 def test_it_is_no_catalog(control: Server) -> None:
-    """Nobody can take it for an Iceberg catalog: the protocol's routes are not there, and its document does not name them."""
+    """Nobody can take it for an Iceberg catalog: the protocol's routes are not there, and its document does
+    not name them."""
     with control.client() as client:
         for path in ("/v1/config", "/v1/namespaces", "/firn/v1/dirty-partitions"):
             assert client.get(path).status_code == 404

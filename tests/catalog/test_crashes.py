@@ -41,7 +41,8 @@ def writer(
     seed: int,
     log: list[tuple[str, list[tuple[int, int]]]],
 ) -> None:
-    """Appends to all tables until it is stopped; notes for each request (acknowledged | refused | lost, [(table, snapshot id)])."""
+    """Appends to all tables until it is stopped; notes for each request (acknowledged | refused | lost,
+    [(table, snapshot id)])."""
     chance = random.Random(seed)
     while not stop.is_set():
         changes, written = [], []
@@ -78,7 +79,8 @@ def writer(
 
 
 def test_killed_servers_break_no_promise(own_server: Server) -> None:
-    """SIGKILL at random moments: transactions are in whole or not at all, each table of a batch is, and no answer is contradicted."""
+    """SIGKILL at random moments: transactions are in whole or not at all, each table of a batch is, and no
+    answer is contradicted."""
     create_tables(own_server, TABLES)
     logs: list[list[tuple[str, list[tuple[int, int]]]]] = [[] for _ in range(4)]
     chance = random.Random(11)
@@ -119,7 +121,8 @@ def test_killed_servers_break_no_promise(own_server: Server) -> None:
 
 
 def wait_for_the_database(client: httpx.Client) -> None:
-    """A commit to all tables waits for every transaction that PostgreSQL is still ending for servers that were killed."""
+    """A commit to all tables waits for every transaction that PostgreSQL is still ending for servers that
+    were killed."""
     update = {"action": "set-properties", "updates": {"last": "1"}}
     changes = [
         {"identifier": {"namespace": ["a"], "name": f"t{number}"}, "requirements": [], "updates": [update]}
@@ -134,7 +137,8 @@ def test_racing_clients_make_one_chain(server: Server) -> None:
 
 
 def race_on_one_table(server: Server, seconds: float) -> None:
-    """Eight clients commit to one table for a while; afterwards its snapshots are one chain of exactly what was acknowledged."""
+    """Eight clients commit to one table for a while; afterwards its snapshots are one chain of exactly what
+    was acknowledged."""
     create_tables(server, 1)
     acknowledged: list[int] = []
     stop = threading.Event()

@@ -36,7 +36,8 @@ def index(client: CatalogClient, name: TableName) -> Counts:
 
 @pytest.mark.timeout(3_600)
 def test_index_equals_the_manifests_whoever_commits(line: Line, spark: Any) -> None:
-    """After every one of many random commits by PyIceberg, Firn, Spark and Trino the index says what the manifests say, without a recount."""
+    """After every one of many random commits by PyIceberg, Firn, Spark and Trino the index says what the
+    manifests say, without a recount."""
     uri = line.stack.address("catalog")
     for key, value in spark_catalog("live", uri).items():
         spark.conf.set(key, value)

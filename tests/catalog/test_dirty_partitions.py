@@ -60,7 +60,8 @@ def index(client: httpx.Client) -> dict[str, tuple[int, int, int]]:
 
 @pytest.mark.parametrize("limit", ["0", "1000"])
 def test_index_equals_the_manifests(server: Server, client: httpx.Client, limit: str) -> None:
-    """After random appends, overwrites and deletes the index holds what lies in each partition; where summaries do not tell, after a count."""
+    """After random appends, overwrites and deletes the index holds what lies in each partition; where
+    summaries do not tell, after a count."""
     chance = random.Random(5)
     catalog = load_catalog("live", type="rest", uri=server.url)
     catalog.create_namespace("a")

@@ -26,7 +26,8 @@ def engines(spark: Any, line: Line) -> dict[str, Engine]:
 
 @pytest.mark.parametrize("name", ["spark", "trino", "pyiceberg"])
 def test_engines_live_with_the_catalog(engines: dict[str, Engine], name: str) -> None:
-    """Each engine creates, alters, appends to, reads, renames and drops a table, and the other two see every step of it."""
+    """Each engine creates, alters, appends to, reads, renames and drops a table, and the other two see every
+    step of it."""
     engine, others = engines[name], [other for key, other in engines.items() if key != name]
     namespace = fresh(name)
     engine.create_namespace(namespace)

@@ -35,7 +35,8 @@ def commit(client: httpx.Client, updates: list[Json], lease: str | None = None) 
 
 
 def test_a_late_lease_holder_cannot_commit(client: httpx.Client) -> None:
-    """A holder that was paused past its lease is refused, in single and batch commits alike; its successor is not."""
+    """A holder that was paused past its lease is refused, in single and batch commits alike; its successor is
+    not."""
     create_table(client)
     first = acquire(client, "one", 1_000).json()
     assert acquire(client, "two").status_code == 409
@@ -88,7 +89,8 @@ def test_parked_records_change_by_compare_and_set(client: httpx.Client) -> None:
 
 
 def test_a_table_moved_back_is_parked(client: httpx.Client) -> None:
-    """A head that is no descendant of the one before parks a table with marks in the same commit; going forward does not."""
+    """A head that is no descendant of the one before parks a table with marks in the same commit; going
+    forward does not."""
     create_table(client, properties={"firn.offsets": "{}"})
     first = append(None, 1)
     one = first[0]["snapshot"]["snapshot-id"]
@@ -105,7 +107,8 @@ def test_a_table_moved_back_is_parked(client: httpx.Client) -> None:
 
 
 def test_older_metadata_registered_in_place_parks_the_table(client: httpx.Client) -> None:
-    """Registering a table's older metadata over it moves its head back without a commit: it is parked all the same."""
+    """Registering a table's older metadata over it moves its head back without a commit: it is parked all the
+    same."""
     create_table(client, properties={"firn.offsets": "{}"})
     first = append(None, 1)
     older = commit(client, first).json()["metadata-location"]
@@ -116,7 +119,8 @@ def test_older_metadata_registered_in_place_parks_the_table(client: httpx.Client
 
 
 def test_undo_brings_a_table_back(client: httpx.Client) -> None:
-    """A dropped table comes back with its data, under another name where its own is taken; a table of the same name lies elsewhere."""
+    """A dropped table comes back with its data, under another name where its own is taken; a table of the
+    same name lies elsewhere."""
     created = create_table(client)
     client.delete("/v1/namespaces/a/tables/t?purgeRequested=true")
     (entry,) = client.get("/firn/v1/dropped-tables").json()["dropped-tables"]
@@ -134,7 +138,8 @@ def test_undo_brings_a_table_back(client: httpx.Client) -> None:
 
 
 def test_tasks_and_deletions_survive_their_owner(client: httpx.Client) -> None:
-    """Tasks change over the version last read; files wait for their time and are forgotten when acknowledged."""
+    """Tasks change over the version last read; files wait for their time and are forgotten when
+    acknowledged."""
     task = {"id": "x/1", "kind": "compact", "state": "planned", "version": 0, "record": {"files": 3}}
     assert client.post("/firn/v1/tasks", json={"tasks": [task]}).json()["results"] == [
         {"id": "x/1", "version": 1}

@@ -36,7 +36,8 @@ def stuck(database_url: str, tmp_path: Path) -> Iterator[Server]:
 
 
 def test_leases_live_while_the_storage_hangs(stuck: Server) -> None:
-    """While changes of names and commits wait for a storage that hangs, leases are renewed and parked records changed at once."""
+    """While changes of names and commits wait for a storage that hangs, leases are renewed and parked records
+    changed at once."""
 
     def wait_for_the_storage(number: int) -> None:
         with httpx.Client(base_url=stuck.url, timeout=PATIENCE_S) as client:

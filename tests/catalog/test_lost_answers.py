@@ -1,4 +1,5 @@
-"""Answers that never arrive: the same request under the same Idempotency-Key gets the first result, and nothing is applied twice."""
+"""Answers that never arrive: the same request under the same Idempotency-Key gets the first result, and
+nothing is applied twice."""
 
 import re
 import uuid
@@ -57,9 +58,13 @@ def mutation(operation: str, body: Callable[[Json], Json] | None = None, **names
 
 
 VERSION: Json = {
-    "version-id": 1, "timestamp-ms": 1_700_000_000_000, "schema-id": 0, "summary": {}, "default-namespace": ["a"],
+    "version-id": 1,
+    "timestamp-ms": 1_700_000_000_000,
+    "schema-id": 0,
+    "summary": {},
+    "default-namespace": ["a"],
     "representations": [{"type": "sql", "sql": "select 1", "dialect": "trino"}],
-}  # fmt: skip
+}
 VIEW: Json = {"name": "w", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
 NEW_VERSION: Json = {
     **VERSION,
@@ -244,7 +249,8 @@ def content(server: Server) -> Json:
 
 @pytest.mark.parametrize("kind", MUTATIONS, ids=lambda kind: kind.operation)
 def test_a_lost_answer_is_given_again(hasty_server: Server, kind: Mutation) -> None:
-    """The server does the work, its answer is lost, the client repeats the request: it gets that answer, and the database stays as it was."""
+    """The server does the work, its answer is lost, the client repeats the request: it gets that answer, and
+    the database stays as it was."""
     empty_database(hasty_server)
     admin = new_key(hasty_server)
     with hasty_server.client(headers=admin) as direct:

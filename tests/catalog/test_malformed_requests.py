@@ -1,4 +1,5 @@
-"""Requests that nobody meant: generated from the OpenAPI document, nested without end, larger than memory, with names of every kind."""
+"""Requests that nobody meant: generated from the OpenAPI document, nested without end, larger than memory,
+with names of every kind."""
 
 import itertools
 import os
@@ -51,7 +52,8 @@ def furnish(client: httpx.Client) -> None:
 
 @pytest.mark.timeout(3_600)
 def test_no_generated_request_breaks_the_server(server: Server, client: httpx.Client) -> None:
-    """Valid and invalid requests of every operation, on things that exist and that do not, are answered without a 5xx, refusals in Iceberg's form."""
+    """Valid and invalid requests of every operation, on things that exist and that do not, are answered
+    without a 5xx, refusals in Iceberg's form."""
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     operations = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
     sent: list[int] = []
@@ -64,7 +66,8 @@ def test_no_generated_request_breaks_the_server(server: Server, client: httpx.Cl
 
 
 def send_all(operation: Any, session: requests.Session, url: str, number: int, sent: list[int]) -> None:
-    """Sends some requests of an operation, valid and invalid ones, to what is there and what is not, and looks at each answer."""
+    """Sends some requests of an operation, valid and invalid ones, to what is there and what is not, and
+    looks at each answer."""
     known = {name: value for name, value in KNOWN.items() if f"{{{name}}}" in operation.path}
     for mode, parameters in itertools.product(GenerationMode, [known, None] if known else [None]):
 
@@ -146,7 +149,8 @@ def deep_bodies() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", deep_bodies())
 def test_deep_bodies_are_refused(small_server: Server, name: str) -> None:
-    """A body nested without end gets 400 and a sentence from every route that takes one, and costs no memory."""
+    """A body nested without end gets 400 and a sentence from every route that takes one, and costs no
+    memory."""
     body = deep_bodies()[name]
     with small_server.client() as client:
         furnish(client)
@@ -172,14 +176,16 @@ def in_chunks(chunk: bytes) -> bytes:
     ids=["declared", "chunked"],
 )
 def test_huge_bodies_are_refused(small_server: Server, header: str, wrap: Callable[[bytes], bytes]) -> None:
-    """200 MB of JSON get 413, whether their length was declared or not, and the server never holds more than it may read."""
+    """200 MB of JSON get 413, whether their length was declared or not, and the server never holds more than
+    it may read."""
     with small_server.client() as client:
         furnish(client)
     before = peak_bytes(small_server)
     part = wrap(b'{"a":"' + b"x" * 999_994)
     with socket.create_connection(("127.0.0.1", small_server.port), timeout=30) as connection:
         connection.sendall(
-            f"POST /v1/namespaces/a/tables/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{header}\r\n\r\n".encode()
+            b"POST /v1/namespaces/a/tables/t HTTP/1.1\r\nHost: localhost\r\n"
+            + f"Content-Type: application/json\r\n{header}\r\n\r\n".encode()
         )
         with suppress(BrokenPipeError, ConnectionResetError):  # the server need not listen to the end
             for _ in range(200):
@@ -210,7 +216,8 @@ def test_many_small_values_are_refused(small_server: Server) -> None:
     | st.text(alphabet="./\\'\"%+?#&= \x00\x1f\n\t~*:;<>|`$\u202e\u2028e\u0301é💥", min_size=1, max_size=12)
 )
 def test_any_name_is_kept_exactly_or_refused(client: httpx.Client, name: str) -> None:
-    """Whatever text names a namespace and a table: it comes back as it went in, under the same path, or it gets 400 and leaves nothing behind."""
+    """Whatever text names a namespace and a table: it comes back as it went in, under the same path, or it
+    gets 400 and leaves nothing behind."""
     response = client.post("/v1/namespaces", content=orjson.dumps({"namespace": [name]}), headers=JSON)
     path = f"/v1/namespaces/{quote(name, safe='')}"
     if response.status_code == 400:

@@ -1,4 +1,5 @@
-"""The journal of names: what it says stays the same however its files are written, repeated, ordered and put together."""
+"""The journal of names: what it says stays the same however its files are written, repeated, ordered and put
+together."""
 
 import random
 from pathlib import Path
@@ -82,7 +83,8 @@ def fill(database: Database, store: MetadataStore, changes: int) -> None:
 
 
 def test_compaction_keeps_what_the_journal_says(tmp_path: Path) -> None:
-    """Many files become one that says the same, also when it is done again with more; few files are left alone."""
+    """Many files become one that says the same, also when it is done again with more; few files are left
+    alone."""
     database, store = open_database(tmp_path), open_store(tmp_path)
     for _ in range(2):
         fill(database, store, 40)
@@ -108,7 +110,8 @@ def test_a_crash_between_the_new_file_and_the_end_of_the_old_ones_does_no_harm(t
 
 
 def test_ends_are_forgotten_after_a_day(tmp_path: Path) -> None:
-    """A purged table and a dropped namespace leave the journal, but not before every late file that could bring them back has come."""
+    """A purged table and a dropped namespace leave the journal, but not before every late file that could
+    bring them back has come."""
     database, store = open_database(tmp_path), open_store(tmp_path)
     with database.write() as connection:
         note(connection, [table_event("a\x1ft", "table", UUIDS[0], "file:///w/x")])
@@ -154,7 +157,8 @@ EVENTS = [
 
 @given(st.lists(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=5), max_size=6))
 def test_order_and_repetition_of_files_do_not_matter(extra: list[list[bytes]]) -> None:
-    """Several processes may write the same events into files of any order: the journal says what happened last."""
+    """Several processes may write the same events into files of any order: the journal says what happened
+    last."""
     files = [("whole", b"\n".join(EVENTS)), *((str(at), b"\n".join(lines)) for at, lines in enumerate(extra))]
     expected = {UUIDS[0]: "a\x1f8", UUIDS[1]: "a\x1f7"}
     for order in (files, files[::-1]):

@@ -66,7 +66,8 @@ def test_listing_goes_by_pages(client: httpx.Client) -> None:
 
 
 def test_creation_assigns_fresh_ids(client: httpx.Client) -> None:
-    """Field ids are assigned anew, all fields of a struct before anything nested; spec and order follow them."""
+    """Field ids are assigned anew, all fields of a struct before anything nested; spec and order follow
+    them."""
     schema = {
         "type": "struct",
         "fields": [
@@ -117,7 +118,8 @@ def test_creation_assigns_fresh_ids(client: httpx.Client) -> None:
 
 
 def test_commit_moves_the_head(client: httpx.Client) -> None:
-    """A commit adds its snapshot, logs it and the metadata file before; the second with the same requirement is a 409."""
+    """A commit adds its snapshot, logs it and the metadata file before; the second with the same requirement
+    is a 409."""
     created = create_table(client)
     updates = append(None, 1)
     response = client.post(
@@ -232,7 +234,8 @@ def test_locations_outside_the_warehouse_are_refused(
 
 
 def test_rename_and_drop(client: httpx.Client) -> None:
-    """A renamed table keeps its metadata and location; a dropped one is gone, and its name gets another location."""
+    """A renamed table keeps its metadata and location; a dropped one is gone, and its name gets another
+    location."""
     created = create_table(client)
     body = {"source": {"namespace": ["a"], "name": "t"}, "destination": {"namespace": ["a"], "name": "u"}}
     assert client.post("/v1/tables/rename", json=body).status_code == 204
@@ -248,7 +251,8 @@ def test_rename_and_drop(client: httpx.Client) -> None:
 
 
 def test_same_key_same_answer(client: httpx.Client) -> None:
-    """A mutation repeated under its Idempotency-Key is answered as the first time and done once; another request under it gets 422."""
+    """A mutation repeated under its Idempotency-Key is answered as the first time and done once; another
+    request under it gets 422."""
     create_table(client)
     body = {"requirements": [], "updates": append(None, 1)}
     key = {"Idempotency-Key": "0190-key"}
@@ -272,9 +276,17 @@ def test_same_key_same_answer(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"[]", b"{", b'{"requirements":1,"updates":[]}', b'{"requirements":[],"updates":[{"action":"no"}]}', b'{"requirements":[{"type":[]}],"updates":[]}',
-     b'{"requirements":[],"updates":[{"action":"add-snapshot","snapshot":{"snapshot-id":"x"}}]}', b"[" * 5000],
-)  # fmt: skip
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"requirements":1,"updates":[]}',
+        b'{"requirements":[],"updates":[{"action":"no"}]}',
+        b'{"requirements":[{"type":[]}],"updates":[]}',
+        b'{"requirements":[],"updates":[{"action":"add-snapshot","snapshot":{"snapshot-id":"x"}}]}',
+        b"[" * 5000,
+    ],
+)
 def test_malformed_commits_get_a_sentence(client: httpx.Client, body: bytes) -> None:
     """A body that is no valid commit is answered by 400 and a sentence, never by 500."""
     create_table(client)
@@ -348,7 +360,8 @@ def test_views_are_created_replaced_and_dropped(client: httpx.Client) -> None:
 
 
 def test_loading_can_be_cheap(client: httpx.Client) -> None:
-    """An ETag spares the body while nothing changed; snapshots=refs leaves out what no branch or tag points at."""
+    """An ETag spares the body while nothing changed; snapshots=refs leaves out what no branch or tag points
+    at."""
     create_table(client)
     first = append(None, 1)
     head = first[0]["snapshot"]["snapshot-id"]

@@ -91,7 +91,8 @@ def empty(server: Server) -> None:
 
 
 def test_a_lost_database_comes_back_from_the_warehouse(own_server: Server) -> None:
-    """Every table is back under its name at its newest metadata, with namespaces, properties and what was dropped."""
+    """Every table is back under its name at its newest metadata, with namespaces, properties and what was
+    dropped."""
     with own_server.client() as client:
         fill(client)
         before = state(client)
@@ -137,7 +138,8 @@ def live_before_the_dump(client: httpx.Client, catalog: CatalogClient) -> None:
 
 
 def live_after_the_dump(client: httpx.Client, catalog: CatalogClient, server: Server) -> None:
-    """Everything that a dump can miss: rows, tables, names, drops, an undo, a purge, expired history, namespaces and their properties."""
+    """Everything that a dump can miss: rows, tables, names, drops, an undo, a purge, expired history,
+    namespaces and their properties."""
     for name, rows in (
         ("grown", 3),
         ("grown", 4),
@@ -183,7 +185,8 @@ def live_after_the_dump(client: httpx.Client, catalog: CatalogClient, server: Se
 
 
 def everything(client: httpx.Client) -> Json:
-    """What the catalog says of names, tables and dropped tables; not what only one database can know (ids, times)."""
+    """What the catalog says of names, tables and dropped tables; not what only one database can know (ids,
+    times)."""
     namespaces = [".".join(levels) for levels in client.get("/v1/namespaces").json()["namespaces"]]
     listed = {name: client.get(f"/v1/namespaces/{name}/tables").json()["identifiers"] for name in namespaces}
     return {
@@ -211,7 +214,8 @@ def ready_to_purge(database_url: str, tmp_path: Path) -> Iterator[Server]:
 
 
 def test_an_old_dump_is_brought_forward(ready_to_purge: Server, request: pytest.FixtureRequest) -> None:
-    """An old dump beside newer tables: after `rebuild` every table has exactly the rows and marks it had, under its name; none waits for a person."""
+    """An old dump beside newer tables: after `rebuild` every table has exactly the rows and marks it had,
+    under its name; none waits for a person."""
     server = ready_to_purge
     with connected(server) as (client, catalog):
         live_before_the_dump(client, catalog)
@@ -221,8 +225,15 @@ def test_an_old_dump_is_brought_forward(ready_to_purge: Server, request: pytest.
         live_after_the_dump(client, catalog, server)
         before, rows = everything(client), offsets_and_marks(server.url)
     assert {name: len(offsets) for name, (offsets, _) in rows.items()} == {
-        "a.grown": 12, "a.new_name": 6, "a.one": 5, "a.other": 5, "a.back": 7, "a.later": 6, "a.history": 9, "b.first": 2,
-    }  # fmt: skip
+        "a.grown": 12,
+        "a.new_name": 6,
+        "a.one": 5,
+        "a.other": 5,
+        "a.back": 7,
+        "a.later": 6,
+        "a.history": 9,
+        "b.first": 2,
+    }
     server.stop()
     server.database_url = old
     result = rebuild(server)
@@ -235,7 +246,8 @@ def test_an_old_dump_is_brought_forward(ready_to_purge: Server, request: pytest.
 
 
 def test_marks_that_lie_are_parked(ready_to_purge: Server, request: pytest.FixtureRequest) -> None:
-    """A table that was rolled back after the dump is found with marks that say more than its rows: it is parked, at exactly the rows it has."""
+    """A table that was rolled back after the dump is found with marks that say more than its rows: it is
+    parked, at exactly the rows it has."""
     server, name = ready_to_purge, TableName("a", "t")
     with connected(server) as (_, catalog):
         append_rows(catalog, name, 5)
@@ -263,7 +275,8 @@ def test_marks_that_lie_are_parked(ready_to_purge: Server, request: pytest.Fixtu
 
 
 def test_two_newest_files_are_for_a_person(own_server: Server) -> None:
-    """Where a commit that lost left a file beside the winner's and the database is gone, nobody can tell which: the table is parked."""
+    """Where a commit that lost left a file beside the winner's and the database is gone, nobody can tell
+    which: the table is parked."""
     server, name = own_server, TableName("a", "t")
     with connected(server) as (_, catalog):
         append_rows(catalog, name, 5)

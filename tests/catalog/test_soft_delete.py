@@ -69,7 +69,8 @@ def test_undo_brings_back_rows_marks_and_index(
 def test_the_purge_of_a_name_spares_who_has_it_now(
     hasty: Server, catalog: CatalogClient, requests: httpx.Client
 ) -> None:
-    """A table re-created under a dropped one's name lies elsewhere; when all files of the old one are deleted, the new one has its rows."""
+    """A table re-created under a dropped one's name lies elsewhere; when all files of the old one are
+    deleted, the new one has its rows."""
     append_rows(catalog, NAME, 5)
     old = requests.get(PATH).json()["metadata"]["location"]
     dropped_id = drop(requests)
@@ -87,7 +88,8 @@ def test_the_purge_of_a_name_spares_who_has_it_now(
 
 
 def test_a_table_lives_under_one_name(hasty: Server, catalog: CatalogClient, requests: httpx.Client) -> None:
-    """A living table's metadata cannot be registered under a second name, nor under that of another table, and an undo does not bring a second one."""
+    """A living table's metadata cannot be registered under a second name, nor under that of another table,
+    and an undo does not bring a second one."""
     append_rows(catalog, NAME, 5)
     append_rows(catalog, TableName("a", "other"), 3)
     body = {"name": "again", "metadata-location": requests.get(PATH).json()["metadata-location"]}
@@ -115,7 +117,8 @@ def test_a_table_lives_under_one_name(hasty: Server, catalog: CatalogClient, req
 def test_a_shared_location_is_said_before_a_purge(
     hasty: Server, catalog: CatalogClient, requests: httpx.Client
 ) -> None:
-    """Where a dropped table's files are a living table's too, because it was registered again, the list and the purge say so."""
+    """Where a dropped table's files are a living table's too, because it was registered again, the list and
+    the purge say so."""
     append_rows(catalog, NAME, 5)
     location = requests.get(PATH).json()["metadata-location"]
     dropped_id = drop(requests)

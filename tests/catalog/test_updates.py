@@ -1,4 +1,5 @@
-"""Updates in any order and with any values that their schemas allow: a refusal with a sentence, or metadata that another reader takes."""
+"""Updates in any order and with any values that their schemas allow: a refusal with a sentence, or metadata
+that another reader takes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -138,7 +139,8 @@ def test_updates_are_refused_or_leave_metadata_that_others_read(version: int) ->
 
 @given(values(CREATE))
 def test_creations_are_refused_or_make_metadata_that_others_read(request: Json) -> None:
-    """Whatever schema, partition spec, sort order and properties a table is to begin with: a refusal, or metadata that PyIceberg reads."""
+    """Whatever schema, partition spec, sort order and properties a table is to begin with: a refusal, or
+    metadata that PyIceberg reads."""
     made: list[Json] = []
     refusal = refusal_of(
         lambda: made.append(new_metadata(request, uuid=UUID, location="file:///w/t", now_ms=1))
@@ -152,7 +154,8 @@ def test_creations_are_refused_or_make_metadata_that_others_read(request: Json) 
     st.sampled_from([None, 1, 2, 3]),
 )
 def test_requirements_hold_or_are_refused(requirements: list[Json], version: int | None) -> None:
-    """Whatever a requirement says of a table that is or is not there: it holds, or it is a 409, or a 400 where it makes no sense."""
+    """Whatever a requirement says of a table that is or is not there: it holds, or it is a 409, or a 400
+    where it makes no sense."""
     refusal = refusal_of(
         lambda: check_requirements(requirements, None if version is None else starting_metadata(version))
     )

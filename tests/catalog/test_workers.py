@@ -64,7 +64,8 @@ def serves(worker: psutil.Process, port: int) -> bool:
 
 
 def test_workers_see_each_others_changes_at_once(crowd: Server, clients: list[httpx.Client]) -> None:
-    """A commit, rename or drop through one connection is what every other connection gets next, whichever worker holds it in memory."""
+    """A commit, rename or drop through one connection is what every other connection gets next, whichever
+    worker holds it in memory."""
     assert sum(serves(worker, crowd.port) for worker in workers_of(crowd)) > 1
     clients[0].post("/v1/namespaces", json={"namespace": ["a"]})
     clients[1].post("/v1/namespaces/a/tables", json=create_body("t0"))
@@ -98,7 +99,8 @@ def send_from_all(clients: list[httpx.Client], path: str, body: Any, key: str) -
 
 
 def test_the_same_request_to_many_workers_is_done_once(clients: list[httpx.Client]) -> None:
-    """A request that arrives at several workers at the same time under one Idempotency-Key is done by one; all give its answer."""
+    """A request that arrives at several workers at the same time under one Idempotency-Key is done by one;
+    all give its answer."""
     clients[0].post("/v1/namespaces", json={"namespace": ["a"]})
     clients[0].post("/v1/namespaces/a/tables", json=create_body("t"))
     for number in range(5):
@@ -132,12 +134,14 @@ def test_metrics_count_all_workers(clients: list[httpx.Client]) -> None:
 
 
 def test_workers_race_on_one_table(crowd: Server) -> None:
-    """Eight clients on one table over several workers: every acknowledged commit is in the one parent chain."""
+    """Eight clients on one table over several workers: every acknowledged commit is in the one parent
+    chain."""
     race_on_one_table(crowd, 3)
 
 
 def test_a_worker_that_dies_is_replaced(crowd: Server) -> None:
-    """After the death of a worker there are as many as before, and the catalog answers; after the parent's death none is left."""
+    """After the death of a worker there are as many as before, and the catalog answers; after the parent's
+    death none is left."""
     wait_until(lambda: len(workers_of(crowd)) == WORKERS, "the start of every worker")
     first = workers_of(crowd)
     first[0].send_signal(signal.SIGKILL)

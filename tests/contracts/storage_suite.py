@@ -25,7 +25,8 @@ class StorageContract:
         assert storage.size(uri) == len(data)
 
     def test_file_is_read_as_a_stream(self, storage: AnyStorage, root: str) -> None:
-        """An opened file gives its bytes in order, and from any place after seeking; what it is says the same as a listing."""
+        """An opened file gives its bytes in order, and from any place after seeking; what it is says the same
+        as a listing."""
         uri, data = f"{root}/a/b.bin", os.urandom(3_000_000)
         storage.write(uri, data)
         with storage.open(uri) as file:
@@ -89,7 +90,8 @@ class StorageContract:
             raise RuntimeError
 
     def test_listing_shows_every_file_below_and_none_beside(self, storage: AnyStorage, root: str) -> None:
-        """The prefix is a directory: `x` does not show `xy/...`; URIs are canonical, sizes and times are right."""
+        """The prefix is a directory: `x` does not show `xy/...`; URIs are canonical, sizes and times are
+        right."""
         names = ["x/1", "x/deep/er/2", "x/ü ☃.bin", "xy/3", "z"]
         for name in names:
             storage.write(f"{root}/{name}", name.encode())

@@ -1,4 +1,5 @@
-"""The collector ships growing log files: every line once, stack traces whole, through rotation, truncation and restarts."""
+"""The collector ships growing log files: every line once, stack traces whole, through rotation, truncation
+and restarts."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -62,13 +63,17 @@ def test_records_name_tenant_and_service(collector: Collector, log: Path, clock:
 
 
 def test_json_lines_go_to_the_json_topic_as_they_are(tmp_path: Path, clock: HeldClock) -> None:
-    """A JSON object is shipped at once and byte for byte; what else stands in that file goes to the text topic."""
+    """A JSON object is shipped at once and byte for byte; what else stands in that file goes to the text
+    topic."""
     log = tmp_path / "catalog.log"
-    event = '{"event": "table created", "room": "catalog", "level": "info", "timestamp": "2026-11-21T15:28:29.000000Z"}'
+    event = (
+        '{"event": "table created", "room": "catalog", "level": "info", "timestamp": '
+        '"2026-11-21T15:28:29.000000Z"}'
+    )
     _append(
         log,
         f"{event}\n\nTraceback (most recent call last):\n  File x\nValueError: bad\n{event}\n"
-        + '{"cut": \n{"event": "no time"}\n',
+        '{"cut": \n{"event": "no time"}\n',
     )
     records = Collector({"catalog": log}, clock).poll(at_end=True)
     assert [(record.topic, record.value.decode()) for record in records] == [
@@ -97,7 +102,10 @@ def test_a_partial_line_waits_for_its_rest(collector: Collector, log: Path, cloc
 )
 def test_a_stack_trace_stays_with_its_first_line(collector: Collector, log: Path, head: str) -> None:
     """Frames, causes and blank lines join the record before them, also when they come in several writes."""
-    trace = f"{head}ERROR failed\njava.io.IOException: disk\n\tat a.B.c(B.java:1)\nCaused by: x.Y: z\n\n\t... 3 more"
+    trace = (
+        f"{head}ERROR failed\njava.io.IOException: disk\n\tat a.B.c(B.java:1)\nCaused by: x.Y: "
+        "z\n\n\t... 3 more"
+    )
     for part in (trace[:60], trace[60:100], trace[100:] + "\n"):
         _append(log, part)
         assert collector.poll() == []
@@ -123,7 +131,8 @@ def test_lines_before_the_first_head_stand_alone(collector: Collector, log: Path
 
 
 def test_a_rotated_file_is_read_to_its_end(collector: Collector, log: Path) -> None:
-    """After a rename what was still written to the old file comes first, even without a line end, then the new file from its start."""
+    """After a rename what was still written to the old file comes first, even without a line end, then the
+    new file from its start."""
     _append(log, f"{HEAD}INFO one\n")
     collector.poll()
     old = log.with_suffix(".1")
@@ -155,7 +164,8 @@ def test_a_truncated_file_is_read_from_its_start(collector: Collector, log: Path
 
 
 def test_a_restart_goes_on_where_records_were_committed(tmp_path: Path, log: Path, clock: HeldClock) -> None:
-    """Committed records do not come again after a restart; a record that was still open, or not committed, does."""
+    """Committed records do not come again after a restart; a record that was still open, or not committed,
+    does."""
     positions = tmp_path / "state" / "positions.json"
     _append(log, f"{HEAD}INFO one\n{HEAD}INFO two\n")
     first = Collector({"kafka": log}, clock, positions)
@@ -217,7 +227,8 @@ def test_an_endless_line_comes_in_pieces(log: Path) -> None:
 def test_however_a_file_grows_its_lines_come_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], cuts: list[int]
 ) -> None:
-    """Whatever the sizes of the writes, the tail gives each line exactly once, with the position it starts at."""
+    """Whatever the sizes of the writes, the tail gives each line exactly once, with the position it starts
+    at."""
     path = tmp_path_factory.mktemp("tail") / "grown.log"
     content = "".join(f"{line}\n" for line in lines).encode()
     tail, read = FileTail(path), []

@@ -17,12 +17,14 @@ SEEDS = st.integers(min_value=0, max_value=10**9)
 MOMENTS = st.integers(min_value=0, max_value=4_000_000_000_000)
 
 COMBINED = re.compile(
-    r'^(\S+) \S+ (\S+) \[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000)\] "([A-Z]+) (\S+) HTTP/[\d.]+" (\d{3}) (\d+|-) "([^"]*)" "([^"]*)"$'
+    r'^(\S+) \S+ (\S+) \[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000)\] "([A-Z]+) (\S+) HTTP/[\d.]+" '
+    r'(\d{3}) (\d+|-) "([^"]*)" "([^"]*)"$'
 )
 # RFC 5424, section 6: header, structured data (values with escaped quote, backslash and bracket), message.
 PARAMETER = r' [^\s="\]]{1,32}="(?:[^"\\\]]|\\["\\\]])*"'
 SYSLOG = re.compile(
-    rf"^<(\d{{1,3}})>1 (\S+) (\S{{1,255}}) (\S{{1,48}}) (\S{{1,128}}) (\S{{1,32}}) (-|(?:\[[^\s=\"\]]{{1,32}}(?:{PARAMETER})*\])+) (.+)$"
+    rf"^<(\d{{1,3}})>1 (\S+) (\S{{1,255}}) (\S{{1,48}}) (\S{{1,128}}) (\S{{1,32}}) "
+    rf"(-|(?:\[[^\s=\"\]]{{1,32}}(?:{PARAMETER})*\])+) (.+)$"
 )
 TIME_FIELD = {
     "nginx_json": "time",
@@ -62,7 +64,8 @@ def test_most_syslog_lines_carry_structured_data() -> None:
 
 @pytest.mark.parametrize("name", sorted(EVENT_SHAPES))
 def test_events_carry_their_moment(name: str) -> None:
-    """The time field of each JSON shape is RFC 3339 with a zone and means the moment asked for, at the shape's own precision."""
+    """The time field of each JSON shape is RFC 3339 with a zone and means the moment asked for, at the
+    shape's own precision."""
     shape = EVENT_SHAPES[name](Draws(name), "acme.example")
     for step_ms in range(0, 3_000, 7):
         value = str(shape.event(AT_MS + step_ms)[TIME_FIELD[name]])
@@ -73,7 +76,8 @@ def test_events_carry_their_moment(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(EVENT_SHAPES))
 def test_no_event_holds_two_names_that_fold_to_one_column(name: str) -> None:
-    """Flattened with `_` and in lower case, the names inside one event are all different, so that good records give no errors."""
+    """Flattened with `_` and in lower case, the names inside one event are all different, so that good
+    records give no errors."""
     shape = EVENT_SHAPES[name](Draws(name), "acme.example")
     for _ in range(3_000):
         columns = [column.lower() for column in _columns(shape.event(AT_MS))]
@@ -91,7 +95,8 @@ def test_a_twentieth_of_application_events_hold_a_stack_trace_at_most() -> None:
 
 
 def test_audit_events_drift() -> None:
-    """New fields keep appearing, and a field's type changes from one era to a later one; the number of columns stays below 1,000."""
+    """New fields keep appearing, and a field's type changes from one era to a later one; the number of
+    columns stays below 1,000."""
     shape = Audit(Draws("drift"), "acme.example", events_per_era=150)
     seen_at: dict[int, int] = {}
     kinds: dict[str, set[type]] = {}

@@ -1,4 +1,5 @@
-"""The mixture: the same by seed, spread over its window, by Zipf over tenants, with every kind of fault and the verdict for each."""
+"""The mixture: the same by seed, spread over its window, by Zipf over tenants, with every kind of fault and
+the verdict for each."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -62,7 +63,8 @@ def test_kafka_timestamps_ascend_inside_the_window(load: list[DemoRecord]) -> No
 
 
 def test_events_are_mostly_in_order_and_sometimes_late(load: list[DemoRecord]) -> None:
-    """Good events happened at most three days before they were shipped, nearly all just before; a few per cent are out of order, a few per mille late."""
+    """Good events happened at most three days before they were shipped, nearly all just before; a few per
+    cent are out of order, a few per mille late."""
     delays = [
         record.timestamp_ms - _happened_ms(record)
         for record in load
@@ -111,7 +113,8 @@ def test_every_fault_occurs_and_faults_are_rare(load: list[DemoRecord]) -> None:
 
 
 def test_each_record_deserves_its_verdict(load: list[DemoRecord]) -> None:
-    """An independent reading of each record, by the rules of routing and decoding, comes to the verdict and the tenant it states."""
+    """An independent reading of each record, by the rules of routing and decoding, comes to the verdict and
+    the tenant it states."""
     for record in load:
         assert (record.expected, record.errors_expected, record.tenant) == _judged(record), record.kind
 
@@ -161,7 +164,8 @@ def test_arrivals_follow_the_hour_of_the_day() -> None:
 
 
 def _judged(record: DemoRecord) -> tuple[str, bool, str | None]:
-    """Verdict, errors and tenant of a record by the plain rules, written again without a look at how the record was made."""
+    """Verdict, errors and tenant of a record by the plain rules, written again without a look at how the
+    record was made."""
     headers = dict(record.headers)
     event = _decoded(record)
     named = headers.get("tenant", event.get("tenant") if event is not None else None)

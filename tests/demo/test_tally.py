@@ -47,7 +47,8 @@ def test_records_without_a_tenant_are_counted_under_a_name_of_their_own() -> Non
 
 
 def test_the_file_keeps_the_tally(tmp_path: Path) -> None:
-    """What is written is what is read again, names beyond ASCII included, and nothing else is left in the folder."""
+    """What is written is what is read again, names beyond ASCII included, and nothing else is left in the
+    folder."""
     tally = Tally()
     for record in first_load(1, 3_000, END, 6):
         tally.delivered(record)
@@ -72,7 +73,8 @@ def test_undelivered_records_are_counted_and_raised(tmp_path: Path) -> None:
 
 
 def test_after_the_first_failure_every_record_is_accounted_for() -> None:
-    """When the oldest records are given up, those that still wait count as failed too: delivered and failed are all that was sent."""
+    """When the oldest records are given up, those that still wait count as failed too: delivered and failed
+    are all that was sent."""
     producer, clock = DemoProducer(NOBODY, delivery_timeout_s=1.0), SystemClock()
     records, sent, started_s = first_load(1, 10_000, END, 6), 0, clock.monotonic_s()
 

@@ -26,8 +26,9 @@ class _Server(ThreadingHTTPServer):
 
 @dataclass
 class CatalogProxy:
-    """Forwards to `target`. Tables in `slow` are answered for only after so many seconds, all others at once, as a catalog does that gives each
-    table of a batch a deadline of its own. `hold()`: the next commit stays in the air; its sender hears nothing; `land()` lets it arrive."""
+    """Forwards to `target`. Tables in `slow` are answered for only after so many seconds, all others at once,
+    as a catalog does that gives each table of a batch a deadline of its own. `hold()`: the next commit stays
+    in the air; its sender hears nothing; `land()` lets it arrive."""
 
     target: str
     slow: dict[TableName, float] = field(default_factory=dict)
@@ -109,7 +110,8 @@ class CatalogProxy:
         return 0.0
 
     def _batch(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
-        """A slow table's commit is not made before its deadline; the others are made, and all are answered together at the latest deadline."""
+        """A slow table's commit is not made before its deadline; the others are made, and all are answered
+        together at the latest deadline."""
         commits = orjson.loads(body)["commits"]
         slow = [commit for commit in commits if _name(commit) in self.slow]
         quick = [commit for commit in commits if _name(commit) not in self.slow]

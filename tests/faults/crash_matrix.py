@@ -1,8 +1,10 @@
-"""`python -m tests.faults.crash_matrix --kills N --seed S --json`: SIGKILL at every named step of the protocol, and at random.
+"""`python -m tests.faults.crash_matrix --kills N --seed S --json`: SIGKILL at every named step of the
+protocol, and at random.
 
-Records flow all the time. One kill is: put things so that a step will be reached, have the process die there (or stand still while the catalog or
-the broker dies), start again what died, go on. In the end nothing is parked any more, and every record that was produced is looked for by its
-identity. The last line of the output is one JSON object with --json: kills, lost, doubled, by_step.
+Records flow all the time. One kill is: put things so that a step will be reached, have the process die there
+(or stand still while the catalog or the broker dies), start again what died, go on. In the end nothing is
+parked any more, and every record that was produced is looked for by its identity. The last line of the output
+is one JSON object with --json: kills, lost, doubled, by_step.
 """
 
 import os
@@ -49,7 +51,8 @@ LATE_COMMIT, AT_RANDOM = "late_commit", "at_random"
 
 @dataclass(frozen=True)
 class Case:
-    """One kill: at which step, and who dies there: the process that reaches it, or `catalog`, `broker`, `worker`, `main` while it stands still."""
+    """One kill: at which step, and who dies there: the process that reaches it, or `catalog`, `broker`,
+    `worker`, `main` while it stands still."""
 
     step: str
     victim: str = "itself"
@@ -170,13 +173,15 @@ class Matrix:
         wait_for(self._is_back, BACK_S, f"the ingester coming back after {case}")
 
     def _is_back(self) -> bool:
-        """Whether it reads again; a main process that died is started, a worker that died the node replaces itself."""
+        """Whether it reads again; a main process that died is started, a worker that died the node replaces
+        itself."""
         if not self.ingester.alive:
             self.ingester.start(ready=False)
         return self.ingester.is_ready()
 
     def _at(self, case: Case, act: Callable[[], None]) -> bool:
-        """Starts with the fault point set, does something, and waits until the step is reached; whether it was."""
+        """Starts with the fault point set, does something, and waits until the step is reached; whether it
+        was."""
         self.ingester.kill()
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         action = "kill" if case.victim == "itself" else "wait"
@@ -214,7 +219,8 @@ class Matrix:
             self.ingester.kill()
 
     def _while_parking(self, case: Case) -> bool:
-        """The table breaks; the process dies somewhere on the way to its parking; it is healed while records flow."""
+        """The table breaks; the process dies somewhere on the way to its parking; it is healed while records
+        flow."""
         # One that an earlier kill has left parked is not parked anew.
         self.ingester.wait_until(
             lambda: self.ingester.takes_rows(str(table_of(self.sick))),
@@ -228,7 +234,8 @@ class Matrix:
         return reached
 
     def _while_draining(self, case: Case) -> bool:
-        """The table is parked, the node starts again, the table is healed, and the process dies somewhere on the way back."""
+        """The table is parked, the node starts again, the table is healed, and the process dies somewhere on
+        the way back."""
         with ExitStack() as broken:
             broken.enter_context(unwritable(self.data))
             self.ingester.wait_until(
@@ -239,7 +246,8 @@ class Matrix:
             return self._at(case, broken.close)
 
     def _late_commit(self) -> bool:
-        """A commit stays in the air, its sender dies, the next one has loaded the marks, and only then it lands."""
+        """A commit stays in the air, its sender dies, the next one has loaded the marks, and only then it
+        lands."""
         self.ingester.kill()
         self.proxy.hold()
         self.ingester.start(ready=False, environment={"FIRN_INGEST_CATALOG_URI": self.proxy.address})

@@ -1,4 +1,5 @@
-"""Where every record is, by its identity: read from the tables' files, the dead letters and the parking topic, through nothing that could hide one."""
+"""Where every record is, by its identity: read from the tables' files, the dead letters and the parking
+topic, through nothing that could hide one."""
 
 import io
 from collections import Counter
@@ -21,7 +22,8 @@ Identity = tuple[int, int]  # partition and offset; the topic and the index are 
 
 @dataclass(frozen=True)
 class Found:
-    """What became of records: `lost` are nowhere, `doubled` more than once in a table or in one beside the dead letters."""
+    """What became of records: `lost` are nowhere, `doubled` more than once in a table or in one beside the
+    dead letters."""
 
     lost: int
     doubled: int

@@ -1,4 +1,5 @@
-"""What goes wrong around a node, and what people do: starts, crashes, takeovers, maintenance, drops, rollbacks, a restored database, decisions."""
+"""What goes wrong around a node, and what people do: starts, crashes, takeovers, maintenance, drops,
+rollbacks, a restored database, decisions."""
 
 import copy
 from dataclasses import replace
@@ -25,7 +26,8 @@ def new_node(w: World) -> str:
 
 
 def went_back(w: World) -> bool:
-    """Whether the catalog does not know a commit it acknowledged; behind a foreign one a table that is gone may have been dropped."""
+    """Whether the catalog does not know a commit it acknowledged; behind a foreign one a table that is gone
+    may have been dropped."""
     for _, table, snapshot in witnesses(w):
         found = w.tables.get(table)
         if (w.own and found is None) or (
@@ -40,7 +42,8 @@ def witnesses(w: World) -> set[Witness]:
 
 
 def act_start(w: World, pick: Pick) -> str | None:
-    """A node starts, or begins to read once it knows what is parked; where the catalog went back, a person has everything read again."""
+    """A node starts, or begins to read once it knows what is parked; where the catalog went back, a person
+    has everything read again."""
     if not w.nodes:
         return new_node(w)
     node = w.nodes[-1]
@@ -55,7 +58,8 @@ def act_start(w: World, pick: Pick) -> str | None:
         w.air = [message for message in w.air if not isinstance(message.body, GroupWrite)]
         w.group.clear()
         return "a person has all input topics read again"
-    # What a dead process had sent arrived while its lease ran out, or never will: its connection ended with it.
+    # What a dead process had sent arrived while its lease ran out, or never will: its connection ended with
+    # it.
     w.air = [
         message for message in w.air if not isinstance(message.body, GroupWrite) or message.sender in w.nodes
     ]
@@ -89,7 +93,8 @@ def act_take_over(w: World, pick: Pick) -> str | None:
 
 
 def act_maintain(w: World, pick: Pick) -> str | None:
-    """Compaction by Firn or by an engine that does not repeat the marks; expiry of all snapshots but the head."""
+    """Compaction by Firn or by an engine that does not repeat the marks; expiry of all snapshots but the
+    head."""
     name = w.names()[pick(len(w.names()))]
     table, how = w.tables.get(name), pick(4)
     if table is None or table.dropped or table.head is None:
@@ -160,7 +165,8 @@ def act_set_back(w: World, pick: Pick) -> str | None:
 
 
 def act_decide(w: World, pick: Pick) -> str | None:
-    """A person resolves a table that was moved back: reads it, commits the marks of its head, changes the parked record."""
+    """A person resolves a table that was moved back: reads it, commits the marks of its head, changes the
+    parked record."""
     waiting = [name for name, record in sorted(w.parked.items()) if record.cause == ROLLED_BACK]
     if not waiting:
         return None

@@ -215,7 +215,8 @@ def commit_answer(w: World, node: Node, body: Commit, result: str) -> None:
 
 
 def learn(node: Node, table: str, view: View, made: int) -> None:
-    """The state of a table is known; the newest commit a node knows of is the witness of the offsets it stores."""
+    """The state of a table is known; the newest commit a node knows of is the witness of the offsets it
+    stores."""
     node.known[table] = node.last[table] = view
     if view.head is not None and (node.newest is None or made >= node.newest.made):
         node.newest = Witness(made, table, view.head)
@@ -247,7 +248,8 @@ def load(w: World, node: Node, table: str) -> str:
 
 
 def look_for_rollbacks(w: World, node: Node) -> None:
-    """Reads the parked records; tables that were loaded before and are not among the moved ones are known from here."""
+    """Reads the parked records; tables that were loaded before and are not among the moved ones are known
+    from here."""
     loaded, node.loaded = node.loaded, {}
     for table, (view, made) in loaded.items():
         record = w.parked.get(table)
@@ -309,7 +311,8 @@ def attempt(w: World, node: Node, job: Job) -> str:
 
 
 def compare(w: World, node: Node, job: Job, view: View) -> bool:
-    """What is there already or has to be written again leaves the job; whether something is left to commit."""
+    """What is there already or has to be written again leaves the job; whether something is left to
+    commit."""
     for flush in list(job.flushes):
         starts = [(view.marks.get(p, 0), start) for p, (start, _) in flush.ranges.items()]
         if flush.view.uuid != view.uuid:

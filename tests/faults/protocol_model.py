@@ -1,7 +1,9 @@
-"""`python -m tests.faults.protocol_model --runs N --seed S`: the protocol as built, and a scheduler that tries to break it.
+"""`python -m tests.faults.protocol_model --runs N --seed S`: the protocol as built, and a scheduler that
+tries to break it.
 
-After a run all is healed, all nodes die once, and everything has to come to rest with every record in its table once, or a dead letter.
-`--without RULE` leaves a rule out; `--without all` does so with each in turn and says which run noticed. The rules are in `protocol_world.py`.
+After a run all is healed, all nodes die once, and everything has to come to rest with every record in its
+table once, or a dead letter. `--without RULE` leaves a rule out; `--without all` does so with each in turn
+and says which run noticed. The rules are in `protocol_world.py`.
 """
 
 import random
@@ -38,8 +40,8 @@ PROGRESS = [name for name in ACTIONS if name not in FAULTS]
 
 
 def make_world(rules: Rules, seed: int) -> World:
-    """A small input: one to three partitions, one or two tables, a few records that cannot be routed or converted. Mostly very small: what breaks
-    a protocol needs few records and many things that go wrong."""
+    """A small input: one to three partitions, one or two tables, a few records that cannot be routed or
+    converted. Mostly very small: what breaks a protocol needs few records and many things that go wrong."""
     draw = random.Random(seed)
     partitions, names = draw.choice((1, 1, 1, 2, 2, 3)), ["a", "b"][: draw.choice((1, 1, 1, 2))]
     most = draw.choice((2, 4, 9))
@@ -56,7 +58,8 @@ def make_world(rules: Rules, seed: int) -> World:
 
 @dataclass
 class Run:
-    """One run: its schedule, what it saw, what it broke (None: nothing), and, where asked for, every step in words."""
+    """One run: its schedule, what it saw, what it broke (None: nothing), and, where asked for, every step in
+    words."""
 
     schedule: list[Step]
     seen: Counter[str]
@@ -65,7 +68,8 @@ class Run:
 
 
 def random_run(rules: Rules, seed: int, steps: int = STEPS) -> Run:
-    """A random schedule, then healing. How often something goes wrong, differs from run to run; who is quick and who is slow, from phase to phase."""
+    """A random schedule, then healing. How often something goes wrong, differs from run to run; who is quick
+    and who is slow, from phase to phase."""
     w, draw, schedule = make_world(rules, seed), random.Random(seed + 0.5), list[Step]()
     trouble = draw.choice((0.01, 0.03, 0.06, 0.12))
     weights = [draw.choice((0, 1, 3, 10)) * weight + 0.01 for weight in FAULTS.values()]
@@ -114,7 +118,8 @@ def replay(rules: Rules, seed: int, schedule: list[Step]) -> Run:
 def come_to_rest(w: World, trace: list[str]) -> None:
     """Everything is healed, what is in the air lands, a node drains and reads all; once more after it died.
 
-    Every table gets one more record: behind a foreign catalog nobody notices that a table was moved back before it is written to.
+    Every table gets one more record: behind a foreign catalog nobody notices that a table was moved back
+    before it is written to.
     """
     w.faults_allowed = False
     w.log[0] += [Record(0, w.end(0) + at, name, bad=False) for at, name in enumerate(w.names())]

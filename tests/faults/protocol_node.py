@@ -1,6 +1,8 @@
-"""A node as built: its workers and its main process, and what they believe. A crash forgets all of it, but not what is in the air.
+"""A node as built: its workers and its main process, and what they believe. A crash forgets all of it, but
+not what is in the air.
 
-Workers and main process talk through queues, in order, as through their pipes: `orders` go to a worker, `said` comes from it.
+Workers and main process talk through queues, in order, as through their pipes: `orders` go to a worker,
+`said` comes from it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class View(NamedTuple):
 
 @dataclass(eq=False)
 class Flush:
-    """`ranges` is [from, to) per partition; handed over once `after` messages of its worker are acknowledged."""
+    """`ranges` is [from, to) per partition; handed over once `after` messages of its worker are
+    acknowledged."""
 
     table: str
     view: View
@@ -80,7 +83,8 @@ class Said(NamedTuple):
 
 @dataclass(eq=False)
 class Drain:
-    """What a worker reads of one table: the input up to the first parked offset where it is to be read again, then the parking topic."""
+    """What a worker reads of one table: the input up to the first parked offset where it is to be read again,
+    then the parking topic."""
 
     number: int
     record: ParkedRecord

@@ -1,4 +1,5 @@
-"""Schedules of the protocol's model written by hand: for rules that need so much to happen in one order that chance does not bring it about."""
+"""Schedules of the protocol's model written by hand: for rules that need so much to happen in one order that
+chance does not bring it about."""
 
 from collections.abc import Callable, Iterable
 
@@ -57,7 +58,8 @@ def nothing(_: Message) -> bool:
 
 
 class Script:
-    """A world with one table `a`, and one worker per partition. The newest node is the one that acts where nothing else is said."""
+    """A world with one table `a`, and one worker per partition. The newest node is the one that acts where
+    nothing else is said."""
 
     def __init__(self, rules: Rules, records: Iterable[int]) -> None:
         """`records`: how many there are, by partition."""
@@ -90,7 +92,8 @@ class Script:
         obeying: Iterable[int] = range(9),
         hearing: Iterable[int] = range(9),
     ) -> None:
-        """The newest node does all that it can but these actions, and what is in the air arrives but what is held.
+        """The newest node does all that it can but these actions, and what is in the air arrives but what is
+        held.
 
         `obeying`, `hearing`: the workers that take orders, and those that are heard.
         """
@@ -140,7 +143,8 @@ class Script:
 
 
 def parking_has_an_id(s: Script) -> None:
-    """A node that was paused goes on sending to the topic, under a parking that its successor has ended, while another of the same table goes on."""
+    """A node that was paused goes on sending to the topic, under a parking that its successor has ended,
+    while another of the same table goes on."""
     s.begin()
     s.fail()
     s.read(1)
@@ -163,7 +167,8 @@ def parking_has_an_id(s: Script) -> None:
 
 
 def release_when_known(s: Script) -> None:
-    """The record that a node believes gone is still there when it reads all of them: it takes the parking up again, and then the record goes."""
+    """The record that a node believes gone is still there when it reads all of them: it takes the parking up
+    again, and then the record goes."""
     s.begin()
     s.fail()
     s.read(1)
@@ -180,7 +185,8 @@ def release_when_known(s: Script) -> None:
 
 
 def numbered_orders(s: Script) -> None:
-    """A worker has held once, that was given up, and it parks again: its old answer must not count for the new order."""
+    """A worker has held once, that was given up, and it parks again: its old answer must not count for the
+    new order."""
     s.begin()
     s.fail()
     s.read(1)
@@ -247,7 +253,8 @@ def record_once(s: Script) -> None:
 
 
 def resolve_in_a_commit(s: Script) -> None:
-    """A commit prepared before compaction and rollback finds the head that it asserts again, between a person's look and decision."""
+    """A commit prepared before compaction and rollback finds the head that it asserts again, between a
+    person's look and decision."""
     s.begin()
     s.read(1)
     s.work()
@@ -270,7 +277,8 @@ def dead_letters_first(s: Script) -> None:
 
 
 def offsets_wait_for_the_lease(s: Script) -> None:
-    """A node that was paused has parked a record under a parking that its successor has ended, and stores the offset behind it."""
+    """A node that was paused has parked a record under a parking that its successor has ended, and stores the
+    offset behind it."""
     s.begin()
     s.fail()
     s.read(1)
@@ -297,7 +305,8 @@ def record_before_parking(s: Script) -> None:
 
 
 def refuse_live_while_parked(s: Script) -> None:
-    """A flush of one worker is heard late, when another one drains the same records from the topic: one commit would take both."""
+    """A flush of one worker is heard late, when another one drains the same records from the topic: one
+    commit would take both."""
     s.begin()
     s.read(1)
     s.read(1, worker=1)
@@ -313,7 +322,8 @@ def refuse_live_while_parked(s: Script) -> None:
 
 
 def take_up_before_known(s: Script) -> None:
-    """A person has decided about a rollback before a node hears of it; the node, which has not met the table yet, has newer records."""
+    """A person has decided about a rollback before a node hears of it; the node, which has not met the table
+    yet, has newer records."""
     s.begin()
     for _ in range(2):
         s.read(1)
@@ -358,7 +368,8 @@ def marks_never_go_back(s: Script) -> None:
 
 
 def forget_what_was(s: Script) -> None:
-    """A running node takes up what a person has decided about a rollback; it must not measure the table by what it knew."""
+    """A running node takes up what a person has decided about a rollback; it must not measure the table by
+    what it knew."""
     s.begin()
     for _ in range(2):
         s.read(1)

@@ -1,4 +1,5 @@
-"""The steps a node, its workers and the network take. Each is one that nothing interrupts; `None` means that it cannot be taken now.
+"""The steps a node, its workers and the network take. Each is one that nothing interrupts; `None` means that
+it cannot be taken now.
 
 A step takes its choices from `pick(n)`, so that a run is a list of (step, picks): replayable and shrinkable.
 """
@@ -40,7 +41,8 @@ SELDOM = 4  # what happens every few seconds, or after some, is so much rarer th
 
 
 def act_deliver(w: World, pick: Pick) -> str | None:
-    """One message arrives, in any order; it, its answer, or neither may be lost; a copy may stay in the air."""
+    """One message arrives, in any order; it, its answer, or neither may be lost; a copy may stay in the
+    air."""
     if not w.air:
         return None
     at = pick(len(w.air))
@@ -164,7 +166,8 @@ def act_hand_over(w: World, pick: Pick) -> str | None:
 
 
 def act_obey(w: World, pick: Pick) -> str | None:
-    """A worker takes the next order of its main process; holding waits for the acknowledgement of what was parked."""
+    """A worker takes the next order of its main process; holding waits for the acknowledgement of what was
+    parked."""
     if (who := a_worker(w, pick)) is None or not who[1].orders:
         return None
     node, worker = who
@@ -189,11 +192,13 @@ def act_drain(w: World, pick: Pick) -> str | None:
     table = sorted(worker.drains)[pick(len(worker.drains))]
     if worker.drains[table].flush is not None:
         return None
-    return f"node {node.token} {drain_step(w, worker, table, 1 + pick(3) if w.faults_allowed else 100, goes_on=not pick(3))}"
+    count = 1 + pick(3) if w.faults_allowed else 100
+    return f"node {node.token} {drain_step(w, worker, table, count, goes_on=not pick(3))}"
 
 
 def act_say_durable(w: World, pick: Pick) -> str | None:
-    """The lowest offset that still waits, else the routed position; when all it stands on is acknowledged, the node's lease is asked for."""
+    """The lowest offset that still waits, else the routed position; when all it stands on is acknowledged,
+    the node's lease is asked for."""
     if (who := a_worker(w, pick)) is None:
         return None
     node, worker = who
@@ -264,7 +269,8 @@ def act_load(w: World, pick: Pick) -> str | None:
 
 
 def act_check(w: World, pick: Pick) -> str | None:
-    """What was loaded counts as known once the lease was in force after it, and the parked records do not name it."""
+    """What was loaded counts as known once the lease was in force after it, and the parked records do not
+    name it."""
     if (node := a_node(w, pick)) is None or not node.loaded:
         return None
     if node.token != w.token and w.rules.known_under_the_lease:
@@ -382,7 +388,8 @@ def act_give_up(w: World, pick: Pick) -> str | None:
 
 
 def act_list(w: World, pick: Pick) -> str | None:
-    """All parked records are read: the catalog parks what moves back, a person decides, another node was here."""
+    """All parked records are read: the catalog parks what moves back, a person decides, another node was
+    here."""
     if (node := a_node(w, pick)) is None or not node.begun or pick(SELDOM):
         return None
     if (

@@ -1,7 +1,8 @@
-"""What lasts while nodes come and go: the input, the catalog, the topics, the group's offsets, and messages on their way.
+"""What lasts while nodes come and go: the input, the catalog, the topics, the group's offsets, and messages
+on their way.
 
-Everything here is as the real services behave; what a node does is in `protocol_node.py`. A message in the air may arrive late, twice, never,
-or without its answer being heard.
+Everything here is as the real services behave; what a node does is in `protocol_node.py`. A message in the
+air may arrive late, twice, never, or without its answer being heard.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ class ParkedRecord:
 
 
 class Commit(NamedTuple):
-    """Refused unless uuid and head are the asserted ones, or, where it creates the table, unless there is none."""
+    """Refused unless uuid and head are the asserted ones, or, where it creates the table, unless there is
+    none."""
 
     table: str
     uuid: int
@@ -148,7 +150,10 @@ class Commit(NamedTuple):
     marks: tuple[tuple[int, int], ...]
 
     def __str__(self) -> str:
-        return f"commit #{self.snapshot} of {self.table} on #{self.head} [{' '.join(map(str, self.rows))}] marks {dict(self.marks)}"
+        return (
+            f"commit #{self.snapshot} of {self.table} on #{self.head} [{' '.join(map(str, self.rows))}] "
+            f"marks {dict(self.marks)}"
+        )
 
 
 class ParkedWrite(NamedTuple):
@@ -279,7 +284,8 @@ def park(w: World, p: ParkedWrite) -> tuple[str, int]:
 
 
 def roll_back(w: World, name: str) -> None:
-    """Somebody sets the table to its head's parent; property marks stay. Firn's catalog writes the parked record in the same transaction."""
+    """Somebody sets the table to its head's parent; property marks stay. Firn's catalog writes the parked
+    record in the same transaction."""
     table = w.tables[name]
     assert table.head is not None
     table.head = table.snapshots[table.head].parent

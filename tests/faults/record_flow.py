@@ -18,7 +18,8 @@ CHUNK_RECORDS = 60
 
 @dataclass
 class RecordFlow:
-    """As a context manager it produces until its end. `good`: identities by table; `bad`: those that can only become dead letters."""
+    """As a context manager it produces until its end. `good`: identities by table; `bad`: those that can only
+    become dead letters."""
 
     kafka: KafkaTopics
     topic: str

@@ -29,7 +29,8 @@ def test_every_named_step_is_among_the_cases() -> None:
 def test_nothing_is_lost_or_doubled_however_a_process_dies(
     stack: Stack, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """SIGKILL of worker, main process, catalog and broker at named steps while records flow: every identity is in its table once, or a dead letter."""
+    """SIGKILL of worker, main process, catalog and broker at named steps while records flow: every identity
+    is in its table once, or a dead letter."""
     seed = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
     result = run_matrix(stack, tmp_path, KILLS, seed)
     record_property("result", result)

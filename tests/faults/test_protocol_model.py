@@ -11,8 +11,8 @@ from tests.faults.protocol_script import SCRIPTS, play
 from tests.faults.protocol_world import RULES, Rules, Violation
 
 RUNS = int(os.environ.get("FIRN_MODEL_RUNS", "300"))
-# For rules the seed of a run that breaks without them; the others have a schedule written by hand. `python -m tests.faults.protocol_model --without all`
-# finds new seeds when steps have changed.
+# For rules the seed of a run that breaks without them; the others have a schedule written by hand. `python -m
+# tests.faults.protocol_model --without all` finds new seeds when steps have changed.
 NOTICED = {
     "compare_with_marks": 2,
     "reload_after_conflict": 6,
@@ -45,7 +45,8 @@ NOTICED = {
 
 
 def test_no_schedule_loses_or_doubles_a_record() -> None:
-    """Crashes, takeovers, late and lost answers, parking, drops, rollbacks, restored databases: in the end every record is where it belongs, once."""
+    """Crashes, takeovers, late and lost answers, parking, drops, rollbacks, restored databases: in the end
+    every record is where it belongs, once."""
     first = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
     for seed in range(first, first + RUNS):
         run = random_run(Rules(), seed)
@@ -70,11 +71,13 @@ def test_every_rule_has_a_run_that_breaks_without_it() -> None:
 
 @pytest.mark.parametrize("rule", NOTICED)
 def test_random_schedules_need_the_rule(rule: str) -> None:
-    """Without the rule a known schedule loses or doubles something, and with it the same schedule does not."""
+    """Without the rule a known schedule loses or doubles something, and with it the same schedule does
+    not."""
     seed = NOTICED[rule]
     run = random_run(replace(Rules(), **{rule: False}), seed)
     assert run.violation, (
-        f"the schedule of seed {seed} does not break without {rule} any more; find another by --without {rule}"
+        f"the schedule of seed {seed} does not break without {rule} any more; find another by --without "
+        f"{rule}"
     )
     assert replay(Rules(), seed, run.schedule).violation is None
 

@@ -91,7 +91,8 @@ class InterruptedWhenDeleted:
 
 
 def test_an_interruption_that_python_drops_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is raised inside of a destructor is dropped, and later signals are ignored: without a second try the program could only be killed."""
+    """What is raised inside of a destructor is dropped, and later signals are ignored: without a second try
+    the program could only be killed."""
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}

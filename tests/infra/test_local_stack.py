@@ -1,4 +1,5 @@
-"""The supervisor with real services: they start, answer, survive restarts, and nothing of them stays behind."""
+"""The supervisor with real services: they start, answer, survive restarts, and nothing of them stays
+behind."""
 
 import os
 import re
@@ -37,7 +38,8 @@ NO_CATALOG = "http://127.0.0.1:1"
 
 @contextmanager
 def infra(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """`python -m infra ...` as a child process, its output in one pipe; killed at the end if it still runs."""
+    """`python -m infra ...` as a child process, its output in one pipe; killed at the end if it still
+    runs."""
     command = (sys.executable, "-m", "infra", *arguments)
     process = subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -72,7 +74,8 @@ def read_until(process: subprocess.Popen[str], wanted: str) -> str:
 
 
 def of_stack(folder: Path) -> list[psutil.Process]:
-    """Every living process that was started for a stack: those whose environment names a launch and whose words name its folder."""
+    """Every living process that was started for a stack: those whose environment names a launch and whose
+    words name its folder."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -154,7 +157,8 @@ def test_services_listen_on_loopback_only(stack: Stack) -> None:
 
 
 def test_killed_kafka_comes_back_at_its_address_with_its_messages(stack: Stack) -> None:
-    """After SIGKILL and a new start Kafka has its old address and every acknowledged message, a large one too."""
+    """After SIGKILL and a new start Kafka has its old address and every acknowledged message, a large one
+    too."""
     address = stack.address("kafka")
     topic = NewTopic("kept", 1, 1, config={"max.message.bytes": str(20 * 2**20)})
     admin = AdminClient({"bootstrap.servers": address})
@@ -207,7 +211,8 @@ def test_two_stacks_run_side_by_side(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_stack_runs_on_after_up_and_down_stops_it(folder: Path) -> None:
-    """`up` leaves services running, `status` shows them ready, `logs` shows their lines, `down` stops every process."""
+    """`up` leaves services running, `status` shows them ready, `logs` shows their lines, `down` stops every
+    process."""
     up = run_infra("up", "s3", "--state", str(folder))
     assert up.returncode == 0, up.stderr
     started = of_stack(folder)
@@ -248,7 +253,8 @@ def supervisor(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("moment", ["postgres starts", "s3 starts", "is ready", "all up"])
 def test_down_after_a_killed_supervisor_stops_exactly_what_it_started(folder: Path, moment: str) -> None:
-    """Whenever the supervisor is killed, a later `down` ends all it started, and no process of anybody else."""
+    """Whenever the supervisor is killed, a later `down` ends all it started, and no process of anybody
+    else."""
     with (
         subprocess.Popen(
             (sys.executable, "-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE
@@ -283,7 +289,8 @@ def test_killed_foreground_command_leaves_nothing_behind(folder: Path) -> None:
 def test_interrupted_foreground_command_stops_what_it_started(
     folder: Path, wanted: signal.Signals, moment: str
 ) -> None:
-    """Ctrl-C and SIGTERM stop every service, during the start and after it, with the exit code usual for the signal."""
+    """Ctrl-C and SIGTERM stop every service, during the start and after it, with the exit code usual for the
+    signal."""
     with infra("up", "s3", "--foreground", "--state", str(folder)) as process:
         read_until(process, moment)
         started = of_stack(folder)
@@ -296,7 +303,8 @@ def test_interrupted_foreground_command_stops_what_it_started(
 
 
 def test_death_of_a_service_ends_the_foreground_command_with_its_log(folder: Path) -> None:
-    """When a service dies, `up --foreground` says so with the end of its log, stops the rest and exits with 2."""
+    """When a service dies, `up --foreground` says so with the end of its log, stops the rest and exits with
+    2."""
     with infra("up", "s3", "--foreground", "--state", str(folder)) as process:
         read_until(process, "Ctrl-C stops everything")
         os.kill(Stack(folder).pid("s3"), signal.SIGKILL)
@@ -308,7 +316,8 @@ def test_death_of_a_service_ends_the_foreground_command_with_its_log(folder: Pat
 
 
 def test_occupied_port_is_one_message_and_nothing_stays(folder: Path) -> None:
-    """A port asked for that is taken ends `up` with one message naming port and owner, and stops what was started before."""
+    """A port asked for that is taken ends `up` with one message naming port and owner, and stops what was
+    started before."""
     with socket.socket() as server:
         server.bind((LOOPBACK, 0))
         server.listen()
@@ -328,7 +337,8 @@ def test_service_that_fails_to_start_shows_its_log(folder: Path, monkeypatch: py
     program = folder / "java-home/bin/java"
     program.parent.mkdir(parents=True)
     program.write_text(
-        f"#!/bin/sh\n[ \"$1\" = -version ] && exec {real.java} -version\necho 'the words of the service'\nexit 3\n"
+        f'#!/bin/sh\n[ "$1" = -version ] && exec {real.java} -version\necho \'the words of the '
+        "service'\nexit 3\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(folder / "java-home"))

@@ -1,4 +1,5 @@
-"""Java runtimes, missing programs, ports and log tails: what the supervisor tells before it starts anything."""
+"""Java runtimes, missing programs, ports and log tails: what the supervisor tells before it starts
+anything."""
 
 import os
 import shutil
@@ -37,7 +38,8 @@ def test_major_version_is_read_from_what_java_prints(text: str, major: int | Non
 
 
 def test_first_suitable_java_is_chosen() -> None:
-    """Kafka gets the first runtime of version 17 or 21, Trino the first of 24 or newer, whatever stands before it."""
+    """Kafka gets the first runtime of version 17 or 21, Trino the first of 24 or newer, whatever stands
+    before it."""
     candidates = [jdk(11), jdk(25), jdk(21), jdk(17), jdk(24)]
     assert java.choose(candidates, CLASSIC) == jdk(21)
     assert java.choose(candidates, MODERN) == jdk(25)
@@ -118,7 +120,8 @@ def fake_maven(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_failed_download_leaves_nothing_and_shows_mavens_last_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A download that fails half way is never taken for finished, and the error shows how Maven ended and what to do."""
+    """A download that fails half way is never taken for finished, and the error shows how Maven ended and
+    what to do."""
     fake_maven(tmp_path, WRITE_JAR + 'echo "no route to host"; exit 1', monkeypatch)
     with pytest.raises(UnavailableError, match="no route to host") as error:
         jvm_parts.fetch("kafka", lambda _: None)
@@ -160,7 +163,8 @@ def test_wanted_port_that_is_occupied_names_port_and_owner() -> None:
 
 
 def test_remembered_port_is_used_again_unless_it_is_taken() -> None:
-    """A restarted service gets its old port, so that its clients find it; where that is taken it gets another."""
+    """A restarted service gets its old port, so that its clients find it; where that is taken it gets
+    another."""
     free = ports.reserve_free()
     assert ports.choose("kafka", wanted=None, remembered=free) == free
     with socket.socket() as server:
@@ -178,14 +182,16 @@ def test_reserved_ports_are_free_and_different() -> None:
 
 
 def test_failure_message_shows_the_end_of_this_run_and_advice(tmp_path: Path) -> None:
-    """The message of a dead service shows the last 15 lines of its present run without stack frames, and what its words mean."""
+    """The message of a dead service shows the last 15 lines of its present run without stack frames, and what
+    its words mean."""
     log = tmp_path / "kafka.log"
     log.write_text("an older run\n")
     start = log.stat().st_size
     with log.open("a") as file:
         file.writelines(f"line {n}\n" for n in range(30))
         file.write(
-            "java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)\n\t... 12 more\n"
+            "java.io.IOException: No space left on device\n\tat "
+            "java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)\n\t... 12 more\n"
         )
     message = log_tail.failure("kafka", "died", log, start=start)
     shown = [line for line in message.splitlines() if line.startswith("  | ")]

@@ -72,7 +72,8 @@ def test_folder_without_a_state_file_is_an_empty_stack(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_state_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
-    """A state file that cannot be understood is an error that names the file and what to do, not a traceback."""
+    """A state file that cannot be understood is an error that names the file and what to do, not a
+    traceback."""
     (tmp_path / state_file.FILE).write_text(text)
     with pytest.raises(SettingsError, match=r"stack\.json .* delete the file"):
         state_file.load(tmp_path)
@@ -89,7 +90,8 @@ def test_dead_pid_is_not_running(stranger: subprocess.Popen[bytes]) -> None:
 
 
 def test_reused_pid_is_never_touched(tmp_path: Path, stranger: subprocess.Popen[bytes]) -> None:
-    """A living process that has the recorded pid but another start time is somebody else's: not running, and `stop` leaves it alone."""
+    """A living process that has the recorded pid but another start time is somebody else's: not running, and
+    `stop` leaves it alone."""
     record = ServiceRecord(
         "kafka", "kafka-1-x", stranger.pid, processes.created_at(stranger.pid) - 3600, address="127.0.0.1:1"
     )
@@ -103,7 +105,8 @@ def test_reused_pid_is_never_touched(tmp_path: Path, stranger: subprocess.Popen[
 
 
 def test_process_whose_pid_was_never_noted_is_found_and_ended(tmp_path: Path) -> None:
-    """A supervisor that dies between starting a process and noting its pid leaves no unknown process: the launch finds it."""
+    """A supervisor that dies between starting a process and noting its pid leaves no unknown process: the
+    launch finds it."""
     record, process = launched(tmp_path, "kafka", FOREVER)
     state_file.save(tmp_path, StackState().with_record(record))
     assert record.pid == 0
@@ -113,7 +116,10 @@ def test_process_whose_pid_was_never_noted_is_found_and_ended(tmp_path: Path) ->
 
 def test_children_of_a_killed_leader_are_ended(tmp_path: Path) -> None:
     """Children that outlive their killed parent are still known as ours, and are ended with it."""
-    code = f"import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', {FOREVER!r}]); print(c.pid, flush=True); c.wait()"
+    code = (
+        f"import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', {FOREVER!r}]); print(c.pid, "
+        "flush=True); c.wait()"
+    )
     record, process = launched(tmp_path, "kafka", code)
     record = replace(record, pid=process.pid, created=processes.created_at(process.pid))
     while not (tmp_path / "log").read_text().endswith("\n"):
@@ -167,7 +173,8 @@ def test_stopping_a_stack_that_never_ran_does_nothing(tmp_path: Path) -> None:
 
 
 def test_warehouse_of_a_stack_cannot_change(tmp_path: Path) -> None:
-    """A stack keeps the warehouse its catalog first started with; another one is refused before anything starts."""
+    """A stack keeps the warehouse its catalog first started with; another one is refused before anything
+    starts."""
     state_file.save(
         tmp_path,
         StackState(warehouse="file:///first").with_record(

@@ -67,7 +67,8 @@ def _converted(
 
 @given(st.lists(RECORDS, min_size=2, max_size=3), st.sampled_from([PLAIN, DECLARED]))
 def test_each_table_gets_what_it_would_get_by_itself(tables: list[list[str]], schema: LogSchema) -> None:
-    """The same rows at the same coordinates, the same new columns, the same rejections, whatever the records are."""
+    """The same rows at the same coordinates, the same new columns, the same rejections, whatever the records
+    are."""
     buffers = _buffers(tables)
     parts = _together(buffers, schema)
     for buffer in buffers:
@@ -130,7 +131,8 @@ def test_column_that_is_empty_in_one_table_is_not_made_there() -> None:
 
 
 def test_limit_of_columns_is_each_tables_own() -> None:
-    """Tables that together have more fields than a table may have keep all of them; within one, the rest goes to `_overflow`."""
+    """Tables that together have more fields than a table may have keep all of them; within one, the rest goes
+    to `_overflow`."""
     schema = new_log_schema()
     limits = ConverterLimits(100, len(schema.columns) + 2, ANY_TIME)
     buffers = _buffers([_lines("a"), _lines("b"), _lines("c"), [*_lines("d"), *_lines("e"), *_lines("f")]])

@@ -24,7 +24,8 @@ from tests.stack.waiting import wait_for
 
 
 def test_the_server_is_gone_when_the_engine_has_ended() -> None:
-    """Also when the engine fails: a thread of the server that outlives the interpreter ends the process by a segmentation fault."""
+    """Also when the engine fails: a thread of the server that outlives the interpreter ends the process by a
+    segmentation fault."""
     engine = cast(Any, SimpleNamespace(ready=True, status=dict))
     listener = socket.create_server((LOOPBACK, 0))
     address = f"http://{LOOPBACK}:{listener.getsockname()[1]}"

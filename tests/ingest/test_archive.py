@@ -59,7 +59,8 @@ def _records(path: Path | str, storage: AnyStorage = LOCAL) -> list[tuple[int, b
     ],
 )
 def test_pattern_names_files(tmp_path: Path, pattern: str, expected: list[str]) -> None:
-    """Wild characters stay within a name, two stars go through folders, and a name that holds wild characters is found as it is."""
+    """Wild characters stay within a name, two stars go through folders, and a name that holds wild characters
+    is found as it is."""
     _put(tmp_path, "a.gz", "b.gz", "c.log", "x/c.gz", "x/y/d.gz", "x/y/e[1].log")
     for spelled in (f"{tmp_path}/{pattern}", f"file://{tmp_path}/{pattern}", f"file:{tmp_path}/{pattern}"):
         assert [
@@ -113,7 +114,8 @@ def test_file_that_is_written_to_is_no_longer_current(tmp_path: Path) -> None:
     ids=["plain", "gzip", "gzip in parts", "zstd", "zstd in parts"],
 )
 def test_lines_are_numbered(tmp_path: Path, packed: bytes) -> None:
-    """However a file is packed and whatever it is called: its lines in order, without their ends; blank ones have numbers too."""
+    """However a file is packed and whatever it is called: its lines in order, without their ends; blank ones
+    have numbers too."""
     (tmp_path / "x").write_bytes(packed)
     assert _records(tmp_path / "x") == RECORDS
     (tmp_path / "x").write_bytes(b"")

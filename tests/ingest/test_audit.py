@@ -133,7 +133,8 @@ def _compared(finds: Finds, folder: Path) -> Verdict:
 @example(Finds({0: 1}, 0, 5, [], [(0, None, 0)], [], [(0, None, 1, True)]))
 @example(Finds({0: 1}, 0, 5, [], [(0, None, 1)], [], [(0, None, 1, True)]))
 def test_every_count_is_what_the_rules_say(finds: Finds) -> None:
-    """Arrays, buckets and keys change nothing: each count is that of the rules taken one identity at a time."""
+    """Arrays, buckets and keys change nothing: each count is that of the rules taken one identity at a
+    time."""
     with TemporaryDirectory() as folder:
         verdict = _compared(finds, Path(folder))
     assert {name: getattr(verdict, name) for name in _plainly(finds)} == _plainly(finds)

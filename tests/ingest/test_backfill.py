@@ -1,4 +1,5 @@
-"""The parts of a backfill that need no services: whose marks a commit moves, letters that are sent once, the report."""
+"""The parts of a backfill that need no services: whose marks a commit moves, letters that are sent once, the
+report."""
 
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def _ledger() -> BackfillLedger:
 
 
 def test_commit_moves_the_marks_of_files_and_no_others() -> None:
-    """The live marks and whoever moved them are repeated; the file's mark is a property, complete where its end is known; the next state has it."""
+    """The live marks and whoever moved them are repeated; the file's mark is a property, complete where its
+    end is known; the next state has it."""
     ledger, state = _ledger(), _state()
     advance = ledger.advance(state, {PLACE: Range(0, 7)}, "backfill")
     assert (advance.marks, advance.writer) == (LIVE, "node")
@@ -95,7 +97,8 @@ def _send(letters: OnceLetters, offset: int, index: int | None = None, value: by
 
 
 def test_letter_is_written_once(tmp_path: Path) -> None:
-    """Letters of an earlier run are not written again; one record of a message is another letter than the whole of it; half a line is taken away."""
+    """Letters of an earlier run are not written again; one record of a message is another letter than the
+    whole of it; half a line is taken away."""
     path = tmp_path / "new" / "rejects"
     first, _ = _letters(path)
     _send(first, 3)

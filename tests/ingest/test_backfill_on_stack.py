@@ -1,4 +1,5 @@
-"""Files of an archive in tables: every record once, run again as often as one likes, killed wherever it may be, beside a live ingester."""
+"""Files of an archive in tables: every record once, run again as often as one likes, killed wherever it may
+be, beside a live ingester."""
 
 import gzip
 import os
@@ -217,7 +218,8 @@ def _patterns(archive: Archive) -> list[str]:
 def test_archive_is_in_the_table_once_however_often_it_is_read(
     line: Line, tmp_path: Path, archive: Archive
 ) -> None:
-    """Every record of every kind of file is a row under its path and number, or one dead letter; a second run adds nothing and says so."""
+    """Every record of every kind of file is a row under its path and number, or one dead letter; a second run
+    adds nothing and says so."""
     run = BackfillRun(line, tmp_path)
     report = run.into_tenant(*_patterns(archive))
     run.is_exact(archive)
@@ -242,7 +244,8 @@ def test_archive_is_in_the_table_once_however_often_it_is_read(
     "step", [step if step in FIRST_FAULTS else pytest.param(step, marks=pytest.mark.prove) for step in FAULTS]
 )
 def test_killed_run_is_completed_by_the_next(line: Line, tmp_path: Path, archive: Archive, step: str) -> None:
-    """Killed at each step of the protocol while most of the archive is still to come, and run again: every record once, every bad one a letter."""
+    """Killed at each step of the protocol while most of the archive is still to come, and run again: every
+    record once, every bad one a letter."""
     run = BackfillRun(line, tmp_path, buffer_bytes_max="300000")
     run.into_tenant(
         *_patterns(archive),
@@ -265,7 +268,8 @@ def test_killed_run_is_completed_by_the_next(line: Line, tmp_path: Path, archive
 
 
 def test_archive_beside_a_live_ingester(line: Line, tmp_path: Path, archive: Archive) -> None:
-    """Old files go into a table that a node writes to: both are complete, and the node notices nothing but conflicts."""
+    """Old files go into a table that a node writes to: both are complete, and the node notices nothing but
+    conflicts."""
     run = BackfillRun(line, tmp_path, buffer_bytes_max="200000")
     topic = line.kafka.topic(2)
     ingester = line.ingester({"name": topic, "tenant": [f"const:{run.tenant}"]}, flush_interval_s=0.1)
@@ -295,7 +299,8 @@ def test_archive_beside_a_live_ingester(line: Line, tmp_path: Path, archive: Arc
 
 
 def test_records_name_their_tenants(line: Line, tmp_path: Path) -> None:
-    """Tenants come from a field of the records or from the path; a record that names none is a dead letter, once."""
+    """Tenants come from a field of the records or from the path; a record that names none is a dead letter,
+    once."""
     archive, one, other = Archive(tmp_path / "archive"), fresh("one-"), fresh("other-")
     lines = [orjson.dumps({"n": n, "who": (one, other, None)[n % 3]}) for n in range(30)]
     archive.put("x.json", b"\n".join(lines))
@@ -311,7 +316,8 @@ def test_records_name_their_tenants(line: Line, tmp_path: Path) -> None:
 
 
 def test_changed_file_is_refused(line: Line, tmp_path: Path) -> None:
-    """A file with other content than before is left alone, with a sentence that says what to do; the other files go on."""
+    """A file with other content than before is left alone, with a sentence that says what to do; the other
+    files go on."""
     archive = Archive(tmp_path / "archive")
     archive.ndjson("a.json", 0, 10)
     run = BackfillRun(line, tmp_path)
@@ -326,7 +332,8 @@ def test_changed_file_is_refused(line: Line, tmp_path: Path) -> None:
 
 
 def test_damaged_file_is_told_and_what_precedes_is_kept(line: Line, tmp_path: Path) -> None:
-    """A compressed file that is cut off gives what can be read, ends with 1 and is named; the next run adds nothing."""
+    """A compressed file that is cut off gives what can be read, ends with 1 and is named; the next run adds
+    nothing."""
     archive = Archive(tmp_path / "archive")
     archive.put(
         "a.gz",
@@ -342,7 +349,8 @@ def test_damaged_file_is_told_and_what_precedes_is_kept(line: Line, tmp_path: Pa
 
 
 def test_without_kafka_rejects_go_to_a_file(line: Line, tmp_path: Path, archive: Archive) -> None:
-    """Nothing is asked of Kafka: bad records are lines of a file, each once, also after a crash that left half a line; without a place there is an error."""
+    """Nothing is asked of Kafka: bad records are lines of a file, each once, also after a crash that left
+    half a line; without a place there is an error."""
     run, rejects = (
         BackfillRun(line, tmp_path, bootstrap_servers="", buffer_bytes_max="300000"),
         tmp_path / "rejects.ndjson",
@@ -366,7 +374,8 @@ def test_without_kafka_rejects_go_to_a_file(line: Line, tmp_path: Path, archive:
 
 
 class LargeArchive:
-    """An archive of a given number of records by repetition: generated logs and, where they are, the data sets, compressed."""
+    """An archive of a given number of records by repetition: generated logs and, where they are, the data
+    sets, compressed."""
 
     def __init__(self, folder: Path, records: int) -> None:
         self.folder, self.records, self.blank = folder, 0, 0
@@ -405,9 +414,11 @@ def _lines(data: bytes) -> list[bytes]:
 @pytest.mark.prove
 @pytest.mark.timeout(3_600)
 def test_million_records_with_a_crash_in_the_middle(line: Line, tmp_path: Path) -> None:
-    """A large archive is killed in the middle and run again: every record is a row or a dead letter, no identity twice, and once more adds nothing.
+    """A large archive is killed in the middle and run again: every record is a row or a dead letter, no
+    identity twice, and once more adds nothing.
 
-    After one round of maintenance the table lies as after live ingestion and one round: each hour that is over is one file, of the rows of that hour.
+    After one round of maintenance the table lies as after live ingestion and one round: each hour that is
+    over is one file, of the rows of that hour.
     """
     archive = LargeArchive(tmp_path / "archive", int(os.environ.get("FIRN_BACKFILL_RECORDS", "1000000")))
     run = BackfillRun(line, tmp_path)
@@ -426,7 +437,8 @@ def test_million_records_with_a_crash_in_the_middle(line: Line, tmp_path: Path) 
     assert (report["blank"], report["failed"]) == (archive.blank, {})
     table = line.table(run.tenant)
     ((rows, identities, messages),) = line.sql(
-        f"SELECT count(*), count(DISTINCT ROW(_topic_id, _offset, _index)), count(DISTINCT ROW(_topic_id, _offset)) FROM {table}"
+        "SELECT count(*), count(DISTINCT ROW(_topic_id, _offset, _index)), count(DISTINCT ROW(_topic_id, "
+        f"_offset)) FROM {table}"
     )
     assert rows == identities == half + report["rows"]
     assert messages + len(set(run.dead())) == archive.records - archive.blank
@@ -449,10 +461,12 @@ def test_million_records_with_a_crash_in_the_middle(line: Line, tmp_path: Path) 
         (rows, rows)
     ]
     print(
-        f"{archive.records:,} records, killed at {half:,} rows, {report['commits']} commits and {report['seconds']} s later {rows:,} rows"
+        f"{archive.records:,} records, killed at {half:,} rows, {report['commits']} commits and "
+        f"{report['seconds']} s later {rows:,} rows"
     )
     print(
-        f"{sum(before.values()):,} files of {len(before):,} hours, after one round of maintenance {sum(after.values()):,}"
+        f"{sum(before.values()):,} files of {len(before):,} hours, after one round of maintenance "
+        f"{sum(after.values()):,}"
     )
 
 

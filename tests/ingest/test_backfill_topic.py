@@ -1,4 +1,5 @@
-"""The parts of a backfill from a topic that need no services: which offsets it reads, whose marks a commit moves, what stands beside a group's offset."""
+"""The parts of a backfill from a topic that need no services: which offsets it reads, whose marks a commit
+moves, what stands beside a group's offset."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -66,12 +67,14 @@ def _ranges(wanted: Wanted, reader: FakeReader | None = None, topic: str = "t") 
 def test_ranges_are_what_was_asked_for_as_far_as_it_is_there_and_not_to_be_read_live(
     wanted: Wanted, ranges: list[tuple[int, int, int]]
 ) -> None:
-    """Without bounds all before the group began; never below what Kafka has nor beyond what the group has read."""
+    """Without bounds all before the group began; never below what Kafka has nor beyond what the group has
+    read."""
     assert _ranges(wanted) == ranges
 
 
 def test_what_nobody_can_know_is_refused() -> None:
-    """A group that has not begun, a topic that was re-created, a topic or a partition that is not there; a partition not begun yet is left alone."""
+    """A group that has not begun, a topic that was re-created, a topic or a partition that is not there; a
+    partition not begun yet is left alone."""
     with pytest.raises(RefusedError, match="has not begun to read"):
         _ranges(Wanted(), FakeReader({}))
     with pytest.raises(RefusedError, match="reset-topic"):
@@ -85,7 +88,8 @@ def test_what_nobody_can_know_is_refused() -> None:
 
 
 def test_bounds_and_topics_that_mean_nothing_are_refused() -> None:
-    """An offset is a number, for all partitions or for one; offset and time do not go together; the replay topic has no past of its own."""
+    """An offset is a number, for all partitions or for one; offset and time do not go together; the replay
+    topic has no past of its own."""
     assert _bound("from", ["7", "3:9"], None) == ({ALL: 7, 3: 9}, None)
     assert _bound("to", None, datetime(1970, 1, 2)) == ({}, 86_400_000)  # noqa: DTZ001 - as the command line gives it
     for texts in (["x"], ["1:x"], ["x:1"], [":1"], ["-1"]):
@@ -105,7 +109,8 @@ def test_bounds_and_topics_that_mean_nothing_are_refused() -> None:
     [Stored(7, "id", "n.t:u:1:2", 5), Stored(7, "id", "n.t:u:1:2"), Stored(7, "id", "", 5), Stored(7, "id")],
 )
 def test_what_stands_beside_an_offset_comes_back(stored: Stored) -> None:
-    """Topic, witness and beginning; an older Firn wrote no beginning, and another tool nothing at all: then the group begins there."""
+    """Topic, witness and beginning; an older Firn wrote no beginning, and another tool nothing at all: then
+    the group begins there."""
     assert parse_stored(7, stored.metadata) == stored
     assert parse_stored(7, "id n.t:u:1:2") == Stored(7, "id", "n.t:u:1:2", 0)
     assert parse_stored(7, "") == parse_stored(7, None) == Stored(7, "", "", 7)
@@ -119,7 +124,8 @@ def _state(marks: Marks = NO_MARKS, fill: TopicFill | None = None) -> TableState
 
 
 def test_commit_joins_offsets_and_moves_no_live_mark() -> None:
-    """What was filled stays; the mark of the run is the first offset that the table lacks, beyond stretches that are there."""
+    """What was filled stays; the mark of the run is the first offset that the table lacks, beyond stretches
+    that are there."""
     live, ledger = Marks({PLACE: 90}, {PLACE: 60}), TopicLedger("t", "id", {0: 10})
     state = _state(live, TopicFill("t", {0: (Range(30, 40),)}))
     assert ledger.marks(state) == Marks({PLACE: 10})
@@ -143,7 +149,8 @@ def test_stretch_that_another_run_has_filled_ahead_ends_the_run() -> None:
 
 
 def test_live_ingestion_takes_what_was_filled_for_absorbed_where_it_has_no_mark() -> None:
-    """Also where somebody sets its offsets back, nothing comes twice; its first commit says where it began."""
+    """Also where somebody sets its offsets back, nothing comes twice; its first commit says where it
+    began."""
     live, filled = (
         LiveMarks({PLACE: 60}),
         _state(fill=TopicFill("t", {0: (Range(10, 40),), 1: (Range(0, 5),)})),

@@ -1,4 +1,5 @@
-"""The past of a topic in tables: every record once, run again as often as one likes, killed wherever it may be, beside a live ingester."""
+"""The past of a topic in tables: every record once, run again as often as one likes, killed wherever it may
+be, beside a live ingester."""
 
 import shutil
 import subprocess
@@ -144,11 +145,13 @@ class Attached:
         )
 
     def check(self, *, repeated_letters: bool = False) -> None:
-        """Every record is a row once under its coordinates, every bad one a dead letter once (or, where letters may be repeated, at least once)."""
+        """Every record is a row once under its coordinates, every bad one a dead letter once (or, where
+        letters may be repeated, at least once)."""
         topic_id = self.line.kafka.topic_id(self.topic)
         for tenant, sent in self.sent.items():
             rows = self.line.sql(
-                f"SELECT _topic_partition, _offset FROM {self.line.table(tenant)} WHERE _topic_id = '{topic_id}'"
+                f"SELECT _topic_partition, _offset FROM {self.line.table(tenant)} WHERE _topic_id = "
+                f"'{topic_id}'"
             )
             assert Counter((partition, offset) for partition, offset in rows) == Counter(
                 (each.partition, each.offset) for each in sent
@@ -176,7 +179,8 @@ def attached(line: Line) -> Iterator[Callable[..., Attached]]:
 
 
 def test_past_of_a_topic_comes_in_once_and_no_live_mark_moves(attached: Callable[..., Attached]) -> None:
-    """A node begins at the end; the backfill adds what came before, also for a tenant that has had no record since. Run again, it adds nothing.
+    """A node begins at the end; the backfill adds what came before, also for a tenant that has had no record
+    since. Run again, it adds nothing.
 
     The audit holds before it, when the past is nobody's, and after it with all of the past.
     """
@@ -240,7 +244,8 @@ def test_a_table_that_was_moved_back_is_read_again_from_where_its_group_began(
 def test_killed_run_is_completed_by_the_next_beside_a_live_node(
     attached: Callable[..., Attached], tmp_path: Path, step: str
 ) -> None:
-    """Killed in the middle while live records flow into the same tables, and run again: every record once, and the node notices nothing."""
+    """Killed in the middle while live records flow into the same tables, and run again: every record once,
+    and the node notices nothing."""
     one = attached(buffer_bytes_max="200000", flush_interval_s="0.1")
     one.produce(4_000)
     one.start()
@@ -268,7 +273,8 @@ def test_killed_run_is_completed_by_the_next_beside_a_live_node(
 def test_pieces_by_offset_partition_and_time_make_the_whole_in_any_order(
     attached: Callable[..., Attached],
 ) -> None:
-    """Each piece brings in its own; one over all of them only what is missing between. Offsets set back bring nothing twice."""
+    """Each piece brings in its own; one over all of them only what is missing between. Offsets set back bring
+    nothing twice."""
     one = attached()
     early, late = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
     one.produce(100, timestamp_ms=int(early.timestamp() * 1000))

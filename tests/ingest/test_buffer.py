@@ -42,7 +42,8 @@ def _table(name: str) -> TableId:
 def test_due_by_age_by_size_and_under_pressure_the_largest_first(
     excess: int, busy: str, due: set[str]
 ) -> None:
-    """Old and large buffers always; while bytes are in excess, the largest of the rest; a table with a flush in flight waits."""
+    """Old and large buffers always; while bytes are in excess, the largest of the rest; a table with a flush
+    in flight waits."""
     buffers = _buffers(
         old=(0.0, 100), huge=(9.0, 5_000), large=(9.0, 2_000), small=(9.0, 400), tiny=(9.0, 300)
     )
@@ -64,7 +65,8 @@ def test_a_table_with_little_traffic_waits_longer(now_s: float, due: set[str]) -
 
 
 def test_tables_with_little_traffic_come_one_after_the_other() -> None:
-    """Of thousands that began to wait at once, as after a restart, each part of the last quarter of their time has its share; none is later."""
+    """Of thousands that began to wait at once, as after a restart, each part of the last quarter of their
+    time has its share; none is later."""
     buffers = _buffers(**{f"table{number}": (0.0, 200) for number in range(2_000)})
     rules = FlushRules(interval_s=10.0, cold_interval_s=80.0, flush_bytes=5_000)
     counts = [
@@ -125,7 +127,8 @@ def test_messages_added_together_are_those_added_one_by_one(runs: list[tuple[int
 
 
 def test_packed_messages_come_back_as_they_were() -> None:
-    """What is packed takes less, and every part comes back with coordinates, keys, headers and what became of it."""
+    """What is packed takes less, and every part comes back with coordinates, keys, headers and what became of
+    it."""
     buffer = TableBuffer(_table("hot"), 0.0)
     records = [
         RawRecord(
@@ -155,7 +158,8 @@ def test_packed_messages_come_back_as_they_were() -> None:
 
 
 def test_packed_messages_that_nobody_has_looked_at_are_looked_at_later() -> None:
-    """Packing alone does not say that bad messages became dead letters: who converts a part for the first time has to make them."""
+    """Packing alone does not say that bad messages became dead letters: who converts a part for the first
+    time has to make them."""
     buffer = TableBuffer(_table("hot"), 0.0)
     buffer.add(*RawRecord(0, 0, 0, None, (), b"bad"))
     buffer.pack()

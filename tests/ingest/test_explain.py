@@ -15,7 +15,8 @@ RUNNER = CliRunner()
 def _settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     toml = tmp_path / "firn.toml"
     toml.write_text(
-        '[[ingest.topics]]\nname = "syslog"\ntenant = ["header:tenant", "const:ops"]\nstream = ["const:hosts"]\ntime_zone = "Europe/Berlin"\n'
+        '[[ingest.topics]]\nname = "syslog"\ntenant = ["header:tenant", "const:ops"]\nstream = '
+        '["const:hosts"]\ntime_zone = "Europe/Berlin"\n'
     )
     monkeypatch.setenv("FIRN_CONFIG", str(toml))
 

@@ -1,4 +1,5 @@
-"""Fitting a learned shape or not never changes what is stored: the fast path against the exact path, on generated records."""
+"""Fitting a learned shape or not never changes what is stored: the fast path against the exact path, on
+generated records."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -171,7 +172,8 @@ def _rows(table: pa.Table) -> dict[int, dict[str, Any]]:
 
 
 def _exact(body: bytes, converted: Converted, schema: LogSchema) -> dict[str, Any] | Rejected:
-    """One record by the exact path alone; columns are those the whole flush got, whichever record brought them."""
+    """One record by the exact path alone; columns are those the whole flush got, whichever record brought
+    them."""
     columns = Columns(schema, LIMITS.columns_max, dict(converted.new))
     fields = decode(body, "auto", LIMITS.depth_max)
     row = fields if isinstance(fields, Rejected) else lay_out(fields, KAFKA_MS, columns, LIMITS.time)

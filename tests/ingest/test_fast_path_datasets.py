@@ -1,4 +1,5 @@
-"""Every message of the real data sets and of every shipper: the fast path stores what the exact path stores."""
+"""Every message of the real data sets and of every shipper: the fast path stores what the exact path
+stores."""
 
 import base64
 import json
@@ -78,7 +79,8 @@ def _check(bodies: list[bytes], form: Form, shapes: Shapes) -> int:
 
 @pytest.mark.parametrize("form", ["auto", "text"])
 def test_both_paths_store_the_same_of_every_file(datasets: Path, form: Form) -> None:
-    """Column by column, value by value, whatever the file holds; as JSON and the like, and once more as lines of text."""
+    """Column by column, value by value, whatever the file holds; as JSON and the like, and once more as lines
+    of text."""
     paths = sorted([*datasets.glob("*.zst"), *datasets.glob("shippers/*.jsonl")])
     assert len(paths) > 20
     for path in paths:

@@ -1,4 +1,5 @@
-"""What comes as a batch, as OTLP, as a line of a known format, or as plain nonsense, and the rows and dead letters that come of it."""
+"""What comes as a batch, as OTLP, as a line of a known format, or as plain nonsense, and the rows and dead
+letters that come of it."""
 
 import json
 import os
@@ -140,7 +141,8 @@ def _request(*records: bytes) -> bytes:
 
 
 def test_otlp_json_gives_a_flat_row_per_log_record() -> None:
-    """Attributes keep their names; those that a record's own fields have, or that its resource shares with it, get a prefix."""
+    """Attributes keep their names; those that a record's own fields have, or that its resource shares with
+    it, get a prefix."""
     result = converted([json.dumps(OTLP).encode()])
     rows = rows_of(result)
     first = rows[0, 0]
@@ -168,7 +170,8 @@ def test_otlp_json_gives_a_flat_row_per_log_record() -> None:
 
 @pytest.mark.parametrize("form", ["auto", "otlp_proto"])
 def test_otlp_protobuf_gives_a_row_per_log_record(form: Any) -> None:
-    """Numbers, ids and negative integers come as they are; a broken record is rejected alone, with its bytes."""
+    """Numbers, ids and negative integers come as they are; a broken record is rejected alone, with its
+    bytes."""
     amount = _held(6, _held(1, b"amount") + _held(2, b"\x18" + _varint((1 << 64) - 5)))
     good = (
         b"\x09"
@@ -273,7 +276,8 @@ def test_lines_of_known_formats_become_fields(
 
 @pytest.mark.parametrize("line", PLAIN)
 def test_other_lines_stay_one_message(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not match a format wholly is a message at its Kafka timestamp, without an entry in _errors."""
+    """What does not match a format wholly is a message at its Kafka timestamp, without an entry in
+    _errors."""
     assert fields_of(line) == {"timestamp": NOW, "message": line}
     by_exact_path(monkeypatch)
     assert fields_of(line) == {"timestamp": NOW, "message": line}

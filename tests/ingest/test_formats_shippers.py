@@ -1,4 +1,5 @@
-"""Every message of every shipper of the data sets: time, severity and text, against simple rules per shipper that share no code with the product."""
+"""Every message of every shipper of the data sets: time, severity and text, against simple rules per shipper
+that share no code with the product."""
 
 import base64
 import json
@@ -151,7 +152,8 @@ def test_no_shipper_is_left_out(datasets: Path) -> None:
 
 @pytest.mark.parametrize("shipper", [*RULES, *OTLP])
 def test_counts_of_a_shipper(datasets: Path, shipper: str) -> None:
-    """Records, severities, missing texts and entries of `_errors` are those of the golden table; nothing is rejected."""
+    """Records, severities, missing texts and entries of `_errors` are those of the golden table; nothing is
+    rejected."""
     messages = _messages(datasets, shipper)
     result = converted(
         [_body(message) for message in messages], times_ms=[message["timestamp_ms"] for message in messages]
@@ -190,7 +192,8 @@ def test_every_record_of_a_shipper(datasets: Path, shipper: str) -> None:
 
 @pytest.mark.parametrize("shipper", OTLP)
 def test_every_record_of_otlp(datasets: Path, shipper: str) -> None:
-    """Each log record of a batch is a row of its own, with the ids as text, its attributes, and those of its resource, whatever the encoding."""
+    """Each log record of a batch is a row of its own, with the ids as text, its attributes, and those of its
+    resource, whatever the encoding."""
     messages = _messages(datasets, shipper)
     rows = rows_of(
         converted(

@@ -47,7 +47,8 @@ def _ages(fresh: Freshness) -> dict[str, timedelta]:
 
 
 def test_a_merge_is_no_sign_of_life() -> None:
-    """A partition that changed and has no more rows than before was maintained; rows that come make the tenant fresh."""
+    """A partition that changed and has no more rows than before was maintained; rows that come make the
+    tenant fresh."""
     catalog = Catalog()
     fresh = Freshness(cast(Any, catalog), cast(Any, Clock()))
     for hour in (1, 2):
@@ -61,7 +62,8 @@ def test_a_merge_is_no_sign_of_life() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partition that changed longest ago is forgotten first: its next merge is taken for rows, that of another is not."""
+    """The partition that changed longest ago is forgotten first: its next merge is taken for rows, that of
+    another is not."""
     monkeypatch.setattr(freshness, "PARTITIONS_MAX", 2)
     catalog = Catalog()
     fresh = Freshness(cast(Any, catalog), cast(Any, Clock()))

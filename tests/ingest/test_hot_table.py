@@ -1,4 +1,5 @@
-"""Files of a hot table that grow while its messages come: every message is in them once, whatever goes wrong on the way."""
+"""Files of a hot table that grow while its messages come: every message is in them once, whatever goes wrong
+on the way."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -150,7 +151,8 @@ def _fails(*_: Any, **__: Any) -> Any:
 
 
 def test_faults_of_ours_are_counted_and_lose_nothing(hot: HotTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where files cannot be spooled or tables not converted together the flush has every row; where it cannot be written it is stuck, and told."""
+    """Where files cannot be spooled or tables not converted together the flush has every row; where it cannot
+    be written it is stuck, and told."""
     with monkeypatch.context() as broken:
         broken.setattr(FlushWriter, "_append", _fails)
         hot.add(*messages(0, 3))
@@ -197,7 +199,8 @@ def _of_hours(hours: int) -> Sequence[bytes]:
 
 
 def test_a_full_disk_is_the_flushes_to_tell(hot: HotTable, tmp_path: Path) -> None:
-    """Open files that cannot be closed are given up without another word: the node waits for space, and must not end."""
+    """Open files that cannot be closed are given up without another word: the node waits for space, and must
+    not end."""
     hot.writer = FlushWriter(
         IngestSettings(), hot.columns, cast("DeadLetters", hot.letters), cast("AnyStorage", FullDisk())
     )

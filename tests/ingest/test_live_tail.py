@@ -16,7 +16,8 @@ def _events(count: int, size_bytes: int = 1) -> list[TailEvent]:
 def test_what_does_not_fit_is_dropped_counted_and_told_once(
     monkeypatch: pytest.MonkeyPatch, bound: str, limit: int, size_bytes: int
 ) -> None:
-    """By number and by bytes: the first ones stay, the count of the others comes behind them, and the queue takes records again."""
+    """By number and by bytes: the first ones stay, the count of the others comes behind them, and the queue
+    takes records again."""
     monkeypatch.setattr(live_tail, bound, limit)
     queue = TailQueue()
     for event in _events(8, size_bytes):

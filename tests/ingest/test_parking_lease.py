@@ -28,7 +28,8 @@ class Successors:
 
 
 def test_a_node_whose_lease_is_lost_takes_up_nothing_that_its_successor_parked() -> None:
-    """It ends, and no worker is told to park under the successor's id: it would do so from where it stood, and leave a gap."""
+    """It ends, and no worker is told to park under the successor's id: it would do so from where it stood,
+    and leave a gap."""
     told: list[ToWorker] = []
 
     def tell(_: int | None, message: ToWorker) -> None:

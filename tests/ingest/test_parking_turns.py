@@ -42,7 +42,8 @@ class States:
 
 
 def test_every_table_is_tried_however_many_fail_for_long() -> None:
-    """Those that fail take all places together for longer than they rest: the one that has waited longest goes first, or the last ones would never."""
+    """Those that fail take all places together for longer than they rest: the one that has waited longest
+    goes first, or the last ones would never."""
     clock = FakeClock()
     states = States(clock)
     with ThreadPoolExecutor(1) as pool:

@@ -104,7 +104,8 @@ def test_a_table_that_holds_back_the_offset_is_flushed(worker: Worker) -> None:
 
 
 def test_tables_that_hold_nothing_back_are_left_alone(worker: Worker) -> None:
-    """What holds the offset back is on its way already: to flush one table after the other would give all of them tiny files."""
+    """What holds the offset back is on its way already: to flush one table after the other would give all of
+    them tiny files."""
     worker.take(SLOW)
     worker.pass_by(FAR)
     worker.look()

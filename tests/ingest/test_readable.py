@@ -12,7 +12,8 @@ from lake.settings import TopicSettings
 
 
 class BadMessage:
-    """As the client gives one with a header name that is not UTF-8: asked twice, it would give something that ends the process."""
+    """As the client gives one with a header name that is not UTF-8: asked twice, it would give something that
+    ends the process."""
 
     def __init__(self) -> None:
         self.asked = 0

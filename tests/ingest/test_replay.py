@@ -1,4 +1,5 @@
-"""Messages of the replay topic: read as their headers say, stored under the coordinates they were first read at."""
+"""Messages of the replay topic: read as their headers say, stored under the coordinates they were first read
+at."""
 
 from typing import Any
 
@@ -92,7 +93,8 @@ def test_headers_that_do_not_tell_give_no_origin(headers: list[tuple[str, bytes 
 
 
 def test_replayed_messages_keep_their_first_coordinates() -> None:
-    """Single records, whole batches and single records of batches, in any mixture, each under the identity it died under."""
+    """Single records, whole batches and single records of batches, in any mixture, each under the identity it
+    died under."""
     messages: list[tuple[bytes, Origin | None]] = [
         (b'{"message":"one"}', _origin(40)),
         (b'{"message":"a"}\n{"message":"b"}', _origin(30)),
@@ -114,7 +116,8 @@ def test_replayed_messages_keep_their_first_coordinates() -> None:
 
 
 def test_replayed_record_of_a_batch_is_never_taken_apart_again() -> None:
-    """What was one record stays one, else two rows could get the index of another record; it dies again under its index."""
+    """What was one record stays one, else two rows could get the index of another record; it dies again under
+    its index."""
     result = _converted([(b'{"a":1}\n{"b":2}', _origin(50, 3, "json"))])
     ((place, rejected),) = result.rejected
     assert (place, result.rows.num_rows) == (0, 0)
@@ -140,7 +143,8 @@ def test_headers_of_a_replay_mean_nothing_on_an_ordinary_topic() -> None:
 
 
 def test_the_replay_topic_is_an_input_topic_where_there_are_others() -> None:
-    """It is added once, routed by the headers that the replay writes; without any topic there is nothing to replay."""
+    """It is added once, routed by the headers that the replay writes; without any topic there is nothing to
+    replay."""
     settings = IngestSettings(topics=(TopicSettings(name="a"),)).with_replay_topic()
     assert [(topic.name, topic.format) for topic in settings.topics] == [
         ("a", "auto"),

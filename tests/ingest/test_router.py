@@ -118,8 +118,14 @@ def test_rule_for_the_topic_without_a_group_says_how_to_write_it() -> None:
         Router(TopicSettings(name="logs.acme", tenant=("topic:logs..*",)))
 
 
-OTLP = '{"resourceLogs":[{"resource":{"attributes":[{"key":"tenant","value":{"stringValue":"%s"}}]},"scopeLogs":[{"logRecords":[{},{}]}]}%s]}'
-OTHER_RESOURCE = ',{"resource":{"attributes":[{"key":"tenant","value":{"stringValue":"other"}}]},"scopeLogs":[{"logRecords":[{}]}]}'
+OTLP = (
+    '{"resourceLogs":[{"resource":{"attributes":[{"key":"tenant","value":{"stringValue":"%s"}}]},'
+    '"scopeLogs":[{"logRecords":[{},{}]}]}%s]}'
+)
+OTHER_RESOURCE = (
+    ',{"resource":{"attributes":[{"key":"tenant","value":{"stringValue":"other"}}]},'
+    '"scopeLogs":[{"logRecords":[{}]}]}'
+)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +141,8 @@ OTHER_RESOURCE = ',{"resource":{"attributes":[{"key":"tenant","value":{"stringVa
     ],
 )
 def test_field_rule_looks_into_the_records_of_a_message(value: bytes) -> None:
-    """Records that came together have their tenant in the field like others, also those that only the exact path reads."""
+    """Records that came together have their tenant in the field like others, also those that only the exact
+    path reads."""
     assert _route(("field:tenant", "const:fallback"), _message(value=value)) == TableId(
         TenantId("acme"), DEFAULT_STREAM
     )
@@ -152,7 +159,8 @@ def test_field_rule_looks_into_the_records_of_a_message(value: bytes) -> None:
     ],
 )
 def test_message_whose_records_are_of_different_tenants_goes_to_none_of_them(value: bytes) -> None:
-    """Nothing of one tenant may end in the table of another, nor in that of a later rule: the message is rejected whole, and the detail says what to do."""
+    """Nothing of one tenant may end in the table of another, nor in that of a later rule: the message is
+    rejected whole, and the detail says what to do."""
     rejected = _route(("field:tenant", "const:fallback"), _message(value=value))
     assert isinstance(rejected, Rejected)
     assert rejected.reason is Reason.TENANT_INVALID

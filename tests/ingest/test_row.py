@@ -42,7 +42,8 @@ def _laid_out(
 
 
 def test_nested_fields_are_joined_with_underscores_and_dots_become_underscores() -> None:
-    """An object's fields become columns of their own; an array and an empty object stay JSON text; null is no value."""
+    """An object's fields become columns of their own; an array and an empty object stay JSON text; null is no
+    value."""
     columns = _columns()
     row = _row(
         {**TIMED, "a": {"b.c": {"D": 1}, "list": [1, {"x": 2}], "empty": {}, "none": None}, "k8s.pod": "p"},
@@ -151,7 +152,8 @@ def test_lateness_is_judged_against_kafkas_timestamp(
 def test_severity_and_message_are_found_under_their_usual_names(
     record: dict[str, Any], values: dict[str, str]
 ) -> None:
-    """What shippers call level or msg goes into the columns every table has; a second such name stays a column."""
+    """What shippers call level or msg goes into the columns every table has; a second such name stays a
+    column."""
     assert _row({**TIMED, **record}).values == values
 
 
@@ -216,7 +218,8 @@ def test_value_of_the_wrong_type_goes_to_errors_whole() -> None:
 
 
 def test_fields_past_the_limit_of_columns_go_to_overflow() -> None:
-    """Known columns are filled, new ones are admitted up to the limit, what is beyond stays readable as JSON."""
+    """Known columns are filled, new ones are admitted up to the limit, what is beyond stays readable as
+    JSON."""
     columns = _columns(columns_max=14, known="string")
     row = _row({**TIMED, "a": 1, "b": 2, "c": [3], "known": "k", "d": {"e": "x"}}, columns)
     assert row.values == {"a": "1", "b": "2", "known": "k"}

@@ -1,4 +1,5 @@
-"""Shapes are learned from records, shared between tables, and never stand for a message that carries several records."""
+"""Shapes are learned from records, shared between tables, and never stand for a message that carries several
+records."""
 
 from ingest.convert.shape import Shapes, build, learn
 from ingest.decode.formats.json_object import Pairs, parse_object

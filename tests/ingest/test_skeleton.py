@@ -1,4 +1,5 @@
-"""Records cut out along a skeleton are stored as the exact path stores them, whatever their values do to its quotes."""
+"""Records cut out along a skeleton are stored as the exact path stores them, whatever their values do to its
+quotes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -105,7 +106,8 @@ def test_two_layouts_in_one_chunk_are_cut_by_two_skeletons() -> None:
     ],
 )
 def test_a_record_that_departs_from_the_skeleton_is_left_over(odd: bytes) -> None:
-    """One record among its likes with an escape, a control character, another key, blanks or something behind it is for another path."""
+    """One record among its likes with an escape, a control character, another key, blanks or something behind
+    it is for another path."""
     plain = b'{"ts":"2025-11-13T02:13:20Z","a":"xy"}'
     decoded = _decoded([plain, plain, odd, plain])
     cut = {place for one in decoded for place in one.places}

@@ -33,7 +33,8 @@ PARTITIONS = 4
 REACHED_S, BACK_S, REST_S = 90.0, 120.0, 120.0
 # Every run of the tests has the driver die at these five: by itself at four, with the main process at one.
 FIRST_STEPS = ("job_ended", "metadata_written", "job_collected", "handed_over", "offsets_stored")
-# Those at which tasks and the main process die; of the death of a task on this machine alone the driver dies, too.
+# Those at which tasks and the main process die; of the death of a task on this machine alone the driver dies,
+# too.
 STEPS = (
     *FIRST_STEPS,
     "routed_in_batch",
@@ -68,13 +69,15 @@ class Flowing:
         self.ingester.wait_until(lambda: self.rows(tables) > before, BACK_S, "more rows")
 
     def is_back(self) -> bool:
-        """Whether it reads again; a main process that died is started, everything else the node replaces itself."""
+        """Whether it reads again; a main process that died is started, everything else the node replaces
+        itself."""
         if not self.ingester.alive:
             self.ingester.start(ready=False)
         return self.ingester.is_ready()
 
     def die_at(self, steps: Sequence[str], folder: Path) -> None:
-        """Starts it and has it die at each of these steps, one after the other as it comes to them; returns when it has died the last time.
+        """Starts it and has it die at each of these steps, one after the other as it comes to them; returns
+        when it has died the last time.
 
         It is armed once for all of them: a start for each would cost more than what is tested.
         """
@@ -145,7 +148,8 @@ def _flowing(stack: Stack, kafka: KafkaTopics, folder: Path, **settings: str) ->
 
 @pytest.mark.timeout(900)
 def test_engines_take_turns_on_one_topic(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
-    """Local, Spark, whose driver dies at five steps of the protocol, local, while records flow: every identity is there once."""
+    """Local, Spark, whose driver dies at five steps of the protocol, local, while records flow: every
+    identity is there once."""
     with _flowing(stack, kafka, tmp_path) as flowing:
         ingester = flowing.ingester
         ingester.restart_with(engine="local")
@@ -204,7 +208,8 @@ def test_a_table_that_takes_no_rows_is_parked_by_tasks_and_drained(
 def test_a_cluster_of_which_one_worker_dies_in_the_middle_of_a_task(
     stack: Stack, kafka: KafkaTopics, tmp_path: Path
 ) -> None:
-    """On a standalone cluster, with our packages shipped to it: what the dead worker had read, the other one reads again."""
+    """On a standalone cluster, with our packages shipped to it: what the dead worker had read, the other one
+    reads again."""
     reached = tmp_path / "files_written.reached"
     fault = {"FIRN_FAULT_POINT": "files_written:wait", "FIRN_FAULT_FOLDER": str(tmp_path)}
     options = OPTIONS | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
@@ -231,7 +236,8 @@ MANY_TENANTS, BATCH_RECORDS = 150, 45_000
 def test_small_parts_of_many_tables_become_one_file_each(
     stack: Stack, kafka: KafkaTopics, tmp_path: Path
 ) -> None:
-    """Two tasks that both meet all tables write two files of each in the first batch; in the next they hand on what they have, and each has one more."""
+    """Two tasks that both meet all tables write two files of each in the first batch; in the next they hand
+    on what they have, and each has one more."""
     topic, name, draws = kafka.topic(PARTITIONS), fresh("g-"), random.Random(1)
     tenants = [fresh("many-") for _ in range(MANY_TENANTS)]
     own = {
@@ -313,8 +319,8 @@ SPECULATION = {
 def test_a_task_that_runs_twice_at_once_and_once_more(
     stack: Stack, kafka: KafkaTopics, tmp_path: Path
 ) -> None:
-    """One that hangs with its files written gets a twin; that dies with its own written and its dead letters sent, and is tried again: nothing is there
-    twice, and what the others wrote belongs to no table."""
+    """One that hangs with its files written gets a twin; that dies with its own written and its dead letters
+    sent, and is tried again: nothing is there twice, and what the others wrote belongs to no table."""
     fault = {
         "FIRN_FAULT_POINT": "files_synced:wait,dead_letters_acknowledged:kill",
         "FIRN_FAULT_FOLDER": str(tmp_path),

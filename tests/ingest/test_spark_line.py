@@ -1,4 +1,5 @@
-"""What the driver of the Spark engine makes of results and of what the main process says, without Spark: order, repetitions, group offsets."""
+"""What the driver of the Spark engine makes of results and of what the main process says, without Spark:
+order, repetitions, group offsets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -131,7 +132,8 @@ def read(
 
 
 def test_a_later_batch_starts_where_the_one_in_flight_ends(driven: Driven) -> None:
-    """It waits for it, although its task saw the table before that was committed; the group's offset does not pass what is on its way."""
+    """It waits for it, although its task saw the table before that was committed; the group's offset does not
+    pass what is on its way."""
     line, link = driven.line, driven.link
     driven.batch(10)
     line.collect([read(0, 10, written(A, 0, 10, 3))])
@@ -243,7 +245,8 @@ def test_a_flush_of_a_table_that_was_parked_meanwhile_is_not_committed(driven: D
 
 
 def test_tasks_that_share_a_partition_park_nothing(driven: Driven) -> None:
-    """The later piece could reach the parking topic before the earlier one: what comes is left, and parked by jobs that share none."""
+    """The later piece could reach the parking topic before the earlier one: what comes is left, and parked by
+    jobs that share none."""
     line = driven.line
     job = driven.batch(200_000)
     assert job.in_pieces
@@ -259,7 +262,8 @@ def test_tasks_that_share_a_partition_park_nothing(driven: Driven) -> None:
 
 
 def test_a_batch_hands_on_when_the_one_before_it_was_spread(driven: Driven) -> None:
-    """All of its ranges are read to their ends, for others write what is handed on; not while a table is parked, nor for what is read again."""
+    """All of its ranges are read to their ends, for others write what is handed on; not while a table is
+    parked, nor for what is read again."""
     line = driven.line
     many = [TableId(TenantId(f"t{at}"), "logs") for at in range(500)]
     assert not driven.batch(100_000).hands_on

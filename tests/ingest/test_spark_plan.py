@@ -25,7 +25,8 @@ LAGS = st.lists(
 def test_ranges_begin_where_the_lag_begins_and_leave_no_gap(
     drawn: list[tuple[int, int, float, bool]], slots: int
 ) -> None:
-    """Whatever waits: no task is empty or has two ranges of a source, pieces of a source join, and nothing beyond its end is read."""
+    """Whatever waits: no task is empty or has two ranges of a source, pieces of a source join, and nothing
+    beyond its end is read."""
     lags = [
         Lag(source, start, start + records, size, measured)
         for source, (start, records, size, measured) in enumerate(drawn)
@@ -70,7 +71,8 @@ def test_little_is_one_task_and_more_is_spread() -> None:
 
 
 def test_only_a_hot_partition_is_split_and_only_when_its_records_are_known() -> None:
-    """Pieces are worth reading apart; a partition of which nothing was read yet may have to end early, and then it has to be one range."""
+    """Pieces are worth reading apart; a partition of which nothing was read yet may have to end early, and
+    then it has to be one range."""
     hot = Lag(0, 0, 8 * PIECE_RECORDS_MIN // 2, 10.0)
     tasks = plan([hot, Lag(1, 0, 1_000, 10.0)], SMALL)
     assert sorted(each.start for ranges in tasks for each in ranges if each.source == 0) == [
@@ -85,7 +87,8 @@ def test_only_a_hot_partition_is_split_and_only_when_its_records_are_known() -> 
 
 
 def test_small_parts_are_handed_on_only_when_the_files_saved_cost_more_than_the_way() -> None:
-    """Ten thousand tables in both of two tasks: yes. Each table in one task, few tables, or parts that are hardly small: no."""
+    """Ten thousand tables in both of two tasks: yes. Each table in one task, few tables, or parts that are
+    hardly small: no."""
     assert Spread(20_000, 10_000, 480_000_000).pays_to_hand_on
     assert not Spread(10_000, 10_000, 480_000_000).pays_to_hand_on
     assert not Spread(100, 50, 20_000_000).pays_to_hand_on

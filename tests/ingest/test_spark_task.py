@@ -1,4 +1,5 @@
-"""What tasks of the Spark engine read, write and hand on, without Spark and Kafka: every record goes one way, once."""
+"""What tasks of the Spark engine read, write and hand on, without Spark and Kafka: every record goes one way,
+once."""
 
 import pickle
 from collections import Counter
@@ -167,7 +168,8 @@ def _sent(done: Done) -> list[TableBuffer]:
 
 
 def test_a_task_writes_all_that_it_reads(tmp_path: Path) -> None:
-    """Rows, dead letters, and what is left of a table that takes nothing; tables of which it has little are named."""
+    """Rows, dead letters, and what is left of a table that takes nothing; tables of which it has little are
+    named."""
     world = World(tmp_path)
     result = world.task([OffsetRange(n, 0, 600) for n in range(3)]).run().result
     assert world.rows([result]) == world.good()
@@ -178,7 +180,8 @@ def test_a_task_writes_all_that_it_reads(tmp_path: Path) -> None:
 
 
 def test_what_is_handed_on_is_one_flush_of_each_table(tmp_path: Path) -> None:
-    """Two tasks read pieces of the same partitions: small tables end in one file, large parts stay with their tasks, nothing is there twice or missing."""
+    """Two tasks read pieces of the same partitions: small tables end in one file, large parts stay with their
+    tasks, nothing is there twice or missing."""
     world = World(tmp_path)
     pieces = [
         [OffsetRange(0, 0, 600, True), OffsetRange(1, 0, 300, True)],

@@ -55,7 +55,8 @@ def _text(status: Status) -> str:
 
 
 def test_json_has_what_search_and_maintenance_ask_for() -> None:
-    """Lag in records, completeness, parked tables by name, and how far the node has routed; where nobody knows, up to the group's offset."""
+    """Lag in records, completeness, parked tables by name, and how far the node has routed; where nobody
+    knows, up to the group's offset."""
     told = Status(NOW, LAG, NODE, {"sick.logs": "storage"}, COMMITS).to_json()
     assert (told["lag_records"], told["complete_until"], told["parked"]) == (
         67,
@@ -75,7 +76,8 @@ def test_json_has_what_search_and_maintenance_ask_for() -> None:
 
 
 def test_terminal_shows_what_needs_attention() -> None:
-    """The most lagging partition first, what is re-created, failing, written by another, postponed, parked and why."""
+    """The most lagging partition first, what is re-created, failing, written by another, postponed, parked
+    and why."""
     shown = _text(Status(NOW, LAG, NODE, {"sick.logs": "storage"}, COMMITS))
     for told in (
         "67 records",
@@ -103,7 +105,8 @@ def _metric(name: str, **labels: str) -> float | None:
 
 
 def test_metrics_of_serve_are_its_own() -> None:
-    """A node tells what it holds, under other names; where nobody says what is parked, the last figures stand."""
+    """A node tells what it holds, under other names; where nobody says what is parked, the last figures
+    stand."""
     both = {"sick.logs": "storage", "ill.logs": "storage"}
     node = _metric("lag_records", topic="logs", partition="0"), _metric("tables_parked", reason="storage")
     for parked, told in ((both, 2), (None, 2), ({"sick.logs": "columns"}, None)):
@@ -119,7 +122,8 @@ def test_metrics_of_serve_are_its_own() -> None:
 
 
 def test_every_reason_of_a_parked_table_comes_with_what_to_do() -> None:
-    """In the list and on the operators' page; a person is asked for a decision only where one is waited for."""
+    """In the list and on the operators' page; a person is asked for a decision only where one is waited
+    for."""
     page = [
         line.split("|")[1]
         for line in (REPOSITORY / "docs" / "ingest.md").read_text().splitlines()

@@ -1,4 +1,5 @@
-"""When a table that was loaded counts as known: not before the node has taken up what its parked record says."""
+"""When a table that was loaded counts as known: not before the node has taken up what its parked record
+says."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -125,7 +126,8 @@ def known(states: TableStates, version: int | None) -> bool:
 def test_a_table_is_known_when_its_parked_record_is(
     states: TableStates, parked: Parked, record: ParkedRecord | None, version: int | None, expected: bool
 ) -> None:
-    """Else rows that a person has read again would be overtaken by others, whose commit carries the marks past them."""
+    """Else rows that a person has read again would be overtaken by others, whose commit carries the marks
+    past them."""
     parked.record = record
     assert known(states, version) is expected
 
@@ -142,7 +144,8 @@ def test_a_table_becomes_known_once_the_record_is_taken_up(states: TableStates, 
 def test_marks_that_went_back_are_noticed_whatever_is_to_be_written(
     states: TableStates, parked: Parked, catalog: Catalog
 ) -> None:
-    """A restored database, met while the table is parked for something else: its drain would carry the marks past what was taken away."""
+    """A restored database, met while the table is parked for something else: its drain would carry the marks
+    past what was taken away."""
     catalog.mark = 7
     assert known(states, None)
     catalog.mark, parked.record = 5, ParkedRecord(TABLE, Cause.FAILING, version=2, id="p")

@@ -44,7 +44,8 @@ def _troubles(
 def test_a_table_is_suspected_only_when_it_fails_alone(
     what: str, troubles: Troubles, now_s: float, parked: int
 ) -> None:
-    """Few tables, lasting, while others take rows: suspected; many at once, or all of several: an outage, and nobody is."""
+    """Few tables, lasting, while others take rows: suspected; many at once, or all of several: an outage, and
+    nobody is."""
     assert len(troubles.suspects(now_s)) == parked, what
 
 

@@ -95,7 +95,8 @@ def test_the_few_that_bring_about_an_error_are_dead_letters(
 
 @pytest.mark.parametrize("count", [1, 2, CULPRITS_MAX + 10])
 def test_an_error_that_all_bring_about_is_the_tables(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """It is raised, so that the table is parked: its columns are at fault, or the program, and a node that is mended stores the records."""
+    """It is raised, so that the table is parked: its columns are at fault, or the program, and a node that is
+    mended stores the records."""
     monkeypatch.setattr(converter, "_convert_together", _together(b"poison"))
     with pytest.raises(ZeroDivisionError):
         converted([b'{%b,"poison":1}' % TIME] * count)

@@ -28,7 +28,8 @@ def test_other_text_is_no_witness(text: str) -> None:
 
 
 def test_what_is_met_counts_only_where_it_is_newer() -> None:
-    """A node goes on from the newest witness beside the offsets it begins with: a table that it loads may have had no commit for weeks."""
+    """A node goes on from the newest witness beside the offsets it begins with: a table that it loads may
+    have had no commit for weeks."""
     newest = Newest()
     newest.found([FOUND._replace(known_ms=1_000, snapshot_id=6), FOUND])
     newest.met(_state(1, 1_999))

@@ -50,7 +50,8 @@ def _read(files: list[DataFile]) -> dict[int, tuple[int | None, datetime, str | 
 
 @pytest.mark.parametrize("count", [1, 2, 500])
 def test_both_ways_write_the_same_rows(tmp_path: Path, count: int) -> None:
-    """The way for many hours gives the same files, in the order of time within them, and leaves out columns that an hour does not have."""
+    """The way for many hours gives the same files, in the order of time within them, and leaves out columns
+    that an hour does not have."""
     one = write_files(open_storage(), f"file://{tmp_path}/a", _rows(count), SCHEMA)
     other = write_many_hours(open_storage(), f"file://{tmp_path}/b", _rows(count), SCHEMA)
     assert [(file.hour, file.rows) for file in other] == [(file.hour, file.rows) for file in one]

@@ -88,7 +88,8 @@ def test_records_come_back(records: list[dict[str, Any]]) -> None:
 
 
 def test_large_files_are_deflated_in_blocks() -> None:
-    """A file of several blocks is smaller than what is in it, and whole; what the header says of it comes back."""
+    """A file of several blocks is smaller than what is in it, and whole; what the header says of it comes
+    back."""
     one = {
         "number": 1,
         "text": "x" * 1_000,

@@ -37,7 +37,8 @@ def test_source_is_the_same_for_every_spelling() -> None:
 
 
 def test_absorbed_are_offsets_of_topics_of_their_pasts_and_of_files() -> None:
-    """A pin made of them holds the rows of all three, and none that a backfill may still bring between them."""
+    """A pin made of them holds the rows of all three, and none that a backfill may still bring between
+    them."""
     place, legacy = TopicPartition("id", 3), TopicPartition("old", 0)
     live = Marks({place: 50, legacy: 9}, {place: 40})
     fill = TopicFill("t", {3: (Range(5, 8), Range(30, 40)), 4: (Range(0, 2),)})

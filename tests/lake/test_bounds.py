@@ -1,4 +1,5 @@
-"""Bounds of every type, over row groups: no value lies beyond them, as another implementation of Iceberg reads them."""
+"""Bounds of every type, over row groups: no value lies beyond them, as another implementation of Iceberg
+reads them."""
 
 import io
 import math

@@ -13,9 +13,16 @@ def _loaded(name: str) -> TableState:
     new = new_table_state(TableName(name, "logs"), name, "logs", "file:///warehouse")
     grown = new.schema.with_strings({"a": (16, "/a")}, 1)
     metadata: dict[str, Any] = {
-        "table-uuid": new.uuid, "location": new.location, "last-column-id": 16, "current-schema-id": 1, "schemas": [new.schema.json, grown.json],
-        "default-spec-id": new.spec["spec-id"], "partition-specs": [new.spec], "last-updated-ms": 1, "properties": new.properties,
-    }  # fmt: skip
+        "table-uuid": new.uuid,
+        "location": new.location,
+        "last-column-id": 16,
+        "current-schema-id": 1,
+        "schemas": [new.schema.json, grown.json],
+        "default-spec-id": new.spec["spec-id"],
+        "partition-specs": [new.spec],
+        "last-updated-ms": 1,
+        "properties": new.properties,
+    }
     return state_of(orjson.loads(orjson.dumps(metadata)), TableName(name, "logs"), open_storage())
 
 

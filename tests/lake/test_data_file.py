@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from lake.bounds import BOUND_CHARACTERS
 from lake.data_file import DataFile, describe_parquet
 
-# Characters around every edge: end of ASCII, before and after the surrogates, the last of the plane and of Unicode.
+# Characters around every edge: end of ASCII, before and after the surrogates, the last of the plane and of
+# Unicode.
 EDGES = "a\x00\x7f\x80\uffff\ud7ff\ue000\U00010000\U0010ffff\U0010fffe"
 TEXTS = st.one_of(st.text(max_size=40), st.text(EDGES, max_size=40), st.text("\U0010ffff", max_size=40))
 BYTES = st.one_of(
@@ -36,7 +37,8 @@ def _describe(values: list[Any], kind: pa.DataType, *, rows_per_group: int = 3) 
 
 @given(st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=8))
 def test_bounds_of_text_hold_every_value(values: list[str | None]) -> None:
-    """Lower <= value <= upper in the order of UTF-8 bytes, also where bounds are cut; both stay valid UTF-8."""
+    """Lower <= value <= upper in the order of UTF-8 bytes, also where bounds are cut; both stay valid
+    UTF-8."""
     file = _describe(values, pa.string())
     _check_order(file, [v.encode() for v in values if v is not None])
     for bound in (*(file.lower_bounds or {}).values(), *(file.upper_bounds or {}).values()):

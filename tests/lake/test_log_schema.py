@@ -26,7 +26,8 @@ GROWN = new_log_schema().with_strings({"a": (16, "/a")}, 1)
 
 
 def test_ids_of_a_new_table_are_those_a_catalog_assigns() -> None:
-    """Fresh assignment at creation, by our catalog or another, changes nothing, so files may be written before the table exists."""
+    """Fresh assignment at creation, by our catalog or another, changes nothing, so files may be written
+    before the table exists."""
     schema = new_log_schema()
     fresh, mapped = assign_fresh_ids(dict(schema.json))
     assert fresh == schema.json
@@ -47,7 +48,8 @@ def test_identity_columns_are_the_identifier_fields() -> None:
 
 
 def test_new_columns_have_the_ids_they_are_given() -> None:
-    """Growing a schema adds optional strings with the original path as doc, and leaves the old one as it was."""
+    """Growing a schema adds optional strings with the original path as doc, and leaves the old one as it
+    was."""
     before = new_log_schema()
     after = before.with_strings({"b": (21, "/x/B"), "c": (20, "/c")}, 4)
     assert (after.id, before.id) == (4, 0)
@@ -146,7 +148,8 @@ def test_columns_are_found_by_folded_name() -> None:
 
 
 def test_tables_with_the_same_schema_share_one_object() -> None:
-    """Ten thousand tables of one shipper have one schema in memory, whether a table was loaded or grew by the same columns."""
+    """Ten thousand tables of one shipper have one schema in memory, whether a table was loaded or grew by the
+    same columns."""
     grown = [new_log_schema().with_strings({"a": (16, "/a")}, 1) for _ in range(2)]
     assert grown[0] is grown[1]
     assert shared_schema(orjson.dumps(grown[0].json)) is grown[0]

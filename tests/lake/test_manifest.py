@@ -55,7 +55,8 @@ ENTRIES = [
 
 
 def test_entries_come_back_with_what_they_inherit(tmp_path: Path) -> None:
-    """Added files inherit snapshot and sequence number from the manifest list, existing and deleted ones keep theirs."""
+    """Added files inherit snapshot and sequence number from the manifest list, existing and deleted ones keep
+    theirs."""
     data, line = _written(ENTRIES, tmp_path)
     (listed,) = read_manifest_list(
         write_manifest_list(
@@ -70,7 +71,8 @@ def test_entries_come_back_with_what_they_inherit(tmp_path: Path) -> None:
 
 
 def test_manifest_line_counts_files_rows_and_bounds(tmp_path: Path) -> None:
-    """The line in the list says how many files and rows of each status, the lowest carried sequence number, the range of hours."""
+    """The line in the list says how many files and rows of each status, the lowest carried sequence number,
+    the range of hours."""
     _, line = _written(ENTRIES, tmp_path)
     assert (line.added_files, line.existing_files, line.deleted_files, line.live_files) == (1, 1, 1, 2)
     assert (line.added_rows, line.existing_rows, line.deleted_rows) == (3, 7, 5)

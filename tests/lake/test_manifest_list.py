@@ -15,7 +15,8 @@ KEPT_BYTES_MAX = 9 * 1024
 
 
 def _line(number: int) -> ManifestFile:
-    """As different from one another as the lines of a table are: by the random id of the snapshot in the name of the file, and by counts."""
+    """As different from one another as the lines of a table are: by the random id of the snapshot in the name
+    of the file, and by counts."""
     snapshot_id = number * 7_919 * 10**14 % 2**63
     hour = (494_000 + number).to_bytes(4, "little")
     summary = {"contains_null": False, "contains_nan": False, "lower_bound": hour, "upper_bound": hour}
@@ -27,7 +28,8 @@ def _line(number: int) -> ManifestFile:
 
 @pytest.mark.parametrize("count", [0, 1, 20, 200])
 def test_list_that_has_grown_is_the_list_of_all(count: int, tmp_path: Path) -> None:
-    """Line by line or at once, small or deflated: the same lines in the same order, for us and for PyIceberg."""
+    """Line by line or at once, small or deflated: the same lines in the same order, for us and for
+    PyIceberg."""
     lines = [_line(number) for number in range(count)]
     grown = ManifestList()
     for line in reversed(lines):
@@ -47,7 +49,8 @@ def test_list_that_has_grown_is_the_list_of_all(count: int, tmp_path: Path) -> N
 
 
 def test_lists_of_many_tables_take_little_memory() -> None:
-    """A node has one for each of its tables, with a line for every commit since the last maintenance; objects would take a kilobyte for each line."""
+    """A node has one for each of its tables, with a line for every commit since the last maintenance; objects
+    would take a kilobyte for each line."""
     for count in (30, 60, 120):
         assert len(ManifestList.of(_line(number) for number in range(count)).block.stored) < KEPT_BYTES_MAX
 

@@ -49,7 +49,8 @@ def test_comparing_says_what_to_do(
     ranges: Mapping[TopicPartition, tuple[int, int]],
     verdict: Verdict,
 ) -> None:
-    """Marks at the start: commit; at or beyond the end: there already; in between: ahead; before the start: moved back."""
+    """Marks at the start: commit; at or beyond the end: there already; in between: ahead; before the start:
+    moved back."""
     assert Marks(offsets).compare({p: Range(*r) for p, r in ranges.items()}) is verdict
 
 
@@ -74,7 +75,8 @@ def test_comparing_agrees_with_sets_of_offsets(marks: Marks, ranges: Mapping[Top
 def test_advancing_never_goes_back_and_absorbs_the_flush(
     marks: Marks, ranges: Mapping[TopicPartition, Range]
 ) -> None:
-    """After a commit its ranges count as absorbed, no mark is lower than before, the old marks are as they were."""
+    """After a commit its ranges count as absorbed, no mark is lower than before, the old marks are as they
+    were."""
     kept = dict(marks.offsets)
     after = marks.advanced(ranges)
     assert after.compare(ranges) is Verdict.ABSORBED
@@ -92,7 +94,8 @@ def test_property_leads_back_to_the_marks(marks: Marks) -> None:
 
 
 def test_mark_covers_what_lies_from_where_ingestion_began() -> None:
-    """The first commit says where that is and no later one changes it; where nobody said, everything below the mark is covered."""
+    """The first commit says where that is and no later one changes it; where nobody said, everything below
+    the mark is covered."""
     began = NO_MARKS.advanced({P0: Range(0, 9), P1: Range(0, 4)}, {P0: 5, P1: 0, OTHER: 3})
     assert began == Marks({P0: 9, P1: 4}, {P0: 5})
     later = began.advanced({P0: Range(9, 12), OTHER: Range(0, 7)}, {P0: 8, OTHER: 3})

@@ -1,4 +1,5 @@
-"""Relief of a table that nobody maintains: metadata is a dictionary here, and files lie in a folder, not synced."""
+"""Relief of a table that nobody maintains: metadata is a dictionary here, and files lie in a folder, not
+synced."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -98,7 +99,8 @@ def grown(folder: Path, count: int) -> Table:
 
 
 def test_manifests_and_snapshots_stay_few_and_entries_are_seldom_written_again(tmp_path: Path) -> None:
-    """Every file is live with the sequence number it came with; an entry is written again once for each eightfold growth of its manifest."""
+    """Every file is live with the sequence number it came with; an entry is written again once for each
+    eightfold growth of its manifest."""
     count = 2_500
     table = grown(tmp_path, count)
     plain = Table(tmp_path)

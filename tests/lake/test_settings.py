@@ -214,7 +214,8 @@ def test_section_of_no_room_is_told(toml: Path, text: str) -> None:
 def test_file_that_the_variable_names_has_to_be_readable(
     toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Absent or a folder: the sentence names the variable and the path. Empty means no file, not even the one in the working directory."""
+    """Absent or a folder: the sentence names the variable and the path. Empty means no file, not even the one
+    in the working directory."""
     for path in (tmp_path / "absent.toml", tmp_path):
         monkeypatch.setenv("FIRN_CONFIG", str(path))
         with pytest.raises(SettingsError) as raised:

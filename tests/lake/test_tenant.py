@@ -64,7 +64,8 @@ def test_identifier_of_no_tenant_is_told_apart(identifier: str) -> None:
     ],
 )
 def test_names_map_as_documented(name: str, identifier: str) -> None:
-    """Plain letters and digits stand for themselves, `_` is doubled, the rest is hexadecimal, Trino's own schemas are escaped."""
+    """Plain letters and digits stand for themselves, `_` is doubled, the rest is hexadecimal, Trino's own
+    schemas are escaped."""
     assert to_identifier(name) == identifier
 
 

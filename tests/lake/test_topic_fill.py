@@ -19,7 +19,8 @@ def _offsets(ranges: list[Range]) -> set[int]:
 
 @given(RANGES, st.integers(0, 30))
 def test_stretches_hold_exactly_the_offsets_that_were_joined(ranges: list[Range], at: int) -> None:
-    """Joined one by one or at once, they are in order, neither overlap nor touch, and tell of every offset whether it is there."""
+    """Joined one by one or at once, they are in order, neither overlap nor touch, and tell of every offset
+    whether it is there."""
     fill = TopicFill("t")
     for each in ranges:
         fill = fill.joined(1, each)

@@ -1,4 +1,5 @@
-"""What tests of maintenance share: a table over local files without services, and the optimizer as a process on the shared stack."""
+"""What tests of maintenance share: a table over local files without services, and the optimizer as a process
+on the shared stack."""
 
 import os
 import signal
@@ -81,7 +82,8 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def catalog_alone(tmp_path_factory: pytest.TempPathFactory, elsewhere: Path) -> Iterator[Stack]:
-    """A catalog of its own over local files, all that maintenance needs beside Spark; what is dropped may be purged at once."""
+    """A catalog of its own over local files, all that maintenance needs beside Spark; what is dropped may be
+    purged at once."""
     variables = {
         "FIRN_CATALOG_UNDO_WINDOW_S": "0",
         "FIRN_CATALOG_ALLOWED_LOCATIONS": f'["file://{elsewhere}"]',
@@ -100,7 +102,8 @@ def catalog(catalog_alone: Stack) -> Iterator[CatalogClient]:
 
 @pytest.fixture
 def optimizer_on(tmp_path: Path) -> Iterator[Callable[..., Optimizer]]:
-    """`optimizer_on(stack, setting=value, ...)` makes one with a folder of its own; all are killed after the test."""
+    """`optimizer_on(stack, setting=value, ...)` makes one with a folder of its own; all are killed after the
+    test."""
     made: list[Optimizer] = []
 
     def make(stack: Stack, **settings: object) -> Optimizer:

@@ -34,7 +34,8 @@ def delete_positions(table: SmallFiles, hour: int, positions: Mapping[str, Seque
 def add_delete_file(
     table: SmallFiles, hour: int, content: int = POSITION_DELETES, data: bytes = b"x", rows: int = 1
 ) -> str:
-    """Commits a delete file to an hour; without `data` it deletes no row, it must only be seen. Returns its URI."""
+    """Commits a delete file to an hour; without `data` it deletes no row, it must only be seen. Returns its
+    URI."""
     state = load_state(table.catalog, table.storage, table.name)
     assert state is not None
     uri = f"{state.location}/data/{hour}/deletes-{fresh('')}.parquet"

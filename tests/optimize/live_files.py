@@ -1,4 +1,5 @@
-"""What must be true of a table whatever happened to it: every file of every live snapshot is there, and every row."""
+"""What must be true of a table whatever happened to it: every file of every live snapshot is there, and every
+row."""
 
 import io
 

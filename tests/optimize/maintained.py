@@ -1,4 +1,5 @@
-"""Maintenance whose merges run in this process instead of on Spark: the same plan, the same merge, the same commits."""
+"""Maintenance whose merges run in this process instead of on Spark: the same plan, the same merge, the same
+commits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +23,8 @@ from optimize.table_states import TableStates
 
 
 class InProcess:
-    """An executor without Spark. `between` is called after the merges and before their commit: where other writers get in."""
+    """An executor without Spark. `between` is called after the merges and before their commit: where other
+    writers get in."""
 
     def __init__(self, storage: AnyStorage, between: Callable[[], object] = lambda: None) -> None:
         self._storage = storage

@@ -34,7 +34,8 @@ def this_hour() -> int:
 def rows_of(
     hour: int, first_offset: int, count: int, columns: Mapping[str, Sequence[str | None]] | None = None
 ) -> dict[str, Any]:
-    """Columns of `count` records of one hour, their events spread over it in no order, offsets from `first_offset` on."""
+    """Columns of `count` records of one hour, their events spread over it in no order, offsets from
+    `first_offset` on."""
     offsets = range(first_offset, first_offset + count)
     times = [hour * US_PER_HOUR + (offset * 2_654_435_761) % US_PER_HOUR for offset in offsets]
     return {

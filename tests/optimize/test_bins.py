@@ -24,7 +24,8 @@ def table(tenant: str, name: str, *merges: Merge) -> TablePlan:
 
 @given(st.lists(st.integers(2, 400), min_size=1, max_size=80), st.integers(1, 8))
 def test_every_piece_goes_into_one_bin(files: list[int], slots: int) -> None:
-    """Packing loses nothing, doubles nothing, and no bin costs more than its limit unless a single piece does."""
+    """Packing loses nothing, doubles nothing, and no bin costs more than its limit unless a single piece
+    does."""
     work = [
         Work(plan, plan.merges)
         for plan in (table("a", f"t{at}", merge(1, count)) for at, count in enumerate(files))
@@ -51,7 +52,8 @@ def test_budget_takes_at_least_one_piece() -> None:
 
 
 def test_hour_of_many_groups_is_shared_by_several_pieces() -> None:
-    """One hour that becomes eight full files is eight pieces where each fills a task; no group is left out or doubled."""
+    """One hour that becomes eight full files is eight pieces where each fills a task; no group is left out or
+    doubled."""
     groups = tuple(
         tuple(DataFile(f"file:///{at}/{part}", 1, 1, 64 * MIB) for part in range(2)) for at in range(8)
     )
@@ -64,7 +66,8 @@ def test_hour_of_many_groups_is_shared_by_several_pieces() -> None:
 
 
 def test_rewrites_by_spark_go_into_calls_of_a_limited_cost() -> None:
-    """Hours for Spark go into one CALL up to its limit, each into one; they count against the budget like everything else."""
+    """Hours for Spark go into one CALL up to its limit, each into one; they count against the budget like
+    everything else."""
     rewrites = tuple(
         Merge(hour, Engine.SPARK, ((DataFile(f"file:///{hour}", hour, 1, MIB),),), has_deletes=True)
         for hour in range(400)

@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.prove]
 def test_two_workers_merge_the_tables(
     line: Line, optimizer: Callable[..., Optimizer], tmp_path: Path
 ) -> None:
-    """On a standalone cluster the tables are merged by the workers' Python and rewritten by their JVMs, with our packages and jars shipped to them."""
+    """On a standalone cluster the tables are merged by the workers' Python and rewritten by their JVMs, with
+    our packages and jars shipped to them."""
     tables = [SmallFiles(line.catalog, open_storage(), fresh("cluster")) for _ in range(4)]
     for table in tables:
         table.append(this_hour() - 3, 10, times=6)

@@ -1,4 +1,5 @@
-"""The commands that only tell, on tables of a real catalog: what they say is right, and they change nothing."""
+"""The commands that only tell, on tables of a real catalog: what they say is right, and they change
+nothing."""
 
 import os
 from collections.abc import Callable
@@ -75,7 +76,8 @@ def test_plan_and_explain_tell_what_the_next_round_does(say: Say, table: SmallFi
 def test_dry_runs_tell_what_would_go_and_nothing_goes(
     say: Say, table: SmallFiles, catalog: CatalogClient
 ) -> None:
-    """Rows, files, bytes and the oldest row that retention would take; the orphan; no table that was just dropped. All of it is still there afterwards."""
+    """Rows, files, bytes and the oldest row that retention would take; the orphan; no table that was just
+    dropped. All of it is still there afterwards."""
     oldest = f"{datetime.fromtimestamp((this_hour() - 48) * 3_600, UTC):%Y-%m-%d %H}:"
     told = say("retention", "--dry-run", "--table", str(table.name))
     assert told.startswith(f"{table.name}: 20 rows in 2 files, 0.0 MiB, the oldest row of {oldest}")
@@ -92,7 +94,8 @@ def test_dry_runs_tell_what_would_go_and_nothing_goes(
 def test_status_names_leader_and_paused_tables_and_resume_ends_a_pause(
     say: Say, table: SmallFiles, catalog: CatalogClient
 ) -> None:
-    """A table whose merge was refused stands in the status with its reason until it is resumed; beside a leader the commands that change give way."""
+    """A table whose merge was refused stands in the status with its reason until it is resumed; beside a
+    leader the commands that change give way."""
     maintenance(catalog, [table.name], storage=Damaging()).run()
     assert f"{table.name}: paused after 1 failure:" in say("status")
     say("resume", str(table.name))
@@ -106,7 +109,8 @@ def test_status_names_leader_and_paused_tables_and_resume_ends_a_pause(
 def test_commands_that_change_give_way_to_the_leader(
     say: Say, table: SmallFiles, catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While another process leads, retention is refused and changes nothing; after that it takes what the dry run told."""
+    """While another process leads, retention is refused and changes nothing; after that it takes what the dry
+    run told."""
     monkeypatch.setenv("FIRN_OPTIMIZE_LEASE_S", "1")
     with Leader(catalog, 60.0) as leader:
         assert leader._try()

@@ -76,7 +76,8 @@ def read(file: DataFile) -> pa.Table:
 
 
 def test_merged_file_holds_every_row_once_in_order_of_time(tmp_path: Path) -> None:
-    """Ten files become one: every row once, ordered by time, described as its footer says, with the time of the merge in its name."""
+    """Ten files become one: every row once, ordered by time, described as its footer says, with the time of
+    the merge in its name."""
     schema = new_log_schema()
     files = [small_file(tmp_path, at, schema, rows_of(HOUR, at * 20, 20)) for at in range(10)]
     result = merge(tmp_path, schema, files)
@@ -110,7 +111,8 @@ def test_column_missing_in_some_files_is_null_in_their_rows(tmp_path: Path) -> N
 
 
 def test_renamed_column_does_not_mix_with_its_successor(tmp_path: Path) -> None:
-    """After a declared type renamed `status` to `status__string` and added a new `status`, old text and new numbers stay in their own columns."""
+    """After a declared type renamed `status` to `status__string` and added a new `status`, old text and new
+    numbers stay in their own columns."""
     before, after = (
         schema_with(("status", 16, "string")),
         schema_with(("status__string", 16, "string"), ("status", 17, "long")),
@@ -143,7 +145,8 @@ def test_widened_and_dropped_columns(tmp_path: Path) -> None:
 
 
 def test_sort_keys_go_before_time_and_bloom_filters_are_written(tmp_path: Path) -> None:
-    """Rows are ordered by the table's sort keys, then by time; a column with a Bloom filter has one in every row group."""
+    """Rows are ordered by the table's sort keys, then by time; a column with a Bloom filter has one in every
+    row group."""
     schema = schema_with(("host", 16, "string"))
     files = [
         small_file(tmp_path, at, schema, rows_of(HOUR, at * 4, 4, {"host": ["b", "a", "b", "a"]}))
@@ -156,13 +159,15 @@ def test_sort_keys_go_before_time_and_bloom_filters_are_written(tmp_path: Path) 
     keys = list(zip(table.column("host").to_pylist(), table.column("timestamp").to_pylist(), strict=True))
     assert keys == sorted(keys)
     filters = duckdb.sql(
-        f"SELECT path_in_schema, bloom_filter_offset IS NOT NULL FROM parquet_metadata('{local_path(merged.outputs[0].uri)}')"
+        "SELECT path_in_schema, bloom_filter_offset IS NOT NULL FROM "
+        f"parquet_metadata('{local_path(merged.outputs[0].uri)}')"
     ).fetchall()
     assert [name for name, has in filters if has] == ["host"]
 
 
 def test_columns_get_the_level_and_the_encoding_that_the_table_chose(tmp_path: Path) -> None:
-    """A column without a dictionary has none, the others keep theirs; a column with a higher zstd level is smaller for it, and no other changes."""
+    """A column without a dictionary has none, the others keep theirs; a column with a higher zstd level is
+    smaller for it, and no other changes."""
     schema = schema_with(("host", 16, "string"), ("body", 17, "string"))
     words = [
         f"{at * 7919 % 1_000} took {at % 97} ms, then {at * 31 % 613} more of {at % 89}"
@@ -208,7 +213,8 @@ class FaultyStorage(AnyStorage):
     "damage", [without_a_row, with_a_changed_value, with_a_row_twice, with_a_flipped_byte, truncated, removed]
 )
 def test_damaged_output_is_refused_and_deleted(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """A row dropped, changed or doubled, a byte flipped, a file cut or gone after it was written: refused each time, and nothing is left."""
+    """A row dropped, changed or doubled, a byte flipped, a file cut or gone after it was written: refused
+    each time, and nothing is left."""
     schema = new_log_schema()
     files = [small_file(tmp_path, at, schema, rows_of(HOUR, at * 20, 20)) for at in range(5)]
     result = merge(tmp_path, schema, files, FaultyStorage(damage))
@@ -220,7 +226,8 @@ def test_damaged_output_is_refused_and_deleted(tmp_path: Path, damage: Callable[
 
 
 def test_input_that_is_not_what_its_manifest_says_is_refused(tmp_path: Path) -> None:
-    """Where an old file holds fewer rows than its manifest promises, merging would make the loss final: refused."""
+    """Where an old file holds fewer rows than its manifest promises, merging would make the loss final:
+    refused."""
     schema = new_log_schema()
     files = [small_file(tmp_path, at, schema, rows_of(HOUR, at * 20, 20)) for at in range(2)]
     without_a_row(local_path(files[0].uri))

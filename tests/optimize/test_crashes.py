@@ -1,4 +1,5 @@
-"""The optimizer and its executors killed at random moments: nothing that is live goes missing, nothing is lost or doubled, the work goes on."""
+"""The optimizer and its executors killed at random moments: nothing that is live goes missing, nothing is
+lost or doubled, the work goes on."""
 
 import os
 import random
@@ -21,7 +22,8 @@ KILLS = int(os.environ.get("FIRN_TEST_KILLS", "5"))
 TABLES = 6
 # From the first commit of a round on; Spark's start before that is the dullest time to be killed in.
 KILL_WITHIN_S = 2.0
-# No grace and no rest: every file that may be deleted is deleted at once, and every late file re-opens its hour. Nobody pauses.
+# No grace and no rest: every file that may be deleted is deleted at once, and every late file re-opens its
+# hour. Nobody pauses.
 EAGER = {
     "lease_s": 2,
     "reader_grace_s": 0,
@@ -56,7 +58,8 @@ def _command(process: psutil.Process) -> str:
 def test_optimizer_killed_at_random_moments_loses_and_doubles_nothing(
     line: Line, optimizer: Callable[..., Optimizer]
 ) -> None:
-    """Driver or executor killed with SIGKILL at random moments: every file of every live snapshot exists, every row is there once, and the work goes on.
+    """Driver or executor killed with SIGKILL at random moments: every file of every live snapshot exists,
+    every row is there once, and the work goes on.
 
     A killed driver is started again; a driver whose executor was killed goes on by itself.
     """
@@ -85,10 +88,10 @@ def test_optimizer_killed_at_random_moments_loses_and_doubles_nothing(
             process, seen = one.process, one.log().count("optimize.merged")
             assert process is not None
             wait_for(
-                lambda: process.poll() is not None or one.log().count("optimize.merged") > seen,
+                lambda: process.poll() is not None or one.log().count("optimize.merged") > seen,  # noqa: B023
                 150,
                 "a merge",
-            )  # noqa: B023
+            )
             assert process.poll() is None, one.log()[-3000:]
             pause(draws.random() * KILL_WITHIN_S)
             # Every other time an executor, so that few kills show both.
@@ -103,7 +106,8 @@ def test_optimizer_killed_at_random_moments_loses_and_doubles_nothing(
     for table in tables:
         assert missing_files(line.catalog, storage, table.name) == []
         ((rows, distinct, low, high),) = line.sql(
-            f'SELECT count(*), count(DISTINCT (_topic_id, _topic_partition, _offset, _index)), min(_offset), max(_offset) FROM "{table.name.namespace}"."logs"'
+            "SELECT count(*), count(DISTINCT (_topic_id, _topic_partition, _offset, _index)), min(_offset), "
+            f'max(_offset) FROM "{table.name.namespace}"."logs"'
         )
         assert (rows, distinct, low, high) == (table.offset, table.offset, 0, table.offset - 1)
         assert set(live_files(line.catalog, storage, table.name).values()) == {1}

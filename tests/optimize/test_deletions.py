@@ -1,4 +1,5 @@
-"""The queue of files to delete: not before the grace, not faster than allowed, and it goes on where it was left."""
+"""The queue of files to delete: not before the grace, not faster than allowed, and it goes on where it was
+left."""
 
 import time
 from collections.abc import Iterable
@@ -46,7 +47,8 @@ def files(catalog: CatalogClient, count: int) -> list[str]:
 
 @pytest.mark.stack
 def test_deletion_goes_on_where_it_was_interrupted(catalog: CatalogClient) -> None:
-    """When the storage fails half-way, what was deleted is off the queue and the rest stays on it; the next run deletes the rest."""
+    """When the storage fails half-way, what was deleted is off the queue and the rest stays on it; the next
+    run deletes the rest."""
     queue, uris, storage = DeletionQueue(catalog, Throttle(FAST)), files(catalog, 2 * DELETE_FILES), Away()
     queue.delete_due(AnyStorage(StorageSettings()))
     queue.add([(uri, TABLE, UUID) for uri in uris], 0)

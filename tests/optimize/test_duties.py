@@ -41,7 +41,8 @@ def test_unclear_retention_deletes_nothing(value: str) -> None:
 
 
 def test_hours_go_only_when_their_last_second_is_past_the_retention() -> None:
-    """At 12:59 a retention of 24 h keeps yesterday's 12 o'clock hour, at 13:00 it goes; month ends and zones play no part."""
+    """At 12:59 a retention of 24 h keeps yesterday's 12 o'clock hour, at 13:00 it goes; month ends and zones
+    play no part."""
     for now, kept in (
         (utc(2024, 3, 1, 12, 59), utc(2024, 2, 29, 12)),
         (utc(2024, 3, 1, 13, 0), utc(2024, 2, 29, 13)),
@@ -57,7 +58,8 @@ def test_hours_go_only_when_their_last_second_is_past_the_retention() -> None:
     st.integers(0, MS_PER_HOUR - 1),
 )
 def test_no_row_younger_than_the_retention_goes(hours: list[int], retention_h: int, past_ms: int) -> None:
-    """Whatever the hours: what goes is older than the retention to its last millisecond, and nothing older stays."""
+    """Whatever the hours: what goes is older than the retention to its last millisecond, and nothing older
+    stays."""
     now_ms = 1_500 * MS_PER_HOUR + past_ms
     partitions = [Partition(hour, (DataFile(f"file:///{hour}", hour, 1, 1),)) for hour in hours]
     deletes = [DataFile(f"file:///{hour}-deletes", hour, 1, 1, content=POSITION_DELETES) for hour in hours]
@@ -88,7 +90,8 @@ def test_no_row_younger_than_the_retention_goes(hours: list[int], retention_h: i
     ],
 )
 def test_purge_refuses_locations_that_may_be_shared(location: str, root: str) -> None:
-    """Outside the warehouse, the warehouse itself, another name, a path with dots or escapes: no prefix is given."""
+    """Outside the warehouse, the warehouse itself, another name, a path with dots or escapes: no prefix is
+    given."""
     with pytest.raises(ValueError, match=r"file|s3"):
         own_prefix(location, UUID, root)
 
@@ -119,7 +122,8 @@ def test_ten_thousand_files_in_all_spellings_no_live_one_is_taken_and_all_orphan
 
 
 def test_s3_spellings_are_one_and_another_bucket_aborts() -> None:
-    """s3a:// and s3:// are the same object; the same paths in another bucket or scheme mean a moved warehouse, and nothing may go."""
+    """s3a:// and s3:// are the same object; the same paths in another bucket or scheme mean a moved
+    warehouse, and nothing may go."""
     assert _unreferenced(["s3://b/w/x"], {comparable("s3a://b/w/x")}, TableName("a", "b")) == []
     for live in ("s3://other/w/x", "file:///w/x"):
         with pytest.raises(FatalError, match="moved"):

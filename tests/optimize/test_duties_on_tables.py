@@ -34,7 +34,8 @@ LONG_AGO_S = (datetime.now(UTC) - timedelta(days=30)).timestamp()
 
 
 def test_retention_takes_whole_hours_and_a_dry_run_takes_nothing(catalog: CatalogClient) -> None:
-    """Hours past the table's retention go with all their rows, younger ones stay; the dry run says the same numbers and changes nothing."""
+    """Hours past the table's retention go with all their rows, younger ones stay; the dry run says the same
+    numbers and changes nothing."""
     table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
     for hours_ago in (2, 23, 26, 50):
         table.append(this_hour() - hours_ago, 10, times=2)
@@ -55,7 +56,8 @@ def test_retention_takes_whole_hours_and_a_dry_run_takes_nothing(catalog: Catalo
 
 @pytest.fixture(params=["Pacific/Kiritimati", "America/St_Johns"])
 def far_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The process believes to be in another time zone: fourteen hours ahead of UTC, three and a half behind it."""
+    """The process believes to be in another time zone: fourteen hours ahead of UTC, three and a half behind
+    it."""
     with monkeypatch.context() as patch:
         patch.setenv("TZ", request.param)
         time.tzset()
@@ -65,7 +67,8 @@ def far_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("far_away")
 def test_retention_counts_in_utc_wherever_it_runs_and_whatever_month_ends(catalog: CatalogClient) -> None:
-    """On the first of March at 12:59 UTC a day's retention keeps the 29th of February from 12 o'clock on, and at 13:00 one hour less, in any zone."""
+    """On the first of March at 12:59 UTC a day's retention keeps the 29th of February from 12 o'clock on, and
+    at 13:00 one hour less, in any zone."""
     table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "1d"})
     hours = [
         hour_of(utc(2024, 2, 28, 23)),
@@ -92,7 +95,8 @@ def test_unclear_retention_of_one_table_is_told_and_deletes_nothing(catalog: Cat
 
 
 def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: CatalogClient) -> None:
-    """The dry run deletes nothing; then the files of the dropped table go, to the last, and those of its successor with the same name stay."""
+    """The dry run deletes nothing; then the files of the dropped table go, to the last, and those of its
+    successor with the same name stay."""
     storage = open_storage()
     first = SmallFiles(catalog, storage, fresh("t"))
     first.append(this_hour(), 10)
@@ -116,7 +120,8 @@ def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: Catalog
 
 
 def test_orphans_are_found_by_age_and_live_files_stay(catalog: CatalogClient) -> None:
-    """An old file that nobody refers to goes; a young one, one with another table, and every live file stay, however old it is."""
+    """An old file that nobody refers to goes; a young one, one with another table, and every live file stay,
+    however old it is."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 10, times=3)
     folder = local_path(table.state.location)
@@ -139,7 +144,8 @@ def test_orphans_are_found_by_age_and_live_files_stay(catalog: CatalogClient) ->
 
 
 def test_delete_files_go_with_the_hours_they_belong_to(catalog: CatalogClient) -> None:
-    """Retention takes the position deletes of the hours it takes, others stay; totals and the catalog's index follow."""
+    """Retention takes the position deletes of the hours it takes, others stay; totals and the catalog's index
+    follow."""
     table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
     for hours_ago in (3, 50):
         table.append(this_hour() - hours_ago, 10, times=2)
@@ -171,7 +177,8 @@ def index_of(catalog: CatalogClient, table: TableName) -> dict[int, tuple[int, i
 
 
 def test_interrupted_duty_is_done_again_at_the_next_round(catalog: CatalogClient) -> None:
-    """SIGTERM, or a lost lease, between two tables: the duty does not count as done, so that the other table does not wait for a whole interval."""
+    """SIGTERM, or a lost lease, between two tables: the duty does not count as done, so that the other table
+    does not wait for a whole interval."""
     tables = [
         SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
         for _ in range(2)
@@ -194,7 +201,8 @@ def test_interrupted_duty_is_done_again_at_the_next_round(catalog: CatalogClient
 
 
 def test_daily_duty_brings_tables_that_nobody_merges_within_their_limits(catalog: CatalogClient) -> None:
-    """A table with one file an hour never has anything to merge; its snapshots and manifests are tidied all the same, without retention."""
+    """A table with one file an hour never has anything to merge; its snapshots and manifests are tidied all
+    the same, without retention."""
     table = SmallFiles(catalog, open_storage(), fresh("slow"))
     for hours_ago in range(3, 23):
         table.append(this_hour() - hours_ago, 2)
@@ -215,7 +223,8 @@ def purged(catalog: CatalogClient, table: TableName, **settings: Any) -> list[tu
 
 
 def test_dropped_table_stays_for_three_days_and_comes_back_whole(catalog: CatalogClient) -> None:
-    """Within `purge_after_s` nothing of a dropped table is deleted, whatever the catalog would allow; undone, it is never purged."""
+    """Within `purge_after_s` nothing of a dropped table is deleted, whatever the catalog would allow; undone,
+    it is never purged."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 10, times=2)
     catalog.drop_table(table.name, purge=True)
@@ -227,7 +236,8 @@ def test_dropped_table_stays_for_three_days_and_comes_back_whole(catalog: Catalo
 
 
 def test_table_dropped_and_created_again_within_three_days_has_two_lives(catalog: CatalogClient) -> None:
-    """While the time for undo runs, neither purge nor orphan removal touches the first table's files; undone under another name, both are whole."""
+    """While the time for undo runs, neither purge nor orphan removal touches the first table's files; undone
+    under another name, both are whole."""
     storage = open_storage()
     first = SmallFiles(catalog, storage, fresh("t"))
     first.append(this_hour() - 3, 10, times=2)
@@ -286,7 +296,8 @@ def test_table_dropped_without_purge_is_kept(catalog: CatalogClient) -> None:
 
 
 def test_neighbour_whose_path_begins_with_that_of_the_dropped_table_stays(catalog: CatalogClient) -> None:
-    """Of two tables at `.../UUID` and below `.../UUIDb` the purge of the first deletes nothing of the second."""
+    """Of two tables at `.../UUID` and below `.../UUIDb` the purge of the first deletes nothing of the
+    second."""
     storage, warehouse = open_storage(), catalog.warehouse
     assert warehouse is not None
     table = SmallFiles(catalog, storage, fresh("t"))
@@ -309,7 +320,8 @@ def test_neighbour_whose_path_begins_with_that_of_the_dropped_table_stays(catalo
 
 
 def test_table_that_lies_elsewhere_keeps_its_files(catalog: CatalogClient, elsewhere: Path) -> None:
-    """A table registered from outside the warehouse is refused by purge and by orphan removal: others may own what lies there."""
+    """A table registered from outside the warehouse is refused by purge and by orphan removal: others may own
+    what lies there."""
     storage = open_storage()
     name = TableName(fresh("foreign"), "logs")
     catalog.create_namespace(name.namespace, {})
@@ -341,7 +353,8 @@ def test_table_that_lies_elsewhere_keeps_its_files(catalog: CatalogClient, elsew
 def test_table_at_or_below_the_location_of_another_keeps_its_files(
     catalog: CatalogClient, below: str
 ) -> None:
-    """Where an engine was told to put a table into the folder of another, old files of both stay, and the search says why."""
+    """Where an engine was told to put a table into the folder of another, old files of both stay, and the
+    search says why."""
     storage, tenant, warehouse = open_storage(), fresh("t"), catalog.warehouse
     assert warehouse is not None
     outer = SmallFiles(catalog, storage, tenant)
@@ -362,7 +375,8 @@ def test_table_at_or_below_the_location_of_another_keeps_its_files(
 
 
 def test_metadata_that_a_lost_commit_left_behind_is_an_orphan(catalog: CatalogClient) -> None:
-    """A metadata file of the table's own, compressed or not, that no version names is found and goes like any other file."""
+    """A metadata file of the table's own, compressed or not, that no version names is found and goes like any
+    other file."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 10)
     folder, text = (
@@ -380,7 +394,8 @@ def test_metadata_that_a_lost_commit_left_behind_is_an_orphan(catalog: CatalogCl
 
 
 def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient) -> None:
-    """A file that looked like an orphan and is committed before the deletion is looked up again, and stays; one beside it goes."""
+    """A file that looked like an orphan and is committed before the deletion is looked up again, and stays;
+    one beside it goes."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 1)
     late, orphan = (local_path(table.state.location) / f"data/{name}.parquet" for name in ("late", "orphan"))
@@ -411,7 +426,8 @@ def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient)
 def test_ten_thousand_files_in_all_spellings_no_live_one_goes_and_every_orphan_does(
     catalog: CatalogClient,
 ) -> None:
-    """Metadata names 3,333 files in five spellings; of 10,000 that lie there exactly the other 6,667 are deleted, a dry look first."""
+    """Metadata names 3,333 files in five spellings; of 10,000 that lie there exactly the other 6,667 are
+    deleted, a dry look first."""
     storage = open_storage()
     table = SmallFiles(catalog, storage, fresh("t"))
     table.append(this_hour() - 3, 1)

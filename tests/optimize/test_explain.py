@@ -63,12 +63,14 @@ def plan(*standings: Standing, never: bool = False) -> TablePlan:
     ],
 )
 def test_verdict_names_the_reason(known: TablePlan, memory: Memory | None, share: Share, words: str) -> None:
-    """Never optimized, up to date, open hour, lag, paused, failing, waiting its turn, equality deletes, cooling down: each in its words."""
+    """Never optimized, up to date, open hour, lag, paused, failing, waiting its turn, equality deletes,
+    cooling down: each in its words."""
     assert words in verdict(known, memory, share, NOW_MS)
 
 
 def test_maintenance_stands_back_while_ingestion_lags_but_never_below_its_floor() -> None:
-    """The more ingestion lags, or the longer a record waits, the less is done, at least the floor; without lag, or with nobody to ask, all of it."""
+    """The more ingestion lags, or the longer a record waits, the less is done, at least the floor; without
+    lag, or with nobody to ask, all of it."""
     settings = OptimizeSettings(lag_records_max=1_000, lag_age_max_s=600, lag_share_floor=0.1)
     assert [share_of(lag, settings).share for lag in (None, Lag(0), Lag(1_000), Lag(2_000), Lag(10**9))] == [
         1.0,
@@ -88,7 +90,8 @@ def test_maintenance_stands_back_while_ingestion_lags_but_never_below_its_floor(
 
 
 def test_buffered_records_are_no_lag() -> None:
-    """Where the partitions tell how far reading is, that counts; otherwise `lag_records`; the age is that of the oldest record in no table."""
+    """Where the partitions tell how far reading is, that counts; otherwise `lag_records`; the age is that of
+    the oldest record in no table."""
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     partitions = [
         {"end": 100, "routed": 90, "stored": 0},

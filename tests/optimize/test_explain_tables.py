@@ -45,7 +45,8 @@ TOKEN = "of the ingesters"
 
 @pytest.fixture
 def lagging() -> Iterator[str]:
-    """The address of an ingester that is a million records behind, and says so to those who have its token."""
+    """The address of an ingester that is a million records behind, and says so to those who have its
+    token."""
 
     class Status(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -69,7 +70,8 @@ def lagging() -> Iterator[str]:
 
 
 def test_never_optimized_then_up_to_date(catalog: CatalogClient) -> None:
-    """A table that nobody merged yet says so, with what a query would gain; after its first round it is up to date and says when it was merged."""
+    """A table that nobody merged yet says so, with what a query would gain; after its first round it is up to
+    date and says when it was merged."""
     table = new_table(catalog)
     said = lines(maintenance(catalog), table)
     assert "never optimized" in said[0]
@@ -93,7 +95,8 @@ def test_lag(catalog: CatalogClient, lagging: str) -> None:
 
 
 def test_waiting_its_turn_because_of_the_budget_or_the_lag(catalog: CatalogClient, lagging: str) -> None:
-    """Of two tenants' tables a tiny round does one; the other waits its turn. While ingestion lags the floor still gets one done."""
+    """Of two tenants' tables a tiny round does one; the other waits its turn. While ingestion lags the floor
+    still gets one done."""
     for settings in (
         {"round_cost_s_max": 0.001},
         {"round_cost_s_max": 0.001, "ingest_uris": [lagging], "ingest_token": TOKEN},
@@ -106,7 +109,8 @@ def test_waiting_its_turn_because_of_the_budget_or_the_lag(catalog: CatalogClien
 
 
 def test_paused_after_failures(catalog: CatalogClient) -> None:
-    """A table whose merge was refused says until when it pauses, why, and what ends the pause; ending it makes it due."""
+    """A table whose merge was refused says until when it pauses, why, and what ends the pause; ending it
+    makes it due."""
     table = new_table(catalog)
     maintenance(catalog, [table.name], storage=Damaging()).run()
     m = maintenance(catalog)

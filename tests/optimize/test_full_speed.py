@@ -1,4 +1,5 @@
-"""Ingestion at full speed while everything is maintained all the time: the long proof of how the two get on with each other."""
+"""Ingestion at full speed while everything is maintained all the time: the long proof of how the two get on
+with each other."""
 
 import os
 import threading
@@ -35,7 +36,8 @@ EAGER = {"interval_s": 5, "late_cooldown_s": 20, "expiry_interval_s": 1, "reader
 
 
 class Load(threading.Thread):
-    """Produces records as fast as the ingester reads them, over all tenants, over closed hours and this one."""
+    """Produces records as fast as the ingester reads them, over all tenants, over closed hours and this
+    one."""
 
     def __init__(self, line: Line, ingester: Ingester, topic: str, tenants: list[str]) -> None:
         super().__init__()
@@ -89,7 +91,8 @@ def cpu_s(ingester: Ingester) -> float:
 
 
 def conflict_cost_s(line: Line, name: TableName) -> float:
-    """CPU seconds of what a committer does again after a conflict: load the table, prepare the commit anew."""
+    """CPU seconds of what a committer does again after a conflict: load the table, prepare the commit
+    anew."""
     storage, repeats = open_storage(), 20
     started_s = time.process_time()
     for _ in range(repeats):
@@ -103,10 +106,11 @@ def conflict_cost_s(line: Line, name: TableName) -> float:
 def test_ingestion_at_full_speed_beside_maintenance(
     line: Line, ingester: Callable[..., Ingester], optimizer: Callable[..., Optimizer]
 ) -> None:
-    """Records come as fast as they are read, into closed hours too, while rounds of maintenance follow each other.
+    """Records come as fast as they are read, into closed hours too, while rounds of maintenance follow each
+    other.
 
-    No row is lost or doubled, conflicts cost the ingester less than 5 % of its CPU, no table has more than ten snapshots at any time, closed
-    hours end as one file.
+    No row is lost or doubled, conflicts cost the ingester less than 5 % of its CPU, no table has more than
+    ten snapshots at any time, closed hours end as one file.
     """
     tenants = [fresh("fast") for _ in range(TENANTS)]
     names = [TableName(to_identifier(tenant), "logs") for tenant in tenants]
@@ -149,7 +153,8 @@ def test_ingestion_at_full_speed_beside_maintenance(
     share = conflicts * conflict_cost_s(line, names[0]) / spent_s
     merged = one.log().count('"optimize.merged"')
     print(
-        f"{total} records in {SECONDS:.0f} s, {committed:.0f} commits, {conflicts:.0f} conflicts: {share:.2%} of {spent_s:.0f} CPU s; {merged} merges"
+        f"{total} records in {SECONDS:.0f} s, {committed:.0f} commits, {conflicts:.0f} conflicts: "
+        f"{share:.2%} of {spent_s:.0f} CPU s; {merged} merges"
     )
     print(f"most snapshots of a table at any time: {most_snapshots}")
     assert most_snapshots <= SNAPSHOTS_MAX

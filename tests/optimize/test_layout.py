@@ -31,7 +31,8 @@ def order(*fields: tuple[int, str, str]) -> dict[str, Any]:
 
 
 def test_rows_are_ordered_by_the_tables_sort_order_and_then_by_time() -> None:
-    """What `WRITE ORDERED BY` or `sorted_by` declare goes before the time; a table that declares nothing is ordered by time."""
+    """What `WRITE ORDERED BY` or `sorted_by` declare goes before the time; a table that declares nothing is
+    ordered by time."""
     assert layout_of(
         order((HOST, "identity", "asc"), (TRACE, "identity", "asc")), schema(), SETTINGS
     ).sort_by == ("host", "trace_id", "timestamp")
@@ -48,7 +49,8 @@ def test_sort_order_counts_up_to_what_cannot_be_followed() -> None:
 
 
 def test_properties_choose_bloom_filters_dictionaries_and_levels_by_column() -> None:
-    """Iceberg's own properties where it has some; a column that is gone and a level that is none count as not given."""
+    """Iceberg's own properties where it has some; a column that is gone and a level that is none count as not
+    given."""
     properties = {
         "write.parquet.bloom-filter-enabled.column.trace_id": "true",
         "write.parquet.bloom-filter-enabled.column.host": "false",

@@ -36,7 +36,8 @@ def test_second_leader_waits_until_the_first_lets_go(catalog: CatalogClient) -> 
 
 
 def test_leader_that_lost_its_lease_cannot_commit(catalog: CatalogClient) -> None:
-    """A round that goes on with a stale token merges files, but nothing of it is committed, queued or deleted."""
+    """A round that goes on with a stale token merges files, but nothing of it is committed, queued or
+    deleted."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 10, times=4)
     with Leader(catalog, 1.0) as frozen, Leader(catalog, 5.0) as successor:
@@ -68,7 +69,8 @@ def executes(process: "subprocess.Popen[bytes]") -> bool:
 def test_leader_frozen_past_its_lease_cannot_commit_after_waking(
     catalog: CatalogClient, optimizer_alone: Callable[..., Optimizer]
 ) -> None:
-    """SIGSTOP of the driver when an executor is about to merge, SIGCONT when the merge is written and another leads: its commit is refused, its file goes.
+    """SIGSTOP of the driver when an executor is about to merge, SIGCONT when the merge is written and another
+    leads: its commit is refused, its file goes.
 
     When it leads again it finishes.
     """

@@ -39,7 +39,8 @@ def records(tenant: str, moment: datetime, count: int) -> list[Record]:
 def test_small_files_of_a_closed_hour_become_one_while_ingestion_goes_on(
     line: Line, ingester: Callable[..., Ingester], optimizer: Callable[..., Optimizer]
 ) -> None:
-    """Twelve files of a closed hour become one with the same rows; Trino counts the same before, during and after; the marks only move on."""
+    """Twelve files of a closed hour become one with the same rows; Trino counts the same before, during and
+    after; the marks only move on."""
     tenant, topic = fresh("acme"), line.kafka.topic()
     ingest = ingester(topic, flush_interval_s=0.2)
     closed = datetime.now(UTC).replace(minute=5, second=0, microsecond=0) - timedelta(hours=3)
@@ -71,7 +72,8 @@ def test_small_files_of_a_closed_hour_become_one_while_ingestion_goes_on(
         upper = closed.replace(minute=0) + timedelta(hours=1)
         while not stop.wait(0.1):
             ((rows, distinct),) = line.sql(
-                f"SELECT count(*), count(DISTINCT {IDENTITY}) FROM {table} WHERE timestamp < TIMESTAMP '{upper:%Y-%m-%d %H:%M:%S} UTC'"
+                f"SELECT count(*), count(DISTINCT {IDENTITY}) FROM {table} WHERE timestamp < TIMESTAMP "
+                f"'{upper:%Y-%m-%d %H:%M:%S} UTC'"
             )
             counted.append((rows, distinct))
 

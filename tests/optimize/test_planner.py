@@ -74,14 +74,16 @@ def test_single_file_and_full_files_are_up_to_date() -> None:
 
 
 def test_late_file_reopens_a_merged_hour_only_after_the_cool_down() -> None:
-    """A merged hour with one late file is due again when its last merge is `late_cooldown_s` ago, whatever process merged it."""
+    """A merged hour with one late file is due again when its last merge is `late_cooldown_s` ago, whatever
+    process merged it."""
     for age_s, wanted in ((3_599, Standing.COOLING_DOWN), (3_600, Standing.DUE)):
         merged = file(1, uri=merged_file_uri("file:///t", NOW_HOUR - 2, NOW_MS - age_s * 1000))
         assert standing(Partition(NOW_HOUR - 2, (merged, file(2)))) is wanted
 
 
 def test_position_deletes_send_a_partition_to_spark_and_equality_deletes_leave_it_alone() -> None:
-    """PyArrow takes no partition with delete files; a foreign writer's equality deletes stop all merging of it."""
+    """PyArrow takes no partition with delete files; a foreign writer's equality deletes stop all merging of
+    it."""
     (merge,) = plan(Partition(NOW_HOUR - 2, (file(1),), position_delete_files=1)).merges
     assert merge.engine is Engine.SPARK
     assert (
@@ -91,7 +93,8 @@ def test_position_deletes_send_a_partition_to_spark_and_equality_deletes_leave_i
 
 
 def test_only_what_would_become_one_very_large_file_goes_to_spark() -> None:
-    """From `rewrite_bytes_min` bytes in one file on, Spark's rewrite_data_files merges; a large hour of ordinary files is PyArrow's, in groups."""
+    """From `rewrite_bytes_min` bytes in one file on, Spark's rewrite_data_files merges; a large hour of
+    ordinary files is PyArrow's, in groups."""
     files = tuple(file(at, 64 * MIB) for at in range(8))
     (merge,) = plan(Partition(NOW_HOUR - 2, files)).merges
     assert (merge.engine, [len(group) for group in merge.groups]) == (Engine.ARROW, [2, 2, 2, 2])
@@ -134,7 +137,8 @@ def test_names_of_merged_files_tell_when_they_were_merged() -> None:
 
 @given(st.lists(st.integers(1, 130 * MIB), max_size=40), st.integers(MIB, 128 * MIB))
 def test_groups_hold_at_least_two_files_and_stay_below_the_target(sizes: list[int], target: int) -> None:
-    """Whatever the sizes: no group of one, none above the target, no file twice, neighbours in time together."""
+    """Whatever the sizes: no group of one, none above the target, no file twice, neighbours in time
+    together."""
     files = [file(at, size) for at, size in enumerate(sizes)]
     groups = group_files(files[::-1], target, TIME_ID)
     assert all(len(group) > 1 and sum(f.size_bytes for f in group) <= target for group in groups)
@@ -149,7 +153,8 @@ def _ingested(at: int, size: int) -> DataFile:
 
 
 def test_a_lone_file_of_ingestion_is_written_anew_once() -> None:
-    """From one MiB on; what maintenance or somebody else wrote stays, and so does what would not fit into a task."""
+    """From one MiB on; what maintenance or somebody else wrote stays, and so does what would not fit into a
+    task."""
     (merge,) = plan(Partition(NOW_HOUR - 2, (_ingested(1, 140 * MIB),))).merges
     assert (merge.engine, [len(group) for group in merge.groups], merge.saved_files) == (Engine.ARROW, [1], 0)
     assert (

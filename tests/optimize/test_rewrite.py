@@ -36,7 +36,8 @@ def delete_files(table: SmallFiles) -> int:
 def test_rows_deleted_by_trino_stay_deleted_through_merges(
     line: Line, optimizer: Callable[..., Optimizer]
 ) -> None:
-    """Rows that Trino's DELETE took stay away through a rewrite by Spark, a merge with late data by PyArrow, and a second DELETE with its rewrite.
+    """Rows that Trino's DELETE took stay away through a rewrite by Spark, a merge with late data by PyArrow,
+    and a second DELETE with its rewrite.
 
     After each round no delete file is left, every hour is one file, and no other row is lost.
     """
@@ -70,7 +71,8 @@ def test_rows_deleted_by_trino_stay_deleted_through_merges(
 
 
 class Unfaithful(SparkExecutor):
-    """Spark whose rewrite ends with rows other than it began with: `faults` are statements on the branch after the CALL."""
+    """Spark whose rewrite ends with rows other than it began with: `faults` are statements on the branch
+    after the CALL."""
 
     def __init__(self, settings: OptimizeSettings) -> None:
         super().__init__(settings)
@@ -101,13 +103,18 @@ FAULTS = {
         "UPDATE {} SET _offset = 8, message = 'message 8' WHERE _offset = 7",
     ),
     "two rows have each other's value": (
-        "UPDATE {} SET severity = CASE severity WHEN 'info' THEN 'warn' ELSE 'info' END WHERE _offset IN (6, 7)",
+        (
+            "UPDATE {} SET severity = CASE severity WHEN 'info' THEN 'warn' ELSE 'info' END WHERE _offset IN "
+            "(6, "
+            "7)"
+        ),
     ),
 }
 
 
 def test_rewrite_that_changes_a_row_is_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Spark wrote is read again before it counts: a row dropped, changed, doubled or mixed up on the branch is refused, the table pauses.
+    """What Spark wrote is read again before it counts: a row dropped, changed, doubled or mixed up on the
+    branch is refused, the table pauses.
 
     Without a fault the same hour is rewritten.
     """
@@ -138,7 +145,8 @@ def test_rewrite_that_changes_a_row_is_refused(line: Line, monkeypatch: pytest.M
 def test_renamed_column_and_its_successor_stay_two_through_both_executors(
     line: Line, optimizer: Callable[..., Optimizer]
 ) -> None:
-    """A later type for `status` renames it to `status__string` and adds a number: Trino reads each value in its own column after every merge.
+    """A later type for `status` renames it to `status__string` and adds a number: Trino reads each value in
+    its own column after every merge.
 
     One hour is merged by PyArrow, one by Spark because a row of it was deleted.
     """
@@ -155,7 +163,8 @@ def test_renamed_column_and_its_successor_stay_two_through_both_executors(
             "timestamp, observed_timestamp, _topic, _topic_id, _topic_partition, _offset, _index, status"
         )
         line.sql(
-            f"INSERT INTO {sql_name} ({columns}) VALUES ({moment}, {moment}, 'logs', 'topic-id', 1, {hour}, 0, 404)"
+            f"INSERT INTO {sql_name} ({columns}) VALUES ({moment}, {moment}, 'logs', 'topic-id', 1, {hour}, "
+            "0, 404)"
         )
     line.sql(f"DELETE FROM {sql_name} WHERE _offset = 4")
     everything = f"SELECT _topic_partition, _offset, status__string, status FROM {sql_name} ORDER BY 1, 2"
@@ -178,7 +187,8 @@ def test_renamed_column_and_its_successor_stay_two_through_both_executors(
 def test_rewrite_is_committed_although_ingestion_never_stops(
     line: Line, optimizer: Callable[..., Optimizer]
 ) -> None:
-    """While Spark rewrites an hour on its branch, a writer adds files to the same hour all the time: the rewrite lands, no row is lost or comes back."""
+    """While Spark rewrites an hour on its branch, a writer adds files to the same hour all the time: the
+    rewrite lands, no row is lost or comes back."""
     table = SmallFiles(line.catalog, open_storage(), fresh("busy"))
     hour, sql_name = this_hour() - 3, f'"{table.name.namespace}"."logs"'
     table.append(hour, 10, times=4)

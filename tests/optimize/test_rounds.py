@@ -40,7 +40,8 @@ def new_table(catalog: CatalogClient, files: int = 6, hours_ago: int = 3, **prop
 
 
 def test_round_merges_closed_hours_and_keeps_marks_and_properties(catalog: CatalogClient) -> None:
-    """Six files of a closed hour become one, the open hour stays, rows, marks and properties are the same, snapshots are at most ten."""
+    """Six files of a closed hour become one, the open hour stays, rows, marks and properties are the same,
+    snapshots are at most ten."""
     table = new_table(catalog, files=12)
     table.append(this_hour(), 10, times=2)
     before = table.reload()
@@ -60,7 +61,8 @@ def test_round_merges_closed_hours_and_keeps_marks_and_properties(catalog: Catal
 
 
 def test_index_of_changed_partitions_finds_the_table(catalog: CatalogClient) -> None:
-    """Without being named, a table with two files in a closed hour is found through the catalog's index, and leaves it when merged."""
+    """Without being named, a table with two files in a closed hour is found through the catalog's index, and
+    leaves it when merged."""
     table = new_table(catalog, files=2)
     found = {c.table: c.hours for c in maintenance(catalog).inventory.candidates()}
     assert found[table.name] == frozenset({this_hour() - 3})
@@ -69,7 +71,8 @@ def test_index_of_changed_partitions_finds_the_table(catalog: CatalogClient) -> 
 
 
 def test_commit_survives_appends_to_the_same_hour_in_between(catalog: CatalogClient) -> None:
-    """Ingestion commits to the table between merge and commit: the merged file still goes in, the new one stays beside it, nothing is lost."""
+    """Ingestion commits to the table between merge and commit: the merged file still goes in, the new one
+    stays beside it, nothing is lost."""
     table = new_table(catalog)
     report = maintenance(
         catalog, [table.name], between=lambda: table.append(this_hour() - 3, 10, times=3)
@@ -81,7 +84,8 @@ def test_commit_survives_appends_to_the_same_hour_in_between(catalog: CatalogCli
 
 
 def test_table_with_many_snapshots_that_is_written_all_the_time_is_merged(catalog: CatalogClient) -> None:
-    """However many snapshots a table has got, an attempt after a conflict reads only what is new, so it fits between two commits of a fast writer."""
+    """However many snapshots a table has got, an attempt after a conflict reads only what is new, so it fits
+    between two commits of a fast writer."""
     table, stop = new_table(catalog, files=120), threading.Event()
 
     def append_on() -> None:
@@ -102,7 +106,8 @@ def test_table_with_many_snapshots_that_is_written_all_the_time_is_merged(catalo
 
 
 def test_second_optimizer_in_between_makes_the_first_give_way(catalog: CatalogClient) -> None:
-    """When another optimizer merges the same files first, the later one commits nothing of its own and deletes what it wrote."""
+    """When another optimizer merges the same files first, the later one commits nothing of its own and
+    deletes what it wrote."""
     table = new_table(catalog)
     report = maintenance(
         catalog, [table.name], between=lambda: maintenance(catalog, [table.name]).run(), late_cooldown_s=0
@@ -115,7 +120,8 @@ def test_second_optimizer_in_between_makes_the_first_give_way(catalog: CatalogCl
 
 
 def test_deletes_that_come_in_between_stop_the_merge(catalog: CatalogClient) -> None:
-    """A delete file that reaches the hour between merge and commit would be lost with the old files: nothing of the merge is committed."""
+    """A delete file that reaches the hour between merge and commit would be lost with the old files: nothing
+    of the merge is committed."""
     table = new_table(catalog)
     report = maintenance(catalog, [table.name], between=lambda: add_delete_file(table, this_hour() - 3)).run()
     assert report.merged_tables == 0
@@ -143,7 +149,8 @@ def test_manifests_are_gathered_when_there_are_many(catalog: CatalogClient) -> N
 
 
 class Damaging(AnyStorage):
-    """Damages every merged file after the executor has proven it, before the driver commits; without `damage` it cuts it."""
+    """Damages every merged file after the executor has proven it, before the driver commits; without `damage`
+    it cuts it."""
 
     def __init__(self, damage: Callable[[Path], None] | None = None) -> None:
         super().__init__(StorageSettings())
@@ -162,7 +169,8 @@ class Damaging(AnyStorage):
 def test_output_damaged_between_proof_and_commit_is_refused(
     catalog: CatalogClient, damage: Callable[[Path], None]
 ) -> None:
-    """A row dropped, changed or doubled, a byte flipped, a file cut or gone after its proof: nothing is committed, and nothing is left of it."""
+    """A row dropped, changed or doubled, a byte flipped, a file cut or gone after its proof: nothing is
+    committed, and nothing is left of it."""
     table = new_table(catalog)
     report = maintenance(catalog, [table.name], storage=Damaging(damage)).run()
     assert (report.merged_tables, str(table.name) in report.failures) == (0, True)
@@ -178,7 +186,8 @@ def test_output_damaged_between_proof_and_commit_is_refused(
 def test_file_damaged_after_its_proof_is_not_committed_and_the_table_pauses_alone(
     catalog: CatalogClient,
 ) -> None:
-    """A file cut between proof and commit is refused; the table pauses at once with its reason, while another goes on."""
+    """A file cut between proof and commit is refused; the table pauses at once with its reason, while another
+    goes on."""
     bad, good = new_table(catalog), new_table(catalog)
     report = maintenance(catalog, [bad.name], storage=Damaging()).run()
     assert "bytes" in report.failures[str(bad.name)]
@@ -193,7 +202,8 @@ def test_file_damaged_after_its_proof_is_not_committed_and_the_table_pauses_alon
 def test_late_data_over_three_days_reopens_exactly_its_hours_once_per_cool_down(
     catalog: CatalogClient,
 ) -> None:
-    """Records up to three days late over twenty hours: exactly those hours are merged again, when their cool-down is over, and once in each."""
+    """Records up to three days late over twenty hours: exactly those hours are merged again, when their
+    cool-down is over, and once in each."""
     table, start = SmallFiles(catalog, open_storage(), fresh("t")), datetime.now(UTC) - timedelta(hours=13)
     hours = [hour_of(start) - ago for ago in range(2, 74)]
     table.commit({hour: rows_of(hour, at * 4, 4) for at, hour in enumerate(hours)}, 4 * len(hours))
@@ -228,7 +238,8 @@ def files_of(table: SmallFiles) -> dict[int, list[str]]:
 
 
 def test_files_of_expired_snapshots_go_after_the_grace(catalog: CatalogClient) -> None:
-    """Nothing is deleted before the readers' grace is over; then what only expired snapshots reach is gone, and nothing else."""
+    """Nothing is deleted before the readers' grace is over; then what only expired snapshots reach is gone,
+    and nothing else."""
     kept, gone = new_table(catalog, files=12), new_table(catalog, files=12)
     maintenance(catalog, [kept.name], snapshots_max=1, reader_grace_s=3_600).run()
     maintenance(catalog, [gone.name], snapshots_max=1, reader_grace_s=0).run()
@@ -260,7 +271,8 @@ def snapshot_ids(table: SmallFiles) -> list[int]:
 
 
 def test_tag_made_between_planning_and_expiry_keeps_its_snapshot(catalog: CatalogClient) -> None:
-    """A tag and a branch set on snapshots that the plan lets go, after it was made: they stay, with every file, and others go in their place."""
+    """A tag and a branch set on snapshots that the plan lets go, after it was made: they stay, with every
+    file, and others go in their place."""
     table = new_table(catalog, files=14)
     first, second = snapshot_ids(table)[:2]
 
@@ -281,14 +293,16 @@ def test_tag_made_between_planning_and_expiry_keeps_its_snapshot(catalog: Catalo
 
 
 def test_tag_that_moves_between_look_and_commit_makes_the_expiry_look_again(catalog: CatalogClient) -> None:
-    """A known tag set to an expiring snapshot at the last moment makes the commit fail and the expiry decide anew."""
+    """A known tag set to an expiring snapshot at the last moment makes the commit fail and the expiry decide
+    anew."""
     table = new_table(catalog, files=14)
     ids = snapshot_ids(table)
     set_ref(table, "audit", ids[-1])
     moved: list[str] = []
 
     class MovesTag(AnyStorage):
-        """Moves the tag when the manifests of the commit are written: after the last look, before the request."""
+        """Moves the tag when the manifests of the commit are written: after the last look, before the
+        request."""
 
         def write_all(self, files: Any) -> None:
             super().write_all(files)
@@ -304,7 +318,8 @@ def test_tag_that_moves_between_look_and_commit_makes_the_expiry_look_again(cata
 
 
 def test_metadata_files_are_bounded(catalog: CatalogClient) -> None:
-    """However many commits a table gets, it keeps its last metadata files only: the current one and ten before it."""
+    """However many commits a table gets, it keeps its last metadata files only: the current one and ten
+    before it."""
     table = new_table(catalog, files=20)
     maintenance(catalog, [table.name]).run()
     folder = local_path(f"{table.state.location}/metadata")

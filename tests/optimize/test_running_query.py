@@ -19,7 +19,8 @@ from tests.stack.waiting import fresh, wait_for
 pytestmark = pytest.mark.stack
 
 FILES, ROWS = 60, 20
-# How often each row is looked at, so that every file takes Trino a moment: a sequence has 10,000 entries at most.
+# How often each row is looked at, so that every file takes Trino a moment: a sequence has 10,000 entries at
+# most.
 SEQUENCES = (10_000, 3)
 REPEATS = prod(SEQUENCES)
 
@@ -53,13 +54,16 @@ class RunningQuery(threading.Thread):
 
 
 def test_query_that_runs_across_a_merge_and_an_expiry_finishes_right(line: Line) -> None:
-    """A query that has read some of sixty files sees them merged and its snapshot expired; it reads the others to the end and counts every row."""
+    """A query that has read some of sixty files sees them merged and its snapshot expired; it reads the
+    others to the end and counts every row."""
     table = SmallFiles(line.catalog, open_storage(), fresh("long"))
     table.append(this_hour() - 3, ROWS, times=FILES)
     snapshot = table.state.head
     statement = (
-        f'SELECT count(*), count(DISTINCT _offset), sum(length(message)) > 0 FROM "{table.name.namespace}"."logs" '
-        f"CROSS JOIN UNNEST(sequence(1, {SEQUENCES[0]})) AS r (n) CROSS JOIN UNNEST(sequence(1, {SEQUENCES[1]})) AS s (m) "
+        "SELECT count(*), count(DISTINCT _offset), sum(length(message)) > 0 FROM "
+        f'"{table.name.namespace}"."logs" '
+        f"CROSS JOIN UNNEST(sequence(1, {SEQUENCES[0]})) AS r (n) CROSS JOIN UNNEST(sequence(1, "
+        f"{SEQUENCES[1]})) AS s (m) "
         "WHERE crc32(to_utf8(message || cast(n + m AS varchar))) >= 0"
     )
     query = RunningQuery(line.stack.address("trino"), statement)

@@ -50,7 +50,8 @@ def s3_catalog(s3_stack: Stack) -> Iterator[CatalogClient]:
 def test_both_executors_merge_on_an_object_store(
     s3_stack: Stack, s3_catalog: CatalogClient, storage: AnyStorage, optimizer_on: Callable[..., Optimizer]
 ) -> None:
-    """One hour is merged by PyArrow, one with deleted rows by Spark; every other row is there once, deleted ones stay away."""
+    """One hour is merged by PyArrow, one with deleted rows by Spark; every other row is there once, deleted
+    ones stay away."""
     table = SmallFiles(s3_catalog, storage, fresh("s3"))
     plain, deleted = this_hour() - 3, this_hour() - 4
     table.append(plain, 10, times=4)
@@ -70,7 +71,8 @@ def test_both_executors_merge_on_an_object_store(
 def test_retention_orphans_and_purge_on_an_object_store(
     s3_catalog: CatalogClient, storage: AnyStorage
 ) -> None:
-    """Old hours go; a file nobody names goes and no other; a dropped table's prefix goes and its neighbours' stay."""
+    """Old hours go; a file nobody names goes and no other; a dropped table's prefix goes and its neighbours'
+    stay."""
     table, other = (
         SmallFiles(s3_catalog, storage, fresh("s3"), properties={"firn.retention": "24h"}) for _ in range(2)
     )

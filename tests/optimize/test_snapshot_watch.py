@@ -22,7 +22,8 @@ def snapshots(table: SmallFiles) -> int:
 
 
 def test_table_that_is_written_all_the_time_never_has_more_than_ten_snapshots(catalog: CatalogClient) -> None:
-    """Two commits between two looks, into hours that are not closed or have one file each: looks alone keep the snapshots within the limit."""
+    """Two commits between two looks, into hours that are not closed or have one file each: looks alone keep
+    the snapshots within the limit."""
     table = SmallFiles(catalog, open_storage(), fresh("busy"))
     m = maintenance(catalog)
     watch = SnapshotWatch(catalog, m.settings)
@@ -38,7 +39,8 @@ def test_table_that_is_written_all_the_time_never_has_more_than_ten_snapshots(ca
 
 
 def test_table_at_rest_is_not_looked_at_again(catalog: CatalogClient) -> None:
-    """A table is named once for what it has gained; without new files it is not named again, with a few it is not yet."""
+    """A table is named once for what it has gained; without new files it is not named again, with a few it is
+    not yet."""
     table = SmallFiles(catalog, open_storage(), fresh("rest"))
     table.append(this_hour(), 2, times=6)
     watch = SnapshotWatch(catalog, maintenance(catalog).settings)

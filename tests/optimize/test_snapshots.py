@@ -58,7 +58,8 @@ def test_old_snapshots_expire_but_the_head_stays() -> None:
 def test_what_refs_name_stays_and_the_rest_is_bounded(
     count: int, refs: dict[str, int], keep: int, adding: int
 ) -> None:
-    """Whatever branches and tags there are: none of their snapshots goes, and others stay only within the limit, the newest of them."""
+    """Whatever branches and tags there are: none of their snapshots goes, and others stay only within the
+    limit, the newest of them."""
     refs = {name: at for name, at in refs.items() if at <= count and name != "main"}
     gone = expirable(metadata(count, refs), keep=keep, age_max_ms=DAY_MS, now_ms=50_000, adding=adding)
     named = {*refs.values(), count}
@@ -70,7 +71,8 @@ def test_what_refs_name_stays_and_the_rest_is_bounded(
 
 
 def test_the_nearest_ancestor_with_marks_stays() -> None:
-    """Whoever made the newest snapshots did not repeat the marks: the one that does shows whether the table was moved back."""
+    """Whoever made the newest snapshots did not repeat the marks: the one that does shows whether the table
+    was moved back."""
     table = metadata(25)
     for snapshot in table["snapshots"]:
         snapshot["parent-snapshot-id"] = snapshot["snapshot-id"] - 1

@@ -36,7 +36,8 @@ def whole_order(plans: list[TablePlan], slice_tables: int, piece_s: float = 1e9)
 
 
 def test_small_tenant_does_not_wait_for_a_large_one() -> None:
-    """A tenant with one small table comes right after the first table of a tenant with a hundred, also when only ten are loaded at a time."""
+    """A tenant with one small table comes right after the first table of a tenant with a hundred, also when
+    only ten are loaded at a time."""
     plans = [
         *(table("large", f"t{at:03}", merge(1, 20)) for at in range(100)),
         table("small", "logs", merge(1, 2)),
@@ -48,7 +49,8 @@ def test_small_tenant_does_not_wait_for_a_large_one() -> None:
 
 
 def test_large_table_gives_way_after_each_piece() -> None:
-    """One table of a hundred pieces does not use up the round before others had their turn: after its first piece come theirs."""
+    """One table of a hundred pieces does not use up the round before others had their turn: after its first
+    piece come theirs."""
     large = table("large", "logs", *(merge(hour, 10) for hour in range(100)))
     plans = [large, *(table(f"small{at:02}", "logs", merge(1, 10)) for at in range(40))]
     order = whole_order(plans, 10, piece_s=cost_s(10, 10 * 1024 * 1024))
@@ -62,7 +64,8 @@ def test_large_table_gives_way_after_each_piece() -> None:
 def test_shares_of_waiting_tenants_differ_by_at_most_one_piece(
     load: list[tuple[int, int]], slice_tables: int
 ) -> None:
-    """Wherever the order is cut, tenants that still wait have cost nearly the same so far; nothing is left out or doubled."""
+    """Wherever the order is cut, tenants that still wait have cost nearly the same so far; nothing is left
+    out or doubled."""
     plans = [table(f"tenant{t}", f"t{at}", merge(1, files)) for at, (t, files) in enumerate(load)]
     order, spent = whole_order(plans, slice_tables), dict[str, float]()
     largest = max(one.cost_s for one in order)

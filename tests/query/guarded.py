@@ -1,4 +1,5 @@
-"""A catalog that asks for keys and an API on it, beside the open ones of the shared stack, over the same tables."""
+"""A catalog that asks for keys and an API on it, beside the open ones of the shared stack, over the same
+tables."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ INGEST_TOKEN = "token-that-nobody-may-see"
 
 @dataclass(frozen=True)
 class Guarded:
-    """`keys` by what they are for: admin, room (the API's own), mine and theirs (bound, write), reader (bound, read)."""
+    """`keys` by what they are for: admin, room (the API's own), mine and theirs (bound, write), reader
+    (bound, read)."""
 
     folder: Path
     catalog: Child
@@ -51,7 +53,8 @@ class Guarded:
 def start_guarded(
     stack: Stack, open_catalog: CatalogClient, folder: Path, names: tuple[str, str] = ("Mine", "Theirs")
 ) -> Guarded:
-    """Two tenants' tables, five keys, two processes. A broker is not asked for: where ingest should be, nobody answers."""
+    """Two tenants' tables, five keys, two processes. A broker is not asked for: where ingest should be,
+    nobody answers."""
     environment = stack.environment()
     mine, theirs = (LogTable(open_catalog, name) for name in names)
     mine.append(

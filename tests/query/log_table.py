@@ -1,4 +1,5 @@
-"""Log tables made in a moment: records straight to Parquet and one commit, with marks, as ingestion leaves them."""
+"""Log tables made in a moment: records straight to Parquet and one commit, with marks, as ingestion leaves
+them."""
 
 import io
 import itertools
@@ -25,7 +26,8 @@ _numbers = itertools.count(1)
 
 
 class LogTable:
-    """One table. A record is a mapping of columns; `timestamp` is a datetime, all else as its column's type wants it."""
+    """One table. A record is a mapping of columns; `timestamp` is a datetime, all else as its column's type
+    wants it."""
 
     def __init__(
         self,

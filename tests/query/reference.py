@@ -1,4 +1,5 @@
-"""Searches answered in plain Python over the records themselves: what both engines must agree with. And a generator of queries."""
+"""Searches answered in plain Python over the records themselves: what both engines must agree with. And a
+generator of queries."""
 
 import json
 import random

@@ -31,7 +31,8 @@ def fields_after(*declarations: tuple[str, str]) -> list[dict[str, Any]]:
 
 @given(st.lists(st.tuples(st.sampled_from(["status", "other", "new"]), st.sampled_from(TYPES)), max_size=12))
 def test_after_any_declarations_every_column_is_still_there(declarations: list[tuple[str, str]]) -> None:
-    """Ids and names stay distinct, no column is lost or changes its type unless it is widened, and each name bears the type declared last."""
+    """Ids and names stay distinct, no column is lost or changes its type unless it is widened, and each name
+    bears the type declared last."""
     before, after = {field["id"]: field for field in fields_after()}, fields_after(*declarations)
     assert len({field["id"] for field in after}) == len(after) == len({field["name"] for field in after})
     assert before.keys() <= {field["id"] for field in after}
@@ -60,7 +61,8 @@ def test_a_widened_column_stays_where_it_is() -> None:
 
 
 def test_a_field_that_is_in_the_way_is_not_overwritten() -> None:
-    """A record's own field of the name that the old column would take: a sentence instead of a lost column."""
+    """A record's own field of the name that the old column would take: a sentence instead of a lost
+    column."""
     schema = (
         new_log_schema()
         .with_strings({"status": (101, "/status"), "status__string": (102, "/status__string")}, 1)
@@ -85,7 +87,8 @@ def test_a_damaged_property_counts_as_no_declaration() -> None:
 def test_old_and_new_values_are_found_under_one_name(
     api: httpx.Client, log_table: Callable[..., LogTable], engine: str
 ) -> None:
-    """Rows written as text before and as numbers after the declaration, in one search; the text is where it was."""
+    """Rows written as text before and as numbers after the declaration, in one search; the text is where it
+    was."""
     table = log_table()
     table.append(
         [
@@ -109,9 +112,17 @@ def test_old_and_new_values_are_found_under_one_name(
         "query": "status:[403 TO 405]",
     }
     rows = api.post("/v1/search", json=body).json()["rows"]
-    assert sorted((row["message"], str(row["fields"].get("status", row["fields"].get("status__string")))) for row in rows) == [
-        ("after", "403"), ("after", "404"), ("after", "405"), ("before", "403"), ("before", "404"), ("before", "405"),
-    ]  # fmt: skip
+    assert sorted(
+        (row["message"], str(row["fields"].get("status", row["fields"].get("status__string"))))
+        for row in rows
+    ) == [
+        ("after", "403"),
+        ("after", "404"),
+        ("after", "405"),
+        ("before", "403"),
+        ("before", "404"),
+        ("before", "405"),
+    ]
     columns = {c["name"]: c for c in api.get("/v1/streams/detail", params=where).json()["schema"]}
     assert (columns["status"]["type"], columns["status"]["declared"], columns["status"]["older"]) == (
         "long",

@@ -1,4 +1,5 @@
-"""Erasure: matching rows are in no file that anybody can reach, whatever is written meanwhile, and all other rows stay as they were."""
+"""Erasure: matching rows are in no file that anybody can reach, whatever is written meanwhile, and all other
+rows stay as they were."""
 
 import threading
 from collections.abc import Callable
@@ -64,7 +65,8 @@ def tools_of(catalog: CatalogClient, folder: Path) -> Tools:
 
 
 def test_a_file_written_anew_differs_in_nothing_but_the_rows_left_out(tmp_path: Path) -> None:
-    """Same columns, ids and types, lists included, the rows in their order, and a description as of any other file."""
+    """Same columns, ids and types, lists included, the rows in their order, and a description as of any other
+    file."""
     schema = wide_schema()
     columns = {field.name: [None] * 10 for field in schema.arrow} | {
         "_offset": list(range(10)),
@@ -96,7 +98,8 @@ def test_a_file_written_anew_differs_in_nothing_but_the_rows_left_out(tmp_path: 
 def test_erased_rows_are_gone_for_good_and_all_others_stay(
     api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable]
 ) -> None:
-    """Through the API: counted first, then erased; no snapshot is left but one, exports are removed, and after the grace no file on the disk holds a row."""
+    """Through the API: counted first, then erased; no snapshot is left but one, exports are removed, and
+    after the grace no file on the disk holds a row."""
     table = log_table()
     rows = [*table.append(records()[:200], rows_per_file=40), *table.append(records()[200:])]
     where = {"tenant": table.tenant, "from": START.isoformat(), "to": END.isoformat()}
@@ -141,7 +144,8 @@ def export_state(api: httpx.Client, body: dict[str, Any]) -> str:
 def test_rows_that_come_while_rows_are_erased_lose_nothing(
     catalog_client: CatalogClient, log_table: Callable[..., LogTable], tmp_path: Path
 ) -> None:
-    """Ingestion commits all the time: the erasure tries again until it is done, and every row that does not match is there once."""
+    """Ingestion commits all the time: the erasure tries again until it is done, and every row that does not
+    match is there once."""
     table = log_table()
     rows = table.append(records(), rows_per_file=60)
     stop = threading.Event()

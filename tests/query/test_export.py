@@ -92,7 +92,8 @@ def test_an_export_holds_every_row_with_checksums(tmp_path: Path, written_as: Fo
 
 
 def test_an_export_goes_on_after_a_restart_where_it_was(tmp_path: Path) -> None:
-    """The parts that were finished stay as they are, half a part is written again, and the sum is the same."""
+    """The parts that were finished stay as they are, half a part is written again, and the sum is the
+    same."""
     first_rows = Rows(stop_at="3")
     first = ExportJobs(tmp_path, lambda _: first_rows)
     first.start()

@@ -1,4 +1,5 @@
-"""Exports through the API: the rows of the search, however many, over a crash of the API, in memory that does not grow."""
+"""Exports through the API: the rows of the search, however many, over a crash of the API, in memory that does
+not grow."""
 
 import csv
 import hashlib
@@ -66,7 +67,8 @@ def job_of(child: Child, export_id: str) -> dict[str, Any]:
 def test_an_export_outlives_a_crash_and_holds_the_rows_of_the_search(
     exporter: Child, tenant: tuple[str, int], written_as: str, hours: int, tmp_path: Path
 ) -> None:
-    """The API is killed when some parts are written; afterwards these are as they were, the rest is written, all rows are there once, checksums hold."""
+    """The API is killed when some parts are written; afterwards these are as they were, the rest is written,
+    all rows are there once, checksums hold."""
     name, everything = tenant
     question = {"tenant": name, "from": START.isoformat(), "to": (START + timedelta(hours=hours)).isoformat()}
     body = {**question, "format": written_as}
@@ -109,7 +111,8 @@ def test_an_export_outlives_a_crash_and_holds_the_rows_of_the_search(
     if written_as != "parquet":
         _check_whole_file(exporter, job, parts)
     print(
-        f"{written_as}: {job['rows']:,} rows, {job['bytes']:,} bytes in {len(parts)} parts; the process held at most {peak:,} bytes"
+        f"{written_as}: {job['rows']:,} rows, {job['bytes']:,} bytes in {len(parts)} parts; the process held "
+        f"at most {peak:,} bytes"
     )
 
 
@@ -131,7 +134,8 @@ def _check_whole_file(exporter: Child, job: dict[str, Any], parts: list[Path]) -
 def _check_against_search(
     exporter: Child, body: dict[str, Any], exported: Iterator[dict[str, Any]], *, is_csv: bool
 ) -> int:
-    """Row by row, in order, every column: what is exported is what a search of the same range finds. Gives the number of rows; each is there once."""
+    """Row by row, in order, every column: what is exported is what a search of the same range finds. Gives
+    the number of rows; each is there once."""
     question = {name: body[name] for name in ("tenant", "from", "to")} | {"order": "oldest"}
     rows = 0
     with httpx.stream(

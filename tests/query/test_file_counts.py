@@ -1,4 +1,5 @@
-"""Histograms from counts that are kept per file: the same numbers as by searching, and no file opened twice."""
+"""Histograms from counts that are kept per file: the same numbers as by searching, and no file opened
+twice."""
 
 import random
 import sqlite3
@@ -139,7 +140,8 @@ def test_the_counts_are_those_of_searching(
 def test_no_file_is_opened_for_its_counts_twice(
     api: httpx.Client, log_table: Callable[..., LogTable]
 ) -> None:
-    """The first histogram by level opens the files, the second none; a new file is the only one opened after it came."""
+    """The first histogram by level opens the files, the second none; a new file is the only one opened after
+    it came."""
     table = log_table()
     records = [{"timestamp": START + timedelta(seconds=at), "severity": "info"} for at in range(600)]
     table.append(records, rows_per_file=100)

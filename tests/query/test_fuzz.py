@@ -1,4 +1,5 @@
-"""The OpenAPI document against the API: schemathesis makes requests of it, sound ones and others; none may be answered with a 500."""
+"""The OpenAPI document against the API: schemathesis makes requests of it, sound ones and others; none may be
+answered with a 500."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,8 @@ def aimed(case: Any, tenant: str) -> Any:
 
 
 def test_no_request_is_answered_with_a_500(query_uri: str, catalog_client: CatalogClient) -> None:
-    """Every operation of the document in turn, generated requests that keep to it and requests that do not."""
+    """Every operation of the document in turn, generated requests that keep to it and requests that do
+    not."""
     table = LogTable(catalog_client, fresh_tenant("fuzzed"), types={"n": "long"})
     table.append(
         [{"timestamp": START + timedelta(seconds=at), "message": f"row {at}", "n": at} for at in range(20)]

@@ -29,7 +29,8 @@ OUTSIDE = Path(tempfile.gettempdir()) / f"written-by-a-query-{os.getpid()}"
 
 
 def hostile_texts(victim: LogTable, count: int) -> list[str]:
-    """Texts that try to leave their place: SQL, comments, unions, other tenants' names, broken unicode, signs of the language."""
+    """Texts that try to leave their place: SQL, comments, unions, other tenants' names, broken unicode, signs
+    of the language."""
     namespace, table = victim.name
     seeds = [
         "'",
@@ -97,7 +98,8 @@ Ask = tuple[str, dict[str, Any]]
 
 
 def places(text: str, mine: LogTable, victim: LogTable) -> tuple[list[Ask], list[Ask]]:
-    """Requests that hold the text in each of the places where texts go: those answered in process, and those that cost a query of Trino."""
+    """Requests that hold the text in each of the places where texts go: those answered in process, and those
+    that cost a query of Trino."""
     sound = {
         "tenant": mine.tenant,
         "stream": "logs",
@@ -158,7 +160,8 @@ def places(text: str, mine: LogTable, victim: LogTable) -> tuple[list[Ask], list
 
 
 def asked(mine: LogTable, victim: LogTable) -> Iterator[Ask]:
-    """The other tenant's names in every place, then every hostile text in one. The places that cost a query of Trino are rarer."""
+    """The other tenant's names in every place, then every hostile text in one. The places that cost a query
+    of Trino are rarer."""
     for name in (victim.tenant, victim.name.namespace, str(victim.name), f'"{victim.tenant}".logs'):
         in_process, on_trino = places(name, mine, victim)
         yield from (*in_process, *on_trino)
@@ -171,7 +174,8 @@ def asked(mine: LogTable, victim: LogTable) -> Iterator[Ask]:
 def test_hostile_texts_in_every_place_show_nothing_foreign(
     guarded: Guarded, catalog_client: CatalogClient, trino: Sql
 ) -> None:
-    """Search, SQL, export, link, erasure, types, with a tenant's key: never a 500, no foreign row, nothing run but queries, the other's table as it was."""
+    """Search, SQL, export, link, erasure, types, with a tenant's key: never a 500, no foreign row, nothing
+    run but queries, the other's table as it was."""
     before = catalog_client.load_table(guarded.theirs.name)["metadata-location"]
     with closing(guarded.client("mine")) as api:
         for at, (path, body) in enumerate(asked(guarded.mine, guarded.theirs)):
@@ -201,7 +205,8 @@ def test_hostile_texts_in_every_place_show_nothing_foreign(
 def _check_what_ran(trino: Sql) -> set[str]:
     """Everything the API sent to Trino began as a query; with which words."""
     ran = trino(
-        "SELECT DISTINCT lower(regexp_extract(query, '^\\s*(\\w+)', 1)) FROM system.runtime.queries WHERE source = 'firn-query'"
+        "SELECT DISTINCT lower(regexp_extract(query, '^\\s*(\\w+)', 1)) FROM system.runtime.queries WHERE "
+        "source = 'firn-query'"
     )
     words = {row[0] for row in ran}
     assert words <= {"select", "with"}
@@ -225,7 +230,8 @@ def _check_exports(api: httpx.Client, tenant: str) -> None:
 def test_a_tenants_name_never_reaches_another_tenants_table(
     api: httpx.Client, log_table: Callable[..., LogTable]
 ) -> None:
-    """Names that differ in case, escapes or separators are other tenants, and identifiers are not accepted as names."""
+    """Names that differ in case, escapes or separators are other tenants, and identifiers are not accepted as
+    names."""
     table = log_table(fresh_tenant("Acme_Shop"))
     table.append([{"timestamp": START, "message": SECRET}])
     for name in (

@@ -1,4 +1,5 @@
-"""What comes from ingest: dead letters, parked streams, live tail, and answers that say they are not complete."""
+"""What comes from ingest: dead letters, parked streams, live tail, and answers that say they are not
+complete."""
 
 import threading
 from collections.abc import Iterator
@@ -27,7 +28,8 @@ def following(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def test_a_tail_shows_records_before_they_are_in_a_table(following: Following) -> None:
-    """Through the API, only of the tenant, only those with the words; no more than two of one tenant; on the command line as JSON lines."""
+    """Through the API, only of the tenant, only those with the words; no more than two of one tenant; on the
+    command line as JSON lines."""
     seen: list[dict[str, Any]] = []
     is_open, leave = threading.Event(), threading.Event()
 
@@ -62,7 +64,8 @@ def test_a_tail_shows_records_before_they_are_in_a_table(following: Following) -
 
 
 def test_dead_letters_are_listed_shown_and_sent_again(following: Following) -> None:
-    """Of the tenant only; replayed ones become rows; what waits, lag and all, makes an answer say that it is not complete."""
+    """Of the tenant only; replayed ones become rows; what waits, lag and all, makes an answer say that it is
+    not complete."""
     following.produce(following.other, b"not json either")
     following.produce(
         following.tenant, b"not json", b'{"message":"stored","user":"alice"}', b'{"broken": "alice"'
@@ -94,7 +97,8 @@ def test_dead_letters_are_listed_shown_and_sent_again(following: Following) -> N
 
 
 def test_an_answer_over_what_is_not_ingested_yet_says_so(following: Following) -> None:
-    """While records wait in Kafka the newest hour is not complete, an hour before they came is; when they are in, both are."""
+    """While records wait in Kafka the newest hour is not complete, an hour before they came is; when they are
+    in, both are."""
     wait_for(
         lambda: following.post("search", tenant=following.tenant)["complete"], 60.0, "everything being in"
     )
@@ -133,7 +137,8 @@ def test_an_erasure_names_the_dead_letters_that_match(following: Following) -> N
 def test_the_command_line_searches_exports_and_asks_in_sql(
     following: Following, stack: Stack, tmp_path: Any
 ) -> None:
-    """Rows as JSON lines, all of them; a file whose checksum was compared; SQL as CSV; a mistake in one sentence with its place."""
+    """Rows as JSON lines, all of them; a file whose checksum was compared; SQL as CSV; a mistake in one
+    sentence with its place."""
     settings = {**following.environment, "FIRN_QUERY_API": following.api.address}
     wanted = ("--from", "now-1h", "--json")
     rows = [

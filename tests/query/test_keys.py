@@ -30,7 +30,8 @@ def test_without_a_key_in_force_nobody_gets_in(guarded: Guarded) -> None:
 
 
 def test_a_key_sees_its_tenant_and_no_other(guarded: Guarded) -> None:
-    """Listings, searches, links, SQL, tails, letters, erasures, maintenance: of another tenant 403, and its words nowhere; its exports are unknown."""
+    """Listings, searches, links, SQL, tails, letters, erasures, maintenance: of another tenant 403, and its
+    words nowhere; its exports are unknown."""
     times = {"from": START.isoformat(), "to": (START + timedelta(hours=1)).isoformat()}
     assert [t["tenant"] for t in guarded.ask("GET", "/v1/tenants", "mine").json()["tenants"]] == ["Mine"]
     assert guarded.ask(
@@ -127,7 +128,8 @@ def test_a_key_that_may_only_read_changes_nothing(guarded: Guarded) -> None:
 
 
 def test_an_erasure_by_a_tenants_key_is_carried_out_by_the_room(guarded: Guarded) -> None:
-    """The report names the key by its id, never by its secret; only those who may change the tenant see it."""
+    """The report names the key by its id, never by its secret; only those who may change the tenant see
+    it."""
     made = guarded.ask(
         "POST", "/v1/erasures", "mine", json={"tenant": "Mine", "query": 'message:"of Mine 7"'}
     ).json()
@@ -144,7 +146,8 @@ def test_an_erasure_by_a_tenants_key_is_carried_out_by_the_room(guarded: Guarded
 
 
 def test_no_secret_is_written_down(guarded: Guarded, stack: Stack) -> None:
-    """Neither a key nor a password nor a token is in a log, in the databases or in the API's state, after all that was asked."""
+    """Neither a key nor a password nor a token is in a log, in the databases or in the API's state, after all
+    that was asked."""
     guarded.ask("GET", "/v1/dead-letters", "admin")
     guarded.ask("POST", "/v1/sql", "mine", json={"sql": "SELECT * FROM logs", "tenant": "Mine"})
     secrets = [key.split("_", 2)[2] for key in guarded.keys.values()] + [INGEST_TOKEN]

@@ -33,7 +33,8 @@ async def some_take(turns: Turns, share: Share, count: int) -> list["asyncio.Tas
 
 
 def test_one_tenants_requests_take_no_turn_from_another() -> None:
-    """As many run as may, as many again wait, the next is refused at once; another tenant's runs; a turn that is given back is taken."""
+    """As many run as may, as many again wait, the next is refused at once; another tenant's runs; a turn that
+    is given back is taken."""
 
     async def play() -> None:
         turns = Turns(64, 3_600.0)
@@ -68,7 +69,8 @@ def test_who_waits_too_long_for_a_turn_is_refused() -> None:
 
 @pytest.mark.finding(8)
 def test_the_last_turns_are_for_those_who_have_none() -> None:
-    """Many tenants that never end, and a key that names ever new ones, leave a quarter of all turns to whoever has none yet."""
+    """Many tenants that never end, and a key that names ever new ones, leave a quarter of all turns to
+    whoever has none yet."""
 
     async def play() -> None:
         turns = Turns(16, 0.01)
@@ -155,11 +157,15 @@ def test_a_run_stops_its_engine_when_its_time_is_over_or_its_caller_leaves() -> 
 def test_a_query_ends_when_its_caller_leaves(
     api: httpx.Client, log_table: Callable[..., LogTable], trino: Sql, query_uri: str
 ) -> None:
-    """Trino is told at once: the statement of a caller that hung up is over within seconds, not after the minutes it would take."""
+    """Trino is told at once: the statement of a caller that hung up is over within seconds, not after the
+    minutes it would take."""
     table = log_table()
     table.append([{"timestamp": START, "message": f"row {at}"} for at in range(3_000)])
     marker = f"m{time.monotonic_ns()}"
-    endless = f"SELECT count(*) AS {marker} FROM logs a, logs b, logs c, logs d WHERE a.message || b.message < c.message || d.message"
+    endless = (
+        f"SELECT count(*) AS {marker} FROM logs a, logs b, logs c, logs d WHERE a.message || b.message "
+        "< c.message || d.message"
+    )
     with (
         pytest.raises(httpx.ReadTimeout),
         httpx.Client(base_url=query_uri, timeout=4.0, trust_env=False) as impatient,
@@ -170,7 +176,8 @@ def test_a_query_ends_when_its_caller_leaves(
         return {
             row[0]
             for row in trino(
-                f"SELECT state FROM system.runtime.queries WHERE query LIKE '%{marker}%' AND source = 'firn-query'"
+                f"SELECT state FROM system.runtime.queries WHERE query LIKE '%{marker}%' AND source = "
+                "'firn-query'"
             )
         }
 
@@ -184,7 +191,8 @@ def test_a_query_ends_when_its_caller_leaves(
 def test_an_answer_that_a_limit_cut_short_says_so(
     stack: Stack, log_table: Callable[..., LogTable], tmp_path: Path
 ) -> None:
-    """Too many bytes for a filter: refused with advice; for a page: the newest rows, and why there are no more."""
+    """Too many bytes for a filter: refused with advice; for a page: the newest rows, and why there are no
+    more."""
     table = log_table()
     for hour in range(4):
         rows = [

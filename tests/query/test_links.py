@@ -1,4 +1,5 @@
-"""Links: a pin re-opens exactly its rows after new data, merging, expiry; after retention it says what is gone."""
+"""Links: a pin re-opens exactly its rows after new data, merging, expiry; after retention it says what is
+gone."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -41,7 +42,8 @@ def opened(api: httpx.Client, body: dict[str, Any]) -> tuple[list[str], dict[str
 def test_a_link_shows_exactly_its_rows_whatever_happens_to_the_files(
     api: httpx.Client, catalog_client: CatalogClient, log_table: Callable[..., LogTable], query: str
 ) -> None:
-    """After more rows in the same hours, another field, a merge into one file an hour and the expiry of every older snapshot: the same rows, in order."""
+    """After more rows in the same hours, another field, a merge into one file an hour and the expiry of every
+    older snapshot: the same rows, in order."""
     table = log_table()
     for start in (OLD, NEW):
         table.append(records("early", start), rows_per_file=20)

@@ -158,7 +158,8 @@ def test_a_histogram_splits_its_buckets_by_level(api: httpx.Client, shop: LogTab
 
 
 def test_a_row_is_found_by_its_coordinates(api: httpx.Client, shop: LogTable) -> None:
-    """The row that a search gave is given again, with every field; wrong coordinates are 404 and a sentence."""
+    """The row that a search gave is given again, with every field; wrong coordinates are 404 and a
+    sentence."""
     row = ask(api, "search", shop, query="_errors:*")["rows"][0]
     where = {
         "tenant": shop.tenant,
@@ -188,7 +189,8 @@ def test_tenants_show_rows_files_and_freshness(api: httpx.Client, shop: LogTable
 def test_a_table_that_cannot_be_read_does_not_hide_its_neighbours(
     api: httpx.Client, catalog_client: CatalogClient, shop: LogTable
 ) -> None:
-    """Somebody else's table in a tenant's namespace is left out; a table whose metadata file is gone is listed with what is wrong."""
+    """Somebody else's table in a tenant's namespace is left out; a table whose metadata file is gone is
+    listed with what is wrong."""
     broken = LogTable(catalog_client, fresh_tenant("broken"))
     broken.append([{"timestamp": datetime(2026, 3, 4, tzinfo=UTC), "message": "a row"}])
     schema = {"type": "struct", "fields": [{"id": 1, "name": "n", "type": "long", "required": False}]}

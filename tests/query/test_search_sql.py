@@ -100,7 +100,8 @@ def test_absorbed_offsets_become_a_condition_on_identity() -> None:
     st.sampled_from(["message", "path", 'we"ird', "nope"]),
 )
 def test_no_text_of_a_query_leaves_its_literal(text: str, field: str) -> None:
-    """Whatever is searched for, both dialects read the SQL back as one expression over existing columns, and DuckDB runs it."""
+    """Whatever is searched for, both dialects read the SQL back as one expression over existing columns, and
+    DuckDB runs it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     condition = compile_search(
         parse_search(f'{field.replace(chr(34), chr(92) + chr(34))}:"{escaped}"'), schema()

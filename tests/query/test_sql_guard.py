@@ -160,7 +160,8 @@ def test_no_heap_of_words_passes_the_guard_into_another_schema(parts: list[str])
 
 
 def test_two_thousand_mutations_of_sound_queries_stay_inside() -> None:
-    """Sound queries with fragments put in at random places never reach another schema and never fail otherwise."""
+    """Sound queries with fragments put in at random places never reach another schema and never fail
+    otherwise."""
     random_ = random.Random(3)
     sound = [
         "select a, count(*) from logs where b = 'c' group by 1",

@@ -1,4 +1,5 @@
-"""Trino with users: what `python -m query trino-access` writes, tried with Trino's own client against a Trino that asks for passwords over TLS."""
+"""Trino with users: what `python -m query trino-access` writes, tried with Trino's own client against a Trino
+that asks for passwords over TLS."""
 
 import shutil
 from collections.abc import Iterator
@@ -104,7 +105,8 @@ def users(
 def test_a_tenants_user_sees_its_own_schema_and_no_other(
     users: Users, tables: tuple[LogTable, LogTable]
 ) -> None:
-    """Listings hold nothing foreign, a foreign table cannot be read, nothing can be written, other people's queries are not seen."""
+    """Listings hold nothing foreign, a foreign table cannot be read, nothing can be written, other people's
+    queries are not seen."""
     mine, theirs = (table.name for table in tables)
     user = mine.namespace
     schemas = {row[0] for row in users.ask(user, "SHOW SCHEMAS FROM lake")}
@@ -132,7 +134,8 @@ def test_a_tenants_user_sees_its_own_schema_and_no_other(
 
 @pytest.mark.stack
 def test_without_the_right_password_nobody_gets_in(users: Users, tables: tuple[LogTable, LogTable]) -> None:
-    """A wrong password, another user's password, and plain HTTP without one are turned away; nobody takes another's name."""
+    """A wrong password, another user's password, and plain HTTP without one are turned away; nobody takes
+    another's name."""
     mine, theirs = (table.name.namespace for table in tables)
     for password in ("wrong", "", users.passwords[theirs]):
         with pytest.raises(REFUSED):

@@ -127,7 +127,8 @@ def test_both_engines_give_the_same_rows(api: httpx.Client, catalog_client: Cata
 
 @pytest.mark.stack
 def test_trino_looks_everywhere_as_an_erasure_does(catalog_client: CatalogClient, trino: Sql) -> None:
-    """Words without a field are found in the values of `_errors` and in JSON too, and the same rows as in plain Python."""
+    """Words without a field are found in the values of `_errors` and in JSON too, and the same rows as in
+    plain Python."""
     table = LogTable(catalog_client, fresh_tenant("everywhere"), types=TYPES)
     rows = table.append(records(ROWS, 5))
     namespace, name = table.name

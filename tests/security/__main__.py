@@ -3,7 +3,8 @@
     python -m tests.security --json          one JSON object on stdout, pytest's own words on stderr
     python -m tests.security --only 2,6      some of them
 
-A finding is held where at least one test names it (`@pytest.mark.finding(N)`) and each of its tests passed. Exit code 1 where one is not.
+A finding is held where at least one test names it (`@pytest.mark.finding(N)`) and each of its tests passed.
+Exit code 1 where one is not.
 """
 
 import contextlib
@@ -85,7 +86,8 @@ def main(
     else:
         for number, finding in found.items():
             print(
-                f"{number:>3}  {'held' if finding['held'] else 'OPEN'}  {finding['tests']:>3} tests  {finding['title']}"
+                f"{number:>3}  {'held' if finding['held'] else 'OPEN'}  {finding['tests']:>3} tests  "
+                f"{finding['title']}"
             )
     raise SystemExit(0 if code == 0 and all(finding["held"] for finding in found.values()) else 1)
 

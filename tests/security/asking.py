@@ -67,7 +67,8 @@ def started_services(stack: ExitStack, keyed: Guarded, line: Line, folder: Path)
 
 
 def _metrics_of_optimize(stack: ExitStack, folder: Path) -> str:
-    """`optimize run` with its endpoint, over a catalog of its own that has no tables: there is nothing to maintain, and no Spark to start."""
+    """`optimize run` with its endpoint, over a catalog of its own that has no tables: there is nothing to
+    maintain, and no Spark to start."""
     own = {
         "FIRN_CATALOG_DATABASE_URL": f"sqlite:///{folder}/catalog.db",
         "FIRN_CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
@@ -119,7 +120,8 @@ def _keys(keyed: Guarded) -> dict[str, str]:
 
 
 def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
-    """What braces in the matrix stand for. `b` gets an export, an erasure and a saved search that others might ask for."""
+    """What braces in the matrix stand for. `b` gets an export, an erasure and a saved search that others
+    might ask for."""
     where = {
         "tenant": keyed.theirs.tenant,
         "stream": keyed.theirs.stream,
@@ -143,9 +145,17 @@ def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
         "session": "x",
     }
     of_b = {
-        **path, "namespace": keyed.theirs.name.namespace, "tenant": keyed.theirs.tenant, "table": keyed.theirs.name.name, "view": "seen",
-        "location": location, "key": _id_of(keyed.keys["theirs"]), "export": export, "erasure": erasure, "saved": "of-theirs",
-    }  # fmt: skip
+        **path,
+        "namespace": keyed.theirs.name.namespace,
+        "tenant": keyed.theirs.tenant,
+        "table": keyed.theirs.name.name,
+        "view": "seen",
+        "location": location,
+        "key": _id_of(keyed.keys["theirs"]),
+        "export": export,
+        "erasure": erasure,
+        "saved": "of-theirs",
+    }
     gone = of_b | {
         "table": "gone",
         "view": "gone",
@@ -191,7 +201,8 @@ class Asker:
 
 
 def answered(client: httpx.Client, request: httpx.Request) -> httpx.Response:
-    """The whole answer; of a stream of events, which has no end, the beginning. Raises httpx.TimeoutException."""
+    """The whole answer; of a stream of events, which has no end, the beginning. Raises
+    httpx.TimeoutException."""
     deadline_s = time.monotonic() + ANSWER_S
     answer = client.send(request, stream=True)
     try:

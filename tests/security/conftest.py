@@ -1,4 +1,5 @@
-"""What the findings are tried on: a catalog and a search API that ask for keys, with the tenants `a` and `b`, on the shared stack."""
+"""What the findings are tried on: a catalog and a search API that ask for keys, with the tenants `a` and `b`,
+on the shared stack."""
 
 from collections.abc import Iterator
 
@@ -15,7 +16,8 @@ from tests.stack.parked import forget_parkings
 def keyed(
     stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Guarded]:
-    """Keys by name: admin, room, mine (write key of `a`), reader (read key of `a`), theirs (write key of `b`)."""
+    """Keys by name: admin, room, mine (write key of `a`), reader (read key of `a`), theirs (write key of
+    `b`)."""
     made = start_guarded(stack, catalog_client, tmp_path_factory.mktemp("keyed"), ("a", "b"))
     yield made
     made.end()

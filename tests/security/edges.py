@@ -1,4 +1,5 @@
-"""Every HTTP service of Firn as somebody on the network sees it: an address, and what has to be sent to be let in."""
+"""Every HTTP service of Firn as somebody on the network sees it: an address, and what has to be sent to be
+let in."""
 
 import socket
 import threading

@@ -1,4 +1,5 @@
-"""The findings of the inspection, by number. Each has tests that fail where its mend is taken away: `@pytest.mark.finding(N)`."""
+"""The findings of the inspection, by number. Each has tests that fail where its mend is taken away:
+`@pytest.mark.finding(N)`."""
 
 FINDINGS = {
     1: "a view of a tenant reads every tenant through SQL",

@@ -1,4 +1,5 @@
-"""JVM parts with known holes: from which version on each is mended, and what the hole was. infra/poms keeps them out."""
+"""JVM parts with known holes: from which version on each is mended, and what the hole was. infra/poms keeps
+them out."""
 
 from dataclasses import dataclass
 
@@ -12,9 +13,18 @@ class Fixed:
     reason: str
 
 
-_MADE_YOU_RESET = "CVE-2025-5115: a client makes the server reset its HTTP/2 streams and so have work done without limit (MadeYouReset); Trino serves HTTP/2"
-_LZ4 = "CVE-2025-12183, CVE-2025-66566: reads beyond the input, and gives what its buffers held before, on malformed input"
-_AIRCOMPRESSOR = "CVE-2025-67721: malformed Snappy or LZ4 gives what a reused buffer held before; Trino reads Parquet files that tenants may write"
+_MADE_YOU_RESET = (
+    "CVE-2025-5115: a client makes the server reset its HTTP/2 streams and so have work done "
+    "without limit (MadeYouReset); Trino serves HTTP/2"
+)
+_LZ4 = (
+    "CVE-2025-12183, CVE-2025-66566: reads beyond the input, and gives what its buffers held before, on "
+    "malformed input"
+)
+_AIRCOMPRESSOR = (
+    "CVE-2025-67721: malformed Snappy or LZ4 gives what a reused buffer held before; Trino "
+    "reads Parquet files that tenants may write"
+)
 
 FIXED = (
     *(
@@ -32,6 +42,7 @@ FIXED = (
     Fixed(
         "log4j-core",
         (2, 25, 4),
-        "CVE-2025-68161, CVE-2026-34477: does not compare the name in the certificate of whom it sends logs to",
+        "CVE-2025-68161, CVE-2026-34477: does not compare the name in the certificate of whom it sends logs "
+        "to",
     ),
 )

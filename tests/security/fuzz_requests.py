@@ -1,4 +1,5 @@
-"""Requests that nobody meant, with keys of one tenant and the names of another: from the OpenAPI documents and from the matrix of routes."""
+"""Requests that nobody meant, with keys of one tenant and the names of another: from the OpenAPI documents
+and from the matrix of routes."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +42,9 @@ class Shot:
 
 
 class Hostile:
-    """Makes them. `names`: what the attacker knows or guesses of the other tenant; `own`: its own names. Everything random comes from one seed.
-    `document_key`: what services may ask for before they show their documents, which are no secret.
+    """Makes them. `names`: what the attacker knows or guesses of the other tenant; `own`: its own names.
+    Everything random comes from one seed. `document_key`: what services may ask for before they show their
+    documents, which are no secret.
     """
 
     def __init__(
@@ -74,7 +76,8 @@ class Hostile:
         return made
 
     def _from_document(self, service: str, operation: Any, count: int) -> list[Shot]:
-        """Sound and unsound requests of an operation, most of them with a name of the other tenant somewhere."""
+        """Sound and unsound requests of an operation, most of them with a name of the other tenant
+        somewhere."""
         made: list[Shot] = []
         mode = self._random.choice(list(GenerationMode))
 
@@ -98,7 +101,8 @@ class Hostile:
         return made
 
     def _from_route(self, route: Route) -> Shot:
-        """A row of the matrix, its names those of the other tenant in some spelling, here and there one of its own, or something else altogether."""
+        """A row of the matrix, its names those of the other tenant in some spelling, here and there one of
+        its own, or something else altogether."""
         path = "/".join(self._part(part) for part in route.path.split("/"))
         options: dict[str, Any] = {
             "method": "GET" if route.method == "WEBSOCKET" else route.method,
@@ -133,7 +137,8 @@ class Hostile:
         )
 
     def _filled(self, template: Any) -> Any:
-        """A template with words in its places; here and there a value of a type that does not belong there."""
+        """A template with words in its places; here and there a value of a type that does not belong
+        there."""
         if self._random.random() < 0.02:
             return self._random.choice(WRONG_TYPES)
         if isinstance(template, str):

@@ -1,4 +1,5 @@
-"""Record batches as no well-meaning producer makes them, sent by the wire protocol itself, and batches damaged on the broker's disk."""
+"""Record batches as no well-meaning producer makes them, sent by the wire protocol itself, and batches
+damaged on the broker's disk."""
 
 import gzip
 import socket
@@ -139,7 +140,8 @@ class Wire:
 
 
 def damage(log_folder: Path, topic: str, offset: int, partition: int = 0) -> None:
-    """Changes a byte of the records of the batch that begins at an offset where it lies on the broker's disk: its checksum is wrong from now on."""
+    """Changes a byte of the records of the batch that begins at an offset where it lies on the broker's disk:
+    its checksum is wrong from now on."""
     for segment in sorted((log_folder / f"{topic}-{partition}").glob("*.log")):
         at, end = 0, segment.stat().st_size
         with segment.open("r+b") as file:

@@ -1,4 +1,5 @@
-"""Two tenants' tables behind a catalog that asks for keys, and what a hostile holder of a key to one of them sends and leaves on the disk."""
+"""Two tenants' tables behind a catalog that asks for keys, and what a hostile holder of a key to one of them
+sends and leaves on the disk."""
 
 import os
 import random
@@ -35,7 +36,8 @@ SPARSE_BYTES = 700 * 1024 * 1024
 
 @dataclass
 class Hostile:
-    """`mine` is the attacker's table, `theirs` the other tenant's; `keys`: admin, room, mine (bound, write), reader (bound, read)."""
+    """`mine` is the attacker's table, `theirs` the other tenant's; `keys`: admin, room, mine (bound, write),
+    reader (bound, read)."""
 
     server: Server
     keys: dict[str, str]
@@ -160,7 +162,8 @@ def foreign_uris(world: Hostile) -> list[str]:
 
 
 def hostile_files(world: Hostile) -> list[str]:
-    """Files below the attacker's own location that must not be read: links, a pipe, what never ends, what is huge, what unpacks to much."""
+    """Files below the attacker's own location that must not be read: links, a pipe, what never ends, what is
+    huge, what unpacks to much."""
     state = world.state(world.mine)
     folder = local_path(state.location) / "metadata"
     theirs = local_path(world.state(world.theirs).location)
@@ -237,14 +240,16 @@ def _deep() -> bytes:
 
 @dataclass
 class Crafted:
-    """What a commit brings: its updates, the files it needs, and the metadata that a catalog without checks would have made of it."""
+    """What a commit brings: its updates, the files it needs, and the metadata that a catalog without checks
+    would have made of it."""
 
     updates: list[Json]
     metadata: Json
 
 
 def craft(world: Hostile, layer: str, uri: str, rng: random.Random) -> Crafted:
-    """A commit to the attacker's table in which one layer names `uri`; everything else in it is as it should be."""
+    """A commit to the attacker's table in which one layer names `uri`; everything else in it is as it should
+    be."""
     state, metadata = world.state(world.mine), world.metadata(world.mine)
     name = f"{rng.getrandbits(64):016x}"
     manifest_list = f"{state.location}/metadata/{name}-list.avro"

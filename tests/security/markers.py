@@ -1,4 +1,5 @@
-"""What gives tenant `b` away: its rows, the identity of its table, where its files lie and what they are called, its key, its name."""
+"""What gives tenant `b` away: its rows, the identity of its table, where its files lie and what they are
+called, its key, its name."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from tests.query.log_table import LogTable
 
 @dataclass(frozen=True)
 class Markers:
-    """`texts` give `b` away wherever they stand; `names` where one is a whole value and the caller has not named it first."""
+    """`texts` give `b` away wherever they stand; `names` where one is a whole value and the caller has not
+    named it first."""
 
     texts: frozenset[str]
     names: frozenset[str]
@@ -34,7 +36,8 @@ class Markers:
         )
 
     def found_in(self, answer: httpx.Response, *, named: bool = False) -> list[str]:
-        """Those that an answer holds. `named`: the request named the tenant, so that its name alone tells nothing."""
+        """Those that an answer holds. `named`: the request named the tenant, so that its name alone tells
+        nothing."""
         text = "\n".join((answer.text, *answer.headers.values()))
         found = [marker for marker in sorted(self.texts) if marker in text]
         return found if named else found + sorted(self.names & set(_values(answer)))

@@ -1,8 +1,10 @@
-"""Every route of every HTTP service, and what each kind of key gets there: one row each. A route without a row fails the tests.
+"""Every route of every HTTP service, and what each kind of key gets there: one row each. A route without a
+row fails the tests.
 
-To add one: a line `Route(SERVICE, METHOD, PATH, ACCESS)` below its service. What the path, `query`, `body` or `form` names between braces belongs to
-tenant `b` where keys of `a` ask, and to nobody (`gone`) where a key asks that would be let in, so that asking changes nothing; a route that only reads
-says `reads=True` and is asked about what is there.
+To add one: a line `Route(SERVICE, METHOD, PATH, ACCESS)` below its service. What the path, `query`, `body` or
+`form` names between braces belongs to tenant `b` where keys of `a` ask, and to nobody (`gone`) where a key
+asks that would be let in, so that asking changes nothing; a route that only reads says `reads=True` and is
+asked about what is there.
 """
 
 from collections.abc import Mapping
@@ -19,10 +21,12 @@ Outcome = Literal[
 
 
 class Access(StrEnum):
-    """What a route asks for; the table below says what that means for each kind of key. `OF_B`: of the tenant that the request names."""
+    """What a route asks for; the table below says what that means for each kind of key. `OF_B`: of the tenant
+    that the request names."""
 
     EVERYBODY = "everybody"
-    FRONT_END = "front end"  # the program of the pages, without data: those come over the browser's connection once it has sent a key
+    # the program of the pages, without data: those come over the browser's connection once it has sent a key
+    FRONT_END = "front end"
     CREDENTIALS = "credentials in the body"  # asked with wrong ones
     ANY_KEY = "any key"
     READ_OF_B = "read of b"
@@ -44,7 +48,8 @@ def _row(*outcomes: Outcome) -> dict[str, Outcome]:
 
 # fmt: off
 OUTCOMES: Mapping[Access, Mapping[str, Outcome]] = {
-    #                                none   unknown revoked reader    mine      theirs  room   maintenance admin
+    #                                none   unknown revoked reader    mine      theirs  room   maintenance
+    # admin
     Access.EVERYBODY:         _row("in",  "in",   "in",   "in",     "in",     "in",   "in",  "in",       "in"),
     Access.FRONT_END:         _row("in",  "in",   "in",   "in",     "in",     "in",   "in",  "in",       "in"),
     Access.CREDENTIALS:       _row("401", "401",  "401",  "401",    "401",    "401",  "401", "401",      "401"),

@@ -1,4 +1,5 @@
-"""The routes that the services really have, from their own tables: (service, method, path) with every parameter written as {}."""
+"""The routes that the services really have, from their own tables: (service, method, path) with every
+parameter written as {}."""
 
 import re
 from collections.abc import Iterator, Sequence

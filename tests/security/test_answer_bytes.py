@@ -53,7 +53,8 @@ def test_batches_of_large_rows_are_small() -> None:
 
 
 def test_no_answer_of_trino_is_read_beyond_a_bound() -> None:
-    """The client stops reading, whatever the other side goes on sending, and compressed bytes count as what they become."""
+    """The client stops reading, whatever the other side goes on sending, and compressed bytes count as what
+    they become."""
 
     class Endless(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -99,7 +100,8 @@ def bounded(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.mark.stack
 def test_answers_of_sql_and_pages_end_at_their_bytes(bounded: Child, catalog_client: CatalogClient) -> None:
-    """SQL says what is missing; a page goes on behind its `next`, so that every row is reached, on both engines; values end."""
+    """SQL says what is missing; a page goes on behind its `next`, so that every row is reached, on both
+    engines; values end."""
     table = LogTable(catalog_client, fresh_tenant("large"))
     table.append(
         [

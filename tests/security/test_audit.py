@@ -39,7 +39,8 @@ def test_only_a_whole_answer_is_clean(printed: str, code: int, said: str) -> Non
 
 
 def test_the_auditor_is_run_on_all_pins(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The program is asked about the file of all pins; where it fails without a report, its last words are told and the code is not 0."""
+    """The program is asked about the file of all pins; where it fails without a report, its last words are
+    told and the code is not 0."""
     auditor = tmp_path / "pip-audit"
     auditor.write_text(
         f"#!{sys.executable}\nimport sys\nprint('no route to', *sys.argv[1:], file=sys.stderr)\nsys.exit(1)\n"

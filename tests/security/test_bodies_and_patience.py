@@ -48,7 +48,8 @@ def status_of(answer: bytes) -> int:
 @pytest.mark.parametrize("chunked", [False, True], ids=["declared", "chunked"])
 @pytest.mark.parametrize("key", [False, True], ids=["without a key", "with a key"])
 def test_a_huge_body_is_never_held(edges: list[Edge], key: bool, chunked: bool) -> None:
-    """150 MiB: without a key 401, with one 413; in both cases next to nothing of it is in memory at any time."""
+    """150 MiB: without a key 401, with one 413; in both cases next to nothing of it is in memory at any
+    time."""
     for edge in edges:
         before = None if edge.pid is None else peak_bytes(edge.pid)
         part = in_chunks(b"x" * MIB) if chunked else b"x" * MIB
@@ -79,7 +80,8 @@ def silent(edge: Edge, kind: str) -> socket.socket:
         "half the headers": begin(edge),
         "half a body": begin(edge, "Content-Length: 1000", key=True) + b"\r\n{",
         "half a body, unknown": begin(edge, "Content-Length: 1000") + b"\r\n{",
-        "a request, then half a one": f"GET /healthz HTTP/1.1\r\nHost: {edge.netloc}\r\n\r\nGET /heal".encode(),
+        "a request, then half a "
+        "one": f"GET /healthz HTTP/1.1\r\nHost: {edge.netloc}\r\n\r\nGET /heal".encode(),
     }[kind]
     connection.sendall(half)
     connection.settimeout(0.0)
@@ -109,19 +111,23 @@ KINDS = (
 
 
 def test_who_sends_no_whole_request_in_time_is_hung_up_on(edges: list[Edge]) -> None:
-    """150 of 150, of each kind of half a request; while they are open, and afterwards, others are answered."""
+    """150 of 150, of each kind of half a request; while they are open, and afterwards, others are
+    answered."""
     for edge in edges:
         with ExitStack() as everything:
             opened = [everything.enter_context(silent(edge, KINDS[at % len(KINDS)])) for at in range(SLOW)]
             assert edge.ask("GET", edge.get).status_code == 200
             wait_for(
-                lambda: all(map(is_closed, opened)), 60.0, f"{edge.name} hanging up on {SLOW} slow requests"
-            )  # noqa: B023
+                lambda opened=opened: all(map(is_closed, opened)),
+                60.0,
+                f"{edge.name} hanging up on {SLOW} slow requests",
+            )
             assert edge.ask("GET", edge.get).status_code == 200
 
 
 def test_who_sends_a_byte_now_and_then_is_hung_up_on_too(edges: list[Edge]) -> None:
-    """A drop of header every tenth of a second wins no time; neither do empty lines between two requests, nor a large head."""
+    """A drop of header every tenth of a second wins no time; neither do empty lines between two requests, nor
+    a large head."""
     for edge in edges:
         for drop in (b"x: y\r\n", b"\r\n"):
             with edge.connect() as connection:
@@ -150,7 +156,8 @@ def test_who_sends_a_byte_now_and_then_is_hung_up_on_too(edges: list[Edge]) -> N
 def test_more_connections_than_may_be_shut_nobody_out(
     keyed: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Who opens three times as many as are allowed, and sends nothing, loses the oldest of them; whoever asks is answered."""
+    """Who opens three times as many as are allowed, and sends nothing, loses the oldest of them; whoever asks
+    is answered."""
     with keyed_edges(keyed, line, tmp_path_factory.mktemp("few"), connections_max=FEW) as edges:
         for edge in edges:
             with ExitStack() as everything:

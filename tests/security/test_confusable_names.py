@@ -1,4 +1,5 @@
-"""Tenants with names that look alike are warned of: where they are listed, and when one gets its first table. Nobody is refused for a name."""
+"""Tenants with names that look alike are warned of: where they are listed, and when one gets its first table.
+Nobody is refused for a name."""
 
 from contextlib import closing
 from typing import Any
@@ -81,7 +82,8 @@ def test_a_skeleton_is_its_own_skeleton(name: str) -> None:
 def test_lists_warn_of_what_the_key_reaches_and_of_nobody_else(
     keyed: Guarded, catalog_client: CatalogClient, stack: Stack
 ) -> None:
-    """An administrator is told of both; the tenant's own key is told nothing of a tenant that it does not reach. The command line tells both."""
+    """An administrator is told of both; the tenant's own key is told nothing of a tenant that it does not
+    reach. The command line tells both."""
     own = fresh("alike")
     twin = own.replace("a", "\u0430", 1)
     for name in (own, twin):

@@ -1,4 +1,5 @@
-"""SQLite's log beside the catalog's database does not stay as long as its longest burst, and a reader who stays long is no reason to wait."""
+"""SQLite's log beside the catalog's database does not stay as long as its longest burst, and a reader who
+stays long is no reason to wait."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -42,7 +43,8 @@ def _log(folder: Path) -> int:
 
 
 def test_the_log_is_emptied_once_less_is_written(database: Database, tmp_path: Path) -> None:
-    """All of it is in the database then. While there is as much to write as it holds it stays, and is written from its start again."""
+    """All of it is in the database then. While there is as much to write as it holds it stays, and is written
+    from its start again."""
     for turn in range(3):
         _burst(database, f"{turn}-", ROWS - 10 * turn)
         before = _log(tmp_path)
@@ -62,7 +64,8 @@ def test_the_log_is_emptied_once_less_is_written(database: Database, tmp_path: P
 def test_somebody_who_reads_for_long_keeps_the_log_and_nobody_waits(
     database: Database, tmp_path: Path
 ) -> None:
-    """It grows beyond what SQLite keeps it to; writers go on, and the first checkpoint after them empties it, however much is written."""
+    """It grows beyond what SQLite keeps it to; writers go on, and the first checkpoint after them empties it,
+    however much is written."""
     _burst(database, "a")
     reader = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
     reader.execute("BEGIN")

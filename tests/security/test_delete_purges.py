@@ -1,4 +1,5 @@
-"""A stream that is deleted through the API: its files go when the time for undo is over, not before, and undo brings all of it back."""
+"""A stream that is deleted through the API: its files go when the time for undo is over, not before, and undo
+brings all of it back."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -37,7 +38,8 @@ def three_days_later(
 def test_a_deleted_stream_comes_back_until_its_files_go_for_good(
     keyed: Guarded, catalog_client: CatalogClient, three_days_later: CatalogClient
 ) -> None:
-    """Deleted: maintenance leaves the files for three days. Undone: every row is there. Deleted again, after the window: no file is left."""
+    """Deleted: maintenance leaves the files for three days. Undone: every row is there. Deleted again, after
+    the window: no file is left."""
     table = LogTable(catalog_client, keyed.mine.tenant, STREAM)
     table.append([{"timestamp": START + timedelta(seconds=at), "message": f"row {at}"} for at in range(20)])
     folder = local_path(str(catalog_client.load_table(table.name)["metadata"]["location"]))

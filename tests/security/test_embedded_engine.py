@@ -74,7 +74,8 @@ def engine_of(state: Path, *roots: Path) -> EmbeddedExecutor:
 
 
 def test_files_below_the_warehouse_and_those_that_a_plan_names_are_read(tmp_path: Path) -> None:
-    """Below the roots by a database of them; elsewhere (a table that was registered from outside) by one for exactly these files."""
+    """Below the roots by a database of them; elsewhere (a table that was registered from outside) by one for
+    exactly these files."""
     engine = engine_of(tmp_path / "state", tmp_path / "warehouse")
     assert found(engine, table_file(tmp_path / "warehouse" / "a", "inside")) == [("inside",)]
     assert found(engine, table_file(tmp_path / "registered", "outside")) == [("outside",)]
@@ -85,7 +86,8 @@ def test_files_below_the_warehouse_and_those_that_a_plan_names_are_read(tmp_path
 
 @pytest.mark.parametrize("in_root", [True, False])
 def test_statements_reach_nothing_else(tmp_path: Path, *, in_root: bool) -> None:
-    """Whatever text came to run: other files, programs' files, network, extensions and settings are refused by DuckDB itself."""
+    """Whatever text came to run: other files, programs' files, network, extensions and settings are refused
+    by DuckDB itself."""
     warehouse = tmp_path / "warehouse"
     engine = engine_of(tmp_path / "state", *([warehouse] if in_root else []))
     inside, other = table_file(warehouse / "a", "inside"), table_file(tmp_path / "elsewhere", "secret")

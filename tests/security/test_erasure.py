@@ -1,4 +1,5 @@
-"""An erasure that says `done` means it: what was on its way is in and erased, in whatever column; it keeps nothing of what it erased."""
+"""An erasure that says `done` means it: what was on its way is in and erased, in whatever column; it keeps
+nothing of what it erased."""
 
 import re
 import stat
@@ -76,7 +77,8 @@ def kept_files(following: Following) -> list[Path]:
 def test_what_had_reached_kafka_is_erased_before_an_erasure_is_done(
     following: Following, ask: Callable[..., dict[str, Any]]
 ) -> None:
-    """While nobody ingests it waits, and other work goes on; its file is nobody else's to read. When the records are in, they are erased as well."""
+    """While nobody ingests it waits, and other work goes on; its file is nobody else's to read. When the
+    records are in, they are erased as well."""
     tenant = following.tenant
     following.ingester.start()
     following.produce(tenant, record(SECRET, 1), record("bob", 2))
@@ -100,7 +102,8 @@ def test_what_had_reached_kafka_is_erased_before_an_erasure_is_done(
 
 
 def test_an_erasure_that_waits_in_vain_says_what_is_not_in(following: Following) -> None:
-    """Nobody ingests: after the time that the settings give it is `incomplete`, and names the partition and the offset."""
+    """Nobody ingests: after the time that the settings give it is `incomplete`, and names the partition and
+    the offset."""
     following.ingester.stop()
     following.produce(following.tenant, record("carol", 5))
     environment = {
@@ -125,7 +128,8 @@ def test_an_erasure_that_waits_in_vain_says_what_is_not_in(following: Following)
         following.ingester.start()
     assert report["state"] == "incomplete"
     assert re.search(
-        rf"{following.topic}/0 below offset \d+: what had reached Kafka there was not in the tables after 1 s",
+        rf"{following.topic}/0 below offset \d+: what had reached Kafka there was not in the tables after 1 "
+        r"s",
         report["elsewhere"][0],
     )
 
@@ -133,7 +137,8 @@ def test_an_erasure_that_waits_in_vain_says_what_is_not_in(following: Following)
 def test_nothing_of_the_query_is_kept_when_an_erasure_has_ended(
     following: Following, ask: Callable[..., dict[str, Any]]
 ) -> None:
-    """Neither the job's file nor the log holds a word of it, also where it does not fit a field; the hash tells the same query from another."""
+    """Neither the job's file nor the log holds a word of it, also where it does not fit a field; the hash
+    tells the same query from another."""
     table = LogTable(following.line.catalog, fresh_tenant("private"), types={"bytes": "long"})
     table.append(
         [
@@ -155,7 +160,8 @@ def test_nothing_of_the_query_is_kept_when_an_erasure_has_ended(
 def test_words_are_erased_from_errors_and_overflow_too(
     following: Following, ask: Callable[..., dict[str, Any]]
 ) -> None:
-    """A value that did not fit its column, one beyond the limit of columns, one inside of JSON with its quotes escaped: all go by the bare word."""
+    """A value that did not fit its column, one beyond the limit of columns, one inside of JSON with its
+    quotes escaped: all go by the bare word."""
     table = LogTable(following.line.catalog, fresh_tenant("hidden"))
     name = 'Alice "Al" Liddell'
     misfit = {"field": "/age", "value": name, "reason": "wrong_type"}
@@ -239,7 +245,8 @@ def test_rows_that_come_while_an_erasure_waits_are_guarded_too(following: Follow
 def test_dead_letters_that_match_are_named_and_the_tool_erases_them(
     following: Following, ask: Callable[..., dict[str, Any]]
 ) -> None:
-    """Value, key and headers are looked at; with the ids that the report names they are erased, and the next erasure is done."""
+    """Value, key and headers are looked at; with the ids that the report names they are erased, and the next
+    erasure is done."""
     tenant = following.other
     following.produce(
         tenant, b'{"broken": "%s"' % SECRET.encode(), b'{"broken": "bob"', b'{"message":"whole"}'
@@ -263,7 +270,8 @@ def test_dead_letters_that_match_are_named_and_the_tool_erases_them(
 def test_parked_and_replayed_messages_that_match_are_named_and_what_no_table_waits_for_can_be_deleted(
     following: Following, ask: Callable[..., dict[str, Any]]
 ) -> None:
-    """Also a body that was too large for the topic; deleted with the messages, it is gone from the warehouse."""
+    """Also a body that was too large for the topic; deleted with the messages, it is gone from the
+    warehouse."""
     variables = following.ingester.environment
     known = {
         name: variables[f"FIRN_INGEST_{name.upper()}"]

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.finding(8)
 
 
 def test_one_tenants_hanging_exports_let_others_go_on(tmp_path: Path) -> None:
-    """Twelve of one tenant wait for an engine that does not answer; another tenant's is written meanwhile, and those too when it answers again."""
+    """Twelve of one tenant wait for an engine that does not answer; another tenant's is written meanwhile,
+    and those too when it answers again."""
     hanging = Rows(stop_at="0")
 
     def rows_of(asked: Job) -> Rows:

@@ -67,7 +67,8 @@ def test_a_key_that_only_reads_ends_its_own_exports_alone(keyed: Guarded) -> Non
 @pytest.mark.stack
 @pytest.mark.finding(20)
 def test_foreign_and_unknown_exports_answer_alike(keyed: Guarded) -> None:
-    """Same status, same words, whatever is asked, however long or odd the id: nobody learns from it what there is."""
+    """Same status, same words, whatever is asked, however long or odd the id: nobody learns from it what
+    there is."""
     foreign = create(keyed, "theirs", "b").json()["id"]
     expected = keyed.ask("GET", "/v1/exports/neverthere", "mine")
     assert expected.status_code == 404

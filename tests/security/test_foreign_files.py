@@ -1,4 +1,5 @@
-"""Files of another tenant behind a table's own metadata, tried on the services: the catalog refuses the commit; rooms that meet it read nothing."""
+"""Files of another tenant behind a table's own metadata, tried on the services: the catalog refuses the
+commit; rooms that meet it read nothing."""
 
 import random
 from collections.abc import Iterator
@@ -25,7 +26,8 @@ TIMES = {"from": "2026-09-01T00:00:00Z", "to": "2026-09-02T00:00:00Z"}
 
 @pytest.fixture
 def world(keyed: Guarded, catalog_client: CatalogClient, tmp_path: Path) -> Iterator[Hostile]:
-    """A new stream of `a` with a few rows, as the attacker has it. It is dropped afterwards: what it names of others is told wherever it is listed."""
+    """A new stream of `a` with a few rows, as the attacker has it. It is dropped afterwards: what it names of
+    others is told wherever it is listed."""
     mine = LogTable(catalog_client, "a", fresh_tenant("hostile"))
     mine.append([{"timestamp": START, "message": f"of mine {at}"} for at in range(3)])
     unused: Any = None
@@ -56,7 +58,8 @@ def theirs_of(world: Hostile, layer: str) -> str:
 
 @pytest.mark.parametrize("layer", ["manifest-list", "manifest", "data file"])
 def test_a_bound_key_commits_no_file_of_another(keyed: Guarded, world: Hostile, layer: str) -> None:
-    """A write key of `a` names a file of `b` in its own table: 403 by every route, and who reads the table sees its own rows alone."""
+    """A write key of `a` names a file of `b` in its own table: 403 by every route, and who reads the table
+    sees its own rows alone."""
     name, stream = world.mine.name, world.mine.stream
     with catalog_of(keyed, "mine") as client:
         for route in ROUTES:
@@ -76,7 +79,8 @@ def test_a_bound_key_commits_no_file_of_another(keyed: Guarded, world: Hostile, 
 
 @pytest.mark.parametrize("layer", ["manifest", "data file"])
 def test_rooms_read_and_delete_nothing_of_another(keyed: Guarded, world: Hostile, layer: str) -> None:
-    """Where such a commit is in the table all the same, search, export and erasure end with an error, and no file of `b` is queued or gone."""
+    """Where such a commit is in the table all the same, search, export and erasure end with an error, and no
+    file of `b` is queued or gone."""
     name, stream, theirs = world.mine.name, world.mine.stream, theirs_of(world, layer)
     with catalog_of(
         keyed, "room"

@@ -1,4 +1,5 @@
-"""Where tables and views may lie and write, and who may make views: tried with the keys of a tenant, of a service and of an administrator."""
+"""Where tables and views may lie and write, and who may make views: tried with the keys of a tenant, of a
+service and of an administrator."""
 
 import os
 import uuid
@@ -71,7 +72,8 @@ def refused(response: httpx.Response) -> bool:
 @pytest.mark.finding(6)
 @pytest.mark.parametrize("key", ["mine", "room", "admin"])
 def test_no_key_makes_writers_write_elsewhere(world: Hostile, key: str) -> None:
-    """A path property that leads out of the table, given at creation, by a commit or a batch, is refused, and no file appears there."""
+    """A path property that leads out of the table, given at creation, by a commit or a batch, is refused, and
+    no file appears there."""
     elsewhere = [
         f"file://{world.outside}/x",
         world.state(world.theirs).location,
@@ -118,7 +120,8 @@ def test_no_key_makes_writers_write_elsewhere(world: Hostile, key: str) -> None:
 
 @pytest.mark.finding(6)
 def test_a_bound_key_chooses_no_foreign_location(world: Hostile) -> None:
-    """A new table of a bound key lies where the catalog chooses or in its namespace's folder, never at, in or above another table, nor behind a link."""
+    """A new table of a bound key lies where the catalog chooses or in its namespace's folder, never at, in or
+    above another table, nor behind a link."""
     theirs, warehouse = world.state(world.theirs).location, world.server.warehouse
     hexadecimal = theirs.split("/")[-2]
     os.makedirs(local_path(f"{warehouse}/a"), exist_ok=True)
@@ -177,7 +180,8 @@ def test_a_bound_key_chooses_no_foreign_location(world: Hostile) -> None:
 
 @pytest.mark.finding(6)
 def test_only_an_administrator_grants_and_moves(world: Hostile) -> None:
-    """The property that lets a table's files lie elsewhere, and the table's location, change with an administrator's key alone; readers then follow."""
+    """The property that lets a table's files lie elsewhere, and the table's location, change with an
+    administrator's key alone; readers then follow."""
     name = fresh()
     granted = f"{world.server.warehouse}/imported/"
     grant = {
@@ -216,7 +220,8 @@ def test_only_an_administrator_grants_and_moves(world: Hostile) -> None:
 
 @pytest.mark.finding(6)
 def test_registered_metadata_names_its_own_files(world: Hostile) -> None:
-    """Also an administrator registers no metadata that names files elsewhere, and nobody else registers any."""
+    """Also an administrator registers no metadata that names files elsewhere, and nobody else registers
+    any."""
     metadata = world.metadata(world.mine)
     theirs = world.state(world.theirs).location
     location = f"{world.server.warehouse}/registered"
@@ -262,7 +267,8 @@ def test_registered_metadata_names_its_own_files(world: Hostile) -> None:
 
 @pytest.mark.finding(1)
 def test_a_bound_key_makes_and_changes_no_views(world: Hostile) -> None:
-    """A key bound to a namespace creates, replaces and registers no view, of whatever SQL; an administrator's may, and says so of the other."""
+    """A key bound to a namespace creates, replaces and registers no view, of whatever SQL; an administrator's
+    may, and says so of the other."""
     sql = 'SELECT message, "$path" FROM lake.b.logs'
     with world.http("admin") as admin, world.http("mine") as mine:
         views = "/v1/namespaces/a/views"

@@ -56,7 +56,8 @@ def _replay(topic: str, topic_id: str, tenant: str) -> Record:
 
 @pytest.mark.stack
 def test_forged_letters_and_replays_are_not_followed(line: Line, tmp_path: Path) -> None:
-    """`firn.body` names a file of the machine, `firn.tenant` another tenant: the API gives neither the file nor a row, and says that it is foreign."""
+    """`firn.body` names a file of the machine, `firn.tenant` another tenant: the API gives neither the file
+    nor a row, and says that it is foreign."""
     topic, tenant, other = line.kafka.topic(), fresh("b"), fresh("a")
     target = tmp_path / "secret"
     target.write_bytes(SECRET)
@@ -100,7 +101,8 @@ def test_forged_letters_and_replays_are_not_followed(line: Line, tmp_path: Path)
 
 @pytest.mark.stack
 def test_what_is_forged_among_parked_records_never_reaches_the_table(line: Line) -> None:
-    """It carries the id of the true parking, and offsets beyond the true ones: the table gets its own records, each once, and none of these."""
+    """It carries the id of the true parking, and offsets beyond the true ones: the table gets its own
+    records, each once, and none of these."""
     topic, tenant = line.kafka.topic(), fresh("Sick-")
     ours = ToolLine(line, topic, park_after_s=1, flush_interval_s=0.3)
     parked, running = ours.settings["parked_topic"], ours.ingester
@@ -191,7 +193,8 @@ def test_beyond_loopback_there_have_to_be_keys() -> None:
 
 
 def test_bodies_are_opened_only_where_firn_puts_them(tmp_path: Path) -> None:
-    """Not elsewhere, not by `..`, not through a link, not what is no file, and not what unpacks to more than a bound."""
+    """Not elsewhere, not by `..`, not through a link, not what is no file, and not what unpacks to more than
+    a bound."""
     storage, name = open_storage(), "00000000-0000-4000-8000-00000000000"
     aside = Aside.of(storage, f"file://{tmp_path}/w", "dead-letters")
     folder = tmp_path / "w" / "dead-letters"

@@ -1,4 +1,5 @@
-"""Tables that somebody else has upgraded to format version 3, or made in version 1: ingestion goes on, and every engine reads what it should."""
+"""Tables that somebody else has upgraded to format version 3, or made in version 1: ingestion goes on, and
+every engine reads what it should."""
 
 from typing import Any
 
@@ -35,8 +36,8 @@ def _upgrade(line: Line, tenant: str, version: int) -> None:
 
 @pytest.mark.stack
 def test_a_table_upgraded_to_version_3_takes_rows_with_ids(line: Line, spark: Any) -> None:  # noqa: F811
-    """Appends after the upgrade give ids to old and new rows, all different; Spark deletes a row by a deletion vector, and the next append keeps it
-    deleted; PyIceberg reads the metadata; nothing is parked."""
+    """Appends after the upgrade give ids to old and new rows, all different; Spark deletes a row by a
+    deletion vector, and the next append keeps it deleted; PyIceberg reads the metadata; nothing is parked."""
     topic, tenant = line.kafka.topic(), fresh("three-")
     ours = ToolLine(line, topic, flush_interval_s=0.3)
     table = f"three.{to_identifier(tenant)}.logs"
@@ -83,7 +84,8 @@ def test_a_table_upgraded_to_version_3_takes_rows_with_ids(line: Line, spark: An
 
 @pytest.mark.stack
 def test_a_table_of_version_1_takes_rows_and_is_of_version_2_then(line: Line) -> None:
-    """It was made before the tenant's first record; its metadata is upgraded in the commit of the first rows, and Trino reads it."""
+    """It was made before the tenant's first record; its metadata is upgraded in the commit of the first rows,
+    and Trino reads it."""
     topic, tenant = line.kafka.topic(), fresh("one-")
     name = TableName(to_identifier(tenant), "logs")
     state = new_table_state(name, tenant, "logs", line.catalog.warehouse or "")

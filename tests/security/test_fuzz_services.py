@@ -1,4 +1,5 @@
-"""Requests of every kind to all services with keys of one tenant, while another works: nothing of the other is told, changed or held up."""
+"""Requests of every kind to all services with keys of one tenant, while another works: nothing of the other
+is told, changed or held up."""
 
 import hashlib
 import math
@@ -113,8 +114,9 @@ def files_of(location: str) -> dict[str, str]:
 def test_whatever_is_asked_the_other_tenant_is_not_touched(
     fenced: Guarded, services: Services, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """No answer to `a` holds a marker of `b`; no request stays without an answer; `b` is answered right all the while, and as fast (its slowest
-    hundredth, measured in turns with and without the requests); what `b` has stored is the same, file by file."""
+    """No answer to `a` holds a marker of `b`; no request stays without an answer; `b` is answered right all
+    the while, and as fast (its slowest hundredth, measured in turns with and without the requests); what `b`
+    has stored is the same, file by file."""
     loaded = fenced.theirs.catalog.load_table(fenced.theirs.name)
     location = str(loaded["metadata"]["location"])
     stored = files_of(location)
@@ -221,7 +223,8 @@ class Gun:
             found = [marker.decode() for marker in self._secret if marker in _content(answer)]
             if found:
                 self.leaks.append(
-                    f"{shot.options['method']} {shot.options['url'][:300]} {str(shot.options.get('json'))[:300]}: {found}"
+                    f"{shot.options['method']} {shot.options['url'][:300]} "
+                    f"{str(shot.options.get('json'))[:300]}: {found}"
                 )
             return answer.status_code
 

@@ -1,5 +1,5 @@
-"""Commits by a hostile writer that name files of others, outside paths, links, what is huge and what never ends: refused, nothing read beyond
-a bound, nothing deleted. Seeded; FIRN_SECURITY_COMMITS says how many."""
+"""Commits by a hostile writer that name files of others, outside paths, links, what is huge and what never
+ends: refused, nothing read beyond a bound, nothing deleted. Seeded; FIRN_SECURITY_COMMITS says how many."""
 
 import os
 import random
@@ -45,7 +45,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.finding(2)]
 COMMITS = int(os.environ.get("FIRN_SECURITY_COMMITS", "150"))
 GOOD_EVERY = max(10, COMMITS // 15)
 SEED = int(os.environ.get("FIRN_TEST_SEED", "20"))
-# Of a commit, all it makes the catalog read: far less than what the hostile files hold, or would never end to hold.
+# Of a commit, all it makes the catalog read: far less than what the hostile files hold, or would never end to
+# hold.
 READ_BYTES_PER_COMMIT = 4 * 1024 * 1024
 GROWTH_BYTES_MAX = 400 * 1024 * 1024
 
@@ -127,7 +128,8 @@ def memory_of(world: Hostile) -> int:
 def test_hostile_commits_are_refused_and_touch_nothing(
     world: Hostile, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """However a commit names what is not its table's, the catalog refuses it, and rooms that meet it all the same stop before they read or delete."""
+    """However a commit names what is not its table's, the catalog refuses it, and rooms that meet it all the
+    same stop before they read or delete."""
     rng = random.Random(SEED)
     foreign, own = foreign_uris(world), hostile_files(world)
     before, theirs_before = world.files(), world.metadata(world.theirs)
@@ -144,7 +146,8 @@ def test_hostile_commits_are_refused_and_touch_nothing(
                 good += 1
                 continue
             layer = rng.choice((*IN_REQUEST, "manifest", "data file", "delete file"))
-            # A statistics file is only named here, and a data file's content nobody reads with a key; links are refused in data files as well.
+            # A statistics file is only named here, and a data file's content nobody reads with a key; links
+            # are refused in data files as well.
             uri = rng.choice(
                 foreign
                 if layer.endswith("statistics")
@@ -177,15 +180,18 @@ def test_hostile_commits_are_refused_and_touch_nothing(
     record_property("refused", dict(refused))
     record_property(
         "figures",
-        f"{sum(refused.values())} refused, {good} good, {read_by_rooms} readings by rooms, {read:,} B read, {grown:,} B grown",
+        f"{sum(refused.values())} refused, {good} good, {read_by_rooms} readings by rooms, {read:,} B read, "
+        f"{grown:,} B grown",
     )
     print(
-        f"\n{sum(refused.values())} refused {dict(refused)}, {good} good, {read_by_rooms} readings, {read:,} bytes read, {grown:,} bytes of memory"
+        f"\n{sum(refused.values())} refused {dict(refused)}, {good} good, {read_by_rooms} readings, {read:,} "
+        f"bytes read, {grown:,} bytes of memory"
     )
 
 
 def test_files_of_others_are_neither_queued_nor_deleted(world: Hostile) -> None:
-    """A room that was deceived queues files of others under the attacker's table: the catalog refuses each, and what was queued before is left."""
+    """A room that was deceived queues files of others under the attacker's table: the catalog refuses each,
+    and what was queued before is left."""
     before = world.files()
     uuid, other = world.state(world.mine).uuid, world.state(world.theirs)
     own = f"{world.state(world.mine).location}/data/0/mine.parquet"

@@ -1,4 +1,5 @@
-"""What Maven brings: compared with our own list before anything is installed, and without the versions whose holes are known."""
+"""What Maven brings: compared with our own list before anything is installed, and without the versions whose
+holes are known."""
 
 import re
 import shutil
@@ -66,7 +67,8 @@ def test_trino_serves_by_the_newer_jetty(stack: Stack) -> None:
 @pytest.mark.finding(35)
 @pytest.mark.stack
 def test_spark_takes_the_newer_jars() -> None:
-    """What the wheel of PySpark brings too old is in our folder, newer, and a real Spark loads it from there."""
+    """What the wheel of PySpark brings too old is in our folder, newer, and a real Spark loads it from
+    there."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -121,7 +123,8 @@ def test_an_old_jar_is_seen() -> None:
 
 @pytest.mark.finding(35)
 def test_a_newer_jar_replaces_every_older_one(tmp_path: Path) -> None:
-    """In all folders of the server, whatever its version; one that replaces nothing is an error, not a jar beside the old one."""
+    """In all folders of the server, whatever its version; one that replaces nothing is an error, not a jar
+    beside the old one."""
     newer, server = tmp_path / "newer", tmp_path / "server"
     for folder in (newer, server / "lib", server / "plugin/iceberg"):
         folder.mkdir(parents=True)
@@ -150,7 +153,8 @@ def test_a_newer_jar_replaces_every_older_one(tmp_path: Path) -> None:
 
 @pytest.fixture
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`brings(name=content, ...)`: what Maven copies from now on, in place of Maven. The poms and their lists are copies, the cache is empty."""
+    """`brings(name=content, ...)`: what Maven copies from now on, in place of Maven. The poms and their lists
+    are copies, the cache is empty."""
     shutil.copytree(jvm_parts.POMS, tmp_path / "poms")
     monkeypatch.setattr(jvm_parts, "POMS", tmp_path / "poms")
     monkeypatch.setenv("FIRN_CACHE", str(tmp_path / "cache"))
@@ -189,7 +193,8 @@ GOOD = {"thing-1.0.jar": b"good", "newer/other-1.0.jar": b"good too"}
 def test_a_file_that_is_not_as_listed_is_refused(
     parts: Callable[..., None], brought: dict[str, bytes], said: str
 ) -> None:
-    """Nothing of a download is installed where one file is another one; the message says which, and what to do."""
+    """Nothing of a download is installed where one file is another one; the message says which, and what to
+    do."""
     parts(GOOD)
     listed = jvm_parts.write_hashes("kafka", lambda _: None)
     shutil.rmtree(listed)
@@ -205,7 +210,8 @@ def test_a_file_that_is_not_as_listed_is_refused(
 
 @pytest.mark.finding(28)
 def test_parts_without_a_list_are_refused(parts: Callable[..., None]) -> None:
-    """A service that was forgotten is not fetched, rather than fetched unseen; a list that cannot be read neither."""
+    """A service that was forgotten is not fetched, rather than fetched unseen; a list that cannot be read
+    neither."""
     parts(GOOD)
     listed = part_hashes.list_file(jvm_parts.POMS, "kafka")
     listed.unlink()
@@ -230,7 +236,8 @@ def test_another_list_is_another_folder(parts: Callable[..., None]) -> None:
 @pytest.mark.stack
 @pytest.mark.parametrize("service", jvm_parts.ALL)
 def test_every_part_is_listed_and_installed_as_listed(service: str) -> None:
-    """The lists of the repository hold what lies in the cache; archives, which are gone once they are unpacked, and the jars put into them aside."""
+    """The lists of the repository hold what lies in the cache; archives, which are gone once they are
+    unpacked, and the jars put into them aside."""
     folder, poms = jvm_parts.folder(service), jvm_parts.POMS
     listed = part_hashes._listed(part_hashes.list_file(poms, service))
     assert listed

@@ -40,7 +40,8 @@ def test_when_a_key_ends() -> None:
 @pytest.mark.finding(30)
 @pytest.mark.stack
 def test_an_old_database_learns_that_keys_end(database_url: str) -> None:  # noqa: F811
-    """Keys from before stay in force without an end, on both databases; a key is refused from its end on, with all tokens bought with it."""
+    """Keys from before stay in force without an end, on both databases; a key is refused from its end on,
+    with all tokens bought with it."""
     database = Database(database_url)
     with database.write() as connection:
         schema_version.create(connection)
@@ -49,7 +50,8 @@ def test_an_old_database_learns_that_keys_end(database_url: str) -> None:  # noq
         connection.execute(schema_version.insert(), {"version": 1})
         connection.execute(
             text(
-                "INSERT INTO api_keys (id, hash, scope, note, created_ms) VALUES ('old', :hash, 'read', '', 0)"
+                "INSERT INTO api_keys (id, hash, scope, note, created_ms) VALUES ('old', :hash, 'read', '', "
+                "0)"
             ),
             {"hash": b"x" * 32},
         )
@@ -86,7 +88,8 @@ def guarded_server(tmp_path: Path) -> Iterator[tuple[Server, str]]:
 @pytest.mark.finding(30)
 @pytest.mark.stack
 def test_an_expired_key_is_refused_with_a_sentence(guarded_server: tuple[Server, str]) -> None:
-    """By every route, as key and as token, also by a process that has just seen it in force; a bound key ends by itself."""
+    """By every route, as key and as token, also by a process that has just seen it in force; a bound key ends
+    by itself."""
     server, admin = guarded_server
     as_admin = {"Authorization": f"Bearer {admin}"}
     with server.client() as client:
@@ -146,7 +149,8 @@ def refused(client: httpx.Client, headers: dict[str, str]) -> httpx.Response | N
 @pytest.mark.finding(21)
 @pytest.mark.stack
 def test_an_erasure_keeps_the_keys_id_and_nothing_of_a_token(keyed: Guarded) -> None:
-    """Whoever asks with a token bought with a key is that key; no part of what was sent is kept, in the report or in its file."""
+    """Whoever asks with a token bought with a key is that key; no part of what was sent is kept, in the
+    report or in its file."""
     key = keyed.keys["mine"]
     form = {"grant_type": "client_credentials", "client_id": key.split("_")[1], "client_secret": key}
     # A token is random: one with underscores where a careless cut would look for an id.

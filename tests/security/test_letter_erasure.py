@@ -1,4 +1,5 @@
-"""Dead letters erased from Kafka for good: those that were asked for, with what they keep in the warehouse, and not a byte of any other."""
+"""Dead letters erased from Kafka for good: those that were asked for, with what they keep in the warehouse,
+and not a byte of any other."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,8 @@ SECRET = "alice@example.org"
 
 
 class Graveyard:
-    """Dead letters of two tenants, some of which hold the secret: in value, key or header, or in a body that lies in the warehouse."""
+    """Dead letters of two tenants, some of which hold the secret: in value, key or header, or in a body that
+    lies in the warehouse."""
 
     def __init__(self, line: Line, topic: str) -> None:
         self.line, self.ours = line, ToolLine(line, topic)
@@ -96,7 +98,8 @@ def exactly(messages: list[Delivered]) -> list[Any]:
 def test_letters_of_a_tenant_that_hold_a_text_are_gone_and_all_others_are_as_they_were(
     graveyard: Graveyard,
 ) -> None:
-    """Value, key, headers and bodies are searched; what stays keeps every byte, header and time; the bodies of what went are gone, no others."""
+    """Value, key, headers and bodies are searched; what stays keeps every byte, header and time; the bodies
+    of what went are gone, no others."""
     before = graveyard.read()
     bodies = {
         name: local_path(each.facts["firn.body"])
@@ -117,7 +120,8 @@ def test_letters_of_a_tenant_that_hold_a_text_are_gone_and_all_others_are_as_the
 def test_an_erasure_that_breaks_off_loses_nothing_and_repeats_nothing_for_good(
     graveyard: Graveyard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it ends before the brokers delete, everything is still there, the copies beside it; run again, each letter that stays is there once."""
+    """Where it ends before the brokers delete, everything is still there, the copies beside it; run again,
+    each letter that stays is there once."""
     before = graveyard.read()
 
     def unwell(*_: object) -> None:
@@ -140,7 +144,8 @@ def eraser(graveyard: Graveyard) -> Any:
 def test_a_letter_that_names_a_foreign_file_takes_nothing_with_it(
     graveyard: Graveyard, tmp_path: Path
 ) -> None:
-    """A letter may name any file as its body: of one that is not signed nothing is followed, and of one that is only the dead letters' own folder."""
+    """A letter may name any file as its body: of one that is not signed nothing is followed, and of one that
+    is only the dead letters' own folder."""
     victims = [tmp_path / "victim", local_path(graveyard.warehouse) / "victim.parquet"]
     for victim in victims:
         victim.write_text("of somebody else")

@@ -1,4 +1,5 @@
-"""Hours that backfill leaves with a single file: they are found, written anew as maintenance writes files, once, and not looked for again."""
+"""Hours that backfill leaves with a single file: they are found, written anew as maintenance writes files,
+once, and not looked for again."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +27,8 @@ ROWS = 100_000
 
 
 def _backfilled(catalog: CatalogClient, hour: int) -> SmallFiles:
-    """A table with one hour, in one file as ingestion writes it: the paths and users of a web server's log."""
+    """A table with one hour, in one file as ingestion writes it: the paths and users of a web server's
+    log."""
     table, storage = SmallFiles(catalog, open_storage(), fresh("lone-")), open_storage()
     columns: dict[str, Any] = rows_of(hour, 0, ROWS)
     columns["message"] = pa.array(
@@ -63,7 +65,8 @@ def _found(catalog: CatalogClient, table: SmallFiles, **settings: Any) -> list[C
 def test_a_lone_file_is_written_anew_once_and_takes_less_space(
     line: Line, catalog_client: CatalogClient
 ) -> None:
-    """Its rows stay; a second round has nothing to do, and the next leader does not look at the hour again."""
+    """Its rows stay; a second round has nothing to do, and the next leader does not look at the hour
+    again."""
     hour = this_hour() - 30
     table = _backfilled(catalog_client, hour)
     (before,) = _files(catalog_client, table)
@@ -82,7 +85,8 @@ def test_a_lone_file_is_written_anew_once_and_takes_less_space(
 
 
 def test_what_waits_or_is_still_open_is_looked_for_again(catalog_client: CatalogClient) -> None:
-    """And what was done is not, by whoever leads: the mark is in the catalog. Hours are open here until they are 40 hours old."""
+    """And what was done is not, by whoever leads: the mark is in the catalog. Hours are open here until they
+    are 40 hours old."""
     table = _backfilled(catalog_client, this_hour() - 30)
     young: dict[str, Any] = {"closed_after_s": 40 * 3_600.0}
     looking = maintenance(catalog_client, **young).inventory
@@ -97,7 +101,8 @@ def test_what_waits_or_is_still_open_is_looked_for_again(catalog_client: Catalog
     assert table.name in {c.table for c in done.candidates()}
     done.settle({str(table.name)})
     assert len(_found(catalog_client, table)) == 1
-    # The mark stays a minute behind, for changes whose transactions had not ended: so the hour is made to be older than that.
+    # The mark stays a minute behind, for changes whose transactions had not ended: so the hour is made to be
+    # older than that.
     done.now_ms = lambda: int(datetime.now(UTC).timestamp() * 1000) + 2 * OVERLAP_MS
     assert table.name in {c.table for c in done.candidates()}
     done.settle(set())

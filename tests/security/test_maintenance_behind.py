@@ -1,4 +1,5 @@
-"""Whether maintenance is behind, and by how much, is told: by the health of the line, and by a metric of the catalog, which runs while maintenance does not."""
+"""Whether maintenance is behind, and by how much, is told: by the health of the line, and by a metric of the
+catalog, which runs while maintenance does not."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -29,7 +30,8 @@ def _debt(
 
 
 def test_what_is_behind_is_said_with_how_much() -> None:
-    """Rounds that do not end, nobody who runs them, hours that nobody merges; a young stack and a busy one are not behind."""
+    """Rounds that do not end, nobody who runs them, hours that nobody merges; a young stack and a busy one
+    are not behind."""
     assert _debt().problem(NOW) == ""
     assert _debt().says(NOW) == "keeps up: its last round ended 5 min ago"
     assert _debt(ago=None).says(NOW) == "its first round runs"
@@ -52,7 +54,8 @@ def test_what_is_behind_is_said_with_how_much() -> None:
 def test_health_tells_how_long_ago_the_last_round_ended(
     keyed: Guarded, catalog_client: CatalogClient
 ) -> None:
-    """Nobody leads here. What an earlier round has noted counts, by its age; the catalog's metric reads the same note."""
+    """Nobody leads here. What an earlier round has noted counts, by its age; the catalog's metric reads the
+    same note."""
     assert f"{KIND}:{ROUND}" == ROUND_TASK
 
     def noted(at: datetime) -> None:

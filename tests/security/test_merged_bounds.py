@@ -1,4 +1,5 @@
-"""Merged files of several row groups, columns of every type: Trino, which skips files by their bounds, counts what it counts without skipping any."""
+"""Merged files of several row groups, columns of every type: Trino, which skips files by their bounds, counts
+what it counts without skipping any."""
 
 import math
 import random
@@ -41,7 +42,8 @@ Draw = Callable[[random.Random, int], Any]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A column's Iceberg type, how a value is drawn (`era`: rows of one era have values of their own range), and how Trino spells one."""
+    """A column's Iceberg type, how a value is drawn (`era`: rows of one era have values of their own range),
+    and how Trino spells one."""
 
     iceberg: str
     draw: Draw
@@ -100,9 +102,13 @@ def _moment(chance: random.Random, era: int) -> datetime:
 
 
 def _real_literal(cast: str) -> Callable[[float], str]:
-    return lambda value: (
-        f"CAST('{'NaN' if math.isnan(value) else ('-' if value < 0 else '') + 'Infinity' if math.isinf(value) else value}' AS {cast})"
-    )
+    return lambda value: f"CAST('{_spelled(value)}' AS {cast})"
+
+
+def _spelled(value: float) -> str:
+    if math.isinf(value):
+        return "-Infinity" if value < 0 else "Infinity"
+    return "NaN" if math.isnan(value) else str(value)
 
 
 KINDS = (
@@ -164,7 +170,8 @@ def _schema(schema_id: int = 0) -> LogSchema:
 
 
 def _table(catalog: CatalogClient, chance: random.Random) -> tuple[SmallFiles, dict[str, list[Any]]]:
-    """A table with columns of every type and its values: in each hour three files, each of an era of its own."""
+    """A table with columns of every type and its values: in each hour three files, each of an era of its
+    own."""
     table, schema = SmallFiles(catalog, open_storage(), fresh("bounds-")), _schema(1)
     table.append(HOUR - 100, 1)  # a new table has the system columns, the others come with the next commit
     arrow, seen = schema.arrow, dict[str, list[Any]]((name, []) for name in NAMES)
@@ -226,7 +233,8 @@ def _reading_all(sql: Sql, table: str, predicates: Sequence[str]) -> list[int]:
 @pytest.mark.stack
 @pytest.mark.timeout(900)
 def test_skipping_files_by_their_bounds_loses_no_row(line: Line, catalog_client: CatalogClient) -> None:
-    """After the merge every hour is one file of several row groups, and the counts by value are those of a full read."""
+    """After the merge every hour is one file of several row groups, and the counts by value are those of a
+    full read."""
 
     @settings(max_examples=2, phases=[Phase.generate])
     @given(st.integers(0, 2**32))
@@ -285,7 +293,8 @@ def test_the_proof_finds_bounds_that_hide_rows(tmp_path: Path) -> None:
 
 
 def test_a_merge_with_wrong_bounds_fails_its_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where whoever describes files describes all of them wrong in the same way, so that footers and manifests agree."""
+    """Also where whoever describes files describes all of them wrong in the same way, so that footers and
+    manifests agree."""
     rows = pa.table(
         {
             "price": pa.array(

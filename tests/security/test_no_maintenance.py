@@ -1,4 +1,5 @@
-"""Two thousand commits to a table that nobody maintains, on the real catalog: a commit at the end costs what one at the beginning did."""
+"""Two thousand commits to a table that nobody maintains, on the real catalog: a commit at the end costs what
+one at the beginning did."""
 
 import os
 from collections.abc import Iterator
@@ -27,7 +28,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.finding(17)]
 
 COMMITS, HUNDRED = 2_000, 100
 TAGGED_AT = 30
-# Of CPU time on a machine that does other things as well; without relief it is more than four times as much, and bytes nine times.
+# Of CPU time on a machine that does other things as well; without relief it is more than four times as much,
+# and bytes nine times.
 CPU_FACTOR, BYTES_FACTOR = 1.5, 1.2
 
 
@@ -96,7 +98,8 @@ def _tag(catalog: CatalogClient, name: TableName) -> None:
 
 @pytest.mark.timeout(1_200)
 def test_the_cost_of_a_commit_stays_flat(commits: Commits, line: Line) -> None:
-    """So does the size of the metadata; rows and a tag are all there, and what expired is found as orphans, which nothing live is among."""
+    """So does the size of the metadata; rows and a tag are all there, and what expired is found as orphans,
+    which nothing live is among."""
     table = commits.table()
     name, spent = table_name(table.tenant.name), list[Cost]()
     for hundred in range(COMMITS // HUNDRED):
@@ -136,7 +139,8 @@ def _all_there(line: Line, name: TableName, table: TableId) -> None:
 
 
 def _expired_files_are_found(line: Line, name: TableName) -> None:
-    """By maintenance that is back: manifest lists of some 1,900 snapshots, and the manifests that became others."""
+    """By maintenance that is back: manifest lists of some 1,900 snapshots, and the manifests that became
+    others."""
     later = datetime.now(UTC) + timedelta(days=8)
     orphans = find_orphans(line.catalog, STORAGE, name, Throttle(1e6), age_min_s=7 * 86_400.0, now=later)
     assert orphans is not None

@@ -1,8 +1,10 @@
-"""No test asserts that something took less than so long by the clock: on a machine that does other things as well that says nothing of the product.
+"""No test asserts that something took less than so long by the clock: on a machine that does other things as
+well that says nothing of the product.
 
-Tests wait for a condition with a generous limit (`tests.stack.waiting`), compare CPU time or counts, or take what the machine kept them waiting
-off the clock. Found by reading: a duration is a difference of times of a clock, or what is computed from one; an upper bound of one in an
-`assert` is a finding, unless it stands below with its reason.
+Tests wait for a condition with a generous limit (`tests.stack.waiting`), compare CPU time or counts, or take
+what the machine kept them waiting off the clock. Found by reading: a duration is a difference of times of a
+clock, or what is computed from one; an upper bound of one in an `assert` is a finding, unless it stands below
+with its reason.
 """
 
 import ast
@@ -128,7 +130,11 @@ def test_no_test_asserts_that_the_clock_went_on_less() -> None:
         ("began = time.monotonic()\ntook = time.monotonic() - began\nassert 5 > round(took)", True),
         ("assert datetime.now(UTC) - moment < timedelta(seconds=30)", True),
         (
-            "began = time.monotonic()\ntimes = []\ntimes += [time.monotonic() - began]\nassert max(times) <= 1",
+            (
+                "began = time.monotonic()\ntimes = []\ntimes += [time.monotonic() - began]\nassert "
+                "max(times) <= "
+                "1"
+            ),
             True,
         ),
         ("began = time.process_time()\nassert time.process_time() - began < 5", False),
@@ -137,5 +143,6 @@ def test_no_test_asserts_that_the_clock_went_on_less() -> None:
     ],
 )
 def test_what_counts_as_a_bound(text: str, is_bounded: bool) -> None:
-    """Upper bounds of differences of a wall clock, however they are written; lower bounds and CPU time are none."""
+    """Upper bounds of differences of a wall clock, however they are written; lower bounds and CPU time are
+    none."""
     assert bool(list(bounded_durations(ast.parse(text)))) is is_bounded

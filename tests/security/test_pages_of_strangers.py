@@ -1,4 +1,5 @@
-"""Finding 9: what a page in the operator's browser can do with services that listen on loopback and ask for no key. Nothing."""
+"""Finding 9: what a page in the operator's browser can do with services that listen on loopback and ask for
+no key. Nothing."""
 
 from collections.abc import Iterator
 
@@ -26,7 +27,8 @@ def edges(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list
 
 @pytest.mark.stack
 def test_a_name_that_is_not_the_services_is_refused(edges: list[Edge]) -> None:
-    """DNS rebinding: the attacker's name leads here, and the page reads what its own origin answers. Names of this machine go on working."""
+    """DNS rebinding: the attacker's name leads here, and the page reads what its own origin answers. Names of
+    this machine go on working."""
     for edge in edges:
         port = edge.netloc.split(":")[1]
         for host in (
@@ -48,7 +50,8 @@ def test_a_name_that_is_not_the_services_is_refused(edges: list[Edge]) -> None:
 
 @pytest.mark.stack
 def test_a_page_of_another_origin_changes_and_reads_nothing(edges: list[Edge]) -> None:
-    """Neither with an Origin of its own, nor from a sandbox (`null`), nor by an image, nor from another port of this machine."""
+    """Neither with an Origin of its own, nor from a sandbox (`null`), nor by an image, nor from another port
+    of this machine."""
     for edge in edges:
         for origin in (STRANGE, "null", "http://localhost:3000", "http://127.0.0.1"):
             for method, path in (
@@ -72,7 +75,8 @@ def test_a_page_of_another_origin_changes_and_reads_nothing(edges: list[Edge]) -
 
 @pytest.mark.stack
 def test_a_body_that_a_page_may_send_to_anybody_is_not_read(edges: list[Edge]) -> None:
-    """text/plain, forms, and no type at all: what a browser sends without asking. JSON is taken, with a charset too."""
+    """text/plain, forms, and no type at all: what a browser sends without asking. JSON is taken, with a
+    charset too."""
     for edge in edges:
         for kind in (
             "text/plain",
@@ -137,7 +141,8 @@ def test_the_front_ends_websocket_opens_for_its_own_pages_only(
 
 
 def test_names_and_origins_of_the_settings_are_let_in() -> None:
-    """Exactly, below a dot where it says so, with any port; beyond loopback numbers too, which no DNS can have lied about."""
+    """Exactly, below a dot where it says so, with any port; beyond loopback numbers too, which no DNS can
+    have lied about."""
     rules = GuardRules("0.0.0.0", ("logs.example.org", "*.svc.cluster.local"), ("https://tools.example.org",))
     for host in (
         "logs.example.org",

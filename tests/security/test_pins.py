@@ -29,7 +29,8 @@ def test_a_pin_of_thousands_of_ranges_is_refused(partitions: int, ranges: int) -
 
 
 def test_as_many_ranges_as_are_allowed_cost_little() -> None:
-    """Their condition is made, copied and written in a moment of processor time (14.7 s for 9,000 before), and a partition is compared once."""
+    """Their condition is made, copied and written in a moment of processor time (14.7 s for 9,000 before),
+    and a partition is compared once."""
     pin = parse_pin(pin_of(20, RANGES_MAX // 20).to_text())
     before_s = time.process_time()
     sql = within_offsets(pin.absorbed).copy().sql(dialect="duckdb")

@@ -206,7 +206,8 @@ def test_files_that_cannot_be_used_are_named(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_storage_trusts_a_private_ca_by_the_usual_variable(plain: str, certificates: Certificates) -> None:
-    """`SSL_CERT_FILE`, as docs/ingest.md says: what answers is no S3, but it answers; without the variable nothing is sent."""
+    """`SSL_CERT_FILE`, as docs/ingest.md says: what answers is no S3, but it answers; without the variable
+    nothing is sent."""
     script = "from lake.storage import open_storage\nprint(open_storage().size('s3://bucket/key'))"
     storage = {
         "S3_ENDPOINT": plain,
@@ -236,7 +237,8 @@ def test_storage_trusts_a_private_ca_by_the_usual_variable(plain: str, certifica
 
 
 def test_kafka_is_reached_by_options_that_are_passed_on_and_never_shown() -> None:
-    """What says how brokers are reached goes to the client; what Firn's promises stand on does not; values are not printed."""
+    """What says how brokers are reached goes to the client; what Firn's promises stand on does not; values
+    are not printed."""
     options = {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": "/ca.pem",

@@ -1,4 +1,5 @@
-"""Routes x keys: what each kind of key gets from each route of each service, as route_matrix.py says, and nothing of `b` for keys of `a`."""
+"""Routes x keys: what each kind of key gets from each route of each service, as route_matrix.py says, and
+nothing of `b` for keys of `a`."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,7 +30,8 @@ TELLS_NOTHING = (
 
 
 def test_every_route_stands_in_the_matrix() -> None:
-    """A route that nobody has thought about fails here: give it a row in route_matrix.py. So does a row whose route is gone, and one that stands twice."""
+    """A route that nobody has thought about fails here: give it a row in route_matrix.py. So does a row whose
+    route is gone, and one that stands twice."""
     rows = Counter(plain(route.key) for route in ROUTES)
     assert [key for key, times in rows.items() if times > 1] == []
     tabled = {key for key in rows if key[0] != "optimize"}
@@ -49,7 +51,8 @@ def services(keyed: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactor
 def test_no_key_gets_more_than_its_row_says(
     keyed: Guarded, services: Services, record_property: Callable[[str, object], None]
 ) -> None:
-    """Every route is asked with every kind of key. Keys of `a` ask about what `b` has; answers to them are searched for anything of `b`."""
+    """Every route is asked with every kind of key. Keys of `a` ask about what `b` has; answers to them are
+    searched for anything of `b`."""
     asker = Asker(services, Markers.of(keyed.theirs, services.key_id_of_theirs))
     wrong: list[str] = []
     leaks: list[str] = []
@@ -61,7 +64,8 @@ def test_no_key_gets_more_than_its_row_says(
                 continue
             if not fits(route.outcome(kind), verdict(answer)):
                 wrong.append(
-                    f"{route.key} with {kind}: {answer.status_code}, not {route.outcome(kind)}: {answer.text[:200]}"
+                    f"{route.key} with {kind}: {answer.status_code}, not {route.outcome(kind)}: "
+                    f"{answer.text[:200]}"
                 )
             if kind in OF_A and (found := asker.markers.found_in(answer, named=names_b(route))):
                 leaks.append(f"{route.key} with {kind}: {found}")
@@ -96,7 +100,8 @@ def test_a_read_key_changes_nothing_of_its_own_tenant(keyed: Guarded, services: 
 
 @pytest.mark.stack
 def test_the_markers_are_seen_where_they_are(keyed: Guarded, services: Services) -> None:
-    """The search for `b` in answers finds it in what `b` itself is told, so that finding nothing elsewhere means something."""
+    """The search for `b` in answers finds it in what `b` itself is told, so that finding nothing elsewhere
+    means something."""
     asker = Asker(services, Markers.of(keyed.theirs, services.key_id_of_theirs))
     for path in (
         "/v1/search",

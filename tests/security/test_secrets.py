@@ -65,7 +65,8 @@ def file(tmp_path: Path) -> Path:
 def test_every_secret_may_stand_in_a_file(
     room: type[RoomSettings], name: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By variable, by the section of the settings file, and by argument; the page of settings has a row for each."""
+    """By variable, by the section of the settings file, and by argument; the page of settings has a row for
+    each."""
     file.write_text(_written(room, name))
     assert _secret(getattr(room.load(**{f"{name}_file": str(file)}), name)) == SECRET
     toml = file.with_name("firn.toml")
@@ -128,7 +129,8 @@ def test_a_wrong_value_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_password_of_the_database_is_shown_nowhere() -> None:
-    """Neither by the settings, nor by the database's own objects, nor in what is said about an address that cannot be understood."""
+    """Neither by the settings, nor by the database's own objects, nor in what is said about an address that
+    cannot be understood."""
     settings = CatalogSettings(database_url=SecretStr(URL))
     database = Database(settings.database_url.get_secret_value())
     assert SECRET not in f"{settings!r} {database.engine!r} {database.engine.url}"
@@ -140,7 +142,8 @@ def test_the_password_of_the_database_is_shown_nowhere() -> None:
 
 
 def test_the_catalog_needs_no_address_on_its_command_line(tmp_path: Path) -> None:
-    """`python -m catalog` finds its database by a file; one that does not answer is told without its password."""
+    """`python -m catalog` finds its database by a file; one that does not answer is told without its
+    password."""
     path = tmp_path / "url"
     path.write_text(f"sqlite:///{tmp_path}/catalog.db\n")
     made = run("catalog", {"FIRN_CATALOG_DATABASE_URL_FILE": str(path)}, "key", "create", "--scope", "admin")
@@ -164,7 +167,8 @@ def test_a_password_on_a_command_line_is_warned_of() -> None:
 
 @pytest.fixture(scope="module")
 def with_secrets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack whose services need secrets: S3 with its key, PostgreSQL, the catalog over both, the ingest tools with a token."""
+    """A stack whose services need secrets: S3 with its key, PostgreSQL, the catalog over both, the ingest
+    tools with a token."""
     token = {"FIRN_INGEST_SERVE_TOKEN": SECRET, "FIRN_INGEST_TOPICS": '[{"name":"none"}]'}
     with Stack(
         tmp_path_factory.mktemp("secrets"), warehouse="s3://firn-warehouse/secrets", tied=True

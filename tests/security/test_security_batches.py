@@ -1,4 +1,5 @@
-"""Hostile batches beside live traffic: nothing else is lost, doubled or stopped. FIRN_SECURITY_BATCHES: how many."""
+"""Hostile batches beside live traffic: nothing else is lost, doubled or stopped. FIRN_SECURITY_BATCHES: how
+many."""
 
 import os
 import random
@@ -90,8 +91,9 @@ class Bombs:
 
 
 def test_hostile_batches_harm_nobody_else(line: Line, record_property: Callable[[str, object], None]) -> None:
-    """Bad compression, unknown codecs, wrong checksums, truncated batches and records, wrong counts, bombs, huge headers, batches damaged on the
-    broker's disk: what the broker takes is rows or dead letters; the live tenant's records are rows once each; one ingester lives through all of it."""
+    """Bad compression, unknown codecs, wrong checksums, truncated batches and records, wrong counts, bombs,
+    huge headers, batches damaged on the broker's disk: what the broker takes is rows or dead letters; the
+    live tenant's records are rows once each; one ingester lives through all of it."""
     choice, evil, good = random.Random(SEED), fresh("evil-"), fresh("good-")
     topic = line.kafka.topic(partitions=PARTITIONS)
     ours, wire = ToolLine(line, topic), Wire(line.kafka.bootstrap_servers)

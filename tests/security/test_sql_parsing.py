@@ -79,7 +79,8 @@ def test_what_people_nest_is_read() -> None:
 
 @pytest.mark.finding(4)
 def test_a_reader_that_takes_too_long_is_ended_and_followed(readers: SqlReaders) -> None:
-    """Wide statements of allowed depth: the kernel ends the reader after its second of processor time; the next statement finds another one."""
+    """Wide statements of allowed depth: the kernel ends the reader after its second of processor time; the
+    next statement finds another one."""
     before = reader_pids()
     assert len(before) == 2
     wide = "SELECT " + ",".join(["MAP(ARRAY[" * 4 + "1" + "])" * 4] * 900)
@@ -170,7 +171,8 @@ PIECES = [
 
 @pytest.mark.finding(4)
 def test_no_heap_of_pieces_takes_a_reader_longer_than_its_time(readers: SqlReaders) -> None:
-    """Seeded heaps, deep and wide: each is read or refused, and the processor time of all readers stays below the bound for each statement."""
+    """Seeded heaps, deep and wide: each is read or refused, and the processor time of all readers stays below
+    the bound for each statement."""
     random_ = random.Random(4)
     pid_times: dict[int, float] = {}
     for _ in range(400):

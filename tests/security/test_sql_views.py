@@ -1,4 +1,5 @@
-"""A view in a tenant's namespace reads no other tenant: the API gives tables alone, and Trino's rules hold whatever a name is."""
+"""A view in a tenant's namespace reads no other tenant: the API gives tables alone, and Trino's rules hold
+whatever a name is."""
 
 import shutil
 from collections.abc import Iterator
@@ -29,7 +30,9 @@ pytestmark = [pytest.mark.stack, pytest.mark.finding(1)]
 SEEN = "messages_of_all"
 VIEWS = {
     SEEN: 'SELECT message, "$path" AS path FROM lake.b.logs',
-    "snapshots_of_b": "SELECT CAST(snapshot_id AS varchar) AS message, '' AS path FROM lake.b.\"logs$snapshots\"",
+    "snapshots_of_b": (
+        "SELECT CAST(snapshot_id AS varchar) AS message, '' AS path FROM lake.b.\"logs$snapshots\""
+    ),
     "queries": "SELECT query AS message, query_id AS path FROM system.runtime.queries",
     "of_mine": "SELECT message, '' AS path FROM lake.a.logs",
 }
@@ -162,7 +165,8 @@ def test_what_is_no_table_of_a_tenant_is_refused(keyed: Guarded) -> None:
 
 
 def test_trinos_rules_stop_a_view_where_the_api_does_not(ruled: Ruled, views: list[str]) -> None:
-    """As the tenant's user nobody reads another tenant through a view, whoever the view claims to belong to: in Trino itself, or as the API asks."""
+    """As the tenant's user nobody reads another tenant through a view, whoever the view claims to belong to:
+    in Trino itself, or as the API asks."""
     trino = TrinoExecutor(ruled.settings)
     foreign = [view for view in views if not view.startswith("of_mine")]
     for view in foreign:
@@ -180,10 +184,14 @@ def test_trinos_rules_stop_a_view_where_the_api_does_not(ruled: Ruled, views: li
 
 
 def test_the_api_asks_as_the_tenant(ruled: Ruled, keyed: Guarded) -> None:
-    """One tenant's question, in SQL or in words, is its user's; several tenants' the room's, for keys that reach them."""
+    """One tenant's question, in SQL or in words, is its user's; several tenants' the room's, for keys that
+    reach them."""
     assert ruled.rows(keyed.keys["reader"], "SELECT max(current_user), count(*) FROM logs") == [["a", 30]]
     assert ruled.rows(keyed.keys["admin"], "SELECT max(current_user), count(*) FROM b.logs") == [["b", 30]]
-    both = "SELECT max(current_user), count(*) FROM (SELECT message FROM a.logs UNION ALL SELECT message FROM b.logs) x"
+    both = (
+        "SELECT max(current_user), count(*) FROM (SELECT message FROM a.logs UNION ALL SELECT message "
+        "FROM b.logs) x"
+    )
     assert ruled.rows(keyed.keys["admin"], both) == [["firn", 60]]
     assert ruled.sql(keyed.keys["mine"], both).status_code == 403
     times = {"from": START.isoformat(), "to": (START + timedelta(hours=1)).isoformat()}
@@ -203,7 +211,8 @@ def test_the_api_asks_as_the_tenant(ruled: Ruled, keyed: Guarded) -> None:
 def test_a_new_tenant_is_asked_for_within_seconds(
     ruled: Ruled, keyed: Guarded, catalog_client: CatalogClient
 ) -> None:
-    """Nobody runs a command: the API writes the new tenant's rules, and says so until Trino has taken them up."""
+    """Nobody runs a command: the API writes the new tenant's rules, and says so until Trino has taken them
+    up."""
     table = LogTable(catalog_client, fresh_tenant("late"))
     table.append([{"timestamp": START, "message": "of the late"}])
     first = ruled.sql(keyed.keys["admin"], "SELECT message FROM logs", table.tenant)
@@ -225,7 +234,8 @@ def test_a_new_tenant_is_asked_for_within_seconds(
 def test_who_may_only_read_changes_nothing_by_procedures(
     ruled: Ruled, keyed: Guarded, catalog_client: CatalogClient
 ) -> None:
-    """Table procedures, procedures and table functions are refused for tenants' users and for the room's own; no snapshot moves."""
+    """Table procedures, procedures and table functions are refused for tenants' users and for the room's own;
+    no snapshot moves."""
     keyed.mine.append([{"timestamp": START + timedelta(days=1), "message": "a second snapshot"}])
     before = catalog_client.load_table(keyed.mine.name)["metadata"]
     first = min(before["snapshots"], key=lambda snapshot: snapshot["sequence-number"])["snapshot-id"]
@@ -243,7 +253,10 @@ def test_who_may_only_read_changes_nothing_by_procedures(
             "CALL system.runtime.kill_query('x', 'y')",
             "ALTER TABLE lake.a.logs SET PROPERTIES format_version = 2",
             "ANALYZE lake.a.logs",
-            f"SELECT * FROM TABLE(lake.system.table_changes('a', 'logs', {first}, {before['current-snapshot-id']}))",
+            (
+                f"SELECT * FROM TABLE(lake.system.table_changes('a', 'logs', {first}, "
+                f"{before['current-snapshot-id']}))"
+            ),
             "CREATE VIEW lake.a.mine AS SELECT 1 AS one",
             "DELETE FROM lake.a.logs",
         ):

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.finding(29)
 
 
 def open_to_others(folder: Path) -> Iterator[Path]:
-    """Files and folders that somebody else could read or write, had they a way to the folder itself: links aside, they have no permissions."""
+    """Files and folders that somebody else could read or write, had they a way to the folder itself: links
+    aside, they have no permissions."""
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink() and path.lstat().st_mode & OTHERS:
             yield path
@@ -34,7 +35,8 @@ def reachable(folder: Path) -> list[Path]:
 
 @pytest.mark.stack
 def test_no_file_of_the_stack_is_open_to_others(stack: Stack) -> None:
-    """State file, database with its log, logs, configurations, the data of Kafka and Trino: each one is closed by itself, not only by a folder above it.
+    """State file, database with its log, logs, configurations, the data of Kafka and Trino: each one is
+    closed by itself, not only by a folder above it.
 
     In the warehouse tests write too, with permissions of their own: there it is the folder above that counts.
     """
@@ -84,7 +86,8 @@ def test_a_database_is_closed_whatever_the_umask(tmp_path: Path) -> None:
 
 
 def test_a_stack_of_an_older_version_is_closed(tmp_path: Path) -> None:
-    """A folder that holds a stack is closed at its next use; one that holds other things keeps its permissions."""
+    """A folder that holds a stack is closed at its next use; one that holds other things keeps its
+    permissions."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder in (ours, theirs):
         folder.mkdir()

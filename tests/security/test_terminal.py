@@ -29,7 +29,8 @@ from query.cli.command_line import _print_row
 pytestmark = pytest.mark.finding(23)
 
 ROOMS = ("catalog", "ingest", "optimize", "query", "infra", "lake")
-# The title of the window, the clipboard, a link, a cleared screen by ESC and by C1, a line written over, one that reads backwards, markup of rich.
+# The title of the window, the clipboard, a link, a cleared screen by ESC and by C1, a line written over, one
+# that reads backwards, markup of rich.
 HOSTILE = "\x1b]0;owned\x07\x1b]52;c;ZXZpbA==\x07\x1b]8;;http://evil\x07x\x1b[2J\x9b2J\x85a\rb\x08\x7f\u202egnp.exe\u2066\u200f[red]r[/red][link=http://evil]l[/link]\\"
 MARKUP, BACKWARDS = "[red]r[/red][link=http://evil]l[/link]", "\u202egnp.exe"
 # What rich itself sends for colours.

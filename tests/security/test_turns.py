@@ -109,7 +109,8 @@ RANGE = {"from": START.isoformat(), "to": "2026-09-02"}
 def test_64_requests_that_never_end_stop_nobody(
     hung: Guarded, trino: Silent, key: str, path: str, body: dict[str, object]
 ) -> None:
-    """While they hang, and when their senders have gone and the engine has not, health answers and the other tenant works, in SQL too."""
+    """While they hang, and when their senders have gone and the engine has not, health answers and the other
+    tenant works, in SQL too."""
     with ThreadPoolExecutor(ASKED) as pool:
         flood(hung, key, path, body, pool)
         if not (key == "mine" and body.get("tenant") == "b"):

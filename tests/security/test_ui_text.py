@@ -1,4 +1,5 @@
-"""Names and values on the pages are text: no image is fetched, no link appears, whatever tenants, streams, fields and values are called."""
+"""Names and values on the pages are text: no image is fetched, no link appears, whatever tenants, streams,
+fields and values are called."""
 
 import ast
 from datetime import UTC, datetime, timedelta
@@ -321,7 +322,8 @@ def watched(page: Page, ui_uri: str) -> Watched:
 def test_the_search_page_fetches_nothing_that_a_name_or_value_says(
     watched: Watched, ui_uri: str, hostile: LogTable
 ) -> None:
-    """Tenant, stream, field list with its top values, a row in full, a saved search, an export, a link to a tenant that is not there."""
+    """Tenant, stream, field list with its top values, a row in full, a saved search, an export, a link to a
+    tenant that is not there."""
     page = watched.page
     where = {
         "tenant": hostile.tenant,
@@ -361,7 +363,8 @@ def test_the_search_page_fetches_nothing_that_a_name_or_value_says(
 def test_the_other_pages_fetch_nothing_that_a_name_or_value_says(
     watched: Watched, ui_uri: str, hostile: LogTable
 ) -> None:
-    """Tenants and streams with its details and a retention that nobody understands, SQL, errors, dead letters, health; deleted and brought back."""
+    """Tenants and streams with its details and a retention that nobody understands, SQL, errors, dead
+    letters, health; deleted and brought back."""
     page = watched.page
     hostile.catalog.set_properties(hostile.name, {"firn.retention": IMAGE})
     page.goto(f"{ui_uri}/tenants")

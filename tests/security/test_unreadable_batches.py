@@ -1,4 +1,5 @@
-"""Batches that Kafka's client cannot read, and small ones that grow: one dead letter each, and everybody else's records go on."""
+"""Batches that Kafka's client cannot read, and small ones that grow: one dead letter each, and everybody
+else's records go on."""
 
 import re
 from pathlib import Path
@@ -31,8 +32,9 @@ def zstd_bomb(tenant: str) -> bytes:
 
 @BOTH_ENGINES
 def test_batches_nobody_can_read_are_stepped_over_and_recorded(line: Line, engine: str) -> None:
-    """Bad compression and wrong checksums in front of, between and behind good records, also several at once and at the partition's end: each batch is
-    one dead letter with its offsets, all good records are rows, the audit is clean, `status` answers, and a restart finds nothing to do."""
+    """Bad compression and wrong checksums in front of, between and behind good records, also several at once
+    and at the partition's end: each batch is one dead letter with its offsets, all good records are rows, the
+    audit is clean, `status` answers, and a restart finds nothing to do."""
     tenant, other, topic = fresh("evil-"), fresh("good-"), line.kafka.topic()
     ours = ToolLine(line, topic, engine=engine)
     wire, good = Wire(line.kafka.bootstrap_servers), 0
@@ -118,7 +120,8 @@ def test_lag_is_told_while_a_batch_cannot_be_read(line: Line) -> None:
 
 
 def test_a_message_that_grows_is_kept_as_small_as_it_came(line: Line) -> None:
-    """120 MiB out of 117 kB of gzip: a dead letter whose object in the warehouse is small again, and can be read whole."""
+    """120 MiB out of 117 kB of gzip: a dead letter whose object in the warehouse is small again, and can be
+    read whole."""
     tenant, other, topic = fresh("evil-"), fresh("good-"), line.kafka.topic()
     bomb = batch([record(0, b"[" * (120 * MIB), [(b"tenant", tenant.encode())])], codec=GZIP)
     assert len(bomb) < 130_000

@@ -1,4 +1,5 @@
-"""What a word is and how wildcards match: the same on both engines, for every code point, and in one pass over the text."""
+"""What a word is and how wildcards match: the same on both engines, for every code point, and in one pass
+over the text."""
 
 import random
 import re
@@ -30,7 +31,8 @@ from tests.stack.line import Sql
 CODE_POINTS = [point for point in range(1, 0x110000) if not 0xD800 <= point <= 0xDFFF]
 # A table of all of them in Trino, whose `sequence` has at most 10,000 entries.
 IN_TRINO = (
-    "(SELECT point, {text} AS message FROM (SELECT a * 1024 + b AS point FROM UNNEST(sequence(0, 1087)) t(a) CROSS JOIN UNNEST(sequence(0, 1023)) u(b))"
+    "(SELECT point, {text} AS message FROM (SELECT a * 1024 + b AS point FROM UNNEST(sequence(0, 1087)) t(a) "
+    "CROSS JOIN UNNEST(sequence(0, 1023)) u(b))"
     " WHERE point > 0 AND point NOT BETWEEN 55296 AND 57343) AS source"
 )
 
@@ -52,7 +54,8 @@ def as_trino_asks(query: str) -> str:
 
 @pytest.fixture(scope="module")
 def duck() -> Iterator[Callable[[str, str], list[tuple[object, ...]]]]:
-    """SQL over all code points in DuckDB: `what` of rows that meet a condition, with `letter` as each of them."""
+    """SQL over all code points in DuckDB: `what` of rows that meet a condition, with `letter` as each of
+    them."""
     with closing(duckdb.connect()) as connection:
         connection.register("points", pa.table({"point": CODE_POINTS}))
 
@@ -98,7 +101,10 @@ def test_every_code_point_is_in_a_word_or_not_for_duckdb(
 def test_every_code_point_is_in_a_word_or_not_for_trino(trino: Sql) -> None:
     """The same of a real Trino, in one statement each."""
     for query, text, is_found in TRIED:
-        sql = f"SELECT point FROM {IN_TRINO.format(text=concatenated(text, 'chr(point)'))} WHERE {as_trino_asks(query)}"
+        sql = (
+            f"SELECT point FROM {IN_TRINO.format(text=concatenated(text, 'chr(point)'))} WHERE "
+            f"{as_trino_asks(query)}"
+        )
         assert {point for (point,) in trino(sql)} == {
             point for point in CODE_POINTS if is_found(chr(point))
         }, (query, text)
@@ -106,7 +112,8 @@ def test_every_code_point_is_in_a_word_or_not_for_trino(trino: Sql) -> None:
 
 @pytest.mark.finding(15)
 def test_duckdb_lowers_as_the_rule_says(duck: Callable[[str, str], list[tuple[object, ...]]]) -> None:
-    """Where its `LOWER` does not give the rule's letter it leaves one of those that are looked for in both cases."""
+    """Where its `LOWER` does not give the rule's letter it leaves one of those that are looked for in both
+    cases."""
     different = {
         chr(int(str(point)))
         for point, lowered in duck("point, lower(letter)", "true")
@@ -120,7 +127,8 @@ def test_duckdb_lowers_as_the_rule_says(duck: Callable[[str, str], list[tuple[ob
 def test_trino_lowers_as_the_rule_says(trino: Sql) -> None:
     """The same of Trino."""
     rows = trino(
-        f"SELECT point, lower(message) FROM {IN_TRINO.format(text='chr(point)')} WHERE lower(message) <> message"
+        f"SELECT point, lower(message) FROM {IN_TRINO.format(text='chr(point)')} WHERE lower(message) <> "
+        "message"
     )
     lowered: dict[int, str] = dict(rows)
     assert {
@@ -135,12 +143,16 @@ def test_a_newest_letter_is_found_in_both_cases(trino: Sql) -> None:
     """Whichever of the two is asked for, both engines find both."""
     for capital, small in LOWER_OF_NEWEST.items():
         for asked in (capital, small):
-            letters = f"(SELECT point, chr(point) AS message FROM (VALUES {ord(capital)}, {ord(small)}, 97) AS t (point)) AS source"
+            letters = (
+                f"(SELECT point, chr(point) AS message FROM (VALUES {ord(capital)}, {ord(small)}, 97) "
+                "AS t (point)) AS source"
+            )
             sql = f"SELECT point FROM {letters} WHERE {as_trino_asks(f'message:{asked}')}"
             assert {point for (point,) in trino(sql)} == {ord(capital), ord(small)}
             for letter in (capital, small, "a"):
                 found = duckdb.execute(
-                    f"SELECT {condition(f'message:{asked}').sql(dialect='duckdb')} FROM (SELECT $1 AS message)",
+                    f"SELECT {condition(f'message:{asked}').sql(dialect='duckdb')} FROM (SELECT $1 AS "
+                    "message)",
                     [letter],
                 ).fetchall()
                 assert found == [(letter != "a",)]
@@ -171,7 +183,8 @@ def usable(words: Sequence[str]) -> list[str]:
 @pytest.mark.finding(22)
 @pytest.mark.stack
 def test_wildcards_match_alike_in_one_pass(trino: Sql) -> None:
-    """Random words over random texts: DuckDB's pattern, Trino's, Python's own of the same pattern, and the plain filter agree."""
+    """Random words over random texts: DuckDB's pattern, Trino's, Python's own of the same pattern, and the
+    plain filter agree."""
     random_ = random.Random(22)
     texts = ["".join(random_.choices("aab-. \n", k=random_.randint(0, 12))) for _ in range(150)]
     listed = ", ".join("'" + text + "'" for text in texts)
@@ -179,9 +192,15 @@ def test_wildcards_match_alike_in_one_pass(trino: Sql) -> None:
     for word in usable(random_words(150, 23))[:80]:
         query = f"message:{word}"
         wanted = [matches(parse_search(query), {"message": text}) for text in texts]
-        sql = f"SELECT {as_trino_asks(query)} FROM UNNEST(ARRAY[{listed}]) WITH ORDINALITY AS t (message, n) ORDER BY n"
+        sql = (
+            f"SELECT {as_trino_asks(query)} FROM UNNEST(ARRAY[{listed}]) WITH ORDINALITY AS t (message, n) "
+            "ORDER BY n"
+        )
         assert [bool(row[0]) for row in trino(sql)] == wanted, word
-        duck_sql = f"SELECT {condition(query).sql(dialect='duckdb')} FROM (SELECT UNNEST($1) AS message, UNNEST($2) AS n) ORDER BY n"
+        duck_sql = (
+            f"SELECT {condition(query).sql(dialect='duckdb')} FROM (SELECT UNNEST($1) AS message, "
+            "UNNEST($2) AS n) ORDER BY n"
+        )
         assert [
             bool(row[0]) for row in duckdb.execute(duck_sql, [texts, list(range(len(texts)))]).fetchall()
         ] == wanted, word
@@ -212,7 +231,8 @@ def test_no_word_makes_trino_go_back(stack: Stack) -> None:
         cursor = connection.cursor()
         for query, (text, _) in NEARLY.items():
             cursor.execute(
-                f"SELECT count(*) FROM (SELECT {text} AS message FROM UNNEST(sequence(1, 20))) WHERE {as_trino_asks(query)}"
+                f"SELECT count(*) FROM (SELECT {text} AS message FROM UNNEST(sequence(1, 20))) WHERE "
+                f"{as_trino_asks(query)}"
             )
             assert cursor.fetchall() == [[0]]
             assert cursor.stats["cpuTimeMillis"] < 10_000, query
@@ -220,7 +240,8 @@ def test_no_word_makes_trino_go_back(stack: Stack) -> None:
 
 @pytest.mark.finding(22)
 def test_the_executor_sends_the_pattern_that_passes_once() -> None:
-    """Where Trino's library knows atomic groups; where it does not (RE2J) the plain one, which that library reads in one pass."""
+    """Where Trino's library knows atomic groups; where it does not (RE2J) the plain one, which that library
+    reads in one pass."""
     for library, wanted in ((True, "(?>"), (False, "[^ ")):
         trino = TrinoExecutor(QuerySettings())
         trino._atomic_groups = library
@@ -232,7 +253,8 @@ def test_the_executor_sends_the_pattern_that_passes_once() -> None:
 
 @pytest.mark.finding(22)
 def test_the_pattern_passes_over_a_text_once() -> None:
-    """Processor time of Python's own library, which goes back as Joni does: a quarter of a million characters in a moment."""
+    """Processor time of Python's own library, which goes back as Joni does: a quarter of a million characters
+    in a moment."""
     for query, (_, text) in NEARLY.items():
         node = parse_search(query)
         assert isinstance(node, Match)

@@ -1,7 +1,9 @@
-"""A tenant at work: `python -m tests.security.working_tenant ADDRESS TENANT FILE` searches its logs until it is ended.
+"""A tenant at work: `python -m tests.security.working_tenant ADDRESS TENANT FILE` searches its logs until it
+is ended.
 
-In a process of its own, so that nothing the test does beside it counts as time of the service. A line of the file per search: when it began, by the
-machine's monotonic clock, how long it took, both in seconds, and whether it was answered right. FIRN_QUERY_API_KEY is its key.
+In a process of its own, so that nothing the test does beside it counts as time of the service. A line of the
+file per search: when it began, by the machine's monotonic clock, how long it took, both in seconds, and
+whether it was answered right. FIRN_QUERY_API_KEY is its key.
 """
 
 import itertools

@@ -22,7 +22,8 @@ LOG_END_BYTES = 4_000
 
 
 class Ingester:
-    """One ingester with its own consumer group, dead-letter topic and port. `start` again after `kill` or `stop` takes the same ones."""
+    """One ingester with its own consumer group, dead-letter topic and port. `start` again after `kill` or
+    `stop` takes the same ones."""
 
     def __init__(
         self,
@@ -45,7 +46,8 @@ class Ingester:
         self.port = 0
 
     def start(self, *, ready: bool = True, environment: Mapping[str, str] | None = None) -> "Ingester":
-        """Starts the process, with more variables where given; with `ready` returns when it reads its topics."""
+        """Starts the process, with more variables where given; with `ready` returns when it reads its
+        topics."""
         assert not self.alive, "the ingester runs already"
         self.port = reserve_free()
         # Whatever ends the test run, also SIGKILL, ends its ingesters.
@@ -97,7 +99,8 @@ class Ingester:
         return dict(httpx.get(f"{self.address}/v1/status", timeout=10.0, trust_env=False).json())
 
     def parked(self) -> dict[str, str] | None:
-        """Tables the node has parked, each with the reason; None while it does not answer, or waits for another node's lease and knows of none."""
+        """Tables the node has parked, each with the reason; None while it does not answer, or waits for
+        another node's lease and knows of none."""
         try:
             status = self.status()
         except httpx.HTTPError:
@@ -125,11 +128,13 @@ class Ingester:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def wait_until(self, condition: Callable[[], Any], timeout_s: float = 60.0, what: str = "") -> Any:
-        """Polls until the condition holds; fails with the end of the log when it does not in time or when the ingester ends before."""
+        """Polls until the condition holds; fails with the end of the log when it does not in time or when the
+        ingester ends before."""
 
         def holds() -> Any:
             assert self.alive, (
-                f"the ingester ended with code {self.returncode} before {what or 'the condition'}:\n{self.log()[-LOG_END_BYTES:]}"
+                f"the ingester ended with code {self.returncode} before "
+                f"{what or 'the condition'}:\n{self.log()[-LOG_END_BYTES:]}"
             )
             return condition()
 

@@ -77,7 +77,8 @@ class KafkaTopics:
         )
 
     def topic(self, partitions: int = 1, *, name: str | None = None, **config: str) -> str:
-        """Creates a topic with a fresh name (or the given one); words of `config` are spelled with `_` for `.`."""
+        """Creates a topic with a fresh name (or the given one); words of `config` are spelled with `_` for
+        `.`."""
         name = name or fresh("t-")
         new = NewTopic(
             name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()}
@@ -99,7 +100,8 @@ class KafkaTopics:
         return name
 
     def remove_records(self, name: str, before: int) -> None:
-        """Removes the records of every partition below an offset, as far as they are there, as retention does."""
+        """Removes the records of every partition below an offset, as far as they are there, as retention
+        does."""
         for partition, end in self.ends(name).items():
             to = TopicPartition(name, partition, min(before, end))
             self.admin.delete_records([to])[to].result(ANSWER_S)
@@ -153,7 +155,8 @@ class KafkaTopics:
             consumer.commit(offsets=[TopicPartition(topic, 0, offset, metadata)], asynchronous=False)
 
     def produce(self, topic: str, records: Iterable[Record]) -> list[Delivered]:
-        """Produces records and returns where they went, in the order in which they were given, once all are acknowledged."""
+        """Produces records and returns where they went, in the order in which they were given, once all are
+        acknowledged."""
         producer, places = self.producer, list[Delivered | None]()
 
         def note(at: int) -> Any:
@@ -188,7 +191,8 @@ class KafkaTopics:
         return [place for place in places if place is not None]
 
     def read(self, topic: str) -> list[Delivered]:
-        """Every message of a topic as of now, by partition and offset; none where the topic does not exist."""
+        """Every message of a topic as of now, by partition and offset; none where the topic does not
+        exist."""
         settings = {
             "bootstrap.servers": self.bootstrap_servers,
             "group.id": fresh("read-"),
@@ -218,7 +222,8 @@ class KafkaTopics:
         return found
 
     def dead_letters(self, topic: str) -> dict[tuple[str, int, int], Delivered]:
-        """The dead letters of a topic by the identity of the message they were (topic id, partition, offset): repeated ones count once."""
+        """The dead letters of a topic by the identity of the message they were (topic id, partition, offset):
+        repeated ones count once."""
         facts = [(letter, letter.facts) for letter in (self.read(topic) if self.topic_id(topic) else [])]
         return {
             (f["firn.topic_id"], int(f["firn.partition"]), int(f["firn.offset"])): letter

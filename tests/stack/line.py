@@ -20,7 +20,8 @@ from tests.stack.waiting import fresh, pause, wait_for
 Rows = list[tuple[Any, ...]]
 Sql = Callable[[str], Rows]
 NO_WORKER_S = 60.0
-# Of Trino's own, and over in a moment: it loses sight of its only worker, itself, on a busy machine; its first task finds a client that is not ready.
+# Of Trino's own, and over in a moment: it loses sight of its only worker, itself, on a busy machine; its
+# first task finds a client that is not ready.
 PASSING = ("NO_NODES_AVAILABLE", "REMOTE_TASK_ERROR")
 
 
@@ -54,7 +55,8 @@ def patiently(ask: Callable[[], Rows]) -> Rows:
 
 @dataclass
 class Line:
-    """A stack with catalog and Trino, a broker (its own or a shared one), and the ingesters that tests started on it."""
+    """A stack with catalog and Trino, a broker (its own or a shared one), and the ingesters that tests
+    started on it."""
 
     stack: Stack
     kafka: KafkaTopics
@@ -73,7 +75,8 @@ class Line:
         start: bool = True,
         **settings: Any,
     ) -> Ingester:
-        """An ingester on one topic (its name), or on topics as the setting `ingest.topics` spells them. The caller stops it."""
+        """An ingester on one topic (its name), or on topics as the setting `ingest.topics` spells them. The
+        caller stops it."""
         if isinstance(topics, str):
             topics = {"name": topics}
         name = fresh("g-")

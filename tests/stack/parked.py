@@ -81,7 +81,8 @@ def roll_back_by_rest(line: Line, tenant: str, snapshot: int) -> None:
 
 @contextmanager
 def unwritable(folder: Path) -> Iterator[None]:
-    """A folder where nothing can be written: a file lies in its place. (Taking away the right to write would not stop root.)"""
+    """A folder where nothing can be written: a file lies in its place. (Taking away the right to write would
+    not stop root.)"""
     aside = folder.with_name(f"{folder.name}.aside")
     if folder.exists():
         folder.rename(aside)
@@ -115,7 +116,8 @@ def resolve(running: Ingester, *arguments: str) -> None:
 
 
 def forget_parkings(line: Line) -> None:
-    """Every node reads what is parked in the catalog when it starts; parkings of a test that has ended are taken away."""
+    """Every node reads what is parked in the catalog when it starts; parkings of a test that has ended are
+    taken away."""
     parked = line.catalog.get("/firn/v1/parked", pageSize=PARKINGS_MAX)["parked"]
     if parked:
         lease = line.catalog.post("/firn/v1/leases/tests/acquire", {"holder": "tests", "ttl-ms": 10_000})

@@ -1,4 +1,5 @@
-"""A producer that asks less of its headers than confluent-kafka's, which makes text of their names: librdkafka itself, as a shipper in C uses it."""
+"""A producer that asks less of its headers than confluent-kafka's, which makes text of their names:
+librdkafka itself, as a shipper in C uses it."""
 
 import ctypes
 from pathlib import Path

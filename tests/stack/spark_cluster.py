@@ -15,7 +15,8 @@ from infra.local.ports import LOOPBACK, reserve_free
 from tests.stack.waiting import wait_for
 
 START_S = 120.0
-# Settings of the session: executors small enough for a worker, and an address of the driver that needs no name service.
+# Settings of the session: executors small enough for a worker, and an address of the driver that needs no
+# name service.
 OPTIONS = {
     "spark.executor.memory": "512m",
     "spark.driver.host": LOOPBACK,
@@ -32,7 +33,8 @@ class SparkMachines:
     workers: list[int]
 
     def kill_worker_of(self, pid: int) -> None:
-        """SIGKILL of the worker that has started a process, and of all that it has started, as when its machine dies."""
+        """SIGKILL of the worker that has started a process, and of all that it has started, as when its
+        machine dies."""
         for worker in map(psutil.Process, self.workers):
             tree = [worker, *worker.children(recursive=True)]
             if pid in {process.pid for process in tree}:

@@ -1,4 +1,5 @@
-"""Commits on the real catalog: the state after one is the state that loading gives, and a wrong one is refused whole."""
+"""Commits on the real catalog: the state after one is the state that loading gives, and a wrong one is
+refused whole."""
 
 from dataclasses import replace
 
@@ -64,7 +65,8 @@ def _loaded(line: Line, name: TableName) -> TableState:
 
 
 def test_state_after_each_commit_of_a_chain_is_what_loading_gives(line: Line) -> None:
-    """Creation with rows, an append, one with a new column, one without files: nothing has to be loaded in between."""
+    """Creation with rows, an append, one with a new column, one without files: nothing has to be loaded in
+    between."""
     state = _new_state(line)
     grown = state.schema.with_strings({"a": (16, "/A")}, 1)
     steps = [
@@ -110,7 +112,8 @@ def test_identical_request_sent_again_changes_nothing(line: Line) -> None:
 
 
 def test_commits_of_one_request_stand_and_fall_alone(line: Line) -> None:
-    """Of many tables in one request a stale one is refused, with nothing of it applied, and its neighbours pass."""
+    """Of many tables in one request a stale one is refused, with nothing of it applied, and its neighbours
+    pass."""
     good, stale = _new_state(line), _new_state(line)
     first = prepare_append(
         stale,
@@ -142,7 +145,8 @@ def test_commits_of_one_request_stand_and_fall_alone(line: Line) -> None:
 
 
 def test_replacing_files_keeps_rows_and_marks(line: Line) -> None:
-    """Two files become one: the old ones are gone from the newest snapshot, the marks stand, Trino counts as before."""
+    """Two files become one: the old ones are gone from the newest snapshot, the marks stand, Trino counts as
+    before."""
     state = _new_state(line)
     marks = state.marks.advanced({P0: Range(0, 4)})
     prepared = prepare_append(

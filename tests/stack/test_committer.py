@@ -1,4 +1,5 @@
-"""What the committer does with a flush, row by row of its tables: on the real catalog, over a proxy where answers are to be late or lost."""
+"""What the committer does with a flush, row by row of its tables: on the real catalog, over a proxy where
+answers are to be late or lost."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -163,7 +164,8 @@ def _elsewhere(line: Line, table: TableId, end: int, rows: int = 1) -> None:
 
 
 def test_marks_at_the_start_commit(commits: Commits) -> None:
-    """A flush that starts where the table stands is committed, and the table is created with the first one."""
+    """A flush that starts where the table stands is committed, and the table is created with the first
+    one."""
     table = commits.table()
     commits.committed(table, 5)
     assert commits.settled(commits.flush(table, 5, 8)) == [Outcome.DONE]
@@ -188,7 +190,8 @@ def test_marks_inside_send_the_flush_back(commits: Commits, line: Line) -> None:
 
 
 def test_marks_before_the_start_are_a_table_moved_back(commits: Commits, line: Line) -> None:
-    """A flush that starts beyond the marks is not committed: the table has lost what lies between, and the trouble says up to where."""
+    """A flush that starts beyond the marks is not committed: the table has lost what lies between, and the
+    trouble says up to where."""
     table = commits.table()
     commits.committed(table, 5)
     commits.committer.submit(0, [commits.flush(table, 8, 9)])
@@ -205,7 +208,8 @@ def test_another_uuid_sends_the_flush_back(commits: Commits) -> None:
 
 
 def test_conflict_is_compared_again(commits: Commits, line: Line) -> None:
-    """Somebody else changed the table meanwhile, without touching the marks: the flush is committed on top."""
+    """Somebody else changed the table meanwhile, without touching the marks: the flush is committed on
+    top."""
     table = commits.table()
     commits.committed(table, 5)
     flush = commits.flush(table, 5, 6)
@@ -215,7 +219,8 @@ def test_conflict_is_compared_again(commits: Commits, line: Line) -> None:
 
 
 def test_a_table_whose_name_a_view_has_is_refused(commits: Commits, line: Line) -> None:
-    """The catalog says conflict, and nobody was faster: it is told as a fault of this table, and tried ever more seldom."""
+    """The catalog says conflict, and nobody was faster: it is told as a fault of this table, and tried ever
+    more seldom."""
     table = commits.table()
     name = table_name(table.tenant.name)
     commits.known(table)
@@ -261,7 +266,8 @@ def test_columns_whose_ids_somebody_else_took_send_the_flush_back(commits: Commi
 
 
 def test_lost_answer_is_found_out(line: Line) -> None:
-    """The commit landed and nobody heard: the table is loaded, its marks tell, and it is not committed twice."""
+    """The commit landed and nobody heard: the table is loaded, its marks tell, and it is not committed
+    twice."""
     with CatalogProxy(line.stack.address("catalog")) as proxy, _commits(line, proxy.address) as commits:
         table = commits.table()
         commits.committed(table, 5)
@@ -275,7 +281,8 @@ def test_lost_answer_is_found_out(line: Line) -> None:
 
 
 def test_unanswered_commit_that_did_not_land_is_sent_again_and_the_late_one_is_refused(line: Line) -> None:
-    """The head is as asserted: the identical request goes out again; when the first one lands after all, it changes nothing."""
+    """The head is as asserted: the identical request goes out again; when the first one lands after all, it
+    changes nothing."""
     with (
         CatalogProxy(line.stack.address("catalog")) as proxy,
         _commits(line, proxy.address, timeout_s=1.0) as commits,
@@ -290,7 +297,8 @@ def test_unanswered_commit_that_did_not_land_is_sent_again_and_the_late_one_is_r
 
 
 def test_table_of_which_nothing_comes_in_time_is_slow_and_delays_nobody(line: Line) -> None:
-    """One table's deadline passes: the others of the batch are done, it is told as slow, and goes alone from then on."""
+    """One table's deadline passes: the others of the batch are done, it is told as slow, and goes alone from
+    then on."""
     with CatalogProxy(line.stack.address("catalog")) as proxy, _commits(line, proxy.address) as commits:
         slow, quick = commits.table(), commits.table()
         commits.committed(slow, 1)
@@ -330,7 +338,8 @@ def test_refused_commit_is_the_tables_trouble(commits: Commits, line: Line) -> N
 
 @pytest.mark.parametrize("policy", ["park", "dead-letter", "recreate"])
 def test_dropped_table_follows_on_deleted(line: Line, policy: str) -> None:
-    """A name that is kept for a dropped table: parked, its records made dead letters, or the table created anew for them."""
+    """A name that is kept for a dropped table: parked, its records made dead letters, or the table created
+    anew for them."""
     with _commits(line, line.stack.address("catalog"), on_deleted=policy) as commits:
         table = commits.table()
         commits.committed(table, 2)
@@ -349,7 +358,8 @@ def test_dropped_table_follows_on_deleted(line: Line, policy: str) -> None:
 
 
 def test_head_older_than_the_marks_is_a_table_moved_back(commits: Commits, line: Line) -> None:
-    """A rollback shows by comparing the marks with those of the head's summary, also under maintenance on top of it."""
+    """A rollback shows by comparing the marks with those of the head's summary, also under maintenance on top
+    of it."""
     table = commits.table()
     commits.committed(table, 2)
     name = table_name(table.tenant.name)

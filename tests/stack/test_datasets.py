@@ -78,7 +78,8 @@ def _records(path: Path) -> Iterator[Record]:
 
 
 def test_each_file_gives_its_stated_rows_and_dead_letters(line: Line, datasets: Path) -> None:
-    """All files go through one ingester at once; counts by Trino, identities once, dead letters by identity; and the audit, which counts in the files."""
+    """All files go through one ingester at once; counts by Trino, identities once, dead letters by identity;
+    and the audit, which counts in the files."""
     tenants = {name: fresh(f"{Path(name).name.split('.')[0]}-") for name in FILES}
     topics = {name: line.kafka.topic(PARTITIONS) for name in FILES}
     produced = {name: len(line.kafka.produce(topics[name], _records(datasets / name))) for name in FILES}
@@ -108,7 +109,8 @@ def test_each_file_gives_its_stated_rows_and_dead_letters(line: Line, datasets: 
 
 def _rows(line: Line, tenant: str) -> int:
     ((rows, identities),) = line.sql(
-        f"SELECT count(*), count(DISTINCT ROW(_topic_id, _topic_partition, _offset, _index)) FROM {line.table(tenant)}"
+        "SELECT count(*), count(DISTINCT ROW(_topic_id, _topic_partition, _offset, _index)) FROM "
+        f"{line.table(tenant)}"
     )
     assert rows == identities, f"{tenant}: {rows - identities} rows are doubled"
     return int(rows)

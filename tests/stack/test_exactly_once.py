@@ -1,4 +1,5 @@
-"""Crashes at random moments, and every record identity once: on local files with SQLite, on S3 with PostgreSQL."""
+"""Crashes at random moments, and every record identity once: on local files with SQLite, on S3 with
+PostgreSQL."""
 
 import os
 import random
@@ -37,7 +38,8 @@ def s3_line(kafka: KafkaTopics, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @dataclass
 class Flow:
-    """Records that keep coming in a thread of their own. `good` and `bad`: identity (partition, offset) -> number of the record."""
+    """Records that keep coming in a thread of their own. `good` and `bad`: identity (partition, offset) ->
+    number of the record."""
 
     kafka: KafkaTopics
     topic: str
@@ -120,7 +122,8 @@ def _check(line: Line, ingester: Ingester, flow: Flow) -> None:
 def test_every_record_is_there_once_however_often_the_ingester_is_killed(
     request: pytest.FixtureRequest, where: str, records: int, kills: int
 ) -> None:
-    """After SIGKILLs at random moments while records flow, Trino finds every identity exactly once, and the group offset is where the topic ends."""
+    """After SIGKILLs at random moments while records flow, Trino finds every identity exactly once, and the
+    group offset is where the topic ends."""
     line: Line = request.getfixturevalue(where)
     seed = int(os.environ.get(SEED_VARIABLE, random.SystemRandom().randrange(10**9)))
     print(f"{SEED_VARIABLE}={seed}")
@@ -139,7 +142,9 @@ def test_every_record_is_there_once_however_often_the_ingester_is_killed(
         line.wait_for_dead_letters(ingester, len(flow.bad))
         ends = line.kafka.ends(
             topic
-        )  # the last one may have all rows from before the kill: it has to read the rest again before it is stopped
+            # the last one may have all rows from before the kill: it has to read the rest again before it is
+            # stopped
+        )
         wait_for(
             lambda: line.kafka.group_offsets(ingester.group, topic) == ends, 30, f"group offsets at {ends}"
         )
@@ -151,7 +156,8 @@ def test_every_record_is_there_once_however_often_the_ingester_is_killed(
 
 
 def test_tables_of_the_s3_line_lie_on_s3(s3_line: Line) -> None:
-    """The parametrised test above really ran on S3 and PostgreSQL: the catalog of its second stack says so."""
+    """The parametrised test above really ran on S3 and PostgreSQL: the catalog of its second stack says
+    so."""
     assert s3_line.catalog.warehouse == "s3://firn-warehouse/line"
     assert s3_line.stack.environment()["FIRN_CATALOG_DATABASE_URL"].startswith("postgresql+psycopg://")
     locations = [

@@ -27,7 +27,11 @@ MISSING = ("timestamp", None, "missing_timestamp")
 # Body, and what its row holds beside the system columns. Without "timestamp" the row has the message's.
 JSON_CASES: list[tuple[str, dict[str, Any]]] = [
     (
-        f'{{"timestamp":"{ISO}","level":"WARN","msg":"snow ☃, nul \\u0000 end","t":true,"n":null,"spaces":"  "}}',
+        (
+            f'{{"timestamp":"{ISO}","level":"WARN","msg":"snow ☃, nul \\u0000 '
+            'end","t":true,"n":null,"spaces":"  '
+            f'"}}'
+        ),
         {
             "timestamp": THEN,
             "severity": "WARN",
@@ -37,7 +41,10 @@ JSON_CASES: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     (
-        f'{{"time":"{ISO}","a":{{"B.c":1.10,"d":[1,{{"x":null, "y":2.0}}],"e":{{}},"f":[]}},"big":123456789012345678901234567890,"exp":1E400,"neg":-0.0}}',
+        (
+            f'{{"time":"{ISO}","a":{{"B.c":1.10,"d":[1,{{"x":null, '
+            f'"y":2.0}}],"e":{{}},"f":[]}},"big":123456789012345678901234567890,"exp":1E400,"neg":-0.0}}'
+        ),
         {
             "timestamp": THEN,
             "a_b_c": "1.10",
@@ -134,7 +141,8 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 def test_json_and_text_become_exactly_these_rows(
     line: Line, ingester: Callable[..., Ingester], engine: str
 ) -> None:
-    """Every value comes out of Trino exactly as it went into Kafka, and what has no column stands in `_errors`."""
+    """Every value comes out of Trino exactly as it went into Kafka, and what has no column stands in
+    `_errors`."""
     tenant = fresh("Golden ☃ ")
     json_topic, text_topic = line.kafka.topic(), line.kafka.topic()
     header = (("tenant", tenant.encode()),)
@@ -159,7 +167,8 @@ def test_json_and_text_become_exactly_these_rows(
     assert line.kafka.dead_letters(running.dead_letter_topic) == {}
     with_errors = sum("_errors" in case for _, case in JSON_CASES)
     (counted,) = line.sql(
-        f"SELECT count(*), count(_errors), count_if(_errors IS NOT NULL AND cardinality(_errors) = 0) FROM {line.table(tenant)}"
+        "SELECT count(*), count(_errors), count_if(_errors IS NOT NULL AND cardinality(_errors) = 0) FROM "
+        f"{line.table(tenant)}"
     )
     assert counted == (len(JSON_CASES), with_errors, 0), (
         "_errors is NULL, never an empty list, where a row has none"
@@ -208,7 +217,8 @@ def _bad_messages(tenant: bytes) -> list[tuple[Record, str]]:
 def test_messages_that_cannot_be_stored_are_dead_letters_with_all_they_had(
     line: Line, ingester: Callable[..., Ingester], engine: str
 ) -> None:
-    """A dead letter has the message's bytes, key and headers, its coordinates and a reason; its neighbours become rows, and no table is made for it."""
+    """A dead letter has the message's bytes, key and headers, its coordinates and a reason; its neighbours
+    become rows, and no table is made for it."""
     tenant = fresh("dead-")
     topic = line.kafka.topic()
     bad = _bad_messages(tenant.encode())

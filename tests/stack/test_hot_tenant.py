@@ -23,7 +23,8 @@ WHOLE = bool(os.environ.get("FIRN_PROVE"))
 MIB = 1024 * 1024
 FILE_BYTES, BUFFER_BYTES = (128 * MIB, 512 * MIB) if WHOLE else (8 * MIB, 32 * MIB)
 HOT_RECORDS, QUIET_TENANTS, VISIBLE_S = (4_000_000, 1_000, 120.0) if WHOLE else (260_000, 100, 30.0)
-# A file is closed after the part of the buffer with which it reaches its size; in small files such a part weighs more.
+# A file is closed after the part of the buffer with which it reaches its size; in small files such a part
+# weighs more.
 GOOD = (100 / 128, 140 / 128 if WHOLE else 1.2)
 # What a machine that is busy with other things may add.
 SLACK_S = 20.0
@@ -33,7 +34,8 @@ PART, LAG_MAX = 20_000, 100_000
 def _message(at: int, base_us: int, draw: random.Random) -> bytes:
     moment = datetime.fromtimestamp((base_us + at) / 1_000_000, UTC).isoformat()
     return (
-        b'{"timestamp":"%s","level":"INFO","message":"request %d handled for user %d","host":"host-%02d","service":"checkout","status":%d,"latency_ms":%.3f,'
+        b'{"timestamp":"%s","level":"INFO","message":"request %d handled for user '
+        b'%d","host":"host-%02d","service":"checkout","status":%d,"latency_ms":%.3f,'
         b'"path":"/api/v1/items/%d","request_id":"%032x","trace_id":"%032x","span_id":"%016x","session":"%032x","client_ip":"10.0.%d.%d",'
         b'"user_agent":"Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140"}'
         % (
@@ -70,7 +72,8 @@ def _produce_hot(line: Line, topic: str, tenant: str, first: int, base_us: int, 
 def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(
     line: Line, ingester: Callable[..., Ingester], record_property: Callable[[str, object], None]
 ) -> None:
-    """The hot table is flushed when a file has its size, the quiet ones when their time has come; nothing is lost or doubled."""
+    """The hot table is flushed when a file has its size, the quiet ones when their time has come; nothing is
+    lost or doubled."""
     hot, quiet = fresh("hot-"), [fresh("quiet-") for _ in range(QUIET_TENANTS)]
     topic, draw = line.kafka.topic(2), random.Random(1)
     base_us = int(time.time() // 3_600) * 3_600_000_000  # one hour, and so one open file

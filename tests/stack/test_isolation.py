@@ -1,4 +1,5 @@
-"""A few tables broken in different ways, and outages: the neighbours keep their pace, the line waits and goes on by itself."""
+"""A few tables broken in different ways, and outages: the neighbours keep their pace, the line waits and goes
+on by itself."""
 
 import os
 import statistics
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.stack
 
 PROVE = bool(os.environ.get("FIRN_PROVE"))
 TENANTS, RUNS, RUN_S, OUTAGE_S = (200, 3, 40.0, 60.0) if PROVE else (50, 1, 5.0, 6.0)
-# Two workers flush every table as often: 80 commits a second, which leave a machine of two cores room. One that is too slow as it is shows no disturbance.
+# Two workers flush every table as often: 80 commits a second, which leave a machine of two cores room. One
+# that is too slow as it is shows no disturbance.
 FLUSH_S = 5.0 if PROVE else 2.0
 SLOW_S = 10.0
 PARTITIONS = 4
@@ -53,7 +55,8 @@ class Tenants:
 
 @contextmanager
 def metadata_gone(line: Line, tenant: str) -> Iterator[None]:
-    """The metadata file that the catalog points at is not there; whatever is newest when it is mended is put back."""
+    """The metadata file that the catalog points at is not there; whatever is newest when it is mended is put
+    back."""
     newest = (
         location(line, tenant)
         / "metadata"
@@ -95,7 +98,8 @@ def slow(proxy: CatalogProxy, tenant: str) -> Iterator[None]:
 
 
 def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
-    """The healthy tables' p99 visibility in seconds: undisturbed, and while five tables are broken; whose records are complete in the end."""
+    """The healthy tables' p99 visibility in seconds: undisturbed, and while five tables are broken; whose
+    records are complete in the end."""
     topic = line.kafka.topic(PARTITIONS)
     tenants = Tenants(line, topic)
     with (
@@ -144,7 +148,8 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
 def test_five_broken_tables_leave_their_neighbours_their_pace(
     line: Line, ingester: Callable[..., Ingester], record_property: Callable[[str, object], None]
 ) -> None:
-    """Metadata gone, dropped, a column gone, unwritable, slow: the others stay within 10 % or 1 s of their visibility, and the five come back complete."""
+    """Metadata gone, dropped, a column gone, unwritable, slow: the others stay within 10 % or 1 s of their
+    visibility, and the five come back complete."""
     runs = [_one_run(line, ingester) for _ in range(RUNS)]
     record_property("p99 visibility, undisturbed and disturbed, s", runs)
     undisturbed, disturbed = (statistics.median(values) for values in zip(*runs, strict=True))
@@ -165,7 +170,8 @@ def test_five_broken_tables_leave_their_neighbours_their_pace(
 def test_outage_of_a_service_is_waited_for(
     line: Line, ingester: Callable[..., Ingester], service: str
 ) -> None:
-    """While catalog, storage or broker is down nobody is parked and memory stays within its budget; when it is back all records are there once."""
+    """While catalog, storage or broker is down nobody is parked and memory stays within its budget; when it
+    is back all records are there once."""
     topic, tenants = line.kafka.topic(2), [fresh("outage-") for _ in range(4)]
     budget = 16 * MIB
     running = ingester(
@@ -207,7 +213,8 @@ def test_outage_of_a_service_is_waited_for(
 def test_standby_takes_over_when_the_active_node_is_killed(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """Of two nodes of one group one stands by; when the other is killed it goes on within 30 s, and nothing is doubled."""
+    """Of two nodes of one group one stands by; when the other is killed it goes on within 30 s, and nothing
+    is doubled."""
     topic, tenant = line.kafka.topic(2), fresh("takeover-")
     active = ingester(topic, flush_interval_s=0.3)
     standby = ingester(

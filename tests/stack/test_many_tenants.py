@@ -1,4 +1,5 @@
-"""Ten thousand tenants on one node, every fifth of them new within a minute: memory keeps within its budget, and after a restart, and none waits too long."""
+"""Ten thousand tenants on one node, every fifth of them new within a minute: memory keeps within its budget,
+and after a restart, and none waits too long."""
 
 import os
 import random
@@ -29,16 +30,19 @@ WHOLE = bool(os.environ.get("FIRN_PROVE"))
 MIB = 1024 * 1024
 TENANTS, NEW, BUDGET_BYTES = (8_000, 2_000, 512 * MIB) if WHOLE else (80, 20, 4 * MIB)
 FLOW_S, FLUSH_S, VISIBLE_S = (60.0, 30.0, 90.0) if WHOLE else (4.0, 3.0, 6.0)
-# Two processes with their libraries, what Kafka's client has fetched ahead, and a group of tables as rows and as a file.
+# Two processes with their libraries, what Kafka's client has fetched ahead, and a group of tables as rows and
+# as a file.
 FIXED_BYTES = 640 * MIB
-# The records that wait in Kafka; beside it counts what the machine did for others while our processes were ready to run.
+# The records that wait in Kafka; beside it counts what the machine did for others while our processes were
+# ready to run.
 SLACK_S = 20.0
 PART, LAG_MAX = (20_000, 100_000) if WHOLE else (1_000, 5_000)
 TEXT = "x" * 300
 
 
 class Flow:
-    """Records of ever more tenants. `sent`: per tenant, of its records the partition, offset and Kafka's time in ms."""
+    """Records of ever more tenants. `sent`: per tenant, of its records the partition, offset and Kafka's time
+    in ms."""
 
     def __init__(self, line: Line, topic: str, running: Ingester, *, zipf: bool) -> None:
         self.line, self.topic, self.running = line, topic, running
@@ -62,7 +66,8 @@ class Flow:
         assert self.line.kafka.producer.flush(60) == 0
 
     def _part(self, count: int) -> None:
-        """A part of the flow, at the pace at which the node reads; each of the first `count` tenants has a record by its end."""
+        """A part of the flow, at the pace at which the node reads; each of the first `count` tenants has a
+        record by its end."""
         self.running.wait_until(lambda: self._lag() < LAG_MAX, 120, "records being read")
         unseen = range(len(self.sent), count)
         whole = self._weights[max(0, count - 1)]
@@ -117,7 +122,8 @@ class Flow:
 
 @contextmanager
 def kept_waiting(line: Line, running: Ingester) -> Iterator[list[float]]:
-    """Seconds for which threads of the node, of Kafka and of the catalog were ready to run and the machine did something else, meanwhile."""
+    """Seconds for which threads of the node, of Kafka and of the catalog were ready to run and the machine
+    did something else, meanwhile."""
     kept = [0.0]
     roots = [running.pid, line.stack.pid("kafka"), line.stack.pid("catalog")]
     before = _waited_ns(roots)

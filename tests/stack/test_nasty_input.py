@@ -1,4 +1,5 @@
-"""Input that breaks other sinks, all at once: every message is counted and can be found afterwards, and none stops the line."""
+"""Input that breaks other sinks, all at once: every message is counted and can be found afterwards, and none
+stops the line."""
 
 import re
 from collections import Counter
@@ -94,7 +95,8 @@ ROWS: list[Case] = [
 
 @BOTH_ENGINES
 def test_nasty_messages_become_rows_or_dead_letters_and_the_line_goes_on(line: Line, engine: str) -> None:
-    """Each message is one row or one dead letter with the stated reason, sums and counters agree, the audit is clean, and what comes after is stored."""
+    """Each message is one row or one dead letter with the stated reason, sums and counters agree, the audit
+    is clean, and what comes after is stored."""
     tenant, topic = fresh("nasty-"), line.kafka.topic(max_message_bytes=str(24 * 2**20))
     cases = [*DEAD, *ROWS]
     line.kafka.produce(
@@ -121,7 +123,8 @@ def test_nasty_messages_become_rows_or_dead_letters_and_the_line_goes_on(line: L
 
 @BOTH_ENGINES
 def test_messages_whose_keys_and_headers_are_nasty_become_dead_letters(line: Line, engine: str) -> None:
-    """Names that are no UTF-8, keys and headers larger than any topic of ours takes: each is a letter that can be shown, and the line goes on."""
+    """Names that are no UTF-8, keys and headers larger than any topic of ours takes: each is a letter that
+    can be shown, and the line goes on."""
     tenant, topic = fresh("nasty-"), line.kafka.topic(max_message_bytes=str(24 * 2**20))
     good = Record(b'{"message":"after all that"}', b"k", (("tenant", tenant.encode()),), KAFKA_MS)
     line.kafka.produce(
@@ -219,7 +222,8 @@ def test_far_times_are_rows_where_they_are_accepted(line: Line, ingester: Callab
 
 
 def test_tenants_that_look_like_paths_or_are_too_long(line: Line, ingester: Callable[..., Any]) -> None:
-    """`../x` is a tenant like any other, whose name never becomes a path; one of 300 characters is a dead letter."""
+    """`../x` is a tenant like any other, whose name never becomes a path; one of 300 characters is a dead
+    letter."""
     topic, mark = line.kafka.topic(), fresh("")
     odd = [f"../{mark}", f"/{mark}/..", f"C:\\{mark}", f"{mark} or 1=1;--", f"{mark}%2e%2e", f"É{mark}☃"]
     tenants = [*odd, mark * 40, "a" * 300]

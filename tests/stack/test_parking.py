@@ -1,4 +1,5 @@
-"""A table that keeps failing alone is parked: its neighbours notice nothing, and its records come back complete, once, and in order."""
+"""A table that keeps failing alone is parked: its neighbours notice nothing, and its records come back
+complete, once, and in order."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -39,7 +40,8 @@ def _two_tables(line: Line, running: Ingester, topic: str) -> tuple[str, str]:
 def test_parked_records_survive_a_restart_and_come_back_while_live_ones_flow(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """A table that cannot be written is parked, the group's offsets move on, a killed node still knows of it, and healed it gets every record once."""
+    """A table that cannot be written is parked, the group's offsets move on, a killed node still knows of it,
+    and healed it gets every record once."""
     topic = line.kafka.topic(2)
     running = ingester(topic, workers=2, flush_interval_s=0.3, park_after_s=1)
     sick, well = _two_tables(line, running, topic)
@@ -69,7 +71,8 @@ def test_parked_records_survive_a_restart_and_come_back_while_live_ones_flow(
 def test_dropped_table_takes_its_records_when_the_drop_is_undone(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """Records for a dropped table wait while it may still come back; undone, it has them all, and no table was made in its place."""
+    """Records for a dropped table wait while it may still come back; undone, it has them all, and no table
+    was made in its place."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     gone, _ = _two_tables(line, running, topic)
@@ -88,7 +91,8 @@ def test_dropped_table_takes_its_records_when_the_drop_is_undone(
 def test_dropped_table_whose_owner_wants_dead_letters(
     line: Line, ingester: Callable[..., Ingester], said_by: str
 ) -> None:
-    """With `dead-letter` the records of a dropped table become dead letters, whether the setting or the table's own property says so."""
+    """With `dead-letter` the records of a dropped table become dead letters, whether the setting or the
+    table's own property says so."""
     topic = line.kafka.topic(2)
     running = ingester(
         topic, flush_interval_s=0.3, **({"on_deleted": "dead-letter"} if said_by == "setting" else {})
@@ -122,7 +126,8 @@ def test_dropped_table_that_is_to_be_created_again(line: Line, ingester: Callabl
 def test_columns_that_cannot_hold_our_rows_park_the_table_until_they_can(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """Somebody drops a system column: the table is parked with a sentence that names the column; put back, it gets its records."""
+    """Somebody drops a system column: the table is parked with a sentence that names the column; put back, it
+    gets its records."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     sick, well = _two_tables(line, running, topic)
@@ -140,7 +145,8 @@ def test_columns_that_cannot_hold_our_rows_park_the_table_until_they_can(
 def test_metadata_file_that_is_gone_parks_the_table_until_it_is_back(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """A table whose metadata file is missing is no new table: it is parked, and takes its records when the file is restored."""
+    """A table whose metadata file is missing is no new table: it is parked, and takes its records when the
+    file is restored."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3, park_after_s=1)
     sick, well = _two_tables(line, running, topic)
@@ -160,7 +166,8 @@ def test_metadata_file_that_is_gone_parks_the_table_until_it_is_back(
 def test_storage_that_is_down_for_everyone_parks_nobody(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """While the whole warehouse takes nothing, tables wait and none is parked; when it is back every record is stored once."""
+    """While the whole warehouse takes nothing, tables wait and none is parked; when it is back every record
+    is stored once."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3, park_after_s=1)
     tenants = [fresh("down-") for _ in range(4)]
@@ -184,7 +191,8 @@ def test_storage_that_is_down_for_everyone_parks_nobody(
 
 
 def test_a_second_ingester_of_the_same_topic_is_named(line: Line, ingester: Callable[..., Ingester]) -> None:
-    """Two groups that write one topic into the same tables: the marks keep every row single, and both nodes say who the other is."""
+    """Two groups that write one topic into the same tables: the marks keep every row single, and both nodes
+    say who the other is."""
     topic = line.kafka.topic(2)
     first, second = ingester(topic, flush_interval_s=0.3), ingester(topic, flush_interval_s=0.3)
     tenant = fresh("twice-")
@@ -210,7 +218,8 @@ def test_a_second_ingester_of_the_same_topic_is_named(line: Line, ingester: Call
 
 
 def test_large_backlog_comes_back_while_records_flow(line: Line, ingester: Callable[..., Ingester]) -> None:
-    """More is parked than could be drained while live records wait; another table's lies between it, and somebody gave the topic partitions."""
+    """More is parked than could be drained while live records wait; another table's lies between it, and
+    somebody gave the topic partitions."""
     topic = line.kafka.topic(2)
     for_ever = {
         "retention_ms": "-1",
@@ -254,7 +263,8 @@ def test_large_backlog_comes_back_while_records_flow(line: Line, ingester: Calla
 def test_parked_records_that_are_gone_are_named_and_read_again(
     line: Line, ingester: Callable[..., Ingester], topic_goes: bool
 ) -> None:
-    """Somebody has deleted the parking topic, or Kafka some of its records: the table waits for a person, and nothing is passed over in silence."""
+    """Somebody has deleted the parking topic, or Kafka some of its records: the table waits for a person, and
+    nothing is passed over in silence."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3, park_after_s=0.5)
     sick, well = _two_tables(line, running, topic)

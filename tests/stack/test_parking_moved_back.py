@@ -1,4 +1,5 @@
-"""A table that was moved back is noticed, named, and waits for a person, who may have the rows read again or go on without them."""
+"""A table that was moved back is noticed, named, and waits for a person, who may have the rows read again or
+go on without them."""
 
 import sqlite3
 from collections.abc import Callable
@@ -47,7 +48,8 @@ def _three_flushes(line: Line, running: Ingester, topic: str) -> str:
 def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
     line: Line, ingester: Callable[..., Ingester], roll_back: Callable[[Line, str, int], None], how: str
 ) -> None:
-    """After a rollback no row comes by itself; reread brings back what was taken away, accept does not; what came meanwhile is there either way."""
+    """After a rollback no row comes by itself; reread brings back what was taken away, accept does not; what
+    came meanwhile is there either way."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
@@ -73,7 +75,8 @@ def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
 def test_table_that_is_gone_goes_on_as_a_new_one(
     line: Line, ingester: Callable[..., Ingester], how: str
 ) -> None:
-    """Somebody has given it another name: the running node waits for a person, whose decision holds although the old table does not come back."""
+    """Somebody has given it another name: the running node waits for a person, whose decision holds although
+    the old table does not come back."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
@@ -116,7 +119,8 @@ def _backup(line: Line, to: Path) -> Path:
 def test_restored_database_under_a_running_node_is_noticed(
     line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str
 ) -> None:
-    """A catalog database that went back makes its tables' marks lie: the node parks such a table, and a person decides."""
+    """A catalog database that went back makes its tables' marks lie: the node parks such a table, and a
+    person decides."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
@@ -137,7 +141,8 @@ def test_restored_database_under_a_running_node_is_noticed(
 def test_restored_database_is_noticed_by_a_node_that_starts(
     line: Line, ingester: Callable[..., Ingester], tmp_path: Path, how: str
 ) -> None:
-    """A node that starts after the restore stops with a sentence that says what to do; resolved, it goes on with or without the lost rows."""
+    """A node that starts after the restore stops with a sentence that says what to do; resolved, it goes on
+    with or without the lost rows."""
     topic = line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
@@ -160,7 +165,8 @@ def test_restored_database_is_noticed_by_a_node_that_starts(
 def test_restored_database_is_noticed_whatever_the_node_met_last(
     line: Line, ingester: Callable[..., Ingester], tmp_path: Path
 ) -> None:
-    """A node that has met nothing but an old commit stores offsets that stand on a newer one: that one tells of the restore."""
+    """A node that has met nothing but an old commit stores offsets that stand on a newer one: that one tells
+    of the restore."""
     topic = line.kafka.topic(1)
     running = ingester(topic, flush_interval_s=0.3)
     old, new = fresh("Old-"), fresh("New-")

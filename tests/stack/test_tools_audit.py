@@ -1,4 +1,5 @@
-"""The audit: clean where all is well, transactions and restarts included; it notices a row removed or doubled, and a dead letter lost."""
+"""The audit: clean where all is well, transactions and restarts included; it notices a row removed or
+doubled, and a dead letter lost."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -152,7 +153,8 @@ def test_audit_notices_rows_removed_and_doubled_and_a_lost_dead_letter(
 def test_audit_notices_rows_of_no_record_and_an_identity_in_two_places(
     line: Line, tools: Callable[..., ToolLine]
 ) -> None:
-    """A row whose record the input does not have is astray; a row that is a dead letter too, and was not replayed, is in two places."""
+    """A row whose record the input does not have is astray; a row that is a dead letter too, and was not
+    replayed, is in two places."""
     tenant, topic = fresh("audit-"), line.kafka.topic()
     line.kafka.produce(
         topic, [Record(b"{", headers=(("tenant", tenant.encode()),)), *(_record(tenant, n) for n in range(5))]
@@ -182,7 +184,8 @@ def test_audit_notices_rows_of_no_record_and_an_identity_in_two_places(
 def test_topic_of_transactions_and_aborted_ones_audits_clean_and_shows_no_lag(
     line: Line, tools: Callable[..., ToolLine]
 ) -> None:
-    """Control records and aborted records leave gaps in the offsets, and stand at the ends, but are no records. Dropped rows are accounted for."""
+    """Control records and aborted records leave gaps in the offsets, and stand at the ends, but are no
+    records. Dropped rows are accounted for."""
     tenant, topic = fresh("tx-"), line.kafka.topic(2)
     ours = tools(topic)
     ours.ingester.start()
@@ -210,7 +213,8 @@ def test_topic_of_transactions_and_aborted_ones_audits_clean_and_shows_no_lag(
 def test_parked_records_are_accounted_for_until_they_are_drained(
     line: Line, tools: Callable[..., ToolLine]
 ) -> None:
-    """What waits outside its table counts as parked, and as written once it is drained; the parked copy is then no second place."""
+    """What waits outside its table counts as parked, and as written once it is drained; the parked copy is
+    then no second place."""
     tenant, topic = fresh("parked-"), line.kafka.topic()
     ours = tools(topic, park_after_s=1)
     ours.ingester.start()

@@ -1,4 +1,5 @@
-"""Dead letters listed, shown and replayed; what is replayed keeps the identity it was first read under, and is stored once."""
+"""Dead letters listed, shown and replayed; what is replayed keeps the identity it was first read under, and
+is stored once."""
 
 import base64
 from collections.abc import Callable, Iterator
@@ -38,7 +39,8 @@ def tools(line: Line) -> Iterator[Callable[..., ToolLine]]:
 
 
 def _messages(tenant: bytes) -> list[Record]:
-    """A good message, and one for each way to die: the second has no tenant, the fourth is a batch with a bad record, the fifth is late."""
+    """A good message, and one for each way to die: the second has no tenant, the fourth is a batch with a bad
+    record, the fifth is late."""
     to = (("tenant", tenant),)
     bodies = [
         (b'{"message":"good"}', to),
@@ -57,7 +59,8 @@ def _list(ours: ToolLine, *filters: str) -> list[dict[str, Any]]:
 def test_letters_are_listed_shown_and_replayed_once_for_each_death(
     line: Line, tools: Callable[..., ToolLine]
 ) -> None:
-    """Replayed letters become rows with their first identity and time, or die again; asking twice sends nothing twice; the audit stays clean."""
+    """Replayed letters become rows with their first identity and time, or die again; asking twice sends
+    nothing twice; the audit stays clean."""
     tenant, topic = fresh("Letters-"), line.kafka.topic(2)
     line.kafka.produce(topic, _messages(tenant.encode()))
     ours = tools(topic)
@@ -146,7 +149,8 @@ def _check_http_list(client: Any, tenant: str) -> None:
 
 
 def _die_again(ours: ToolLine) -> None:
-    """What is no better than before dies again under its first coordinates, the late one too: it is judged as it was then; and may be sent again."""
+    """What is no better than before dies again under its first coordinates, the late one too: it is judged as
+    it was then; and may be sent again."""
     assert ours.json("dead-letters", "replay", "--all")["replayed"] == 3
 
     def attempts() -> list[tuple[int, int | None, str, int]]:
@@ -165,7 +169,8 @@ def _die_again(ours: ToolLine) -> None:
 def test_letters_are_stored_once_the_limit_that_killed_them_is_lifted(
     line: Line, tools: Callable[..., ToolLine]
 ) -> None:
-    """A late and a large record become rows; one too large for any topic stays a letter, whose body lies in the warehouse and is shown."""
+    """A late and a large record become rows; one too large for any topic stays a letter, whose body lies in
+    the warehouse and is shown."""
     tenant, topic = fresh("large-"), line.kafka.topic(max_message_bytes=str(24 * 2**20))
     huge, large, late = b"h" * (17 * 2**20), b"L" * (5 * 2**20), orjson.dumps({"time": LATE.isoformat()})
     line.kafka.produce(

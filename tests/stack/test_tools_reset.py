@@ -15,7 +15,8 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture
 def recreated(line: Line) -> Iterator[tuple[ToolLine, str, str]]:
-    """A topic of 6 records for which the group has stored offset 5 of another topic's id; its tools, its name, its tenant."""
+    """A topic of 6 records for which the group has stored offset 5 of another topic's id; its tools, its
+    name, its tenant."""
     topic, tenant = line.kafka.topic(), fresh("reset-")
     line.kafka.produce(
         topic, [Record(orjson.dumps({"n": n}), headers=(("tenant", tenant.encode()),)) for n in range(6)]
@@ -31,7 +32,8 @@ def recreated(line: Line) -> Iterator[tuple[ToolLine, str, str]]:
 def test_a_recreated_topic_is_read_from_its_start_after_reset_topic(
     line: Line, recreated: tuple[ToolLine, str, str]
 ) -> None:
-    """It shows what it will do and asks; afterwards the ingester reads everything, and there is nothing left to reset."""
+    """It shows what it will do and asks; afterwards the ingester reads everything, and there is nothing left
+    to reset."""
     ours, topic, tenant = recreated
     assert ours.json("status")["recreated_topics"] == [topic]
     asked = ours.answered("reset-topic", topic, answer="n\n", code=1)

@@ -70,8 +70,8 @@ def tools(line: Line) -> Iterator[Callable[..., ToolLine]]:
 def test_lag_and_completeness_are_told_and_searches_know_of_them(
     line: Line, tools: Callable[..., ToolLine]
 ) -> None:
-    """With nobody ingesting everything lags and completeness ends at the oldest record; when all is committed nothing lags and it ends now. Searches say
-    whether they are complete."""
+    """With nobody ingesting everything lags and completeness ends at the oldest record; when all is committed
+    nothing lags and it ends now. Searches say whether they are complete."""
     tenant, topic = fresh("lag-"), line.kafka.topic(2)
     line.kafka.produce(topic, [*_records(tenant, 30), *_records(tenant, 20, 1, START + timedelta(seconds=5))])
     ours = tools(topic)
@@ -137,7 +137,8 @@ def _answers(client: httpx.Client) -> bool:
 
 
 def _check_search(line: Line, ours: ToolLine, topic: str, tenant: str, ingest: httpx.Client) -> None:
-    """A search over an hour that is not fully ingested says so, with the number of records waiting; one that ended before them is complete."""
+    """A search over an hour that is not fully ingested says so, with the number of records waiting; one that
+    ended before them is complete."""
     line.kafka.produce(topic, _records(tenant, 25, first=START + timedelta(seconds=60)))
     wait_for(lambda: ingest.get("/v1/status").json()["lag_records"] == 25, 60, "the lag")
     with _query(line, ours, ingest) as client:

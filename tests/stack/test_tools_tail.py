@@ -71,7 +71,8 @@ def _record(tenant: str, body: bytes, stream: str = "logs", partition: int = 0) 
 
 
 def test_records_of_a_tenant_are_shown_before_any_commit(line: Line) -> None:
-    """A tail shows what comes after it began: its tenant's records only, those that hold the words, decoded, batches taken apart, no ingester needed."""
+    """A tail shows what comes after it began: its tenant's records only, those that hold the words, decoded,
+    batches taken apart, no ingester needed."""
     tenant, other, topic = fresh("tail-"), fresh("tail-"), line.kafka.topic(2)
     line.kafka.produce(topic, [_record(tenant, b"before anybody looked on")])
     ours = ToolLine(line, topic)

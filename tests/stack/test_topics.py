@@ -30,7 +30,8 @@ def _numbers(line: Line, tenant: str) -> list[int]:
 def test_topic_recreated_while_the_ingester_was_away_is_read_from_its_start(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """Kafka forgets a group's offsets with the topic: the new topic is read whole, and its rows are told from the old one's by the topic's id."""
+    """Kafka forgets a group's offsets with the topic: the new topic is read whole, and its rows are told from
+    the old one's by the topic's id."""
     tenant, topic = fresh("again-"), line.kafka.topic()
     line.kafka.produce(topic, _numbered(tenant, range(10)))
     running = ingester(topic)
@@ -51,7 +52,8 @@ def test_topic_recreated_while_the_ingester_was_away_is_read_from_its_start(
 def test_group_offset_of_another_topic_id_stops_the_ingester(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """An offset stored for a topic of the same name but another id is not used: the ingester ends with a sentence that names `reset-topic`."""
+    """An offset stored for a topic of the same name but another id is not used: the ingester ends with a
+    sentence that names `reset-topic`."""
     topic = line.kafka.topic()
     line.kafka.produce(topic, _numbered(fresh("again-"), range(10)))
     running = ingester(topic, start=False)
@@ -65,7 +67,8 @@ def test_group_offset_of_another_topic_id_stops_the_ingester(
 def test_topic_recreated_under_a_running_ingester_stops_it(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """Also while it runs the other id is noticed: no record is stored under the old topic's id, none is passed over."""
+    """Also while it runs the other id is noticed: no record is stored under the old topic's id, none is
+    passed over."""
     tenant, topic = fresh("again-"), line.kafka.topic()
     line.kafka.produce(topic, _numbered(tenant, range(10)))
     running = ingester(topic)
@@ -81,7 +84,8 @@ def test_topic_recreated_under_a_running_ingester_stops_it(
 def test_partitions_added_to_a_running_topic_are_read_from_their_start(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """Partitions that appear later are found within 30 s, and what was written before they were found is read too."""
+    """Partitions that appear later are found within 30 s, and what was written before they were found is read
+    too."""
     tenant, topic = fresh("wider-"), line.kafka.topic()
     running = ingester(topic)
     line.kafka.produce(topic, _numbered(tenant, range(5)))
@@ -96,7 +100,8 @@ def test_partitions_added_to_a_running_topic_are_read_from_their_start(
 
 @pytest.mark.prove
 def test_topic_that_comes_later_is_read(line: Line, ingester: Callable[..., Ingester]) -> None:
-    """A configured topic that does not exist yet is no error: it is read from its start once somebody creates it."""
+    """A configured topic that does not exist yet is no error: it is read from its start once somebody creates
+    it."""
     tenant, topic, present = fresh("later-"), fresh("t-"), line.kafka.topic()
     running = ingester([{"name": present}, {"name": topic}])
     line.kafka.topic(name=topic)
@@ -154,7 +159,8 @@ def test_catalog_killed_while_records_flow_loses_nothing(
 def test_broker_killed_while_records_wait_loses_nothing(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """The broker goes away with records and dead letters on their way; after it is back all of them are where they belong."""
+    """The broker goes away with records and dead letters on their way; after it is back all of them are where
+    they belong."""
     tenant, topic = fresh("broker-"), line.kafka.topic(2)
     running = ingester(topic, flush_interval_s=0.3)
     bad = Record(b"{", headers=(("tenant", tenant.encode()),))
@@ -171,7 +177,8 @@ def test_broker_killed_while_records_wait_loses_nothing(
 def test_new_fields_become_columns_whoever_else_adds_some(
     line: Line, ingester: Callable[..., Ingester]
 ) -> None:
-    """Columns grow with the records, also after somebody else added some in between: every row stays readable with all its values."""
+    """Columns grow with the records, also after somebody else added some in between: every row stays readable
+    with all its values."""
     tenant, topic = fresh("grow-"), line.kafka.topic()
     table = line.table(tenant)
     running = ingester(topic)

@@ -1,4 +1,5 @@
-"""The tools of ingest as people use them: `python -m ingest VERB` and `python -m ingest serve` over topics and a group of a test's own."""
+"""The tools of ingest as people use them: `python -m ingest VERB` and `python -m ingest serve` over topics
+and a group of a test's own."""
 
 import os
 import subprocess
@@ -95,7 +96,8 @@ class ToolLine:
         ) else f"{done.output}\n{done.exception!r}"
 
     def audit(self) -> dict[str, int]:
-        """What an audit finds wrong; the whole of it is then `audited`. It ends with 1 where anything is. Tables that other tests broke are passed over."""
+        """What an audit finds wrong; the whole of it is then `audited`. It ends with 1 where anything is.
+        Tables that other tests broke are passed over."""
         code, output = self._invoke("audit", "--json")
         assert output.startswith("{"), output
         assert output.count("\n") == 1, output

@@ -1,4 +1,5 @@
-"""How long records take until a reader sees them: watched at the catalog's database, computed from the marks that every snapshot repeats."""
+"""How long records take until a reader sees them: watched at the catalog's database, computed from the marks
+that every snapshot repeats."""
 
 import sqlite3
 import threading
@@ -61,9 +62,11 @@ class Watcher:
 def visibility_s(
     watcher: Watcher, catalog: CatalogClient, table: TableName, records: Iterable[Delivered], topic_id: str
 ) -> list[float]:
-    """Seconds from a record's Kafka timestamp to the version that first held it; records that no version holds yet are left out.
+    """Seconds from a record's Kafka timestamp to the version that first held it; records that no version
+    holds yet are left out.
 
-    Nobody but the ingester may have committed to the table: then its versions and its snapshots are the same sequence.
+    Nobody but the ingester may have committed to the table: then its versions and its snapshots are the same
+    sequence.
     """
     snapshots = sorted(
         catalog.load_table(table)["metadata"]["snapshots"], key=lambda snapshot: snapshot["sequence-number"]

@@ -12,12 +12,14 @@ T = TypeVar("T")
 
 
 def wait_for(condition: Callable[[], T], timeout_s: float, what: str = "", poll_s: float = POLL_S) -> T:
-    """Polls until the condition gives something true and returns that; fails with a sentence when it does not in time."""
+    """Polls until the condition gives something true and returns that; fails with a sentence when it does not
+    in time."""
     deadline_s = time.monotonic() + timeout_s
     while not (last := condition()):
         if time.monotonic() > deadline_s:
             raise AssertionError(
-                f"{what or getattr(condition, '__name__', 'the condition')} did not come true within {timeout_s:.0f} s; last: {last!r}"
+                f"{what or getattr(condition, '__name__', 'the condition')} did not come true within "
+                f"{timeout_s:.0f} s; last: {last!r}"
             )
         _NEVER.wait(poll_s)
     return last

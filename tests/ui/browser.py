@@ -1,4 +1,5 @@
-"""A browser, and the pages of the shared stack. One for the whole run: Playwright cannot be started twice in a process."""
+"""A browser, and the pages of the shared stack. One for the whole run: Playwright cannot be started twice in
+a process."""
 
 import sys
 from collections.abc import Generator, Iterator

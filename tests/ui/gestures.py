@@ -1,4 +1,5 @@
-"""What a person does on the pages, each gesture when the page before it is drawn: Streamlit replaces elements while its script runs."""
+"""What a person does on the pages, each gesture when the page before it is drawn: Streamlit replaces elements
+while its script runs."""
 
 import re
 from typing import Any
@@ -12,7 +13,8 @@ from tests.query.log_table import LogTable
 QUIET_MS = 700
 TRY_MS, TRIES = 20_000, 3
 IS_QUIET = """quietMs => {
-    const app = document.querySelector('[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]');
+    const app = document.querySelector(
+        '[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]');
     if (!app) window.firnBusyAt = performance.now();
     return performance.now() - (window.firnBusyAt ??= performance.now()) > quietMs;
 }"""
@@ -49,7 +51,8 @@ def open_list(page: Page, box: Locator) -> None:
 
 
 def choose(page: Page, label: str, option: str, *, exact: bool = True) -> None:
-    """Takes an option of a list by typing it; once more where the list closed because the page moved under it."""
+    """Takes an option of a list by typing it; once more where the list closed because the page moved under
+    it."""
     box = page.get_by_role("combobox", name=label)
     bring_into_view(page, box)
     listed = page.get_by_role("option", name=option, exact=exact).first

@@ -1,4 +1,5 @@
-"""`python -m tests.ui.screenshots http://127.0.0.1:PORT`: the pictures in docs/screenshots, taken anew from the browser address of a running demo."""
+"""`python -m tests.ui.screenshots http://127.0.0.1:PORT`: the pictures in docs/screenshots, taken anew from
+the browser address of a running demo."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""The pages about the line as an operator uses them: errors, dead letters, health, over an ingester of one topic."""
+"""The pages about the line as an operator uses them: errors, dead letters, health, over an ingester of one
+topic."""
 
 import re
 from collections.abc import Iterator
@@ -54,7 +55,8 @@ def pages(following: Following, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(
     page: Page, following: Following, pages: str
 ) -> None:
-    """The group says what it means and shows the value; a row shows it in full; the link searches for these rows."""
+    """The group says what it means and shows the value; a row shows it in full; the link searches for these
+    rows."""
     page.goto(f"{pages}/errors")
     choose(page, "Tenant", following.tenant)
     expect(page.get_by_text("1 row with values that did not fit.")).to_be_visible()
@@ -71,7 +73,8 @@ def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(
 
 @pytest.mark.stack
 def test_a_dead_letter_is_read_whole_and_sent_again(page: Page, following: Following, pages: str) -> None:
-    """The list tells reasons; a letter shows its bytes; the dry run tells what would happen; sent to a tenant it becomes a row."""
+    """The list tells reasons; a letter shows its bytes; the dry run tells what would happen; sent to a tenant
+    it becomes a row."""
     page.goto(f"{pages}/dead-letters")
     expect(page.get_by_text("2 letters shown, newest first; 2 reasons.")).to_be_visible()
     choose(page, "Tenant", following.tenant)
@@ -99,7 +102,8 @@ def test_a_dead_letter_is_read_whole_and_sent_again(page: Page, following: Follo
 def test_health_shows_what_runs_and_how_far_ingestion_is_behind(
     page: Page, following: Following, pages: str
 ) -> None:
-    """Services, lag, maintenance; when ingestion stops, the lag grows on the open page, and a search says that it is not complete."""
+    """Services, lag, maintenance; when ingestion stops, the lag grows on the open page, and a search says
+    that it is not complete."""
     page.goto(f"{pages}/health")
     for service in ("catalog", "trino", "ingest"):
         expect(page.get_by_text(service, exact=True).first).to_be_visible()

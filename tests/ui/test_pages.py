@@ -1,4 +1,5 @@
-"""Every page beside the search page, as a person uses it; and the search page on a narrow screen and by keyboard alone."""
+"""Every page beside the search page, as a person uses it; and the search page on a narrow screen and by
+keyboard alone."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -76,7 +77,8 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
     page.get_by_role("tab", name="Delete").click()
     expect(
         page.get_by_text(
-            "It can be brought back for 3 days; the first daily maintenance after that removes its files for good."
+            "It can be brought back for 3 days; the first daily maintenance after that removes its files for "
+            "good."
         )
     ).to_be_visible()
     button = page.get_by_role("button", name="Delete stream")
@@ -162,7 +164,8 @@ def test_a_saved_search_opens_again(page: Page, ui_uri: str, table: LogTable) ->
 def test_the_search_page_is_used_at_any_width(
     browser: Browser, ui_uri: str, table: LogTable, width: int
 ) -> None:
-    """A search is typed, a row chosen and read, its link opened; nothing lies beside the screen. Where there is room the row is seen without scrolling."""
+    """A search is typed, a row chosen and read, its link opened; nothing lies beside the screen. Where there
+    is room the row is seen without scrolling."""
     context = browser.new_context(viewport={"width": width, "height": 900})
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
@@ -209,12 +212,16 @@ def test_no_page_lies_beside_a_narrow_screen(browser: Browser, ui_uri: str, tabl
 
 def overflow_px(page: Page) -> int:
     """How far the page reaches beyond the right edge of the screen."""
-    beyond = "[document.documentElement, document.querySelector('[data-testid=stMain]')].map(each => each.scrollWidth - each.clientWidth)"
+    beyond = (
+        "[document.documentElement, document.querySelector('[data-testid=stMain]')].map(each => "
+        "each.scrollWidth - each.clientWidth)"
+    )
     return int(max(page.evaluate(beyond)))
 
 
 def test_everything_is_done_by_keyboard_alone(page: Page, ui_uri: str, table: LogTable) -> None:
-    """Tabulator, arrows and Enter: a search is typed, its range chosen, a row opened, its link shown, another page reached."""
+    """Tabulator, arrows and Enter: a search is typed, its range chosen, a row opened, its link shown, another
+    page reached."""
     open_search(page, ui_uri, table)
     tab_to(page, page.get_by_role("textbox", name="Search", exact=True))
     page.keyboard.type('"page 7" OR "page 3"')
@@ -253,7 +260,8 @@ def tab_to(page: Page, target: Locator, *, key: str = "Tab") -> None:
 def test_the_table_stays_where_it_was_scrolled_to_when_a_row_is_chosen(
     page: Page, ui_uri: str, catalog_client: Any
 ) -> None:
-    """The row opens beside the table, which neither jumps nor forgets its choice; unchoosing it closes the row."""
+    """The row opens beside the table, which neither jumps nor forgets its choice; unchoosing it closes the
+    row."""
     long = LogTable(catalog_client, fresh_tenant("scrolled"))
     start = datetime.now(UTC) - timedelta(minutes=10)
     long.append([{"timestamp": start + timedelta(seconds=at), "message": f"line {at}"} for at in range(90)])

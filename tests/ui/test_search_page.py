@@ -44,7 +44,8 @@ def hour_of_logs(catalog_client: Any) -> LogTable:
 def test_a_search_is_typed_a_row_opened_and_the_link_opens_it_again(
     page: Page, ui_uri: str, catalog_client: Any
 ) -> None:
-    """Typing words shows the histogram and the right rows; a row shows its fields; its link shows the same rows, even after more came."""
+    """Typing words shows the histogram and the right rows; a row shows its fields; its link shows the same
+    rows, even after more came."""
     table = hour_of_logs(catalog_client)
     open_search(page, ui_uri, table)
     expect(page.get_by_text("400 rows")).to_be_visible()
@@ -140,7 +141,8 @@ def test_a_click_on_a_bar_of_the_histogram_narrows_the_range_to_it(
 
 
 def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: LogTable) -> None:
-    """The values of a field with their counts; one is excluded, another alone is wanted; a field becomes a column."""
+    """The values of a field with their counts; one is excluded, another alone is wanted; a field becomes a
+    column."""
     open_search(page, ui_uri, table)
     settle(page)
     page.get_by_text("Fields", exact=True).click()

@@ -1,4 +1,5 @@
-"""The pages of an API that asks for keys: each key sees its own tenant, on every page, and nothing of the other one."""
+"""The pages of an API that asks for keys: each key sees its own tenant, on every page, and nothing of the
+other one."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -45,7 +46,8 @@ def sign_in(page: Page, key: str) -> None:
 
 
 def shows(page: Page, guarded: Guarded, own: str) -> None:
-    """Nothing of the other tenant stands on the page, neither in text nor in tables nor in any list that can be opened."""
+    """Nothing of the other tenant stands on the page, neither in text nor in tables nor in any list that can
+    be opened."""
     settle(page)
     foreign = next(table for table in (guarded.mine, guarded.theirs) if table.tenant != own)
     hidden = (foreign.tenant, foreign.name.namespace, *((SECRET,) if own == OURS else ("of Mine",)))
@@ -150,7 +152,8 @@ def test_a_link_to_another_tenants_rows_opens_for_its_own_key_alone(
     browser: Browser, guarded: Guarded, guarded_ui: str
 ) -> None:
     """The same address: rows for whom they belong to, a sentence for the other."""
-    link = f"{guarded_ui}/?{urlencode({'tenant': THEIRS, 'stream': 'logs', 'from': START.isoformat(), 'to': START.replace(hour=11).isoformat()})}"
+    times = {"from": START.isoformat(), "to": START.replace(hour=11).isoformat()}
+    link = f"{guarded_ui}/?{urlencode({'tenant': THEIRS, 'stream': 'logs', **times})}"
     for key, outcome in (("theirs", "30 rows"), ("mine", f"There is no tenant “{THEIRS}” that you can see")):
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         context.set_default_timeout(PATIENCE_MS)
@@ -186,7 +189,8 @@ def test_no_key_is_written_into_the_front_ends_log(page: Page, guarded: Guarded,
 def test_beyond_loopback_the_front_end_wants_an_api_that_asks_for_keys(
     guarded: Guarded, query_uri: str
 ) -> None:
-    """On every interface it does not start before an API that lets everybody in, nor before one that does not answer; before one with keys it does."""
+    """On every interface it does not start before an API that lets everybody in, nor before one that does not
+    answer; before one with keys it does."""
     for api, says in ((query_uri, "lets callers in without keys"), ("http://127.0.0.1:9", "does not answer")):
         done = run("ui", {"FIRN_UI_API": api}, "serve", "--host", "0.0.0.0", "--port", "0")
         assert done.returncode == 2, done.stderr

@@ -50,7 +50,8 @@ def show() -> None:
     else:
         empty(
             "No message is dead here.",
-            "What cannot be decoded, routed or stored is kept in the dead-letter topic and would be listed here, with its reason.",
+            "What cannot be decoded, routed or stored is kept in the dead-letter topic and would be listed "
+            "here, with its reason.",
         )
     _offer_replay(letters, whose, since, reason)
     st.subheader("Parked streams", anchor=False)
@@ -59,7 +60,8 @@ def show() -> None:
             pd.DataFrame(parked)[["tenant", "stream", "reason", "since"]], hide_index=True, width="stretch"
         )
         st.caption(
-            "Their records wait in Kafka. They are written by themselves once the table can be; one that was moved back waits for `python -m ingest resolve`."
+            "Their records wait in Kafka. They are written by themselves once the table can be; one that was "
+            "moved back waits for `python -m ingest resolve`."
         )
     else:
         st.caption("No stream is parked: every record that was read is on its way to its table.")
@@ -99,7 +101,8 @@ def _list(letters: list[dict[str, Any]], following: str | None, whose: str) -> N
         key="letters",
     )
     st.caption(
-        f"{count(len(letters), 'letter')} shown, newest first; {count(len({letter['reason'] for letter in letters}), 'reason')}."
+        f"{count(len(letters), 'letter')} shown, newest first; "
+        f"{count(len({letter['reason'] for letter in letters}), 'reason')}."
     )
     if following and st.button("Older ones", icon=":material/expand_more:"):
         st.session_state["letters_before"] = following
@@ -124,7 +127,8 @@ def _offer_replay(letters: list[dict[str, Any]], whose: str, since: str, reason:
         return
     with st.expander("Send them again", icon=":material/replay:"):
         st.markdown(
-            "All letters that the filters above choose go to the replay topic, each once; they become rows with the next flush, under their first coordinates."
+            "All letters that the filters above choose go to the replay topic, each once; they become rows "
+            "with the next flush, under their first coordinates."
         )
         target = st.text_input(
             "To tenant",

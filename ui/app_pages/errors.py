@@ -57,7 +57,8 @@ def show() -> None:
     if not found["groups"]:
         empty(
             "Every value fitted its column.",
-            "Rows are always kept; a value that does not fit would be listed here, with its field and reason.",
+            "Rows are always kept; a value that does not fit would be listed here, with its field and "
+            "reason.",
         )
         return
     st.caption(

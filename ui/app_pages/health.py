@@ -34,7 +34,8 @@ def _now() -> None:
     for place, service in zip(st.columns(len(health["services"])), health["services"], strict=True):
         with place.container(border=True):
             st.markdown(
-                f"**{plain(service['name'])}** {':green[:material/check_circle:]' if service['up'] else ':red[:material/error:]'}"
+                f"**{plain(service['name'])}** "
+                f"{':green[:material/check_circle:]' if service['up'] else ':red[:material/error:]'}"
             )
             st.caption(plain(service["says"]))
     if (health.get("maintenance") or {}).get("behind"):
@@ -90,7 +91,8 @@ def _history(health: dict[str, Any]) -> None:
             continue
         if len(known) < 2:
             place.caption(
-                f"The plot of “{plain(name)}” begins with the second answer of ingest; a point is added every {REFRESH_S:.0f} seconds."
+                f"The plot of “{plain(name)}” begins with the second answer of ingest; a point is added "
+                f"every {REFRESH_S:.0f} seconds."
             )
             continue
         chart = (

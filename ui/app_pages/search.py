@@ -80,7 +80,8 @@ def _choose_stream() -> bool:
         if wanted not in names:
             if wanted:
                 st.warning(
-                    f"There is no tenant “{plain(wanted)}” that you can see; the link may be old, or meant for another key.",
+                    f"There is no tenant “{plain(wanted)}” that you can see; the link may be old, or meant "
+                    "for another key.",
                     icon=":material/warning:",
                 )
             st.session_state["tenant"] = first_with_streams(names)
@@ -178,7 +179,8 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
 
 
 def _show_rows(state: SearchState, found: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """The fields, the table of rows, and the one that is chosen beside it, where it is seen without scrolling."""
+    """The fields, the table of rows, and the one that is chosen beside it, where it is seen without
+    scrolling."""
     counts, pages = found["counts"], found["pages"]
     with st.expander("Fields", icon=":material/list:", expanded=bool(st.session_state.get("values_of"))):
         field_list.show(found["body"])

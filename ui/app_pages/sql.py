@@ -11,7 +11,10 @@ from ui.components.stream_choice import choose_tenant, no_streams, streams_of
 from ui.components.wording import count, size
 
 STREAMS_SHOWN = 12
-EXAMPLE = "SELECT severity, count(*) AS rows_\nFROM {stream}\nWHERE timestamp > current_timestamp - INTERVAL '1' HOUR\nGROUP BY severity\nORDER BY rows_ DESC"
+EXAMPLE = (
+    "SELECT severity, count(*) AS rows_\nFROM {stream}\nWHERE timestamp > current_timestamp - INTERVAL "
+    "'1' HOUR\nGROUP BY severity\nORDER BY rows_ DESC"
+)
 
 
 def show() -> None:
@@ -75,7 +78,8 @@ def _answer() -> None:
     answer = st.session_state.get("sql_answer")
     if answer is None:
         st.caption(
-            "Statements only read: anything but one SELECT is refused, and only tenants that your key reaches can be named."
+            "Statements only read: anything but one SELECT is refused, and only tenants that your key "
+            "reaches can be named."
         )
         return
     if not answer["complete"]:

@@ -1,4 +1,5 @@
-"""Tenants and their streams: rows, files, freshness; of one stream its columns, its retention, its end and its return."""
+"""Tenants and their streams: rows, files, freshness; of one stream its columns, its retention, its end and
+its return."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -31,7 +32,8 @@ def show() -> None:
     if not tenants:
         empty(
             "No tenant has any rows yet.",
-            "Send a record with a `tenant` header to one of the input topics; its table appears with the next flush.",
+            "Send a record with a `tenant` header to one of the input topics; its table appears with the "
+            "next flush.",
         )
         return
     streams = [stream for tenant in tenants for stream in tenant["streams"]]

@@ -8,7 +8,8 @@ EVERY_S = 10.0
 
 
 def offer() -> None:
-    """A switch; while it is on, the answer is asked for anew. A pinned search never changes, so it has none."""
+    """A switch; while it is on, the answer is asked for anew. A pinned search never changes, so it has
+    none."""
     if st.session_state["pin"]:
         return
     if st.toggle("Refresh", key="refresh", help=f"Searches again every {EVERY_S:.0f} seconds"):

@@ -21,7 +21,10 @@ def show(body: dict[str, Any]) -> None:
         safe = FORMATS[chosen] == "csv" and st.checkbox(
             "Safe for spreadsheets",
             value=True,
-            help="Texts that begin like a formula (= + - @) get an apostrophe before them; every other value is exact",
+            help=(
+                "Texts that begin like a formula (= + - @) get an apostrophe before them; every other value "
+                "is exact"
+            ),
         )
         if st.button("Export all rows", type="primary", width="stretch"):
             _start({**body, "format": FORMATS[chosen], "spreadsheet_safe": safe})
@@ -36,7 +39,8 @@ def _start(body: dict[str, Any]) -> None:
 
 
 def _jobs(tenant: str) -> None:
-    """Drawn anew again and again only while one is written: a button that is replaced at the moment of a click has no file to give."""
+    """Drawn anew again and again only while one is written: a button that is replaced at the moment of a
+    click has no file to give."""
     try:
         jobs = _newest(tenant)
     except ApiError as error:
@@ -79,7 +83,8 @@ def _job(job: dict[str, Any]) -> None:
         st.warning(plain(job["message"]))
     elif job["format"] == "parquet" or job["bytes"] > DOWNLOAD_BYTES_MAX:
         st.caption(
-            f"{said}. Fetch its {count(len(job['parts']), 'file')} at {code(api().uri + '/v1/exports/' + job['id'])}"
+            f"{said}. Fetch its {count(len(job['parts']), 'file')} at "
+            f"{code(api().uri + '/v1/exports/' + job['id'])}"
         )
     else:
         st.download_button(

@@ -12,10 +12,8 @@ def show_error(error: ApiError, query: str = "") -> None:
     """An error as a sentence, with the place in the query where it has one."""
     st.error(_sentence(error.message, error.suggestion), icon=":material/error:")
     if query and error.position is not None:
-        st.code(
-            f"{query}\n{' ' * error.position}{'^' * max(1, min(error.length or 1, len(query) - error.position + 1))}",
-            language=None,
-        )
+        length = max(1, min(error.length or 1, len(query) - error.position + 1))
+        st.code(f"{query}\n{' ' * error.position}{'^' * length}", language=None)
 
 
 def show_warnings(warnings: list[dict[str, Any]]) -> None:

@@ -1,6 +1,8 @@
-"""Text from outside on the pages: of records, of names, of services. Everything that Streamlit may take for Markdown goes through here.
+"""Text from outside on the pages: of records, of names, of services. Everything that Streamlit may take for
+Markdown goes through here.
 
-Streamlit renders Markdown in texts, alerts, labels of widgets, help and tabs: an image in a stream's name would have the browser fetch it.
+Streamlit renders Markdown in texts, alerts, labels of widgets, help and tabs: an image in a stream's name
+would have the browser fetch it.
 """
 
 import re
@@ -32,7 +34,8 @@ def code(text: object) -> str:
 
 
 def isolated(text: str) -> str:
-    """Text whose direction ends with it: controls of direction are spelled out, right-to-left characters are kept to themselves."""
+    """Text whose direction ends with it: controls of direction are spelled out, right-to-left characters are
+    kept to themselves."""
     spelled = _CONTROLS.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
     return (
         f"{_ISOLATE}{spelled}{_END_OF_ISOLATE}"

@@ -17,7 +17,8 @@ def show(
     key: str,
     on_select: Callable[[], None] | Literal["rerun"] = "rerun",
 ) -> int | None:
-    """Draws the rows; the position of the chosen one. `on_select` is called when another one is chosen, before the page is drawn again."""
+    """Draws the rows; the position of the chosen one. `on_select` is called when another one is chosen,
+    before the page is drawn again."""
     title, times = _times(rows)
     shown = {title: times}
     if any(row["severity"] for row in rows):
@@ -51,7 +52,8 @@ def position(key: str, rows: int) -> int | None:
 
 
 def _times(rows: list[dict[str, Any]]) -> tuple[str, list[str]]:
-    """The column of times and its title, which names the day where it is the same for all: so there is room for the message on a narrow screen."""
+    """The column of times and its title, which names the day where it is the same for all: so there is room
+    for the message on a narrow screen."""
     times = [short_time(row["timestamp"]) for row in rows]
     days = {time[:10] for time in times}
     return (f"{days.pop()} (UTC)", [time[11:] for time in times]) if len(days) == 1 else ("time (UTC)", times)

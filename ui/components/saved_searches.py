@@ -12,7 +12,8 @@ from ui.url_state import SearchState, from_params, to_params
 
 
 def show(state: SearchState, open_search: Callable[[SearchState], None]) -> None:
-    """The list behind a button. `open_search` is called with the one that is chosen, before the page is drawn again."""
+    """The list behind a button. `open_search` is called with the one that is chosen, before the page is drawn
+    again."""
     with st.popover("Saved", icon=":material/bookmark:"):
         try:
             kept = api().get("/saved-searches")["searches"]

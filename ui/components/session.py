@@ -24,7 +24,8 @@ def sign_in() -> None:
             st.get_option("server.address") or ""
         ):  # started by Streamlit itself, past the check of `python -m ui serve`
             st.error(
-                "These pages are reachable from outside, and the search API asks nobody for a key. Start them with `python -m ui serve`."
+                "These pages are reachable from outside, and the search API asks nobody for a key. Start "
+                "them with `python -m ui serve`."
             )
             st.stop()
         return

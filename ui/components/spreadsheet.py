@@ -1,4 +1,5 @@
-"""Tables as files that people open in a spreadsheet, which calculates what begins like a formula: texts of strangers must not."""
+"""Tables as files that people open in a spreadsheet, which calculates what begins like a formula: texts of
+strangers must not."""
 
 import re
 from typing import Any
@@ -11,7 +12,8 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def text_cell(value: Any) -> Any:
-    """A cell that no spreadsheet calculates: texts that begin like a formula get an apostrophe before them (OWASP, "CSV Injection")."""
+    """A cell that no spreadsheet calculates: texts that begin like a formula get an apostrophe before them
+    (OWASP, "CSV Injection")."""
     if (
         not isinstance(value, str)
         or not value.lstrip(_SKIPPED).startswith(_FORMULA_SIGNS)
@@ -22,7 +24,8 @@ def text_cell(value: Any) -> Any:
 
 
 def to_csv(frame: pd.DataFrame) -> bytes:
-    """The file, RFC 4180; names of columns are texts of strangers too. Only what stands in the line's end is quoted: both signs have to."""
+    """The file, RFC 4180; names of columns are texts of strangers too. Only what stands in the line's end is
+    quoted: both signs have to."""
     return bytes(
         frame.map(text_cell).rename(columns=text_cell).to_csv(index=False, lineterminator="\r\n").encode()
     )

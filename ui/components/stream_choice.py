@@ -35,7 +35,8 @@ def _streams(uri: str, key: str | None, tenant: str) -> list[str]:  # noqa: ARG0
 
 
 def tenant_names(wanted: str = "") -> Sequence[str]:
-    """The tenants of this session's key; where `wanted` is not among them they are asked for anew. Raises ApiError."""
+    """The tenants of this session's key; where `wanted` is not among them they are asked for anew. Raises
+    ApiError."""
     who = (api_uri(), st.session_state.get("key"))
     names = _names(*who)
     if wanted and wanted not in names:
@@ -55,7 +56,8 @@ def streams_of(tenant: str, wanted: str = "") -> Sequence[str]:
 
 
 def first_with_streams(names: Sequence[str]) -> str:
-    """The tenant a page begins with: of the first ones the first that has something to show. Raises ApiError."""
+    """The tenant a page begins with: of the first ones the first that has something to show. Raises
+    ApiError."""
     return next((name for name in names[:LOOKED_AT_MAX] if streams_of(name)), names[0])
 
 

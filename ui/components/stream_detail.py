@@ -22,11 +22,13 @@ def show(tenant: str, stream: str) -> None:
         return
     st.subheader(f"{plain(tenant)} / {plain(stream)}", anchor=False)
     st.caption(
-        f"{code(detail['table'])} in Trino · {count(detail['snapshots'], 'snapshot')} · {count(detail['delete_files'], 'delete file')}"
+        f"{code(detail['table'])} in Trino · {count(detail['snapshots'], 'snapshot')} · "
+        f"{count(detail['delete_files'], 'delete file')}"
     )
     if detail["parked"]:
         st.warning(
-            f"Records of this stream are parked: {plain(detail['parked'])}. They wait in Kafka until the table can be written.",
+            f"Records of this stream are parked: {plain(detail['parked'])}. They wait in Kafka until the "
+            "table can be written.",
             icon=":material/pause_circle:",
         )
     columns, retention, end = st.tabs(["Columns", "Retention", "Delete"])
@@ -52,7 +54,10 @@ def _columns(tenant: str, stream: str, columns: list[dict[str, Any]]) -> None:
         name, kind, send = st.columns([3, 2, 1], vertical_alignment="bottom")
         field = name.text_input(
             "Field",
-            help="Declared before or after records show it. What was stored before stays searchable in a column of its own.",
+            help=(
+                "Declared before or after records show it. What was stored before stays searchable in a "
+                "column of its own."
+            ),
         )
         wanted = kind.selectbox("Type", TYPES, index=3)
         if send.form_submit_button("Declare", width="stretch") and field:
@@ -99,7 +104,8 @@ def _ask_retention(body: dict[str, Any], goes: str) -> None:
         return
     gone, stays = told["goes"], told["stays"]
     st.info(
-        f"**{count(gone['rows'], 'row')}** in {count(gone['files'], 'file')} ({size(gone['bytes'])}) {plain(goes)}; "
+        f"**{count(gone['rows'], 'row')}** in {count(gone['files'], 'file')} ({size(gone['bytes'])}) "
+        f"{plain(goes)}; "
         f"{count(stays['rows'], 'row')} ({size(stays['bytes'])}) stay"
         + (f", those from {code(told['first_kept'])} on." if told["first_kept"] else ".")
     )
@@ -130,10 +136,17 @@ def _delete(tenant: str, stream: str) -> None:
 
 
 def what_follows(window_s: float | None) -> str:
-    """What a delete does to the files, as the catalog has it. `window_s`: how long it can be undone, None where there is no undo."""
+    """What a delete does to the files, as the catalog has it. `window_s`: how long it can be undone, None
+    where there is no undo."""
     if window_s is None:
-        return "This catalog has **no undo**, and its files stay on the storage until somebody removes them there."
-    return f"It can be brought back for **{period(window_s)}**; the first daily maintenance after that removes its files **for good**."
+        return (
+            "This catalog has **no undo**, and its files stay on the storage until somebody removes them "
+            "there."
+        )
+    return (
+        f"It can be brought back for **{period(window_s)}**; the first daily maintenance after that "
+        "removes its files **for good**."
+    )
 
 
 def show_dropped(tenant: str) -> None:

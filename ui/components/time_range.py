@@ -53,7 +53,10 @@ def type_in() -> None:
         st.session_state["from"],
         st.session_state["to"],
     )
-    help_text = "A time such as `2026-11-21T10:30:00Z` or `2026-11-21 10:30` (UTC), `now`, or `now-2h` (s, m, h, d, w). From is included, to is not."
+    help_text = (
+        "A time such as `2026-11-21T10:30:00Z` or `2026-11-21 10:30` (UTC), `now`, or `now-2h` (s, "
+        "m, h, d, w). From is included, to is not."
+    )
     left, right = st.columns(2)
     left.text_input("From", key="from_text", on_change=typed, help=help_text)
     right.text_input("To", key="to_text", on_change=typed, help=help_text)

@@ -1,4 +1,5 @@
-"""`POST /firn/v1/commits`: many independent table commits, creation included, one SQL transaction for those that pass, a result for each."""
+"""`POST /firn/v1/commits`: many independent table commits, creation included, one SQL transaction for those
+that pass, a result for each."""
 
 import time
 from collections.abc import Sequence
@@ -66,10 +67,12 @@ _STATUS_OF_TYPE = {
     "/firn/v1/commits", **describe("Commit to many tables independently", body=BATCH, needs=Need.COMMIT)
 )
 async def commit_batch(request: Request) -> Response:
-    """Results come in the order of the commits: committed, conflict, not-found, deleted, invalid, failed, unknown or timeout.
+    """Results come in the order of the commits: committed, conflict, not-found, deleted, invalid, failed,
+    unknown or timeout.
 
-    `deadline-ms` counts from the arrival of the request; a table that is not swapped by then is left unchanged (`timeout`). `create` is the
-    body of createTable: the table begins and takes the updates in one commit. A namespace that is missing is created with it.
+    `deadline-ms` counts from the arrival of the request; a table that is not swapped by then is left
+    unchanged (`timeout`). `create` is the body of createTable: the table begins and takes the updates in one
+    commit. A namespace that is missing is created with it.
     """
     raw = await read_body(request)
     items = objects(parse_object(raw), "commits")
@@ -163,7 +166,8 @@ def _change(item: Json, identifier: Identifier, by: Principal) -> TableChange:
 
 
 def _result(identifier: object, error: CatalogError) -> Reply:
-    """The result of a commit that did not happen; its HTTP status only tells whether a repetition gets the same."""
+    """The result of a commit that did not happen; its HTTP status only tells whether a repetition gets the
+    same."""
     status = _STATUS_OF_TYPE.get(error.kind) or ("invalid" if error.status < 500 else "failed")
     return Reply(
         error.status, orjson.dumps({"identifier": identifier, "status": status, "error": error.model()})

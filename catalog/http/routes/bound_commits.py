@@ -37,6 +37,7 @@ async def _place(services: Services, change: TableChange) -> TablePlace:
     location = given[-1] if given else (change.create or {}).get("location")
     if location is None:
         raise bad_request(
-            "a commit that creates a table with a snapshot says the table's location; prepare the table first (stage-create)"
+            "a commit that creates a table with a snapshot says the table's location; prepare the table "
+            "first (stage-create)"
         )
     return place_of(services.store.check_location(location), None)

@@ -1,4 +1,5 @@
-"""API keys over HTTP, and tokens bought with them (OAuth2 client credentials, as the Iceberg REST specification has it)."""
+"""API keys over HTTP, and tokens bought with them (OAuth2 client credentials, as the Iceberg REST
+specification has it)."""
 
 from typing import Any
 from urllib.parse import parse_qs
@@ -35,7 +36,9 @@ KEY = {
         "note": {"type": "string"},
         "expires": {
             "type": "string",
-            "description": "90d, 12h or never; left out: bound_key_lifetime_s for bound keys, never for others",
+            "description": (
+                "90d, 12h or never; left out: bound_key_lifetime_s for bound keys, never for others"
+            ),
         },
     },
 }
@@ -46,7 +49,8 @@ TOKEN_PATH = "/v1/oauth/tokens"  # noqa: S105 - a path, not a secret
     "/firn/v1/whoami", **describe("Tell who asks: the key's id, scope, namespace and end", needs=Need.READ)
 )
 async def whoami(request: Request) -> Response:
-    """Tokens answer with the key they were bought with. `namespace` null: all. Without keys everybody is `anonymous`."""
+    """Tokens answer with the key they were bought with. `namespace` null: all. Without keys everybody is
+    `anonymous`."""
     who = principal_of(request)
     namespace = None if who.namespace is None else who.namespace.split(SEPARATOR)
     return json_response(
@@ -64,7 +68,8 @@ async def whoami(request: Request) -> Response:
     TOKEN_PATH, **describe("Buy a token with a key's id and secret (form-encoded)", needs=Need.NOTHING)
 )
 async def get_token(request: Request) -> Response:
-    """client_credentials: client_id is the key's id, client_secret its secret or the whole key. token-exchange: a valid token gets a new one."""
+    """client_credentials: client_id is the key's id, client_secret its secret or the whole key.
+    token-exchange: a valid token gets a new one."""
     services = services_of(request)
     try:
         form = {
@@ -120,7 +125,8 @@ async def list_keys(request: Request) -> Response:
     **describe("Make an API key; the answer is the only time it is shown", body=KEY, needs=Need.ADMIN),
 )
 async def create_key(request: Request) -> Response:
-    """`namespace` binds a read or write key to one tenant. A repetition under the same Idempotency-Key makes no second key: 409 names the first."""
+    """`namespace` binds a read or write key to one tenant. A repetition under the same Idempotency-Key makes
+    no second key: 409 names the first."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
@@ -151,10 +157,12 @@ async def create_key(request: Request) -> Response:
 
 
 def _refuse_everybody(request: Request, verb: str) -> None:
-    """Who can reach the port is not who may hand out keys: keys made now would still be there when the catalog asks for them."""
+    """Who can reach the port is not who may hand out keys: keys made now would still be there when the
+    catalog asks for them."""
     if principal_of(request) is EVERYBODY:
         raise forbidden(
-            f"callers without a key make and end no keys; do it on the catalog's machine with `python -m catalog {verb}`"
+            "callers without a key make and end no keys; do it on the catalog's machine with `python -m "
+            f"catalog {verb}`"
         )
 
 

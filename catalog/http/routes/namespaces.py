@@ -85,7 +85,8 @@ async def create_namespace(request: Request) -> Response:
 
 @router.get("/v1/namespaces/{namespace}", **describe("Load a namespace's properties", path=("namespace",)))
 async def load_namespace(request: Request) -> Response:
-    """Levels and properties. `location` is where engines that choose a table's location themselves put theirs, below a folder of its own."""
+    """Levels and properties. `location` is where engines that choose a table's location themselves put
+    theirs, below a folder of its own."""
     services = services_of(request)
     path = namespace_from_path(request.path_params["namespace"])
     found = await services.read(lambda connection: namespaces.load_properties(connection, path))

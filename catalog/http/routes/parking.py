@@ -87,7 +87,8 @@ async def load_parked(request: Request) -> Response:
     **describe("Change parked records, each by compare-and-set", body=CHANGE, needs=Need.SERVICE),
 )
 async def change_parked(request: Request) -> Response:
-    """A result per change, in order: its new version, or the error. A stale lease refuses everything with 403."""
+    """A result per change, in order: its new version, or the error. A stale lease refuses everything with
+    403."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)

@@ -1,4 +1,5 @@
-"""JSON schemas of request bodies, for the OpenAPI document (Iceberg REST specification, "components/schemas")."""
+"""JSON schemas of request bodies, for the OpenAPI document (Iceberg REST specification,
+"components/schemas")."""
 
 from typing import Any
 
@@ -54,21 +55,47 @@ _PART = record(
 )
 SPEC = record("fields", spec_id=NUMBER, fields={"type": "array", "items": _PART})
 _KEY = record(
-    "source_id", "transform", "direction", "null_order",
-    source_id=NUMBER, transform=_TRANSFORM, direction={"enum": ["asc", "desc"]}, null_order={"enum": ["nulls-first", "nulls-last"]},
-)  # fmt: skip
+    "source_id",
+    "transform",
+    "direction",
+    "null_order",
+    source_id=NUMBER,
+    transform=_TRANSFORM,
+    direction={"enum": ["asc", "desc"]},
+    null_order={"enum": ["nulls-first", "nulls-last"]},
+)
 ORDER = record("order_id", "fields", order_id=NUMBER, fields={"type": "array", "items": _KEY})
 SNAPSHOT = record(
-    "snapshot_id", "timestamp_ms", "manifest_list", "summary",
-    snapshot_id=NUMBER, parent_snapshot_id=NUMBER, sequence_number=NUMBER, timestamp_ms=NUMBER, manifest_list=NAME, summary=PROPERTIES, schema_id=NUMBER,
-    first_row_id=NUMBER, added_rows=NUMBER,
-)  # fmt: skip
+    "snapshot_id",
+    "timestamp_ms",
+    "manifest_list",
+    "summary",
+    snapshot_id=NUMBER,
+    parent_snapshot_id=NUMBER,
+    sequence_number=NUMBER,
+    timestamp_ms=NUMBER,
+    manifest_list=NAME,
+    summary=PROPERTIES,
+    schema_id=NUMBER,
+    first_row_id=NUMBER,
+    added_rows=NUMBER,
+)
 _REPRESENTATION = record("type", "sql", "dialect", type={"const": "sql"}, sql=NAME, dialect=NAME)
 VIEW_VERSION = record(
-    "version_id", "timestamp_ms", "schema_id", "summary", "representations", "default_namespace",
-    version_id=NUMBER, timestamp_ms=NUMBER, schema_id=NUMBER, summary=PROPERTIES, representations={"type": "array", "items": _REPRESENTATION},
-    default_namespace=TEXTS, default_catalog=TEXT,
-)  # fmt: skip
+    "version_id",
+    "timestamp_ms",
+    "schema_id",
+    "summary",
+    "representations",
+    "default_namespace",
+    version_id=NUMBER,
+    timestamp_ms=NUMBER,
+    schema_id=NUMBER,
+    summary=PROPERTIES,
+    representations={"type": "array", "items": _REPRESENTATION},
+    default_namespace=TEXTS,
+    default_catalog=TEXT,
+)
 _REF = {"ref_name": NAME, "type": {"enum": ["branch", "tag"]}, "snapshot_id": NUMBER}
 _AGES = {"min_snapshots_to_keep": NUMBER, "max_snapshot_age_ms": NUMBER, "max_ref_age_ms": NUMBER}
 _FILE = {"snapshot_id": NUMBER, "statistics_path": NAME, "file_size_in_bytes": NUMBER}
@@ -160,9 +187,17 @@ def _commit(requirements: dict[str, Json], updates: dict[str, Json]) -> Json:
 COMMIT = _commit(TABLE_REQUIREMENTS, TABLE_UPDATES)
 COMMIT_VIEW = _commit(VIEW_REQUIREMENTS, VIEW_UPDATES)
 CREATE = record(
-    "name", "schema",
-    name=NAME, location=TEXT, schema=SCHEMA, partition_spec=SPEC, write_order=ORDER, stage_create=FLAG, properties=PROPERTIES, table_uuid=TEXT,
-)  # fmt: skip
+    "name",
+    "schema",
+    name=NAME,
+    location=TEXT,
+    schema=SCHEMA,
+    partition_spec=SPEC,
+    write_order=ORDER,
+    stage_create=FLAG,
+    properties=PROPERTIES,
+    table_uuid=TEXT,
+)
 CREATE_VIEW = record(
     "name",
     "schema",

@@ -51,8 +51,9 @@ def _due_ms(services: Services) -> int:
     **describe("List dropped tables", query=("purgeable", "pageToken", "pageSize"), needs=Need.SERVICE),
 )
 async def list_dropped(request: Request) -> Response:
-    """`purge-due-ms`: from when on its files may go, null where nobody asked for that. `purgeable=true`: only those that are due, each with
-    `location-shared`. `undo-window-ms`: how long what is dropped now can be brought back at least."""
+    """`purge-due-ms`: from when on its files may go, null where nobody asked for that. `purgeable=true`: only
+    those that are due, each with `location-shared`. `undo-window-ms`: how long what is dropped now can be
+    brought back at least."""
     services = services_of(request)
     due = _due_ms(services) if request.query_params.get("purgeable", "false").lower() == "true" else None
     token, size = (
@@ -131,7 +132,8 @@ async def request_purge(request: Request) -> Response:
     **describe("Begin a purge: no undo from here", path=("dropped",), needs=Need.SERVICE),
 )
 async def start_purge(request: Request) -> Response:
-    """Answers with the location, and whether a living table shares it (then nothing may be deleted by prefix)."""
+    """Answers with the location, and whether a living table shares it (then nothing may be deleted by
+    prefix)."""
     services, dropped_id = services_of(request), _id(request)
     due, now_ms = _due_ms(services), services.now_ms()
 

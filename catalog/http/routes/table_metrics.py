@@ -1,4 +1,5 @@
-"""Scan and commit reports that engines send: the newest are kept in memory, for whoever wonders why a query was slow."""
+"""Scan and commit reports that engines send: the newest are kept in memory, for whoever wonders why a query
+was slow."""
 
 from collections import deque
 from typing import Any

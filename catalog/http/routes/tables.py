@@ -83,7 +83,8 @@ def path_identifier(request: Request, kind: str = TABLE) -> Identifier:
     **describe("Load a table", path=TABLE_PATH, query=("snapshots",)),
 )
 async def load_table(request: Request) -> Response:
-    """Metadata as stored, byte by byte; 304 where If-None-Match names this version. `snapshots=refs` leaves out what no ref points at."""
+    """Metadata as stored, byte by byte; 304 where If-None-Match names this version. `snapshots=refs` leaves
+    out what no ref points at."""
     services = services_of(request)
     identifier = path_identifier(request)
     mode = request.query_params.get("snapshots", "all")

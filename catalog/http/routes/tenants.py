@@ -36,7 +36,8 @@ def tenants_page(connection: Any, after: str, size: int) -> tuple[list[dict[str,
     """One page of tenants, and the token of the next."""
     paths = namespaces.children(connection, "", after=after, limit=size)
     counted = text(
-        "SELECT namespace, COUNT(*) FROM tables WHERE kind = 'table' AND namespace >= :first AND namespace <= :last GROUP BY namespace"
+        "SELECT namespace, COUNT(*) FROM tables WHERE kind = 'table' AND namespace >= :first AND namespace "
+        "<= :last GROUP BY namespace"
     )
     counts = (
         {row[0]: row[1] for row in connection.execute(counted, {"first": paths[0], "last": paths[-1]})}

@@ -1,4 +1,5 @@
-"""Views over HTTP (Iceberg REST specification, `/v1/namespaces/{namespace}/views`). What they share with tables is in `tables`."""
+"""Views over HTTP (Iceberg REST specification, `/v1/namespaces/{namespace}/views`). What they share with
+tables is in `tables`."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -97,11 +98,13 @@ async def commit_view(request: Request) -> Response:
 
 
 def _refuse_bound(request: Request) -> None:
-    """Engines run a view's SQL with more rights than who reads it; what it may read cannot be told here. Raises CatalogError 403."""
+    """Engines run a view's SQL with more rights than who reads it; what it may read cannot be told here.
+    Raises CatalogError 403."""
     namespace = principal_of(request).namespace
     if namespace is not None:
         raise forbidden(
-            f"a key that is bound to a namespace ({dotted(namespace)}) makes and changes no views: the SQL of a view may name tables of others; "
+            f"a key that is bound to a namespace ({dotted(namespace)}) makes and changes no views: the SQL "
+            "of a view may name tables of others; "
             "ask an administrator, whose key may"
         )
 

@@ -1,4 +1,5 @@
-"""Task states and deletion queue of the optimizer over HTTP. A body may carry `lease`; a stale one refuses the whole request."""
+"""Task states and deletion queue of the optimizer over HTTP. A body may carry `lease`; a stale one refuses
+the whole request."""
 
 from typing import Any
 
@@ -155,8 +156,9 @@ async def remove_task(request: Request) -> Response:
 
 @router.post("/firn/v1/deletions", **describe("Queue files for deletion", body=DELETIONS, needs=Need.SERVICE))
 async def add_deletions(request: Request) -> Response:
-    """`not-before-ms` is a time since the epoch; a file queued twice is queued once. Each `record` names its `table-uuid`; a file that does not lie
-    below that table's location is not queued but named in `refused`: it stays until somebody has looked."""
+    """`not-before-ms` is a time since the epoch; a file queued twice is queued once. Each `record` names its
+    `table-uuid`; a file that does not lie below that table's location is not queued but named in `refused`:
+    it stays until somebody has looked."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
@@ -186,7 +188,8 @@ async def add_deletions(request: Request) -> Response:
     **describe("List files whose deletion is due", query=("pageToken", "pageSize"), needs=Need.SERVICE),
 )
 async def due_deletions(request: Request) -> Response:
-    """In the order they were queued. `places`: prefixes below one of which the file has to lie to be deleted; none where it is not its table's."""
+    """In the order they were queued. `places`: prefixes below one of which the file has to lie to be deleted;
+    none where it is not its table's."""
     services = services_of(request)
     after, limit = page_of(request)
     size, now_ms = limit or PAGE_SIZE_DEFAULT, services.now_ms()

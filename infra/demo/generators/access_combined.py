@@ -28,4 +28,7 @@ class AccessCombined:
         size = "-" if status in (204, 304) else page.size_bytes
         request = f"{page.method} {page.path} HTTP/1.1"
         stamp = common_log_format(at_ms // 1000)
-        return f'{visitor.address} - {visitor.user} [{stamp}] "{request}" {status} {size} "{draws.pick(self._referers)}" "{visitor.agent}"'
+        return (
+            f'{visitor.address} - {visitor.user} [{stamp}] "{request}" {status} {size} '
+            f'"{draws.pick(self._referers)}" "{visitor.agent}"'
+        )

@@ -37,7 +37,8 @@ _TRACES = 60
 
 
 class Application:
-    """One shop's services. `event` gives a log event at a moment: structured fields, and a stack trace in about 3 % of them."""
+    """One shop's services. `event` gives a log event at a moment: structured fields, and a stack trace in
+    about 3 % of them."""
 
     def __init__(self, draws: Draws, site: str) -> None:
         self._draws = draws

@@ -1,4 +1,5 @@
-"""Wide, nested audit events of a cloud whose fields drift: with time new fields appear and types change, as in the audit logs of public clouds."""
+"""Wide, nested audit events of a cloud whose fields drift: with time new fields appear and types change, as
+in the audit logs of public clouds."""
 
 from collections.abc import Callable
 
@@ -30,7 +31,8 @@ _NEW_NAMES = (
 
 
 class Audit:
-    """The account of one organisation. `event` gives one event at a moment; the number of events made so far decides the era."""
+    """The account of one organisation. `event` gives one event at a moment; the number of events made so far
+    decides the era."""
 
     def __init__(self, draws: Draws, site: str, events_per_era: int = EVENTS_PER_ERA) -> None:
         self._draws = draws
@@ -74,7 +76,8 @@ class Audit:
     def _parameters(self, service: str, action: str, era: int) -> dict[str, object] | None:
         draws = self._draws
         if action.startswith("List"):
-            # The same field in two spellings, never both in one record, and as number first and as text later.
+            # The same field in two spellings, never both in one record, and as number first and as text
+            # later.
             return {
                 ("maxResults" if draws.uniform() < 0.7 else "MaxResults"): 50 if era < 2 else "50",
                 "nextToken": None,
@@ -96,7 +99,8 @@ class Audit:
         }
 
     def _drifted_fields(self, era: int) -> dict[str, object]:
-        """Fields of this era and of one earlier one; the name says the era, the kind of value changes with it."""
+        """Fields of this era and of one earlier one; the name says the era, the kind of value changes with
+        it."""
         draws = self._draws
         kinds: tuple[Callable[[], object], ...] = (
             lambda: draws.below(1_000),

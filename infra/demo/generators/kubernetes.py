@@ -1,4 +1,5 @@
-"""Container output as a node agent ships it: the line under `log`, nested metadata with dotted label names, a newline at the end."""
+"""Container output as a node agent ships it: the line under `log`, nested metadata with dotted label names, a
+newline at the end."""
 
 from infra.demo.draws import Draws
 from infra.demo.moments import rfc3339_nanos
@@ -15,7 +16,8 @@ _LINES = (
 
 
 class Kubernetes:
-    """The pods of one cluster. `event` gives a line at a moment with nanoseconds; label sets differ from app to app."""
+    """The pods of one cluster. `event` gives a line at a moment with nanoseconds; label sets differ from app
+    to app."""
 
     def __init__(self, draws: Draws, site: str) -> None:
         self._draws = draws

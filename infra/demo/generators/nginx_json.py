@@ -1,4 +1,5 @@
-"""nginx access log in JSON, as `log_format escape=json` writes it: flat, numbers beside numbers kept as text."""
+"""nginx access log in JSON, as `log_format escape=json` writes it: flat, numbers beside numbers kept as
+text."""
 
 from infra.demo.draws import Draws
 from infra.demo.generators.web_traffic import pages, visitors
@@ -6,7 +7,8 @@ from infra.demo.moments import rfc3339_offset
 
 
 class NginxJson:
-    """Requests to one site; `event` gives one of them at a moment. `time` has whole seconds, `msec` the fraction."""
+    """Requests to one site; `event` gives one of them at a moment. `time` has whole seconds, `msec` the
+    fraction."""
 
     def __init__(self, draws: Draws, site: str) -> None:
         self._draws = draws

@@ -15,7 +15,8 @@ Body = tuple[int, int, str, str, str]
 
 
 class Syslog5424:
-    """The machines of one site: ssh, cron, a packet filter, a database, a mail server. `line` gives one line at a moment."""
+    """The machines of one site: ssh, cron, a packet filter, a database, a mail server. `line` gives one line
+    at a moment."""
 
     def __init__(self, draws: Draws, site: str) -> None:
         self._draws = draws
@@ -50,7 +51,10 @@ class Syslog5424:
 
     def _ssh_refused(self) -> Body:
         user, address, port = self._draws.pick(self._users), self._address(), 1024 + self._draws.below(64_000)
-        data = f'[auth@{_ENTERPRISE} method="password" result="failure" user="{user}" attempt="{1 + self._draws.below(6)}"]'
+        data = (
+            f'[auth@{_ENTERPRISE} method="password" result="failure" user="{user}" '
+            f'attempt="{1 + self._draws.below(6)}"]'
+        )
         return (
             _AUTH,
             _WARNING,
@@ -67,7 +71,10 @@ class Syslog5424:
             _INFO,
             "sshd",
             data,
-            f"Accepted publickey for {user} from {address} port {port} ssh2: ED25519 SHA256:{self._draws.hex(40)}",
+            (
+                f"Accepted publickey for {user} from {address} port {port} ssh2: ED25519 "
+                f"SHA256:{self._draws.hex(40)}"
+            ),
         )
 
     def _cron(self) -> Body:
@@ -77,20 +84,33 @@ class Syslog5424:
             _INFO,
             "CRON",
             "-",
-            f"({user}) CMD (/usr/local/bin/rotate-backups --keep {1 + self._draws.below(30)} > /var/log/rotate.log 2>&1)",
+            (
+                f"({user}) CMD (/usr/local/bin/rotate-backups --keep {1 + self._draws.below(30)} > "
+                "/var/log/rotate.log 2>&1)"
+            ),
         )
 
     def _packet_filter(self) -> Body:
         source, port, length = self._address(), self._draws.below(65_536), 40 + self._draws.below(1_400)
-        data = f'[packet@{_ENTERPRISE} in="eth0" proto="TCP" src="{source}" dpt="{port}" len="{length}"][timeQuality tzKnown="1" isSynced="1"]'
-        message = f"DROP IN=eth0 OUT= SRC={source} DST=10.20.0.{1 + self._draws.below(254)} LEN={length} PROTO=TCP DPT={port} SYN"
+        data = (
+            f'[packet@{_ENTERPRISE} in="eth0" proto="TCP" src="{source}" dpt="{port}" '
+            f'len="{length}"][timeQuality tzKnown="1" isSynced="1"]'
+        )
+        message = (
+            f"DROP IN=eth0 OUT= SRC={source} DST=10.20.0.{1 + self._draws.below(254)} LEN={length} "
+            f"PROTO=TCP DPT={port} SYN"
+        )
         return _LOCAL0, _NOTICE, "kernel", data, message
 
     def _database(self) -> Body:
         duration_ms = self._draws.pick(self._durations_ms)
         severity = _WARNING if duration_ms > 1_000 else _DEBUG
-        # Quotes, backslashes and closing brackets inside a value are escaped with a backslash (RFC 5424, section 6.3.3).
-        data = f'[query@{_ENTERPRISE} database="orders" duration_ms="{duration_ms:.1f}" plan="Index Scan using \\"orders_pkey\\" [cost=0.42\\]"]'
+        # Quotes, backslashes and closing brackets inside a value are escaped with a backslash (RFC 5424,
+        # section 6.3.3).
+        data = (
+            f'[query@{_ENTERPRISE} database="orders" duration_ms="{duration_ms:.1f}" plan="Index Scan '
+            'using \\"orders_pkey\\" [cost=0.42\\]"]'
+        )
         return (
             _LOCAL0,
             severity,
@@ -103,5 +123,8 @@ class Syslog5424:
         queue_id, size = self._draws.hex(10).upper(), 900 + self._draws.below(90_000)
         data = f'[mail@{_ENTERPRISE} queue="{queue_id}" size="{size}" note="Grüße aus Zürich"]'
         severity = _ERROR if self._draws.uniform() < 0.1 else _INFO
-        message = f"{queue_id}: to=<shop@example.com>, relay=mx.example.com[203.0.113.25]:25, size={size}, dsn=2.0.0, status=sent (250 OK)"
+        message = (
+            f"{queue_id}: to=<shop@example.com>, relay=mx.example.com[203.0.113.25]:25, size={size}, "
+            "dsn=2.0.0, status=sent (250 OK)"
+        )
         return _DAEMON, severity, "postfix/smtp", data, message

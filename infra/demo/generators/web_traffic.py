@@ -8,10 +8,23 @@ VISITORS = 1_500
 PRODUCTS = 400
 
 _AGENTS = (
-    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36",
-    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1",
-    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Safari/605.1.15",
-    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36",
+    (
+        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 "
+        "Safari/537.36"
+    ),
+    (
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+        "Version/18.6 Mobile/15E148 Safari/604.1"
+    ),
+    (
+        "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+        "Version/26.0 "
+        "Safari/605.1.15"
+    ),
+    (
+        "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile "
+        "Safari/537.36"
+    ),
     "Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0",
     "ShopApp/7.12.3 (Android 16; Pixel 9) okhttp/4.12.0",
     "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
@@ -59,7 +72,8 @@ class Page:
 
 
 def visitors(draws: Draws) -> list[Visitor]:
-    """A Zipf pool: few visitors (crawlers, office networks) make much of the traffic. Addresses come from documentation ranges."""
+    """A Zipf pool: few visitors (crawlers, office networks) make much of the traffic. Addresses come from
+    documentation ranges."""
     agents = draws.zipf_pool(_AGENTS, 0.8)
     nets = ("192.0.2", "198.51.100", "203.0.113")
     made = [
@@ -77,7 +91,8 @@ def visitors(draws: Draws) -> list[Visitor]:
 
 
 def pages(draws: Draws) -> list[Page]:
-    """A Zipf pool over the pages of a shop: the front page first, its parts, its API, then hundreds of products."""
+    """A Zipf pool over the pages of a shop: the front page first, its parts, its API, then hundreds of
+    products."""
     usual = (200,) * 46 + (304,) * 3 + (404,)
     api = (200,) * 44 + (201, 400, 401, 429, 500, 503)
     fixed = [

@@ -25,7 +25,8 @@ def _prepare(site: Site) -> Launch:
     )
     address = f"http://{LOOPBACK}:{site.port}"
     return Launch(
-        # The database's address comes by the environment: everybody on the machine can read a command line, and it may hold a password.
+        # The database's address comes by the environment: everybody on the machine can read a command line,
+        # and it may hold a password.
         command=(
             sys.executable,
             "-m",

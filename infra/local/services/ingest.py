@@ -1,4 +1,5 @@
-"""Firn's ingest room: Kafka to Iceberg. Its other settings come from the environment given at the start and from firn.toml."""
+"""Firn's ingest room: Kafka to Iceberg. Its other settings come from the environment given at the start and
+from firn.toml."""
 
 import sys
 

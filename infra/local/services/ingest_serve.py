@@ -1,4 +1,5 @@
-"""Firn's ingest tools over HTTP: lag, dead letters, live tail. Its topics come, like those of ingest, from the environment given at the start."""
+"""Firn's ingest tools over HTTP: lag, dead letters, live tail. Its topics come, like those of ingest, from
+the environment given at the start."""
 
 import sys
 
@@ -13,7 +14,8 @@ def _needs(stack: StackState) -> tuple[str, ...]:
 
 
 def address(stack: StackState) -> str:
-    """Whom to ask how far ingestion is behind: this service where it runs, else the ingester itself; empty where there is neither."""
+    """Whom to ask how far ingestion is behind: this service where it runs, else the ingester itself; empty
+    where there is neither."""
     return stack.record(SERVICE.name).address or stack.record("ingest").address
 
 

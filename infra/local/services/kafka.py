@@ -60,7 +60,8 @@ def _properties(site: Site) -> list[str]:
 
 
 def _topic_keys(site: Site) -> str:
-    """The same secret for every start of this stack, and another one for each stack: what Firn writes into its own topics is signed with it."""
+    """The same secret for every start of this stack, and another one for each stack: what Firn writes into
+    its own topics is signed with it."""
     return site.stack.record("kafka").exports.get(TOPIC_KEYS) or f'["{secrets.token_hex(32)}"]'
 
 
@@ -80,7 +81,8 @@ def _prepare(site: Site) -> Launch:
 
 
 def _format(java: tuple[str, ...], properties: str) -> tuple[str, ...]:
-    """Formats the data folder; one that was left half formatted is thrown away first (it cannot hold a message yet)."""
+    """Formats the data folder; one that was left half formatted is thrown away first (it cannot hold a
+    message yet)."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
     return (
         "rm -rf data",

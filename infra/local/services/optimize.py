@@ -1,4 +1,5 @@
-"""Firn's optimize room: table maintenance on Spark. Its other settings come from the environment given at the start and from firn.toml."""
+"""Firn's optimize room: table maintenance on Spark. Its other settings come from the environment given at the
+start and from firn.toml."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""PostgreSQL from the machine's own packages: a cluster of its own in the state folder, trusted on loopback only."""
+"""PostgreSQL from the machine's own packages: a cluster of its own in the state folder, trusted on loopback
+only."""
 
 import os
 import pwd
@@ -23,7 +24,8 @@ PROBE_TIMEOUT_S = 5
 
 @lru_cache(maxsize=1)
 def program_folder() -> Path | None:
-    """The folder with the server's programs: of PATH, else of the newest packaged version; None where there is none."""
+    """The folder with the server's programs: of PATH, else of the newest packaged version; None where there
+    is none."""
     on_path = shutil.which("initdb")
     packaged = sorted(PACKAGED.glob("*/bin"), key=lambda folder: float(folder.parent.name), reverse=True)
     candidates = [*([Path(on_path).resolve().parent] if on_path else []), *packaged]
@@ -83,8 +85,8 @@ def _prepare(site: Site) -> Launch:
         "log_line_prefix": "%m [%p] ",
     }
     settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
-    # The data folder is named through an open file: folders above it may be closed to the server's user (as pytest's temporary folders
-    # are when root runs the tests), and an open folder needs no way through them.
+    # The data folder is named through an open file: folders above it may be closed to the server's user (as
+    # pytest's temporary folders are when root runs the tests), and an open folder needs no way through them.
     here = "/proc/self/fd/9" if Path("/proc/self/fd").exists() else str(data)
     enter = (f"exec 9<{shlex.quote(str(data))}", "cd /")
     return Launch(

@@ -1,4 +1,5 @@
-"""Firn's query room: the search API. Trino is needed for SQL and wide searches, ingest only asked for its lag where it runs."""
+"""Firn's query room: the search API. Trino is needed for SQL and wide searches, ingest only asked for its lag
+where it runs."""
 
 import sys
 

@@ -15,7 +15,11 @@ ACCESS_KEY_ID = "firn"
 HEAP_MB = 256
 LOGBACK = [
     "<configuration>",
-    '  <appender name="S" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d{ISO8601} %level %msg%n</pattern></encoder></appender>',
+    (
+        '  <appender name="S" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d{ISO8601} '
+        "%level "
+        "%msg%n</pattern></encoder></appender>"
+    ),
     '  <root level="info"><appender-ref ref="S"/></root>',
     "</configuration>",
 ]

@@ -1,4 +1,5 @@
-"""Trino: one node that is coordinator and worker, with the Iceberg catalog `lake` over the stack's REST catalog."""
+"""Trino: one node that is coordinator and worker, with the Iceberg catalog `lake` over the stack's REST
+catalog."""
 
 import httpx
 
@@ -25,7 +26,8 @@ JVM_OPTIONS = (
     "-Djdk.attach.allowAttachSelf=true",
     "-Djdk.nio.maxCachedBufferSize=2000000",
     "-XX:+EnableDynamicAgentLoading",
-    "-Djol.skipHotspotSAAttach=true",  # else it starts a second JVM to look at itself, which costs more than Trino's own start
+    # else it starts a second JVM to look at itself, which costs more than Trino's own start
+    "-Djol.skipHotspotSAAttach=true",
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
@@ -71,7 +73,8 @@ def _lake_properties(site: Site, settings: InfraSettings) -> list[str]:
         "connector.name=iceberg",
         "iceberg.catalog.type=rest",
         f"iceberg.rest-catalog.uri={site.catalog_uri}",
-        # Names are stored in lower case already; with matching on, Trino would cache them and miss new tables for a while.
+        # Names are stored in lower case already; with matching on, Trino would cache them and miss new tables
+        # for a while.
         "iceberg.rest-catalog.case-insensitive-name-matching=false",
         *read_only,
         *with_key,
@@ -150,7 +153,8 @@ def _probe(address: str) -> str | None:
 
 
 def _refusal(address: str) -> str | None:
-    """Why it does not run queries yet: for some moments after its start it has not found itself as a worker."""
+    """Why it does not run queries yet: for some moments after its start it has not found itself as a
+    worker."""
     with httpx.Client(
         timeout=PROBE_TIMEOUT_S, trust_env=False, headers={"X-Trino-User": "firn-probe"}
     ) as client:

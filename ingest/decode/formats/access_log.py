@@ -1,8 +1,10 @@
-"""Access logs of Apache and nginx: the common and the combined log format, and nginx's `main`, which appends who a proxy came for.
+"""Access logs of Apache and nginx: the common and the combined log format, and nginx's `main`, which appends
+who a proxy came for.
 
     %h %l %u [%t] "%r" %>s %b ["%{Referer}i" "%{User-agent}i" ["$http_x_forwarded_for"]]
 
-The message is the request line, so that one that is no HTTP is kept too; `-` is NULL; escapes stay as they are.
+The message is the request line, so that one that is no HTTP is kept too; `-` is NULL; escapes stay as they
+are.
 """
 
 import re
@@ -14,7 +16,8 @@ from ingest.decode.formats.text_line import LineFormat, Values
 _WORD = r'(?:-|([^\s"\[\]]+))'
 _QUOTED = r'"(?:-|([^"\\]*(?:\\.[^"\\]*)*))"'
 _LINE = re.compile(
-    rf'([^\s"\[\]]+) {_WORD} {_WORD} \[([^\]]{{26}})\] "([^"\\]*(?:\\.[^"\\]*)*)" (\d\d\d) (?:-|(\d+))(?: {_QUOTED} {_QUOTED}(?: {_QUOTED})?)?',
+    rf'([^\s"\[\]]+) {_WORD} {_WORD} \[([^\]]{{26}})\] "([^"\\]*(?:\\.[^"\\]*)*)" (\d\d\d) (?:-|(\d+))(?: '
+    rf"{_QUOTED} {_QUOTED}(?: {_QUOTED})?)?",
     re.ASCII,
 )
 _match = _LINE.fullmatch

@@ -13,9 +13,11 @@ _BLANK = b" \t\r\n"
 
 
 def lines_of(value: bytes, depth_max: int) -> Sequence[bytes] | None:
-    """The lines of a message of NDJSON, blank ones left out; None where the message is one document, or nothing that starts with whole objects.
+    """The lines of a message of NDJSON, blank ones left out; None where the message is one document, or
+    nothing that starts with whole objects.
 
-    One whole object on a line of its own, not indented, makes a broken message a batch: its other lines are then bad members, not the batch.
+    One whole object on a line of its own, not indented, makes a broken message a batch: its other lines are
+    then bad members, not the batch.
     """
     lines = [line for line in value.split(b"\n") if line.strip(_BLANK)]
     if len(lines) < 2:
@@ -30,9 +32,11 @@ def lines_of(value: bytes, depth_max: int) -> Sequence[bytes] | None:
 
 
 def items_of(value: bytes, depth_max: int, *, surely: bool) -> Sequence[bytes] | Rejected | None:
-    """The items of a message that is a JSON array, as it spells them. `surely`: the topic holds JSON and nothing else.
+    """The items of a message that is a JSON array, as it spells them. `surely`: the topic holds JSON and
+    nothing else.
 
-    Otherwise an array without any object is a line of text (None), and so is what merely starts like an array; but `[{"` is JSON, or broken JSON.
+    Otherwise an array without any object is a line of text (None), and so is what merely starts like an
+    array; but `[{"` is JSON, or broken JSON.
     """
     items = _items(value, depth_max)
     if items is None:

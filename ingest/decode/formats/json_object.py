@@ -1,6 +1,7 @@
 """One JSON object to its members, exactly, or a `Rejected` that says why not.
 
-What is not text keeps the characters the record spells it with, duplicate keys are seen, NaN and Infinity pass as the numbers they claim to be.
+What is not text keeps the characters the record spells it with, duplicate keys are seen, NaN and Infinity
+pass as the numbers they claim to be.
 """
 
 import json
@@ -14,7 +15,8 @@ from lake.errors import Reason, Rejected
 
 
 class Json(str):
-    """The JSON text of a value that is neither text nor object, as the record spells it: a number, true, false, an array, `{}`."""
+    """The JSON text of a value that is neither text nor object, as the record spells it: a number, true,
+    false, an array, `{}`."""
 
     __slots__ = ()
 
@@ -32,7 +34,8 @@ _blank = re.compile(r"[ \t\r\n]*").match
 
 
 def parse_object(text: str, depth_max: int) -> Pairs | Rejected:
-    """Parses a text that is one JSON object and nothing else, at most `depth_max` levels deep (RFC 8259, and the NaN and Infinity of Python and JavaScript)."""
+    """Parses a text that is one JSON object and nothing else, at most `depth_max` levels deep (RFC 8259, and
+    the NaN and Infinity of Python and JavaScript)."""
     if text[:1] != "{":
         return Rejected(Reason.UNDECODABLE, f"not a JSON object: {text[:40]!r}")
     try:
@@ -54,7 +57,8 @@ def parse_object(text: str, depth_max: int) -> Pairs | Rejected:
 
 
 def array_items(text: str, depth_max: int) -> list[str] | None:
-    """The items of a text that is one JSON array, as it spells them; None where it is none, or holds items deeper than `depth_max` levels."""
+    """The items of a text that is one JSON array, as it spells them; None where it is none, or holds items
+    deeper than `depth_max` levels."""
     if text[:1] != "[":
         return None
     try:

@@ -1,9 +1,12 @@
-"""OpenTelemetry logs (OTLP): a message carries many records, each below a scope below a resource; every record becomes one flat JSON object.
+"""OpenTelemetry logs (OTLP): a message carries many records, each below a scope below a resource; every
+record becomes one flat JSON object.
 
-`timestamp` is `timeUnixNano`, else `observedTimeUnixNano`; `severity` is `severityText`, else the short name of `severityNumber`; `message` is the body (its
-JSON text, where it is not text). Attributes of the record, and those of its resource, keep their names; one called like a field of the record itself gets
-`attributes.` or `resource.` in front, and so does one of the resource that the record has too. Ids stay text. What equals the default of its type is absent.
-Sources: opentelemetry-proto, `logs/v1/logs.proto`; the OTLP specification, "JSON Protobuf Encoding".
+`timestamp` is `timeUnixNano`, else `observedTimeUnixNano`; `severity` is `severityText`, else the short name
+of `severityNumber`; `message` is the body (its JSON text, where it is not text). Attributes of the record,
+and those of its resource, keep their names; one called like a field of the record itself gets `attributes.`
+or `resource.` in front, and so does one of the resource that the record has too. Ids stay text. What equals
+the default of its type is absent. Sources: opentelemetry-proto, `logs/v1/logs.proto`; the OTLP specification,
+"JSON Protobuf Encoding".
 """
 
 import json
@@ -60,7 +63,8 @@ class MalformedError(ValueError):
 
 
 class Encoding(NamedTuple):
-    """What differs between JSON and protobuf: how a log record is read from what its scope holds, and the bytes it came in."""
+    """What differs between JSON and protobuf: how a log record is read from what its scope holds, and the
+    bytes it came in."""
 
     read: Callable[[Any], Mapping[str, Any]]
     own_bytes: Callable[[Any], bytes]
@@ -74,7 +78,8 @@ class Context(NamedTuple):
 
 
 def read_json(text: str, depth_max: int) -> Sequence[bytes | RejectedRecord] | Rejected | None:
-    """The records of OTLP/JSON, each as one flat JSON object; None where the text is another kind of JSON, or none."""
+    """The records of OTLP/JSON, each as one flat JSON object; None where the text is another kind of JSON, or
+    none."""
     try:
         document = json.loads(
             text, parse_int=Json, parse_float=Json, parse_constant=Json, object_pairs_hook=_object

@@ -1,4 +1,5 @@
-"""OTLP as protobuf, which the OpenTelemetry Collector's Kafka exporter writes by default: ExportLogsServiceRequest, read as its JSON mapping.
+"""OTLP as protobuf, which the OpenTelemetry Collector's Kafka exporter writes by default:
+ExportLogsServiceRequest, read as its JSON mapping.
 
 Source: opentelemetry-proto, `logs/v1/logs.proto` and `common/v1/common.proto`.
 """
@@ -85,8 +86,8 @@ def read_protobuf(
 ) -> Sequence[bytes | RejectedRecord] | Rejected | None:
     """The records of an OTLP export request, each as one flat JSON object.
 
-    `surely`: the topic says that it holds OTLP, so that fields not known yet are kept and anything else is `Rejected`. Otherwise None where the bytes
-    are anything but a request that holds records.
+    `surely`: the topic says that it holds OTLP, so that fields not known yet are kept and anything else is
+    `Rejected`. Otherwise None where the bytes are anything but a request that holds records.
     """
     levels = _ENVELOPE_LEVELS + 2 * depth_max
     try:

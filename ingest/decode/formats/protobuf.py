@@ -22,7 +22,8 @@ class WireError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a message: its name in JSON, its wire type, and how a value is read; `part`, where its values are messages themselves."""
+    """A field of a message: its name in JSON, its wire type, and how a value is read; `part`, where its
+    values are messages themselves."""
 
     name: str
     wire: int
@@ -39,7 +40,8 @@ class Message:
 
 
 def read_message(data: bytes, message: Message, levels: int, *, strict: bool) -> dict[str, Any]:
-    """Reads a message as a dict by field name. An unknown field is an error where `strict`, else kept as `field_<number>`.
+    """Reads a message as a dict by field name. An unknown field is an error where `strict`, else kept as
+    `field_<number>`.
 
     Raises WireError; RecursionError where it is nested deeper than `levels`.
     """

@@ -27,7 +27,8 @@ def take_apart(line: str, kafka_us: int, local: tzinfo) -> tuple[LineFormat, Val
 
 
 def recognise(line: str, kafka_us: int, local: tzinfo) -> tuple[LineFormat, Values] | None:
-    """The format of a line and its values; None for a plain line, which is also one with a date that no calendar has."""
+    """The format of a line and its values; None for a plain line, which is also one with a date that no
+    calendar has."""
     found = take_apart(line, kafka_us, local)
     if found is None or ((timestamp := found[1][0]) is not None and parse_instant(timestamp) is None):
         return None

@@ -7,7 +7,8 @@ from lake.errors import Rejected
 
 @dataclass(frozen=True, slots=True)
 class RejectedRecord(Rejected):
-    """A record that cannot be used, while the others of its message can: its position among them, and its own bytes."""
+    """A record that cannot be used, while the others of its message can: its position among them, and its own
+    bytes."""
 
     index: int
     value: bytes

@@ -1,7 +1,9 @@
-"""Lines of syslog: RFC 5424; RFC 3164 with or without its priority; and the file format of today's daemons, which is RFC 3164 with an ISO time.
+"""Lines of syslog: RFC 5424; RFC 3164 with or without its priority; and the file format of today's daemons,
+which is RFC 3164 with an ISO time.
 
-The last is RSYSLOG_FileFormat, RSYSLOG_ForwardFormat, and `$ISODATE $HOST $MSGHDR$MSG` of syslog-ng. What RFC 3164 leaves open is told narrowly: without a
-priority a line needs a tag (`sshd[123]:`, `kernel:`, with an ISO time also `sshd[123]`), and a level is no host; other lines stay one message.
+The last is RSYSLOG_FileFormat, RSYSLOG_ForwardFormat, and `$ISODATE $HOST $MSGHDR$MSG` of syslog-ng. What RFC
+3164 leaves open is told narrowly: without a priority a line needs a tag (`sshd[123]:`, `kernel:`, with an ISO
+time also `sshd[123]`), and a level is no host; other lines stay one message.
 """
 
 import re
@@ -65,12 +67,14 @@ _SD_NAME = r"[!#-<>-Z\\^-~]{1,32}"
 _SD_VALUE = r'"[^"\\\]]*(?:\\.[^"\\\]]*)*"'
 _FLAGS = re.DOTALL | re.ASCII
 _rfc_5424 = re.compile(
-    rf"<(\d{{1,3}})>1 (?:-|({_ISO})) (?:-|(\S{{1,255}})) (?:-|(\S{{1,48}})) (?:-|(\S{{1,128}})) (?:-|(\S{{1,32}})) "
+    rf"<(\d{{1,3}})>1 (?:-|({_ISO})) (?:-|(\S{{1,255}})) (?:-|(\S{{1,48}})) (?:-|(\S{{1,128}})) "
+    rf"(?:-|(\S{{1,32}})) "
     rf"(?:-|((?:\[{_SD_NAME}(?: {_SD_NAME}={_SD_VALUE})*\])+))(?: \ufeff?(.*))?",
     _FLAGS,
 ).fullmatch
 _rfc_3164 = re.compile(
-    rf"(?:<(\d{{1,3}})>)?([A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d) {_HOST} (?:{_TAG}(?:{_PID})?:(?: (.*))?|({_REPEATED}))",
+    rf"(?:<(\d{{1,3}})>)?([A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d) {_HOST} (?:{_TAG}(?:{_PID})?:(?: "
+    rf"(.*))?|({_REPEATED}))",
     _FLAGS,
 ).fullmatch
 _rfc_3164_untagged = re.compile(
@@ -96,7 +100,8 @@ def _read_5424(line: str, kafka_us: int, local: tzinfo) -> Values | None:  # noq
 
 @lru_cache(maxsize=8_192)
 def structured_data(text: str) -> Extras:
-    """The parameters of structured data (RFC 5424, 6.3) as (element id, name, value); an element without any as (element id, None, "")."""
+    """The parameters of structured data (RFC 5424, 6.3) as (element id, name, value); an element without any
+    as (element id, None, "")."""
     found: list[tuple[str, str | None, str]] = []
     for element, params in _sd_element(text):
         found += [(element, name, _unescape(r"\1", value[1:-1])) for name, value in _sd_param(params)] or [

@@ -1,6 +1,7 @@
 """Lines of text: those of a known format become fields, all others are a message as a whole.
 
-Recognition is strict: a line that does not match a format from its first character to its last stays one message.
+Recognition is strict: a line that does not match a format from its first character to its last stays one
+message.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +18,10 @@ Extras = Sequence[tuple[str, str | None, str]]
 class LineFormat(NamedTuple):
     """A format of lines.
 
-    `read` gets a line, its Kafka timestamp in us, and the zone of times that name none, and gives texts aligned with `names` (None: the line does not
-    say), or None where the line is not of the format. The first is the timestamp as RFC 3339, its date not checked. Where the format has `extras`, one
-    more text follows, which `extras` takes apart.
+    `read` gets a line, its Kafka timestamp in us, and the zone of times that name none, and gives texts
+    aligned with `names` (None: the line does not say), or None where the line is not of the format. The first
+    is the timestamp as RFC 3339, its date not checked. Where the format has `extras`, one more text follows,
+    which `extras` takes apart.
     """
 
     title: str

@@ -1,6 +1,8 @@
-"""The ingester on one node: worker processes read and write, this process commits; a lease makes a second node a hot standby.
+"""The ingester on one node: worker processes read and write, this process commits; a lease makes a second
+node a hot standby.
 
-When a worker dies, or this process does, all of the node starts again together: nobody goes on with what a dead one believed.
+When a worker dies, or this process does, all of the node starts again together: nobody goes on with what a
+dead one believed.
 """
 
 import gc
@@ -99,7 +101,8 @@ class LocalEngine:
     def __post_init__(self) -> None:
         if not self.settings.topics:
             raise SettingsError(
-                "no input topics are set; add [[ingest.topics]] with a name to the settings file, or set FIRN_INGEST_TOPICS"
+                "no input topics are set; add [[ingest.topics]] with a name to the settings file, or set "
+                "FIRN_INGEST_TOPICS"
             )
         Routes(self.settings)  # a rule that is none is told now, not by a worker once the lease is taken
         token = self.settings.catalog_token
@@ -110,7 +113,8 @@ class LocalEngine:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="node")
 
     def run(self) -> None:
-        """Runs until SIGTERM or SIGINT, then flushes and leaves. Raises FatalError for what a person has to mend."""
+        """Runs until SIGTERM or SIGINT, then flushes and leaves. Raises FatalError for what a person has to
+        mend."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         gc.freeze()
@@ -150,7 +154,8 @@ class LocalEngine:
         warehouse = self.settings.warehouse or self._catalog.warehouse
         if not warehouse:
             raise SettingsError(
-                "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like s3://bucket/prefix"
+                "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like "
+                "s3://bucket/prefix"
             )
         DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
         ensure_topic(self.settings, self.settings.parked_topic, PARTITIONS)
@@ -159,8 +164,8 @@ class LocalEngine:
     def _stop(self, number: int, _: FrameType | None) -> None:
         log.info("ingest.stopping", signal=signal.Signals(number).name, within_s=self.settings.shutdown_s)
         self._stopping.set()
-        # The last flush may hang on a broken catalog or broker; past the time given, leaving it to the marks is safe. Nothing stops this timer:
-        # what may hang after the flush is given up as well.
+        # The last flush may hang on a broken catalog or broker; past the time given, leaving it to the marks
+        # is safe. Nothing stops this timer: what may hang after the flush is given up as well.
         timer = threading.Timer(self.settings.shutdown_s, self._give_up)
         timer.daemon = True
         timer.start()
@@ -287,12 +292,16 @@ class LocalEngine:
         seat.has_left = True
         seat.process.join(timeout=5.0)
         if seat.process.exitcode == -signal.SIGABRT and self.settings.check_crcs and not self._aborted:
-            # Behind a wrong checksum librdkafka 2.16 reads on in the middle of the batch, and may end the process for what it finds there.
+            # Behind a wrong checksum librdkafka 2.16 reads on in the middle of the batch, and may end the
+            # process for what it finds there.
             self._aborted = True
             log.error(
                 "kafka.checksums_off",
                 worker=at,
-                advice="a batch is damaged on a broker's disk; mend that, and start the node again to compare checksums",
+                advice=(
+                    "a batch is damaged on a broker's disk; mend that, and start the node again to "
+                    "compare checksums"
+                ),
             )
         if not self._stopping.is_set() or seat.process.exitcode != 0:
             raise NodeRestart(f"worker {at} ended with exit code {seat.process.exitcode}")
@@ -384,7 +393,8 @@ class LocalEngine:
         )
 
     def status(self) -> dict[str, Any]:
-        """What the node holds and how far it is, per partition: offsets routed, stored in the group, and at the end; and which tables take no rows."""
+        """What the node holds and how far it is, per partition: offsets routed, stored in the group, and at
+        the end; and which tables take no rows."""
         reports = [seat.report for seat in self._seats if seat.report is not None]
         node = self._node  # it may end meanwhile
         return {

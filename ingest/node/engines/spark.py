@@ -1,4 +1,5 @@
-"""The ingester on Spark: the node is the local engine's, but for its worker, which is the driver of a Spark cluster whose executors read and write."""
+"""The ingester on Spark: the node is the local engine's, but for its worker, which is the driver of a Spark
+cluster whose executors read and write."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

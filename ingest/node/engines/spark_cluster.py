@@ -1,7 +1,9 @@
-"""Spark as the engine uses it: jobs of task numbers, and what the successful attempt of each task gives back, or hands on to others.
+"""Spark as the engine uses it: jobs of task numbers, and what the successful attempt of each task gives back,
+or hands on to others.
 
-Jobs are those of the optimizer's kind, `mapPartitions` over an RDD: a data frame would start Spark's SQL, which takes twenty seconds of a busy machine
-after every restart and a second for every job, to carry results that are neither columns nor many.
+Jobs are those of the optimizer's kind, `mapPartitions` over an RDD: a data frame would start Spark's SQL,
+which takes twenty seconds of a busy machine after every restart and a second for every job, to carry results
+that are neither columns nor many.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,10 +24,12 @@ WriteOn = Callable[[Iterable[tuple[int, Any]]], Iterator[TaskResult]]
 
 
 def check_installed() -> None:
-    """Raises PrerequisiteError where Spark's Python packages are missing: the image of the local engine has none."""
+    """Raises PrerequisiteError where Spark's Python packages are missing: the image of the local engine has
+    none."""
     if find_spec("pyspark") is None:
         raise PrerequisiteError(
-            "--engine spark needs pyspark; install with: pip install --require-hashes -r requirements/ingest-spark.txt"
+            "--engine spark needs pyspark; install with: pip install --require-hashes -r "
+            "requirements/ingest-spark.txt"
         )
 
 
@@ -54,11 +58,13 @@ class SparkCluster:
         return str(self._context.getConf().get("spark.driver.host"))
 
     def run(self, tasks: int, body: RunTasks) -> list[TaskResult]:
-        """Runs so many tasks and waits for all of them. Raises UnavailableError where one has failed too often."""
+        """Runs so many tasks and waits for all of them. Raises UnavailableError where one has failed too
+        often."""
         return self._collected(self._context.parallelize(range(tasks), tasks).mapPartitions(body))
 
     def run_in_two(self, tasks: int, body: HandOn, then: WriteOn) -> list[TaskResult]:
-        """The same, with as many tasks again that get what the first ones hand on, when all of these are done."""
+        """The same, with as many tasks again that get what the first ones hand on, when all of these are
+        done."""
         handed_on = self._context.parallelize(range(tasks), tasks).mapPartitions(body).partitionBy(tasks, int)
         return self._collected(handed_on.mapPartitions(then))
 

@@ -1,6 +1,7 @@
 """The socket between the driver of the Spark engine and its tasks: whoever knows the key of this run may ask.
 
-Messages are pickled, so nothing is read from a peer that has not answered the challenge. They are not encrypted, and hold no secret.
+Messages are pickled, so nothing is read from a peer that has not answered the challenge. They are not
+encrypted, and hold no secret.
 """
 
 import secrets
@@ -88,7 +89,8 @@ class Desk:
 
 
 class DeskLink:
-    """A task's end. Raises UnavailableError where the driver is gone or the job is over: the task ends, its files are nobody's."""
+    """A task's end. Raises UnavailableError where the driver is gone or the job is over: the task ends, its
+    files are nobody's."""
 
     def __init__(self, address: Address, key: bytes, job: int) -> None:
         self._job = job

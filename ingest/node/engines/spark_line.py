@@ -1,13 +1,17 @@
-"""What the driver of the Spark engine knows of tables and offsets. Pure but for the topics and the link: no Spark, no thread.
+"""What the driver of the Spark engine knows of tables and offsets. Pure but for the topics and the link: no
+Spark, no thread.
 
-A job is a batch (what waits in the input topics; everything that is read there is written, or is left) or a repetition: the same offsets again, for
-the tables alone whose records were left. One job runs at a time, while the flushes of the job before it are committed.
+A job is a batch (what waits in the input topics; everything that is read there is written, or is left) or a
+repetition: the same offsets again, for the tables alone whose records were left. One job runs at a time,
+while the flushes of the job before it are committed.
 
-    in flight   a table's flush is with the committer
-    next        the flush of a later batch: it waits for the one in flight, then starts where that ends
-    behind      records were left, from known offsets on: the table is not known yet, takes no rows now, or changed under its flush. Batches leave its
-                further records too, until a repetition has caught up with them, so the order of a table's records is kept
-    parked      its records go to the parking topic, by tasks; only those of a table that is not behind do, and only where each partition is one task's, so
+    in flight   a table's flush is with the committer next        the flush of a later batch: it waits for the
+    one in flight, then starts where that ends behind      records were left, from known offsets on: the table
+    is not known yet, takes no rows now, or changed under its flush. Batches leave its
+                further records too, until a repetition has caught up with them, so the order of a table's
+                records is kept
+    parked      its records go to the parking topic, by tasks; only those of a table that is not behind do,
+    and only where each partition is one task's, so
                 there is no gap in the topic either
     held        its records are left
 """
@@ -48,7 +52,8 @@ class Job:
 
     @property
     def in_pieces(self) -> bool:
-        """Whether several tasks may have records of one partition and table, so that nobody knows whose come first."""
+        """Whether several tasks may have records of one partition and table, so that nobody knows whose come
+        first."""
         return any(each.whole for task in self.tasks for each in task)
 
     @property
@@ -207,7 +212,8 @@ class SparkLine:
     # ---- what tasks ask
 
     def fates(self, tables: Sequence[TableId]) -> tuple[Fates, bool]:
-        """Where records of tables go that a task of the running job has met, and whether that is known of all of them."""
+        """Where records of tables go that a task of the running job has met, and whether that is known of all
+        of them."""
         assert self.job is not None
         only = self.job.only
         views, parked, buried = dict[TableId, TableView](), dict[TableId, str](), dict[TableId, Rejected]()
@@ -300,7 +306,8 @@ class SparkLine:
             self.link.stuck(table, trouble)
 
     def _read_to(self, job: Job, results: Sequence[TaskResult], number: int) -> int:
-        """Only ranges that are a partition's only one may end early, so the highest offset read has everything below it."""
+        """Only ranges that are a partition's only one may end early, so the highest offset read has
+        everything below it."""
         return max(
             (each.end for result in results for each in result.read if each.source == number),
             default=job.starts[number],
@@ -317,7 +324,8 @@ class SparkLine:
             del self._behind[table]
 
     def _fitting(self, job: Job, table: TableId, part: TableFlush) -> WrittenFlush | None:
-        """A flush as it may be committed after what was handed over before it: it starts where that ends. None: its records have to be read again."""
+        """A flush as it may be committed after what was handed over before it: it starts where that ends.
+        None: its records have to be read again."""
         flush = part.flush
         if flush is None or table in self._parked or (job.only is None and table in self._behind):
             return None

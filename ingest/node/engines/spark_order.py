@@ -1,4 +1,5 @@
-"""What the driver of the Spark engine and a task say to each other: the order it begins with, what it asks on the way, the result it ends with.
+"""What the driver of the Spark engine and a task say to each other: the order it begins with, what it asks on
+the way, the result it ends with.
 
     task asks           the driver answers
     FetchOrder          TaskOrder: ranges, tables
@@ -36,7 +37,8 @@ class FetchOrder:
 
 @dataclass(frozen=True)
 class TaskSetup:
-    """What all tasks of a run need, secrets among it: it goes through Spark, which can encrypt. `address`, `key`: of the driver's desk."""
+    """What all tasks of a run need, secrets among it: it goes through Spark, which can encrypt. `address`,
+    `key`: of the driver's desk."""
 
     settings: IngestSettings
     storage: StorageSettings
@@ -47,8 +49,9 @@ class TaskSetup:
 
 @dataclass(frozen=True, slots=True)
 class TaskOrder:
-    """`sources`: by number. `skipped`: tables whose records are left for later. `only`: of all records those of these tables, from these offsets on;
-    None: everything. `hands_on`: tables of which the task has little are handed on. The ranges of a task that writes are those of the whole job.
+    """`sources`: by number. `skipped`: tables whose records are left for later. `only`: of all records those
+    of these tables, from these offsets on; None: everything. `hands_on`: tables of which the task has little
+    are handed on. The ranges of a task that writes are those of the whole job.
     """
 
     sources: Sequence[Source]
@@ -68,7 +71,8 @@ class AskFates:
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """Where records go: into the table as it is, to the parking topic under an id, to the dead letters. Those of tables in none of these wait."""
+    """Where records go: into the table as it is, to the parking topic under an id, to the dead letters. Those
+    of tables in none of these wait."""
 
     views: Mapping[TableId, TableView] = field(default_factory=dict)
     parked: Mapping[TableId, str] = field(default_factory=dict)
@@ -82,7 +86,8 @@ class JobOver:
 
 @dataclass(frozen=True, slots=True)
 class TaskFlush:
-    """One task's part of a table's flush, durable but for the commit. `first_offsets`: its lowest per source."""
+    """One task's part of a table's flush, durable but for the commit. `first_offsets`: its lowest per
+    source."""
 
     flush: WrittenFlush
     first_offsets: Mapping[int, int]
@@ -90,9 +95,10 @@ class TaskFlush:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """`read`: the ranges as far as they were read; none of a task that writes. `left`: tables whose records were not written, with their lowest
-    offsets. `stuck`: of these, those that could not be. `record_bytes`: how many records of a source were measured, and their bytes. `small`: tables of
-    which the task had little, and the bytes of their records. `refused`: what a person has to mend; then nothing else counts.
+    """`read`: the ranges as far as they were read; none of a task that writes. `left`: tables whose records
+    were not written, with their lowest offsets. `stuck`: of these, those that could not be. `record_bytes`:
+    how many records of a source were measured, and their bytes. `small`: tables of which the task had little,
+    and the bytes of their records. `refused`: what a person has to mend; then nothing else counts.
     """
 
     read: Sequence[OffsetRange] = ()

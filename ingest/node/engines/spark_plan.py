@@ -1,12 +1,14 @@
 """Which offsets the tasks of one Spark job read. Pure: from what waits to one list of ranges per task.
 
-    much waits        every partition gives the same share of what waits, so that those that lag most catch up most
-    little waits      few tasks: a table gets a file from every task that meets it, so ten thousand quiet tables must not be spread over all
-    a hot partition   is split when it would keep one task busy for much longer than the others, and then only
-    small parts     what tasks have little of, of tables that others have some of as well, is handed on, by table, to tasks that write it: when the files
+    much waits        every partition gives the same share of what waits, so that those that lag most catch up
+    most little waits      few tasks: a table gets a file from every task that meets it, so ten thousand quiet
+    tables must not be spread over all a hot partition   is split when it would keep one task busy for much
+    longer than the others, and then only small parts     what tasks have little of, of tables that others
+    have some of as well, is handed on, by table, to tasks that write it: when the files
                     that this saves cost more than sending the records does, as the last batch has shown
 
-The ranges of a partition are in one task otherwise, so that what one partition holds of a table ends in one file per hour.
+The ranges of a partition are in one task otherwise, so that what one partition holds of a table ends in one
+file per hour.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,11 +18,13 @@ from math import ceil, floor
 
 # So many records are worth another task.
 TASK_RECORDS_MIN = 20_000
-# A partition is split where it is so many times what a task should have, into pieces of so many records at least.
+# A partition is split where it is so many times what a task should have, into pieces of so many records at
+# least.
 SPLIT_FACTOR = 1.5
 PIECE_RECORDS_MIN = 50_000
-# A flush of a few records, its file and its share of the commit, against a byte of records that is packed, sent and unpacked (CPU seconds); only their
-# ratio counts, and it is the same on slow and on fast machines. Beyond it a second stage takes about so long, whatever it does.
+# A flush of a few records, its file and its share of the commit, against a byte of records that is packed,
+# sent and unpacked (CPU seconds); only their ratio counts, and it is the same on slow and on fast machines.
+# Beyond it a second stage takes about so long, whatever it does.
 FLUSH_COST_S, BYTE_COST_S, STAGE_COST_S = 0.007, 16e-9, 0.5
 # Of more than this a part is worth a file of its own.
 SMALL_BYTES = 256 * 1024
@@ -28,9 +32,11 @@ SMALL_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What waits in one topic-partition, by the number of its source: offsets `[start, end)`. `record_bytes`: of a record, as known so far.
+    """What waits in one topic-partition, by the number of its source: offsets `[start, end)`. `record_bytes`:
+    of a record, as known so far.
 
-    `measured`: whether they are known from records that were read. Where not, a range may end before its end, for it might hold anything.
+    `measured`: whether they are known from records that were read. Where not, a range may end before its end,
+    for it might hold anything.
     """
 
     source: int
@@ -55,7 +61,8 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What the tasks of a batch had little of: so many parts of so many tables, and the bytes of their records."""
+    """What the tasks of a batch had little of: so many parts of so many tables, and the bytes of their
+    records."""
 
     parts: int = 0
     tables: int = 0
@@ -69,7 +76,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets `[start, end)` of a source. `whole`: it has to be read to its end, for other tasks build on that."""
+    """Offsets `[start, end)` of a source. `whole`: it has to be read to its end, for other tasks build on
+    that."""
 
     source: int
     start: int
@@ -83,7 +91,8 @@ def waiting(lags: Iterable[Lag], capacity: Capacity) -> float:
 
 
 def plan(lags: Iterable[Lag], capacity: Capacity) -> list[list[OffsetRange]]:
-    """The ranges of each task, at most one task per slot and none empty; a source's ranges begin where its lag begins and leave no gap."""
+    """The ranges of each task, at most one task per slot and none empty; a source's ranges begin where its
+    lag begins and leave no gap."""
     taken = _share([lag for lag in lags if lag.records > 0], capacity)
     if not taken:
         return []

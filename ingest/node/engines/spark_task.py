@@ -1,7 +1,8 @@
-"""What an executor runs: reads its ranges, routes, writes one flush per table with the same stages as a worker process, tells what it has done.
+"""What an executor runs: reads its ranges, routes, writes one flush per table with the same stages as a
+worker process, tells what it has done.
 
-A task that dies or is tried twice leaves files that nobody refers to, dead letters and parked messages that are there again under the same
-coordinates, and nothing else: only what Spark collects is committed.
+A task that dies or is tried twice leaves files that nobody refers to, dead letters and parked messages that
+are there again under the same coordinates, and nothing else: only what Spark collects is committed.
 """
 
 import gc
@@ -37,7 +38,8 @@ from lake.tenant import TableId
 # Tables written together, as in pipeline.py.
 GROUP_TABLES = 256
 GROUP_BYTES = 64 * 1024 * 1024
-# A table for which so much waits is converted while more comes; they are looked for whenever half as much has come.
+# A table for which so much waits is converted while more comes; they are looked for whenever half as much has
+# come.
 HOT_PART_BYTES = 32 * 1024 * 1024
 CONSUME_WAIT_S = 0.05
 # A task reads much of few partitions.
@@ -55,7 +57,8 @@ def run_tasks(setup: TaskSetup, job: int, tasks: Iterable[int]) -> Iterator[Task
 def read_tasks(
     setup: TaskSetup, job: int, writers: int, tasks: Iterable[int]
 ) -> Iterator[tuple[int, TaskResult | TableBuffer]]:
-    """The same for a job that hands on: results, and what is handed on, each with the number of the task that is to have it."""
+    """The same for a job that hands on: results, and what is handed on, each with the number of the task that
+    is to have it."""
     for task in tasks:
         done = _run_task(setup, job, task)
         yield task, done.result
@@ -120,7 +123,8 @@ _tools: TaskTools | None = None
 
 
 class Task:
-    """One task, once. Raises UnavailableError where Kafka or the driver is gone (Spark tries again), FatalError for what a person has to mend."""
+    """One task, once. Raises UnavailableError where Kafka or the driver is gone (Spark tries again),
+    FatalError for what a person has to mend."""
 
     def __init__(self, order: TaskOrder, tools: TaskTools, link: DeskLink) -> None:
         self._order = order
@@ -159,7 +163,8 @@ class Task:
         )
 
     def write(self, received: Iterable[TableBuffer]) -> Done:
-        """Writes what others have handed on: of each table the part of all tasks as one. All ranges of the job were read to their ends."""
+        """Writes what others have handed on: of each table the part of all tasks as one. All ranges of the
+        job were read to their ends."""
         began_s = time.monotonic()
         gc.disable()
         try:
@@ -230,7 +235,8 @@ class Task:
         self._samples[number] += [len(message) for message in messages if not message.offset() % SAMPLE_EVERY]
 
     def _bury_unreadable(self) -> None:
-        """What the reader has stepped over before the run that came last: a dead letter each, of which one task has to take care."""
+        """What the reader has stepped over before the run that came last: a dead letter each, of which one
+        task has to take care."""
         for unreadable in self._tools.reader.take_unreadable():
             number = self._numbers[unreadable.topic, unreadable.partition]
             if self._order.only is None:

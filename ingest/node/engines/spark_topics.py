@@ -1,4 +1,5 @@
-"""The input topics as the driver of the Spark engine has them: it knows how far they go and stores the group's offsets; it reads nothing itself."""
+"""The input topics as the driver of the Spark engine has them: it knows how far they go and stores the
+group's offsets; it reads nothing itself."""
 
 from collections.abc import Mapping
 

@@ -1,8 +1,11 @@
-"""The driver of the Spark engine: to the node's main process it is a worker like any other, whose work is done by the tasks of Spark jobs.
+"""The driver of the Spark engine: to the node's main process it is a worker like any other, whose work is
+done by the tasks of Spark jobs.
 
-    look how far the topics go -> plan -> job (a thread waits for it; meanwhile this one answers tasks and the main process) -> collect -> hand over
+    look how far the topics go -> plan -> job (a thread waits for it; meanwhile this one answers tasks and the
+    main process) -> collect -> hand over
 
-The main process is the same for both engines: lease, committer, parking. So this process holds nothing that its death could lose.
+The main process is the same for both engines: lease, committer, parking. So this process holds nothing that
+its death could lose.
 """
 
 from collections.abc import Mapping
@@ -41,7 +44,8 @@ from lake.settings import IngestSettings, StorageSettings
 from lake.storage import open_storage
 from lake.tenant import TableId
 
-# How long a task's question may wait for tables that are not known yet; then their records are left for later.
+# How long a task's question may wait for tables that are not known yet; then their records are left for
+# later.
 FATES_WAIT_S = 5.0
 LOOK_EVERY_S = 0.2
 JOB_POLL_S = 0.02
@@ -50,7 +54,8 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class RunningJob:
-    """The job that Spark works on. `asking`: questions about tables that wait for an answer, and until when."""
+    """The job that Spark works on. `asking`: questions about tables that wait for an answer, and until
+    when."""
 
     future: Future[list[TaskResult]]
     began_s: float
@@ -177,7 +182,8 @@ class SparkWorker(Worker):
             super()._hold(hold)
 
     def _hold(self, message: Hold) -> None:
-        """A task of the running job may be parking records of the table: it is held when the job has ended, which is when they are acknowledged."""
+        """A task of the running job may be parking records of the table: it is held when the job has ended,
+        which is when they are acknowledged."""
         if self._running is None and self._collected is None:
             super()._hold(message)
         else:
