@@ -3,7 +3,7 @@
 | what | where |
 |---|---|
 | sort keys, before the time | the table's sort order: `WRITE ORDERED BY` in Spark, `sorted_by` in Trino |
-| Bloom filters on columns | `write.parquet.bloom-filter-enabled.column.NAME`: `parquet_bloom_filter_columns` |
+| Bloom filters | `write.parquet.bloom-filter-enabled.column.NAME`: `parquet_bloom_filter_columns` |
 | zstd level | `write.parquet.compression-level`, by column `firn.zstd-level.column.NAME` |
 | columns without a dictionary | `firn.dictionary-enabled.column.NAME=false` |
 
