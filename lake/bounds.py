@@ -5,11 +5,13 @@ A bound may lie beyond the values, never within them: engines skip a file whose 
 what they look for.
 
     decimal                        statistics are big-endian two's complement, or plain integers: numbers,
-    compared as numbers; as few bytes as hold them time, timestamp (any zone)     µs, also where the file has
-    ms; where it has ns so has the column float, double                  NaN is no bound; 0.0 and -0.0 are
-    equal for those who ask and two for those who compare bounds: lower -0.0, upper 0.0 string, binary, fixed
-    cut to 16 characters or bytes; an upper one that was cut is raised at the last place that can be, or left
-    out uuid, boolean, int, long, date as they are
+                                   compared as numbers; as few bytes as hold them
+    time, timestamp (any zone)     µs, also where the file has ms; where it has ns so has the column
+    float, double                  NaN is no bound; 0.0 and -0.0 are equal for those who ask and two for those
+                                   who compare bounds: lower -0.0, upper 0.0
+    string, binary, fixed          cut to 16 characters or bytes; an upper one that was cut is raised at the
+                                   last place that can be, or left out
+    uuid, boolean, int, long, date as they are
 """
 
 import math

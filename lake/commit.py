@@ -23,7 +23,7 @@ from lake.snapshot import Totals, new_snapshot_id, snapshot_json, summarise, tot
 from lake.storage import Storage
 from lake.table_files import load_manifest_list
 from lake.table_layout import PARTITION_SPEC, find_hour_spec, metadata_uri, new_location, table_properties
-from lake.table_place import GRANTS_PROPERTY, TablePlace
+from lake.table_location import GRANTS_PROPERTY, TableLocation
 
 MAIN = "main"
 # Who made a snapshot: a table that gets rows from two ingesters of the same topic names both of them.
@@ -70,9 +70,9 @@ class TableState:
     next_row_id: int = 0
 
     @property
-    def place(self) -> TablePlace:
+    def place(self) -> TableLocation:
         """Where its files may lie."""
-        return TablePlace.at(self.location, self.properties.get(GRANTS_PROPERTY))
+        return TableLocation.at(self.location, self.properties.get(GRANTS_PROPERTY))
 
     @property
     def moved_back(self) -> bool:
@@ -134,7 +134,7 @@ def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> 
         totals=totals_of(head["summary"]) if head else Totals(),
         marks=parse_marks(metadata.get("properties", {}).get(MARKS_PROPERTY)),
         manifests=_manifests(
-            head, name, storage, TablePlace.of(metadata), max(2, metadata.get("format-version", 2))
+            head, name, storage, TableLocation.of(metadata), max(2, metadata.get("format-version", 2))
         ),
         properties=metadata.get("properties", {}),
         head_marks=None if marked is None else parse_marks(marked.get(MARKS_PROPERTY)),
@@ -147,7 +147,7 @@ def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> 
 
 
 def _manifests(
-    head: Mapping[str, Any] | None, name: TableName, storage: Storage, place: TablePlace, version: int
+    head: Mapping[str, Any] | None, name: TableName, storage: Storage, place: TableLocation, version: int
 ) -> ManifestList:
     if head is None:
         return ManifestList(version=version)

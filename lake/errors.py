@@ -2,11 +2,12 @@
 
 The tree of exceptions; every message says what to do next:
 
-    FirnError ├── RetryableError          the same call may succeed later: wait and repeat │   ├──
-    UnavailableError    a service did not answer, or refused for now │   ├── OutcomeUnknownError a commit was
-    sent and its answer is missing: find out before doing anything else │   └── ConflictError       a
-    requirement failed because somebody else was faster: reload and decide again └── FatalError
-    repeating will not help: a person has to change something
+    FirnError
+    ├── RetryableError          the same call may succeed later: wait and repeat
+    │   ├── UnavailableError    a service did not answer, or refused for now
+    │   ├── OutcomeUnknownError a commit was sent and its answer is missing: find out before anything else
+    │   └── ConflictError       a requirement failed because somebody else was faster: reload and decide again
+    └── FatalError              repeating will not help: a person has to change something
         ├── SettingsError       a setting is missing, wrong or contradicts another
         ├── PrerequisiteError   a program, port, permission or space on the disk is missing
         ├── NotFoundError       the named thing does not exist

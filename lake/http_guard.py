@@ -5,10 +5,12 @@ A page in an operator's browser reaches what listens on that machine. Browsers t
 listens to them:
 
     Host            is the name that the page was loaded from; one that an attacker's DNS points here
-    (rebinding) is none of ours Origin          names the page that sent a request which changes something; it
-    has to be ours or one that the settings name Sec-Fetch-Site  tells it of the requests that carry no
-    Origin, such as images Content-Type    a page may send text or a form to anybody without asking; JSON only
-    after a preflight, which is refused
+                    (rebinding) is none of ours
+    Origin          names the page that sent a request which changes something; it has to be ours or one that
+                    the settings name
+    Sec-Fetch-Site  tells it of the requests that carry no Origin, such as images
+    Content-Type    a page may send text or a form to anybody without asking; JSON only after a preflight,
+                    which is refused
 
 Plain ASGI, and cheap: it stands in front of every commit.
 """

@@ -8,20 +8,22 @@ from lake.errors import ForeignFileError
 from lake.manifest import ManifestEntry, read_manifest
 from lake.manifest_list import ManifestFile, read_manifest_list
 from lake.storage import Storage, canonical, check_links, local_path
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 
 # Of a metadata file, manifest list or manifest, as it is stored. A manifest of 4,000 files with a thousand
 # columns each takes half of it.
 METADATA_BYTES_MAX = 64 * 1024 * 1024
 
 
-def read_file(storage: Storage, uri: str, place: TablePlace, *, bytes_max: int = METADATA_BYTES_MAX) -> bytes:
+def read_file(
+    storage: Storage, uri: str, place: TableLocation, *, bytes_max: int = METADATA_BYTES_MAX
+) -> bytes:
     """A file that a table's metadata names. Raises ForeignFileError, TooLargeError, NotFoundError,
     UnavailableError."""
     return storage.read(uri, bytes_max=bytes_max, root=place.check(uri))
 
 
-def load_manifest_list(storage: Storage, uri: str, place: TablePlace) -> list[ManifestFile]:
+def load_manifest_list(storage: Storage, uri: str, place: TableLocation) -> list[ManifestFile]:
     """The manifests of a snapshot; each is the table's own. Raises what `read_file` raises, and
     ProtocolError."""
     manifests = read_manifest_list(read_file(storage, uri, place))
@@ -30,7 +32,7 @@ def load_manifest_list(storage: Storage, uri: str, place: TablePlace) -> list[Ma
     return manifests
 
 
-def load_manifest(storage: Storage, manifest: ManifestFile, place: TablePlace) -> list[ManifestEntry]:
+def load_manifest(storage: Storage, manifest: ManifestFile, place: TableLocation) -> list[ManifestEntry]:
     """The entries of a manifest; each file is the table's own. Raises what `read_file` raises, and
     ProtocolError."""
     entries = read_manifest(read_file(storage, manifest.uri, place), manifest)
@@ -39,7 +41,7 @@ def load_manifest(storage: Storage, manifest: ManifestFile, place: TablePlace) -
     return entries
 
 
-def check_ordinary(place: TablePlace, uri: str, folders: set[str]) -> None:
+def check_ordinary(place: TableLocation, uri: str, folders: set[str]) -> None:
     """Of files on this machine: raises ForeignFileError where a link leads out of the table's folder, or
     where it is no ordinary file.
 

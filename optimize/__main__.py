@@ -21,12 +21,12 @@ from lake.storage import open_storage
 from optimize import printing
 from optimize.commit_round import CommitRound
 from optimize.deletions import DeletionQueue, Throttle
-from optimize.duties import Duties
 from optimize.explain import explain_table
 from optimize.history import History
 from optimize.inventory import open_inventory
 from optimize.leader import Leader
 from optimize.maintenance import Maintenance, RoundReport
+from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.snapshot_watch import SnapshotWatch
 from optimize.spark_executor import SparkExecutor
 from optimize.table_states import TableStates
@@ -121,7 +121,7 @@ def run(
         with _leading(settings, table or ()) as maintenance:
             report = maintenance.run()
             if not table:
-                Duties(maintenance).note_round()
+                MaintenanceTasks(maintenance).note_round()
         printing.print_report(report)
         if report.failures:
             raise typer.Exit(FAILED_TABLES)
@@ -161,13 +161,13 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
 
     def look() -> None:
         if crowded := watch.crowded(epoch_ms(maintenance.clock.now())):
-            maintenance.tidy(crowded)
+            maintenance.expire(crowded)
 
     def round_() -> None:
         maintenance.run()
         if not maintenance.halted():
-            Duties(maintenance).note_round()
-            Duties(maintenance).run_due()
+            MaintenanceTasks(maintenance).note_round()
+            MaintenanceTasks(maintenance).run_due()
 
     with ThreadPoolExecutor(1, thread_name_prefix="looks") as pool:
         looks = pool.submit(_every, s.expiry_interval_s, look, maintenance.clock, maintenance.halted, stop)
@@ -240,7 +240,7 @@ def retention(dry_run: DryRun = False, table: Tables = None, catalog_uri: Catalo
     """Takes hours past `firn.retention` from the tables, whole UTC hours, by metadata alone."""
     settings = OptimizeSettings.load(catalog_uri=catalog_uri)
     with (_maintenance if dry_run else _leading)(settings, table or ()) as maintenance:
-        printing.print_retention(Duties(maintenance).retention(dry_run=dry_run), dry_run=dry_run)
+        printing.print_retention(MaintenanceTasks(maintenance).retention(dry_run=dry_run), dry_run=dry_run)
 
 
 @app.command()
@@ -248,7 +248,7 @@ def purge(dry_run: DryRun = False, catalog_uri: CatalogUri = None) -> None:
     """Deletes the files of dropped tables whose time for undo is over."""
     settings = OptimizeSettings.load(catalog_uri=catalog_uri)
     with (_maintenance if dry_run else _leading)(settings) as maintenance:
-        printing.print_purge(Duties(maintenance).purge(dry_run=dry_run), dry_run=dry_run)
+        printing.print_purge(MaintenanceTasks(maintenance).purge(dry_run=dry_run), dry_run=dry_run)
 
 
 @app.command("orphan-files")
@@ -262,7 +262,7 @@ def orphan_files(
     """Lists files below tables that no version of them refers to, and deletes them where asked to."""
     settings = OptimizeSettings.load(catalog_uri=catalog_uri)
     with (_leading if delete else _maintenance)(settings, table or ()) as maintenance:
-        printing.print_orphans(Duties(maintenance).orphans(delete=delete), deleted=delete)
+        printing.print_orphans(MaintenanceTasks(maintenance).orphans(delete=delete), deleted=delete)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@ commit is prepared again.
 
 For each table, until it is settled:
 
-    check       inputs live, no delete file came, new files whole prepare     manifests and manifest list,
-    durable before the request send        one request for all tables of the bin committed   files that nobody
-    reaches any more go to the deletion queue conflict    somebody else committed (ingestion does all the
-    time): load, check, prepare again unknown     load; our snapshot is there: committed - head as asserted:
-    send the identical request again - else: check again
+    check       inputs live, no delete file came, new files whole
+    prepare     manifests and manifest list, durable before the request
+    send        one request for all tables of the bin
+    committed   files that nobody reaches any more go to the deletion queue
+    conflict    somebody else committed (ingestion does all the time): load, check, prepare again
+    unknown     load; our snapshot is there: committed - head as asserted: send the identical request again -
+                else: check again
 """
 
 import random
@@ -36,7 +38,7 @@ BACKOFF_MAX_S = 1.0
 log = structlog.get_logger()
 
 
-class Fate(StrEnum):
+class CommitOutcome(StrEnum):
     """What became of a table's change."""
 
     COMMITTED = "committed"
@@ -65,7 +67,7 @@ class Pending:
     ever_unknown: bool = False
     is_refused: bool = False  # the last proof failed
     attempts: int = 0
-    fate: Fate | None = None
+    outcome: CommitOutcome | None = None
     reason: str = ""
     committed: Change | None = None
     dropped: list[Merged] = field(default_factory=list)
@@ -89,7 +91,7 @@ class CommitRound:
         """
         self._send([one for one in pending if self._is_ready(one)])
         wait_s = BACKOFF_FIRST_S
-        while open_ones := [one for one in pending if one.fate is None]:
+        while open_ones := [one for one in pending if one.outcome is None]:
             time.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads rivals, guards nothing
             wait_s = min(wait_s * 1.5, BACKOFF_MAX_S)
             for one in open_ones:
@@ -141,7 +143,7 @@ class CommitRound:
                 one.view, valid, self.settings, epoch_ms(self.clock.now()), remove=remove
             )
             if one.change is None:
-                self._settle_without_commit(one, Fate.NOTHING, "others changed the table first")
+                self._settle_without_commit(one, CommitOutcome.NOTHING, "others changed the table first")
         return one.change is not None
 
     def _look_again(self, one: Pending) -> bool:
@@ -154,7 +156,7 @@ class CommitRound:
     def _reload(self, one: Pending) -> bool:
         view = load_view(self.catalog, self.storage, one.view.name, one.view)
         if view is None or view.state.uuid != one.view.state.uuid:
-            self._settle_without_commit(one, Fate.GONE, "the table was dropped or created again")
+            self._settle_without_commit(one, CommitOutcome.GONE, "the table was dropped or created again")
             return False
         one.stale = False
         change, before = one.change, one.view.state.head
@@ -203,19 +205,19 @@ class CommitRound:
         if not one.ever_unknown:
             self._discard([uri for uri, _ in change.files])
         if result.status in (CommitStatus.NOT_FOUND, CommitStatus.DELETED):
-            self._settle_without_commit(one, Fate.GONE, one.reason)
+            self._settle_without_commit(one, CommitOutcome.GONE, one.reason)
         elif result.status is CommitStatus.INVALID:
             self._fail(one, one.reason)
 
     def _committed(self, one: Pending, change: Change) -> None:
-        one.fate, one.committed = Fate.COMMITTED, change
+        one.outcome, one.committed = CommitOutcome.COMMITTED, change
         self._discard_outputs(one, one.dropped)
 
     def _fail(self, one: Pending, reason: str) -> None:
-        self._settle_without_commit(one, Fate.FAILED, reason)
+        self._settle_without_commit(one, CommitOutcome.FAILED, reason)
 
-    def _settle_without_commit(self, one: Pending, fate: Fate, reason: str) -> None:
-        one.fate, one.reason = fate, reason
+    def _settle_without_commit(self, one: Pending, outcome: CommitOutcome, reason: str) -> None:
+        one.outcome, one.reason = outcome, reason
         if not one.ever_unknown:
             self._discard_outputs(one, (*one.merged, *one.dropped))
 

@@ -16,7 +16,7 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.errors import FirnError, ForeignFileError, NotFoundError
 from lake.metrics import OPTIMIZE_FOREIGN_FILES
 from lake.storage import AnyStorage
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 
 PATH = "/firn/v1/deletions"
 PAGE_FILES = 1_000
@@ -106,7 +106,7 @@ def _delete(storage: AnyStorage, files: Sequence[Mapping[str, Any]]) -> int:
     for file in files:
         uri = str(file["location"])
         try:
-            by_root.setdefault(TablePlace(tuple(file.get("places", ()))).check(uri), []).append(uri)
+            by_root.setdefault(TableLocation(tuple(file.get("places", ()))).check(uri), []).append(uri)
         except ForeignFileError as error:
             _leave(uri, error)
     return sum(_delete_below(storage, root, uris) for root, uris in by_root.items())

@@ -21,7 +21,7 @@ from lake.settings import OptimizeSettings, StorageSettings
 from lake.storage import AnyStorage
 from lake.table_layout import TENANT_PROPERTY
 from optimize.bins import Work, pack, split_work, to_job, within_budget
-from optimize.commit_round import CommitRound, Fate, Pending
+from optimize.commit_round import CommitOutcome, CommitRound, Pending
 from optimize.history import Entry, History
 from optimize.ingestion_lag import Share, ingestion_lag, share_of
 from optimize.inventory import Candidate, Inventory
@@ -137,7 +137,7 @@ class Maintenance:
         )
         return left_s - sum(work.cost_s for work in now) if not later else 0.0
 
-    def tidy(self, tables: Sequence[TableName]) -> RoundReport:
+    def expire(self, tables: Sequence[TableName]) -> RoundReport:
         """Brings snapshots and manifests of tables within their limits, and nothing else; tables that cannot
         be read are left to the next round."""
         report = RoundReport()
@@ -284,7 +284,7 @@ class Maintenance:
 
     def _note(self, one: Pending, report: RoundReport, cpu_s: float, action: str = "merge") -> None:
         change, name = one.committed, str(one.view.name)
-        if one.fate is Fate.FAILED:
+        if one.outcome is CommitOutcome.FAILED:
             self._note_failure(report, name, one.reason, is_refused=one.is_refused)
         if change is None:
             return

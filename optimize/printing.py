@@ -9,10 +9,10 @@ from rich.text import Text
 from lake.errors import FirnError
 from lake.table_layout import US_PER_HOUR
 from lake.terminal import TerminalConsole
-from optimize.duties import moment
 from optimize.explain import count_failures
 from optimize.ingestion_lag import Share
 from optimize.maintenance import Maintenance, RoundReport
+from optimize.maintenance_tasks import moment
 from optimize.orphan_files import Orphans
 from optimize.planner import Standing, TablePlan
 from optimize.purge import Dropped

@@ -1,16 +1,17 @@
 """Hours that Spark's rewrite_data_files merges: on a branch, so that nothing of it counts before it is
 proven.
 
-    branch    `firn-rewrite` is set to what is the head of main contents  number and hashes of the rows that
-    the branch holds in these hours, delete files applied CALL      Spark rewrites the hours on the branch,
-    whatever comes to main meanwhile contents  are the same after it: no row less, none twice, no value
-    changed compare   what the branch has and the head had not are the new files, the other way round the old
-    ones proof     of each new file, on executors, `rewrite_proof.py` commit    to main like any other merge,
-    against writers that never stop; the branch goes in the same commit
+    branch    `firn-rewrite` is set to what is the head of main
+    contents  number and hashes of the rows that the branch holds in these hours, delete files applied
+    CALL      Spark rewrites the hours on the branch, whatever comes to main meanwhile
+    contents  are the same after it: no row less, none twice, no value changed
+    compare   what the branch has and the head had not are the new files, the other way round the old ones
+    proof     of each new file, on executors, `rewrite_proof.py`
+    commit    to main like any other merge, against writers that never stop; the branch goes in the same
+              commit
 
 A branch that a killed leader left behind holds its snapshot until the next commit of maintenance to the table
-takes it away.
-"""
+takes it away."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

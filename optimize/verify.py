@@ -1,15 +1,15 @@
 """The proof before a merge may be committed: the new files hold exactly the rows of the old ones.
 
-the order is a permutation        no row of the inputs is left out or taken twice rows, null counts and bounds
-of the old files (footers and manifests) agree with those of the new ones the file, read back, is equal     to
-the ordered rows in memory, and its footer says what will be committed its bounds hold every row         as
-the rows that were read back have them, whatever a footer says (`bounds_proof.py`) the file has not changed
-since    asked by the driver, just before the commit
+the order is a permutation        no row of the inputs is left out or taken twice
+rows, null counts and bounds      of the old files (footers and manifests) agree with those of the new ones
+the file, read back, is equal     to the ordered rows in memory, and its footer says what will be committed
+its bounds hold every row         as the rows that were read back have them, whatever a footer says
+                                  (`bounds_proof.py`)
+the file has not changed since    asked by the driver, just before the commit
 
 What Spark's rewrite_data_files wrote was in no memory of ours: there Spark itself sums the hashes of the rows
 before and after (`rewrite_branch.py`), and of the new files the second line and the one of the bounds hold,
-with the positions that delete files took away, and every row of them can be read (`rewrite_proof.py`).
-"""
+with the positions that delete files took away, and every row of them can be read (`rewrite_proof.py`)."""
 
 import struct
 from collections.abc import Callable, Mapping, Sequence

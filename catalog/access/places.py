@@ -1,14 +1,12 @@
 """Where tables may lie and which files a commit may name: those of the table itself, or what an administrator
 granted.
 
-    who asks                      location of a new table                     files that a commit names a key
-    bound to a namespace    the one the catalog would choose, or a       below the table's location, or a
-    prefix granted to the table,
-                                  folder of its namespace, shared by nobody    manifests read before the
-                                  commit is taken (commit_inspection.py)
-    any other key                 below the warehouse or allowed_locations     the same, unread an
-    administrator's            the same; moves tables                       also below allowed_locations;
-    grants prefixes
+| who asks | location of a new table | files that a commit names |
+|---|---|---|
+| a key bound to a namespace | the catalog's choice, or a folder of its namespace alone | below the table's
+location, or a prefix granted to the table; manifests are read first (commit_inspection.py) |
+| any other key | below the warehouse or allowed_locations | the same, unread |
+| an administrator's | the same; moves tables | also below allowed_locations; grants prefixes |
 
 What is granted stands in the table property `firn.file-locations`, where every reader finds it.
 """
@@ -27,7 +25,7 @@ from catalog.model.error_response import bad_request, forbidden
 from catalog.model.identifier import SEPARATOR
 from lake.errors import ForeignFileError
 from lake.storage import canonical
-from lake.table_place import GRANTS_PROPERTY, PATH_PROPERTIES, TablePlace, is_plain_path, parse_grants
+from lake.table_location import GRANTS_PROPERTY, PATH_PROPERTIES, TableLocation, is_plain_path, parse_grants
 
 Json = dict[str, Any]
 # The folders of tables whose location the catalog or ingestion chose begin with two digits of their uuid; the
@@ -41,16 +39,16 @@ def is_administrator(by: Principal) -> bool:
 
 
 @lru_cache(maxsize=4_096)
-def place_of(location: object, granted: str | None, more: tuple[str, ...] = ()) -> TablePlace:
+def place_of(location: object, granted: str | None, more: tuple[str, ...] = ()) -> TableLocation:
     """The place of a table; `more`: canonical prefixes besides. Raises CatalogError 403."""
     try:
-        place = TablePlace.at(location, granted)
+        place = TableLocation.at(location, granted)
     except ForeignFileError as error:
         raise forbidden(str(error)) from error
-    return TablePlace((*place.prefixes, *more)) if more else place
+    return TableLocation((*place.prefixes, *more)) if more else place
 
 
-def check_file(place: TablePlace, what: str, uri: object) -> None:
+def check_file(place: TableLocation, what: str, uri: object) -> None:
     """Raises CatalogError 403 where a file is not the table's, and counts it."""
     try:
         place.check(uri)
@@ -59,7 +57,7 @@ def check_file(place: TablePlace, what: str, uri: object) -> None:
         raise forbidden(f"{what}: {error}") from error
 
 
-def check_paths(place: TablePlace, properties: Mapping[str, str]) -> None:
+def check_paths(place: TableLocation, properties: Mapping[str, str]) -> None:
     """Raises CatalogError 403 where a property makes writers put files elsewhere."""
     for key in PATH_PROPERTIES:
         path = properties.get(key)
@@ -71,7 +69,7 @@ def check_grants(text: str) -> str:
     """What a property grants, as it came. Raises CatalogError 400 where no reader would take it."""
     try:
         for prefix in parse_grants(text):
-            TablePlace.at(prefix)
+            TableLocation.at(prefix)
     except ForeignFileError as error:
         raise bad_request(str(error)) from error
     return text
@@ -131,7 +129,7 @@ def _check_no_links(place: str, warehouse: str) -> None:
             raise forbidden(f"location {place!r:.500} is reached by a symbolic link; choose another one")
 
 
-def check_registered(metadata: Json, metadata_location: str, place: TablePlace) -> None:
+def check_registered(metadata: Json, metadata_location: str, place: TableLocation) -> None:
     """Every file that registered metadata of a table names. Raises CatalogError 403."""
     check_file(place, "metadata-location", metadata_location)
     for snapshot in metadata.get("snapshots") or ():

@@ -22,7 +22,7 @@ from lake.avro_bounds import BLOCK_BYTES_MAX
 from lake.errors import FatalError, ForeignFileError, NotFoundError, RetryableError
 from lake.manifest import ENTRIES_MAX, ENTRY_BLOCK_BYTES_MAX
 from lake.table_files import METADATA_BYTES_MAX, check_ordinary
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 
 Json = dict[str, Any]
 MANIFESTS_MAX = 10_000
@@ -42,7 +42,7 @@ class Inspector:
         self._lock = threading.Lock()
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inspection")
 
-    def check(self, place: TablePlace, snapshots: Sequence[Json]) -> None:
+    def check(self, place: TableLocation, snapshots: Sequence[Json]) -> None:
         """Raises CatalogError where a snapshot reaches a file that is not of the place, or cannot be read."""
         left = BYTES_MAX
         for snapshot in snapshots:
@@ -54,7 +54,7 @@ class Inspector:
                         "at once"
                     )
 
-    def _manifests(self, place: TablePlace, snapshot: Json) -> Iterator[object]:
+    def _manifests(self, place: TableLocation, snapshot: Json) -> Iterator[object]:
         for what, uri in named_by(snapshot):
             check_file(place, what, uri)
             if what == "manifest":
@@ -66,7 +66,7 @@ class Inspector:
                     raise bad_request(f"{uri} lists more than {MANIFESTS_MAX:,} manifests; merge them")
                 yield line.get("manifest_path")
 
-    def _check_manifest(self, place: TablePlace, uri: object) -> int:
+    def _check_manifest(self, place: TableLocation, uri: object) -> int:
         """Bytes that were read for it."""
         check_file(place, "manifest", uri)
         key = blake2b(f"{place.prefixes}{uri}".encode(errors="replace"), digest_size=16).digest()
@@ -86,7 +86,7 @@ class Inspector:
                 self._known.popitem(last=False)
         return len(data)
 
-    def _read(self, place: TablePlace, uri: str, what: str) -> bytes:
+    def _read(self, place: TableLocation, uri: str, what: str) -> bytes:
         try:
             return self._store.read_of_table(uri, place)
         except NotFoundError as error:
@@ -100,7 +100,7 @@ class Inspector:
             raise unavailable(f"{error}; nothing was changed") from error
 
 
-def _check_data_file(place: TablePlace, uri: object, folders: set[str]) -> None:
+def _check_data_file(place: TableLocation, uri: object, folders: set[str]) -> None:
     check_file(place, "data file", uri)
     try:
         check_ordinary(place, str(uri), folders)

@@ -17,7 +17,7 @@ from catalog.model import metrics
 from catalog.store.database import Database
 from catalog.store.metadata_store import MetadataStore, parse_metadata
 from lake.errors import FirnError, ForeignFileError
-from lake.table_place import GRANTS_PROPERTY, NOWHERE, TablePlace
+from lake.table_location import GRANTS_PROPERTY, NOWHERE, TableLocation
 
 log = structlog.get_logger()
 Json = dict[str, Any]
@@ -58,9 +58,9 @@ class DeletionPlaces:
     def __init__(self, store: MetadataStore, heads: Heads) -> None:
         self._store = store
         self._heads = heads
-        self._granted: dict[str, TablePlace] = {}
+        self._granted: dict[str, TableLocation] = {}
 
-    def place_of(self, entry: Mapping[str, Any]) -> TablePlace | None:
+    def place_of(self, entry: Mapping[str, Any]) -> TableLocation | None:
         """The place in which an entry's file lies, None where it is not the named table's."""
         uuid = uuid_of(entry)
         if uuid is None:
@@ -71,31 +71,31 @@ class DeletionPlaces:
                 return place
         return None
 
-    def _asked(self, ask: Callable[[str], TablePlace], uuid: str) -> TablePlace:
+    def _asked(self, ask: Callable[[str], TableLocation], uuid: str) -> TableLocation:
         try:
             return ask(uuid)
         except ForeignFileError:
             return NOWHERE
 
-    def _plain(self, uuid: str) -> TablePlace:
+    def _plain(self, uuid: str) -> TableLocation:
         locations = [location for location, _ in self._heads.get(uuid, ())] or [
             default_location(self._store, uuid)
         ]
-        return TablePlace(
-            tuple(prefix for location in locations for prefix in TablePlace.at(location).prefixes)
+        return TableLocation(
+            tuple(prefix for location in locations for prefix in TableLocation.at(location).prefixes)
         )
 
-    def _with_grants(self, uuid: str) -> TablePlace:
+    def _with_grants(self, uuid: str) -> TableLocation:
         """Metadata is read only for files that lie elsewhere."""
         if uuid not in self._granted:
             prefixes: list[str] = []
             for location, metadata_location in self._heads.get(uuid, ()):
                 try:
                     properties = parse_metadata(self._store.read(metadata_location)).get("properties") or {}
-                    prefixes += TablePlace.at(location, properties.get(GRANTS_PROPERTY)).prefixes
+                    prefixes += TableLocation.at(location, properties.get(GRANTS_PROPERTY)).prefixes
                 except (FirnError, ValueError) as error:
                     log.warning("catalog.grants_unreadable", location=metadata_location, error=str(error))
-            self._granted[uuid] = TablePlace(tuple(prefixes))
+            self._granted[uuid] = TableLocation(tuple(prefixes))
         return self._granted[uuid]
 
     def split(self, entries: Sequence[Json]) -> tuple[list[Json], list[str]]:

@@ -21,7 +21,7 @@ from lake.avro import read_container
 from lake.avro_bounds import BLOCK_BYTES_MAX
 from lake.errors import FirnError, ProtocolError
 from lake.manifest import ENTRY_BLOCK_BYTES_MAX
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 
 log = structlog.get_logger()
 Json = dict[str, Any]
@@ -144,7 +144,7 @@ def recount(database: Database, store: MetadataStore, table_id: int, location: s
     """Counts one table at a metadata file; False where the table went on meanwhile and has to be counted
     again."""
     metadata = normalised(parse_metadata(read_metadata(store, location)))
-    place = TablePlace.of(metadata)
+    place = TableLocation.of(metadata)
     counts = count_partitions(metadata, lambda uri: store.read_of_table(uri, place))
     with database.write() as connection:
         found = connection.execute(

@@ -30,7 +30,7 @@ from catalog.store.tables import TABLE, Head, missing, taken
 from lake.errors import NotFoundError
 from lake.marks import MARKS_PROPERTY
 from lake.table_files import METADATA_BYTES_MAX
-from lake.table_place import GRANTS_PROPERTY
+from lake.table_location import GRANTS_PROPERTY
 
 Json = dict[str, Any]
 # Updates that may leave everything as it was; any other makes a new version for certain.

@@ -21,7 +21,7 @@ from catalog.commit.schemas import (
 from catalog.commit.updates import CLOCK_SKEW_MS, FORMAT_VERSION_MAX, Draft
 from catalog.model.error_response import bad_request, invalid
 from catalog.model.json_fields import boolean, mapping, optional_integer, properties
-from lake.table_place import GRANTS_PROPERTY, NOWHERE
+from lake.table_location import GRANTS_PROPERTY, NOWHERE
 
 Json = dict[str, Any]
 FORMAT_VERSION_DEFAULT = 2

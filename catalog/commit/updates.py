@@ -36,7 +36,7 @@ from catalog.model.json_fields import (
     strings,
 )
 from lake.storage import canonical
-from lake.table_place import GRANTS_PROPERTY, PATH_PROPERTIES, parse_grants
+from lake.table_location import GRANTS_PROPERTY, PATH_PROPERTIES, parse_grants
 
 Json = dict[str, Any]
 FORMAT_VERSION_MAX = 3

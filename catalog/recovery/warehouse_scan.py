@@ -14,7 +14,7 @@ from catalog.store.tables import TABLE, VIEW
 from lake.errors import FirnError
 from lake.marks import MARKS_PROPERTY, parse_marks
 from lake.storage import StoredObject, canonical
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 
 log = structlog.get_logger()
 Json = dict[str, Any]
@@ -132,7 +132,7 @@ def read_found(store: MetadataStore, uri: str, *, ambiguous: bool = False) -> Fo
         kind = TABLE if "table-uuid" in metadata else VIEW
         location = canonical(str(metadata["location"])).rstrip("/")
         if kind == TABLE:
-            TablePlace.of(metadata).check(uri)
+            TableLocation.of(metadata).check(uri)
         return Found(
             str(metadata["table-uuid" if kind == TABLE else "view-uuid"]),
             kind,

@@ -18,7 +18,7 @@ from catalog.store.metadata_cache import MetadataCache
 from lake.errors import FirnError, ProtocolError, SettingsError, TooLargeError
 from lake.storage import AnyStorage, StoredObject, canonical
 from lake.table_files import METADATA_BYTES_MAX, read_file
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 
 log = structlog.get_logger()
 WRITES_AT_ONCE = 16
@@ -104,7 +104,7 @@ class MetadataStore:
         """A file of the catalog's own, uncached. Raises NotFoundError, UnavailableError."""
         return self._storage.read(uri)
 
-    def read_of_table(self, uri: str, place: TablePlace) -> bytes:
+    def read_of_table(self, uri: str, place: TableLocation) -> bytes:
         """A manifest list or manifest that a table names. Raises what `read` raises."""
         return read_file(self._storage, uri, place)
 

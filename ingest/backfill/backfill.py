@@ -135,7 +135,7 @@ class Backfill:
             if value is None:
                 self.report.blank += 1
             elif table is None or isinstance(table, Rejected):
-                self._bury(reading, number, value, table)
+                self._dead_letter(reading, number, value, table)
             elif number < reading.resume[table]:
                 self.report.skipped += 1
             elif self.commits.add(
@@ -155,9 +155,9 @@ class Backfill:
             )
         return reading.router.route(Envelope(reading.file.uri, None, (), record.value))
 
-    def _bury(self, reading: _Reading, number: int, value: bytes, rejected: Rejected | None) -> None:
+    def _dead_letter(self, reading: _Reading, number: int, value: bytes, rejected: Rejected | None) -> None:
         assert rejected is not None
-        self.commits.writer.bury(
+        self.commits.writer.dead_letter(
             RawRecord(reading.number, number, reading.file.modified_ms, None, (), value),
             reading.source,
             rejected,

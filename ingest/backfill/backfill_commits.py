@@ -170,8 +170,8 @@ class BackfillCommits:
                 again.append(left[table])
                 continue
             flush = left.pop(table)
-            if outcome is Outcome.BURY:
-                self.writer.bury_all(flush.buffer, self.sources, TABLE_DELETED)
+            if outcome is Outcome.DEAD_LETTER:
+                self.writer.dead_letter_all(flush.buffer, self.sources, TABLE_DELETED)
                 self.writer.acknowledged()
             else:
                 self.report.rows += sent[table].rows

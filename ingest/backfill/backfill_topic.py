@@ -81,14 +81,14 @@ class TopicBackfill:
         ) as messages:
             while batch := list(islice(messages, BATCH_RECORDS)):
                 self.commits.keep_alive()
-                self._bury_unreadable()
+                self._dead_letter_unreadable()
                 self._take(batch)
                 self.report.show(
                     f"{self.topic.name}, partition {batch[-1].partition()}, offset {batch[-1].offset():,}"
                 )
                 if self.commits.is_full:
                     self.commits.flush(self)
-            self._bury_unreadable()
+            self._dead_letter_unreadable()
         self._next = [
             each.end for each in self.ranges
         ]  # below an end there may be nothing but control records
@@ -133,9 +133,9 @@ class TopicBackfill:
         if record.offset >= self.ranges[record.source].begun:
             self.report.live += 1
         else:
-            self.commits.writer.bury(record, self.commits.sources[record.source], rejected, None)
+            self.commits.writer.dead_letter(record, self.commits.sources[record.source], rejected, None)
 
-    def _bury_unreadable(self) -> None:
+    def _dead_letter_unreadable(self) -> None:
         """What the reader has stepped over: a dead letter each, as far as live ingestion does not come by
         it."""
         for unreadable in self.reader.take_unreadable():
@@ -144,7 +144,7 @@ class TopicBackfill:
             self.report.records += unreadable.offsets
             self.report.live += unreadable.offsets - max(0, own.offsets)
             if own.offsets > 0:
-                self.commits.writer.bury_range(
+                self.commits.writer.dead_letter_range(
                     number, self.commits.sources[number], own, epoch_ms(SystemClock().now())
                 )
 

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ingest.commit.witness import resolve_all
+from ingest.commit.checkpoint import resolve_all
 from ingest.kafka.aside import Aside
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.topic_mac import check_keys

@@ -19,8 +19,8 @@ from lake.tenant import TableId
 BATCH_TABLES = 500
 # A batch that fails as a whole while the catalog answers hides the table that is to blame: it goes in parts.
 PARTS = 16
-APART_S = 60.0
-PATIENCE_FIRST_S, PATIENCE_MIN_S, PATIENCE_MAX_S = 5.0, 1.0, 30.0
+ISOLATED_S = 60.0
+TIMEOUT_FIRST_S, TIMEOUT_MIN_S, TIMEOUT_MAX_S = 5.0, 1.0, 30.0
 PING_TIMEOUT_S = 2.0
 _CAUSES = {
     CommitStatus.INVALID: Cause.REFUSED,
@@ -115,23 +115,23 @@ def _is_there(catalog: CatalogClient) -> bool:
 
 
 @dataclass
-class Patience:
+class AdaptiveTimeout:
     """How long the catalog may take for the tables of a batch, seconds: short, so that a slow one is found
     out, but longer where all are slow."""
 
-    s: float = PATIENCE_FIRST_S
+    s: float = TIMEOUT_FIRST_S
 
     def note(self, sending: Sending) -> None:
         """Learns from a batch."""
         late = len(sending.answers) - sending.in_time
         if late * 4 > len(sending.answers):
-            self.s = min(PATIENCE_MAX_S, self.s * 2)
+            self.s = min(TIMEOUT_MAX_S, self.s * 2)
         elif late == 0:
-            self.s = min(PATIENCE_MAX_S, max(PATIENCE_MIN_S, self.s * 0.8, sending.took_s * 3))
+            self.s = min(TIMEOUT_MAX_S, max(TIMEOUT_MIN_S, self.s * 0.8, sending.took_s * 3))
 
 
 @dataclass
-class Apart:
+class Isolation:
     """Tables that go in smaller batches, or alone, because they failed lately and others did not. Times are
     monotonic seconds."""
 
@@ -155,4 +155,4 @@ class Apart:
         for table, answer in zip(tables, sending.answers, strict=True):
             if answer.trouble is not None:
                 together = 1 if sending.in_time else max(1, len(tables) // PARTS)
-                self._sizes[table] = (together, now_s + APART_S)
+                self._sizes[table] = (together, now_s + ISOLATED_S)

@@ -3,17 +3,19 @@ outcomes never guessed.
 
 For each table, until its flushes are settled:
 
-    state known?       else it is loaded, in a thread (none: the commit creates it) marks vs ranges
-    absorbed: done - ahead: back to the worker, to be written without the rows below the marks -
-                       behind: the table was moved back, and is parked - equal: go on
+    state known?       else it is loaded, in a thread (none: the commit creates it)
+    marks vs ranges    absorbed: done - ahead: back to the worker, to be written without the rows below the
+                       marks - behind: the table was moved back, and is parked - equal: go on
     new columns        their ids were handed out by this committer and still stand; else back to the worker
-    prepare            manifest and manifest list, durable before the request send               one request
-    for all tables that are due, in a thread; a table whose last attempt failed goes alone committed
-    done; a table with too many snapshots gets relief, which holds up its next commit conflict
-    somebody else changed the table: load, and compare again unknown            load; snapshot or marks found:
-    done - head as asserted: send the identical request again - else: compare again refused, deleted   a fault
-    of this table, told to whoever decides about parking failed, timeout    certainly not applied: the same,
-    and try again
+    prepare            manifest and manifest list, durable before the request
+    send               one request for all tables that are due, in a thread; a table whose last attempt failed
+                       goes alone
+    committed          done; a table with too many snapshots gets relief, which holds up its next commit
+    conflict           somebody else changed the table: load, and compare again
+    unknown            load; snapshot or marks found: done - head as asserted: send the identical request
+                       again - else: compare again
+    refused, deleted   a fault of this table, told to whoever decides about parking
+    failed, timeout    certainly not applied: the same, and try again
 
 Nothing here blocks, so a table that fails or is slow holds up its own commits and no others.
 """
@@ -25,7 +27,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from ingest.commit.commit_sending import BATCH_TABLES, Answer, Apart, Patience, Sending, send
+from ingest.commit.commit_sending import BATCH_TABLES, AdaptiveTimeout, Answer, Isolation, Sending, send
 from ingest.commit.dropped_table import DEAD_LETTER, PARK, RECREATE, on_deleted
 from ingest.commit.relief import Reliefs
 from ingest.commit.second_writer import SecondWriters
@@ -41,7 +43,7 @@ from lake.marks import Marks, Range, TopicPartition, Verdict
 from lake.relief import Bounds
 from lake.tenant import TableId
 
-APART_AT_ONCE = 8
+ISOLATED_AT_ONCE = 8
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 log = structlog.get_logger()
@@ -111,8 +113,8 @@ class Committer:
     _waiting: dict[TableId, list[Flushed]] = field(default_factory=lambda: defaultdict(list))
     _jobs: dict[TableId, Job] = field(default_factory=dict)
     _air: dict[Future[Sending], InAir] = field(default_factory=dict)
-    _patience: Patience = field(default_factory=Patience)
-    _apart: Apart = field(default_factory=Apart)
+    _timeout: AdaptiveTimeout = field(default_factory=AdaptiveTimeout)
+    _isolation: Isolation = field(default_factory=Isolation)
     _dropped: dict[TableId, Future[str]] = field(
         default_factory=dict
     )  # what becomes of records for tables that were dropped
@@ -160,7 +162,7 @@ class Committer:
         ]
         self.states.want(job.table for job in due if self.states.get(job.table) is None)
         if self._batch_in_air:
-            due = [job for job in due if self._apart.size(job.table, now_s) < BATCH_TABLES]
+            due = [job for job in due if self._isolation.size(job.table, now_s) < BATCH_TABLES]
         return [job for job in due if self.states.get(job.table) is not None]
 
     @property
@@ -224,17 +226,17 @@ class Committer:
         now_s = self.clock.monotonic_s()
         by_size: dict[int, list[Job]] = defaultdict(list)
         for job in ready:
-            by_size[self._apart.size(job.table, now_s)].append(job)
+            by_size[self._isolation.size(job.table, now_s)].append(job)
         batch = by_size.pop(BATCH_TABLES, [])
         apart = [
             jobs[at : at + size] for size, jobs in sorted(by_size.items()) for at in range(0, len(jobs), size)
         ]
         if batch and not self._batch_in_air:
-            self._send_out(InAir(batch[:BATCH_TABLES], batch=True, since_s=now_s), self._patience.s)
-        for jobs in apart[: APART_AT_ONCE - sum(not sent.batch for sent in self._air.values())]:
+            self._send_out(InAir(batch[:BATCH_TABLES], batch=True, since_s=now_s), self._timeout.s)
+        for jobs in apart[: ISOLATED_AT_ONCE - sum(not sent.batch for sent in self._air.values())]:
             self._send_out(
                 InAir(jobs, batch=False, since_s=now_s),
-                self._patience.s * 2 ** min(10, max(job.tries for job in jobs)),
+                self._timeout.s * 2 ** min(10, max(job.tries for job in jobs)),
             )
 
     def _send_out(self, sent: InAir, deadline_s: float) -> None:
@@ -282,9 +284,9 @@ class Committer:
     def _take_answers(self, sent: InAir, sending: Sending, step: Step) -> None:
         now_s = self.clock.monotonic_s()
         metrics.ROUND_SECONDS.observe(now_s - sent.since_s)
-        self._apart.note([job.table for job in sent.jobs], sending, now_s)
+        self._isolation.note([job.table for job in sent.jobs], sending, now_s)
         if sent.batch:
-            self._patience.note(sending)
+            self._timeout.note(sending)
         for job, answer in zip(sent.jobs, sending.answers, strict=True):
             job.in_air = False
             metrics.COMMITS.labels(answer.result.status.value).inc()
@@ -305,7 +307,7 @@ class Committer:
         )
         policy = self._policy(job.table) if status is CommitStatus.DELETED else PARK
         if policy == DEAD_LETTER:
-            self._settle(job, job.flushes, Outcome.BURY, step)
+            self._settle(job, job.flushes, Outcome.DEAD_LETTER, step)
             return
         self.states.outdate(job.table)
         if status is not CommitStatus.UNKNOWN:

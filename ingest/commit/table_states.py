@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 import orjson
 import structlog
 
+from ingest.commit.checkpoint import Newest
 from ingest.commit.dropped_table import was_dropped
 from ingest.commit.ledger import Ledger, LiveMarks
 from ingest.commit.look_alikes import LookAlikes
-from ingest.commit.witness import Newest
 from ingest.model.link import TableView
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble, trouble_of

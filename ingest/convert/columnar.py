@@ -48,12 +48,12 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 @dataclass(slots=True)
 class Decoded:
-    """Fast rows of a chunk: arrays by column name, `timestamp` among them, aligned with `places`; `odd` are
-    the places left over."""
+    """Fast rows of a chunk: arrays by column name, `timestamp` among them, aligned with `places`; `fallback`
+    are the places left over."""
 
     columns: dict[str, pa.Array]
     places: list[int]
-    odd: list[int]
+    fallback: list[int]
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class _Grid:
 
     raw: Sequence[bytes]
     texts: list[pa.Array]
-    odd: set[int]
+    fallback: set[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,35 +82,35 @@ Found = dict[str, tuple[Leaf, pa.Array]]
 def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Decoded:
     """Decodes JSON objects by a shape. `kafka_ms`: int64 array of the Kafka timestamps, aligned with
     `values`; places are positions in `values`."""
-    rows, fit, odd = _structs(shape.decode, values)
+    rows, fit, fallback = _structs(shape.decode, values)
     if not rows:
-        return Decoded({}, [], odd)
+        return Decoded({}, [], fallback)
     raw = values if len(fit) == len(values) else [values[at] for at in fit]
     grid, present = _grid(shape, rows, raw, terms.depth_max)
     spread = _with_spread_keys(raw)
-    grid.odd |= spread
+    grid.fallback |= spread
     # A spread key is not counted: it could make up for a duplicate elsewhere.
     if spread or sum([value.count(b'":') for value in raw]) != present:
-        grid.odd |= _with_duplicates(shape, raw)
+        grid.fallback |= _with_duplicates(shape, raw)
     found = {leaf.column: (leaf, text) for leaf, text in zip(shape.leaves, grid.texts, strict=True)}
     kafka_us = pc.multiply(kafka_ms if len(fit) == len(values) else kafka_ms.take(pa.array(fit)), 1000)
-    return lay_out_columns(found, kafka_us, terms, fit, odd, grid.odd)
+    return lay_out_columns(found, kafka_us, terms, fit, fallback, grid.fallback)
 
 
 def lay_out_columns(
-    found: Found, kafka_us: pa.Array, terms: Terms, fit: list[int], unfit: list[int], odd: set[int]
+    found: Found, kafka_us: pa.Array, terms: Terms, fit: list[int], unfit: list[int], fallback: set[int]
 ) -> Decoded:
     """The columns of records whose fields are given as texts. `fit` are the places of the rows, `unfit` those
-    already left over, `odd` rows to leave over."""
-    arrays = _times(found, kafka_us, terms, odd)
-    _severity(found, odd)
-    _message(found, odd)
+    already left over, `fallback` rows to leave over."""
+    arrays = _times(found, kafka_us, terms, fallback)
+    _severity(found, fallback)
+    _message(found, fallback)
     arrays |= {name: text for name, (_, text) in found.items()}
-    decoded = _without_odd(arrays, fit, unfit, odd)
+    decoded = _without_fallback(arrays, fit, unfit, fallback)
     late = set[int]()
     for name, (leaf, _) in found.items():
         _typed(name, leaf.path, terms.columns, decoded.columns, late)
-    return _without_odd(decoded.columns, decoded.places, decoded.odd, late)
+    return _without_fallback(decoded.columns, decoded.places, decoded.fallback, late)
 
 
 def _structs(
@@ -120,14 +120,14 @@ def _structs(
         return list(map(decode, values)), list(range(len(values))), []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
-    rows, fit, odd = [], [], []
+    rows, fit, fallback = [], [], []
     for at, value in enumerate(values):
         try:
             rows.append(decode(value))
             fit.append(at)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            odd.append(at)
-    return rows, fit, odd
+            fallback.append(at)
+    return rows, fit, fallback
 
 
 def _grid(shape: Shape, rows: Sequence[Any], raw: Sequence[bytes], depth_max: int) -> tuple[_Grid, int]:
@@ -135,18 +135,18 @@ def _grid(shape: Shape, rows: Sequence[Any], raw: Sequence[bytes], depth_max: in
     lists: dict[tuple[int, ...], Sequence[Any]] = {
         (at,): column for at, column in enumerate(zip(*map(astuple, rows), strict=True))
     }
-    odd: set[int] = set()
+    fallback: set[int] = set()
     present = 0
     for route, width in shape.branches:
         objects, absent = lists[route], (None,) * width
         present += len(objects) - objects.count(None)
         members = [absent if one is None else astuple(one) for one in objects]
         # An object without members, or with nothing but nulls, is a value of its own on the exact path.
-        odd.update(
+        fallback.update(
             at for at, one in enumerate(members) if objects[at] is not None and one.count(None) == width
         )
         lists |= {(*route, at): column for at, column in enumerate(zip(*members, strict=True))}
-    grid = _Grid(raw, [], odd)
+    grid = _Grid(raw, [], fallback)
     for leaf in shape.leaves:
         text, keys = _text(leaf, lists[leaf.route], grid, depth_max)
         present += len(text) - text.null_count + keys
@@ -181,7 +181,7 @@ def _text(leaf: Leaf, values: Sequence[Any], grid: _Grid, depth_max: int) -> tup
 
 def _mark_minus_zero(values: Sequence[Any], grid: _Grid) -> None:
     """`-0` decodes to 0, but is spelled otherwise."""
-    grid.odd.update(
+    grid.fallback.update(
         at for at, v in enumerate(values) if v == 0 and type(v) is int and _minus_zero(grid.raw[at])
     )
 
@@ -198,15 +198,15 @@ def _raw_text(values: Sequence[Any], grid: _Grid, depth_max: int) -> tuple[pa.Ar
                 if first == b'"':
                     text = _decode_text(spelled)
                 elif first == b"{" and spelled != b"{}":
-                    grid.odd.add(at)
+                    grid.fallback.add(at)
                 elif spelled != b"null":
                     text = spelled.decode()
             except (msgspec.DecodeError, UnicodeDecodeError):
-                grid.odd.add(at)
+                grid.fallback.add(at)
             if first == b"[":
                 keys += spelled.count(b'":')
                 if spelled.count(b"[") + spelled.count(b"{") >= depth_max:
-                    grid.odd.add(at)
+                    grid.fallback.add(at)
         texts.append(text)
     return pa.array(texts, pa.string()), keys
 
@@ -223,12 +223,12 @@ def _with_spread_keys(raw: Sequence[bytes]) -> set[int]:
 def _with_duplicates(shape: Shape, raw: Sequence[bytes]) -> set[int]:
     """Rows whose bytes hold more keys than were found; counted exactly, nulls included, escaped quotes left
     out."""
-    odd = set()
+    fallback = set()
     for at, value in enumerate(raw):
         keys, present = value.count(b'":'), _present(shape.decode_strictly(value))
         if keys != present and (keys - value.count(b'\\":') != present or b'\\\\"' in value):
-            odd.add(at)
-    return odd
+            fallback.add(at)
+    return fallback
 
 
 def _present(struct: Any) -> int:
@@ -245,7 +245,7 @@ def _present(struct: Any) -> int:
     return count
 
 
-def _times(found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> dict[str, pa.Array]:
+def _times(found: Found, kafka_us: pa.Array, terms: Terms, fallback: set[int]) -> dict[str, pa.Array]:
     """The `timestamp` column, and where no record has a time, `_errors`, which says so; rows with a time that
     is not plain are odd."""
     name = next((name for name in TIMESTAMP_NAMES if name in found), None)
@@ -254,25 +254,25 @@ def _times(found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> dic
             TIMESTAMP: kafka_us.cast(_UTC),
             ERRORS: pa.repeat(pa.scalar(entries([MISSING_TIME]), ERRORS_TYPE), len(kafka_us)),
         }
-    return {TIMESTAMP: _timestamps(name, found, kafka_us, terms, odd)}
+    return {TIMESTAMP: _timestamps(name, found, kafka_us, terms, fallback)}
 
 
-def _timestamps(name: str, found: Found, kafka_us: pa.Array, terms: Terms, odd: set[int]) -> pa.Array:
+def _timestamps(name: str, found: Found, kafka_us: pa.Array, terms: Terms, fallback: set[int]) -> pa.Array:
     leaf, texts = found.pop(name)
     instants, finer = _instants(leaf, texts, kafka_us, terms.local)
     if finer is not None:  # the column holds microseconds; what the record said beyond that is kept beside it
         beside = f"{TIMESTAMP}__string" if name == TIMESTAMP else name
         if beside in found:
-            odd.update(at for at, valid in enumerate(finer.is_valid().to_pylist()) if valid)
+            fallback.update(at for at, valid in enumerate(finer.is_valid().to_pylist()) if valid)
         else:
             found[beside] = leaf, finer
     if instants.null_count:
-        odd.update(at for at, valid in enumerate(instants.is_valid().to_pylist()) if not valid)
+        fallback.update(at for at, valid in enumerate(instants.is_valid().to_pylist()) if not valid)
     late_us = _NO_LIMIT if terms.time.late_us is None else terms.time.late_us
     ahead_us = _NO_LIMIT if terms.time.ahead_us is None else terms.time.ahead_us
     distances = pc.subtract(instants, kafka_us)
     if pc.any(pc.or_(pc.less(distances, -late_us), pc.greater(distances, ahead_us))).as_py():
-        odd.update(
+        fallback.update(
             at
             for at, us in enumerate(distances.to_pylist())
             if us is not None and not -late_us <= us <= ahead_us
@@ -322,13 +322,13 @@ def _as_integers(texts: pa.Array) -> pa.Array | None:
         return None
 
 
-def _severity(found: Found, odd: set[int]) -> None:
+def _severity(found: Found, fallback: set[int]) -> None:
     names = [name for name in SEVERITY_NAMES if name in found]
-    if PRIORITY in names and not _are_syslog_words(found[PRIORITY][1], odd, alone=len(names) == 1):
+    if PRIORITY in names and not _are_syslog_words(found[PRIORITY][1], fallback, alone=len(names) == 1):
         names.remove(PRIORITY)
     if not names:
         return
-    first, texts = _first(found, names, odd)
+    first, texts = _first(found, names, fallback)
     if names[0] != SEVERITY and any(text in NUMERIC_LEVELS for text in pc.unique(texts).to_pylist()):
         spelled = texts.to_pylist()
         numbers = [text if text in NUMERIC_LEVELS else None for text in spelled]
@@ -337,60 +337,60 @@ def _severity(found: Found, odd: set[int]) -> None:
     found[SEVERITY] = (first, texts)
 
 
-def _are_syslog_words(texts: pa.Array, odd: set[int], *, alone: bool) -> bool:
+def _are_syslog_words(texts: pa.Array, fallback: set[int], *, alone: bool) -> bool:
     """Whether a priority is the severity in all rows; where it is in some only, these are odd."""
     words = {text: is_syslog_word(text) for text in pc.unique(texts).to_pylist() if text is not None}
     if alone and words and all(words.values()):
         return True
     if any(words.values()):
-        odd.update(at for at, text in enumerate(texts.to_pylist()) if text is not None and words[text])
+        fallback.update(at for at, text in enumerate(texts.to_pylist()) if text is not None and words[text])
     return False
 
 
-def _message(found: Found, odd: set[int]) -> None:
+def _message(found: Found, fallback: set[int]) -> None:
     names = [name for name in MESSAGE_NAMES if name in found]
     if not names:
         return
-    first, texts = _first(found, names, odd)
+    first, texts = _first(found, names, fallback)
     if names[0] == LINE_FIELD and pc.any(pc.ends_with(texts, "\n")).as_py():
         texts = pc.replace_substring_regex(texts, _LINE_END, "")
     found[MESSAGE] = (first, texts)
 
 
-def _first(found: Found, names: Sequence[str], odd: set[int]) -> tuple[Leaf, pa.Array]:
+def _first(found: Found, names: Sequence[str], fallback: set[int]) -> tuple[Leaf, pa.Array]:
     """Takes the first of the names out; rows that say it under another of them only are odd."""
     first = found.pop(names[0])
     if first[1].null_count:
         for other in names[1:]:
             only_there = pc.and_(first[1].is_null(), found[other][1].is_valid())
-            odd.update(at for at, yes in enumerate(only_there.to_pylist()) if yes)
+            fallback.update(at for at, yes in enumerate(only_there.to_pylist()) if yes)
     return first
 
 
-def _typed(name: str, path: str, columns: Columns, arrays: dict[str, pa.Array], odd: set[int]) -> None:
+def _typed(name: str, path: str, columns: Columns, arrays: dict[str, pa.Array], fallback: set[int]) -> None:
     """Drops a column that is empty, leaves one that the table cannot get to the exact path, converts one of a
     declared type."""
     text = arrays[name]
     if text.null_count == len(text):
         del arrays[name]
     elif not columns.admits(name, path):
-        odd.update(at for at, valid in enumerate(text.is_valid().to_pylist()) if valid)
+        fallback.update(at for at, valid in enumerate(text.is_valid().to_pylist()) if valid)
         del arrays[name]
     elif (kind := columns.kind(name)) != "string":
         stored = [None if value is None else to_column(kind, value) for value in text.to_pylist()]
-        odd.update(at for at, value in enumerate(stored) if isinstance(value, ValueReason))
+        fallback.update(at for at, value in enumerate(stored) if isinstance(value, ValueReason))
         arrays[name] = pa.array(
             [None if isinstance(value, ValueReason) else value for value in stored], arrow_type(kind)
         )
 
 
-def _without_odd(
-    arrays: dict[str, pa.Array], places: list[int], odd_places: list[int], odd: set[int]
+def _without_fallback(
+    arrays: dict[str, pa.Array], places: list[int], odd_places: list[int], fallback: set[int]
 ) -> Decoded:
-    if not odd:
+    if not fallback:
         return Decoded(arrays, places, odd_places)
-    keep = pa.array([at for at in range(len(places)) if at not in odd], pa.int32())
+    keep = pa.array([at for at in range(len(places)) if at not in fallback], pa.int32())
     kept = {name: array.take(keep) for name, array in arrays.items()}
     return Decoded(
-        kept, [places[at] for at in keep.to_pylist()], sorted([*odd_places, *(places[at] for at in odd)])
+        kept, [places[at] for at in keep.to_pylist()], sorted([*odd_places, *(places[at] for at in fallback)])
     )

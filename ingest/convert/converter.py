@@ -20,9 +20,9 @@ import structlog
 from ingest.convert.columnar import ERRORS_TYPE, Terms, decode_objects
 from ingest.convert.culprits import find_culprits
 from ingest.convert.line_columns import decode_lines
+from ingest.convert.record_template import decode_by_template
 from ingest.convert.row import Columns, Row, TimeLimits, entries, lay_out
 from ingest.convert.shape import Shapes
-from ingest.convert.skeleton import decode_alike
 from ingest.decode.decoder import Pairs, decode, may_be_batch, take_apart
 from ingest.decode.event_time import zone
 from ingest.decode.formats.rejected_record import RejectedRecord
@@ -69,7 +69,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a buffer that are converted already (alike.py): their places in it, and the original paths of
+    """Rows of a buffer that are converted already (batched.py): their places in it, and the original paths of
     columns that the table does not have."""
 
     rows: pa.Table
@@ -328,7 +328,7 @@ def _convert_lines(work: Work, pieces: Pieces, terms: Terms) -> list[int]:
     left = list[int]()
     for decoded in decode_lines(pieces.values, _taken(work.timestamps_ms, pieces.places), terms):
         keep(work, decoded.columns, pieces, decoded.places)
-        left += decoded.odd
+        left += decoded.fallback
     return left
 
 
@@ -337,29 +337,33 @@ def _convert_objects(work: Work, pieces: Pieces, terms: Terms) -> list[int]:
     is left."""
     table, left = work.buffer.table, list[int]()
     kafka_ms = _taken(work.timestamps_ms, pieces.places, distinct=pieces.indexes is None)
-    for decoded in decode_alike(pieces.values, kafka_ms, terms):
+    for decoded in decode_by_template(pieces.values, kafka_ms, terms):
         keep(work, decoded.columns, pieces, decoded.places)
-        left += decoded.odd
+        left += decoded.fallback
     if not left:
         return []
     shape = work.shapes.of(table, pieces.values[left[0]])
     if shape is None:
         shape = work.shapes.learn(table, _parsed(pieces, left[:: max(1, len(left) // SAMPLE_ROWS)], terms))
-    odd: Sequence[int] = left
+    fallback: Sequence[int] = left
     for _ in range(LESSONS_MAX):
-        values = pieces.values if len(odd) == len(pieces.values) else [pieces.values[at] for at in odd]
-        decoded = decode_objects(shape, values, _taken(kafka_ms, odd), terms)
-        keep(work, decoded.columns, pieces, [odd[at] for at in decoded.places])
-        odd = [odd[at] for at in decoded.odd]
-        if not odd:
+        values = (
+            pieces.values if len(fallback) == len(pieces.values) else [pieces.values[at] for at in fallback]
+        )
+        decoded = decode_objects(shape, values, _taken(kafka_ms, fallback), terms)
+        keep(work, decoded.columns, pieces, [fallback[at] for at in decoded.places])
+        fallback = [fallback[at] for at in decoded.fallback]
+        if not fallback:
             break
         before, shape = (
             shape,
-            work.shapes.learn(table, _parsed(pieces, odd[:: max(1, len(odd) // LESSON_ROWS)], terms)),
+            work.shapes.learn(
+                table, _parsed(pieces, fallback[:: max(1, len(fallback) // LESSON_ROWS)], terms)
+            ),
         )
-        if shape is before or len(odd) <= LESSON_ROWS:
+        if shape is before or len(fallback) <= LESSON_ROWS:
             break
-    return list(odd)
+    return list(fallback)
 
 
 def _parsed(pieces: Pieces, places: Sequence[int], terms: Terms) -> list[Pairs]:

@@ -26,12 +26,12 @@ def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> I
     the Kafka timestamps."""
     plain: tuple[list[str], list[int]] = ([], [])
     known: dict[str, tuple[LineFormat, list[Values], list[int]]] = {}
-    odd: list[int] = []
+    fallback: list[int] = []
     for at, (value, near_ms) in enumerate(zip(values, kafka_ms.to_pylist(), strict=True)):
         try:
             line = value.decode().rstrip("\r\n")
         except UnicodeDecodeError:
-            odd.append(at)
+            fallback.append(at)
             continue
         if (found := take_apart(line, near_ms * 1000, terms.local)) is not None:
             line_format, fields = found
@@ -41,7 +41,7 @@ def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> I
             rows.append(fields)
             places.append(at)
         elif not line or line.isspace():
-            odd.append(at)
+            fallback.append(at)
         else:
             plain[0].append(line)
             plain[1].append(at)
@@ -51,7 +51,7 @@ def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> I
         if lines
         else {}
     )
-    yield Decoded(arrays, places, odd)
+    yield Decoded(arrays, places, fallback)
     for line_format, rows, places in known.values():
         yield _of_format(line_format, rows, places, _kafka_us(kafka_ms, places), terms)
 
@@ -69,20 +69,20 @@ def _of_format(
     found: Found = {}
     for name, texts in zip(line_format.names, lists, strict=False):
         found[name] = (Leaf(name, pointer("", name), _KINDS, ()), pa.array(texts, pa.string()))
-    odd = set[int]()
+    fallback = set[int]()
     if line_format.extras is not None:
-        found |= _extra_columns(line_format, lists[-1], odd)
-    return lay_out_columns(found, kafka_us, terms, places, [], odd)
+        found |= _extra_columns(line_format, lists[-1], fallback)
+    return lay_out_columns(found, kafka_us, terms, places, [], fallback)
 
 
-def _extra_columns(line_format: LineFormat, texts: Sequence[str | None], odd: set[int]) -> Found:
+def _extra_columns(line_format: LineFormat, texts: Sequence[str | None], fallback: set[int]) -> Found:
     columns: dict[str, tuple[str, list[str | None]]] = {}
     for at, text in enumerate(texts):
         if text is None:
             continue
         placed = _placed(line_format, text)
         if placed is None:
-            odd.add(at)
+            fallback.add(at)
             continue
         for name, path, value in placed:
             if name not in columns:

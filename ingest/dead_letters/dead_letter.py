@@ -2,7 +2,7 @@
 coordinates and reason.
 
 A dead letter is the message as it was (value, key, headers), plus headers that start with `firn.`. What the
-topic would not take is put into the warehouse and a header says where (`enclosed.py`).
+topic would not take is put into the warehouse and a header says where (`claim_check.py`).
 """
 
 from typing import Protocol
@@ -10,8 +10,8 @@ from typing import Protocol
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.decode.replay import ATTEMPT, FORM, origin_of
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
-from ingest.kafka.enclosed import enclose
-from ingest.kafka.kept_topic import ensure_topic
+from ingest.kafka.claim_check import check_in
+from ingest.kafka.internal_topic import ensure_topic
 from ingest.kafka.unreadable import RejectedRange
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord
@@ -98,7 +98,7 @@ class DeadLetters:
             facts["firn.index"] = str(index)
         if isinstance(rejected, RejectedRange):
             facts[UNTIL] = str(rejected.until)
-        kept = enclose(self._storage, self._bodies, value, record.key, headers)
+        kept = check_in(self._storage, self._bodies, value, record.key, headers)
         facts |= kept.places
         self._producer.send(
             kept.value,

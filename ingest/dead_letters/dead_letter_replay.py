@@ -13,8 +13,8 @@ from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants
 from ingest.decode.replay import Origin, origin_of, replay_headers
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
 from ingest.kafka.aside import Aside
+from ingest.kafka.internal_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX, ensure_topic
 from ingest.kafka.kafka_reader import KafkaReader
-from ingest.kafka.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX, ensure_topic
 from ingest.kafka.topic_mac import TopicMac
 from ingest.route.router import DEFAULT_STREAM
 from lake.catalog_client import CatalogClient

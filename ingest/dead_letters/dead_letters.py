@@ -12,7 +12,7 @@ from confluent_kafka import Message
 from ingest.dead_letters.dead_letter import REASON, UNTIL
 from ingest.decode.replay import ATTEMPT, Headers, facts_behind
 from ingest.kafka.aside import Aside
-from ingest.kafka.enclosed import BODY, ENVELOPE
+from ingest.kafka.claim_check import BODY, ENVELOPE
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.kafka.topic_mac import TopicMac
 from ingest.route.router import Envelope, Router

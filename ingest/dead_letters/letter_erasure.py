@@ -27,8 +27,8 @@ from confluent_kafka import Message
 from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants, read_letter
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
 from ingest.kafka.aside import Aside
+from ingest.kafka.header_workaround import UNREADABLE
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader
-from ingest.kafka.readable import UNREADABLE
 from ingest.kafka.topic_mac import TopicMac, without_mac
 from lake.catalog_client import CatalogClient
 from lake.errors import FatalError, NotFoundError, UnavailableError

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from confluent_kafka import Producer
 
+from ingest.kafka.internal_topic import MESSAGE_BYTES_MAX
 from ingest.kafka.kafka_client import connection
-from ingest.kafka.kept_topic import MESSAGE_BYTES_MAX
 from ingest.kafka.topic_mac import TopicMac
 from lake.settings import IngestSettings
 

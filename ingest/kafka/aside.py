@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from ingest.kafka.enclosed import ASIDE_BYTES_MAX, Headers, open_envelope, read_aside
+from ingest.kafka.claim_check import ASIDE_BYTES_MAX, Headers, open_envelope, read_aside
 from lake.errors import NotFoundError, RefusedError, SettingsError
 from lake.storage import canonical, local_path
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lake.storage import AnyStorage
 
 log = structlog.get_logger()
-# As `enclosed.py` names them.
+# As `claim_check.py` names them.
 _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.zst)?")
 
 

@@ -19,9 +19,9 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
+from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import admin_client, go_to, reading_options
 from ingest.kafka.kafka_reader import Stored, parse_stored, place_of
-from ingest.kafka.readable import with_readable_headers
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from ingest.model.source import Source
 from lake.errors import FatalError, UnavailableError
@@ -276,14 +276,14 @@ class InputTopics:
             partition=message.partition(),
         )
 
-    def commit_group(self, offsets: Mapping[int, int], witness: str) -> None:
+    def commit_group(self, offsets: Mapping[int, int], checkpoint: str) -> None:
         """Stores the group's offsets (number of the source -> next offset), each with its topic's id and the
-        node's newest witness (witness.py; empty: it knows none). Raises UnavailableError."""
+        node's newest checkpoint (checkpoint.py; empty: it knows none). Raises UnavailableError."""
         entries = []
         for n, offset in offsets.items():
             source = self.assignment.sources[n]
             stored = self._stored[source]
-            self._stored[source] = stored = Stored(offset, source.topic_id, witness, stored.first)
+            self._stored[source] = stored = Stored(offset, source.topic_id, checkpoint, stored.first)
             entries.append(KafkaTopicPartition(source.topic, source.partition, offset, stored.metadata))
         try:
             self._consumer.commit(offsets=entries, asynchronous=False)

@@ -8,7 +8,7 @@ had reached Kafka.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ingest.kafka.group_lag import place_of_group
+from ingest.kafka.group_lag import position_of_group
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from lake.settings import IngestSettings
 
@@ -32,7 +32,7 @@ def durable_offsets(settings: IngestSettings, reader: KafkaReader) -> Sequence[D
     )  # before the group's offsets: what comes later is no part of it
     stored, ends = reader.stored(partitions), reader.ends(partitions)
     places = {
-        partition: place_of_group(partition, stored.get(partition), ends[partition])
+        partition: position_of_group(partition, stored.get(partition), ends[partition])
         for partition in partitions
     }
     waiting = {partition: at for partition, at in places.items() if at < ends[partition].end}

@@ -54,7 +54,7 @@ class LagMeter:
         partitions = self._reader.partitions(self._topics)
         stored, ends = self._reader.stored(partitions), self._reader.ends(partitions)
         places = {
-            partition: place_of_group(partition, stored.get(partition), ends[partition])
+            partition: position_of_group(partition, stored.get(partition), ends[partition])
             for partition in partitions
         }
         oldest = self._oldest_waiting(
@@ -84,7 +84,7 @@ class LagMeter:
         }
 
 
-def place_of_group(partition: KafkaPartition, stored: Stored | None, ends: Ends) -> int:
+def position_of_group(partition: KafkaPartition, stored: Stored | None, ends: Ends) -> int:
     """From where the group goes on: a partition without an offset of this topic's id is read from its
     start."""
     return (

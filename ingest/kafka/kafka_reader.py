@@ -22,8 +22,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import committed_offsets
+from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import FETCH_BYTES, admin_client, go_to, reading_consumer
-from ingest.kafka.readable import with_readable_headers
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
@@ -58,14 +58,14 @@ def place_of(message: Message) -> tuple[str, int]:
 
 class Stored(NamedTuple):
     """An offset that the group has stored, and the topic's id it was stored with (empty: nobody said).
-    `witness`: as in `witness.py`.
+    `checkpoint`: as in `checkpoint.py`.
 
     `first`: where the group began to read; what lies before is not its own to read. 0 where nobody said.
     """
 
     offset: int
     topic_id: str
-    witness: str = ""
+    checkpoint: str = ""
     first: int = 0
 
     @property
@@ -74,7 +74,7 @@ class Stored(NamedTuple):
         return " ".join(
             [
                 self.topic_id,
-                *([self.witness] if self.witness else []),
+                *([self.checkpoint] if self.checkpoint else []),
                 *([f"{_FROM}{self.first}"] if self.first else []),
             ]
         )
@@ -87,8 +87,8 @@ def parse_stored(offset: int, metadata: str | None) -> Stored:
         return Stored(offset, "", first=offset)
     topic_id, *others = metadata.split(" ")
     first = next((text.removeprefix(_FROM) for text in others if text.startswith(_FROM)), "")
-    witness = next((text for text in others if not text.startswith(_FROM)), "")
-    return Stored(offset, topic_id, witness, int(first) if first.isdigit() else 0)
+    checkpoint = next((text for text in others if not text.startswith(_FROM)), "")
+    return Stored(offset, topic_id, checkpoint, int(first) if first.isdigit() else 0)
 
 
 class Ends(NamedTuple):

@@ -20,17 +20,17 @@ class Topics(Protocol):
     @property
     def assignment(self) -> Assignment: ...
 
-    def commit_group(self, offsets: Mapping[int, int], witness: str) -> None: ...
+    def commit_group(self, offsets: Mapping[int, int], checkpoint: str) -> None: ...
 
     def end(self, number: int) -> int: ...
 
 
 def store_offsets(
-    topics: Topics, offsets: Offsets, moved: Mapping[int, int], witness: str, now_s: float
+    topics: Topics, offsets: Offsets, moved: Mapping[int, int], checkpoint: str, now_s: float
 ) -> None:
     """Stores group offsets; where Kafka does not take them now, later ones will do."""
     try:
-        topics.commit_group(moved, witness)  # 4
+        topics.commit_group(moved, checkpoint)  # 4
     except UnavailableError as error:
         log.warning("offsets.not_stored", reason=str(error))
         return

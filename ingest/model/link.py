@@ -56,7 +56,7 @@ class Outcome(Enum):
     DONE = "done"  # committed, or found to be committed already
     REDO = "redo"  # the table has changed: write it again for the view that comes with this
     # the table was dropped, and its owner wants dead letters: every record of the flush becomes one
-    BURY = "bury"
+    DEAD_LETTER = "dead_letter"
 
 
 @dataclass(slots=True)
@@ -258,11 +258,11 @@ class StopDraining:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """This node held its lease after the `Durable` of this number was said. `witness`: the newest commit
-    (witness.py)."""
+    """This node held its lease after the `Durable` of this number was said. `checkpoint`: the newest commit
+    (checkpoint.py)."""
 
     number: int
-    witness: str
+    checkpoint: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 parked, an outage parks nobody.
 
 verdict     what a working catalog says of this one table (moved back, dropped, columns that cannot hold our
-rows): parked at once suspicion   anything that an outage may look like too: parked when it has lasted
-`park_after_s`, few tables have it at the same time while
-            others take rows, a canary (`canary.py`) shows that catalog and storage work, and the table fails
-            once more after that
+            rows): parked at once
+suspicion   anything that an outage may look like too: parked when it has lasted `park_after_s`, few tables
+            have it at the same time while others take rows, the probe (`health_probe.py`) shows that catalog
+            and storage work, and the table fails once more after that
 never       the disk is full: everybody waits
 """
 
@@ -131,7 +131,7 @@ class Troubles:
         }
 
     def suspects(self, now_s: float) -> dict[TableId, Trouble]:
-        """Tables to be parked if a canary passes; none while it looks like an outage."""
+        """Tables to be parked if a health probe passes; none while it looks like an outage."""
         doubtful = {t: f for t, f in self._failing.items() if f.last.cause not in VERDICTS}
         lasting = {
             t: f.last

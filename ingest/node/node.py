@@ -37,7 +37,7 @@ from ingest.model.link import (
     ToWorker,
 )
 from ingest.model.trouble import Cause, Trouble, Troubles, Where
-from ingest.parking.canary import Canary
+from ingest.parking.health_probe import HealthProbe
 from ingest.parking.parking import Parking
 from lake import metrics
 from lake.clock import Clock
@@ -57,7 +57,7 @@ class Node:
     committer: Committer
     parking: Parking | None
     troubles: Troubles
-    canary: Canary
+    health_probe: HealthProbe
     lease: NodeLease
     pool: Executor
     clock: Clock
@@ -65,9 +65,9 @@ class Node:
     _asked: dict[TableId, set[int]] = field(default_factory=lambda: defaultdict(set))
     _told_postponed: set[TableId] = field(default_factory=set)
     _durable: dict[int, tuple[int, float]] = field(default_factory=dict)
-    _song: tuple[float, Future[bool]] | None = None  # when the canary was asked, and its answer
+    _probing: tuple[float, Future[bool]] | None = None  # when the health probe was asked, and its answer
     _works_since_s: float | None = (
-        None  # since when the canary has sung without a pause, while there are suspects
+        None  # since when the health probe has passed without a pause, while there are suspects
     )
 
     @property
@@ -210,16 +210,18 @@ class Node:
         suspects = self.troubles.suspects(now_s)
         if not suspects:
             self._works_since_s = None
-        if self._song is not None and self._song[1].done():
-            (began_s, song), self._song = self._song, None
-            self._works_since_s = (self._works_since_s or began_s) if song.result() and suspects else None
+        if self._probing is not None and self._probing[1].done():
+            (began_s, answer_of_probe), self._probing = self._probing, None
+            self._works_since_s = (
+                (self._works_since_s or began_s) if answer_of_probe.result() and suspects else None
+            )
             for table in self._guilty(suspects):
                 self._park(table, suspects[table])
-        elif suspects and self._song is None and (self._works_since_s is None or self._guilty(suspects)):
-            self._song = now_s, self.pool.submit(self.canary.sings)
+        elif suspects and self._probing is None and (self._works_since_s is None or self._guilty(suspects)):
+            self._probing = now_s, self.pool.submit(self.health_probe.works)
 
     def _guilty(self, suspects: Iterable[TableId]) -> list[TableId]:
-        """Those that have failed once more since the canary sings."""
+        """Those that have failed once more since the health probe passes."""
         since_s = self._works_since_s
         return (
             []

@@ -143,7 +143,7 @@ class Pipeline:
         reading goes on behind them."""
         for number, unreadable in self._topics.step_over(self.offsets.routed):
             source = self._topics.assignment.sources[number]
-            self._writer.bury_range(number, source, unreadable, epoch_ms(self._clock.now()))
+            self._writer.dead_letter_range(number, source, unreadable, epoch_ms(self._clock.now()))
             self.offsets.routed[number] = unreadable.end
             self._counts.delivered[source.topic] += unreadable.offsets
 
@@ -151,7 +151,7 @@ class Pipeline:
         """Where messages go; the bytes that wait for their table then."""
         if isinstance(target, Rejected):
             for record in records_of(number, messages):
-                self._writer.bury(record, self._source(record), target, None)
+                self._writer.dead_letter(record, self._source(record), target, None)
         elif target in self._parked and target not in self._held:
             for record in records_of(number, messages):
                 self._park_record(target, record)
@@ -203,11 +203,11 @@ class Pipeline:
         now_s = self._clock.monotonic_s()
         excess = self.buffers.size_bytes - self.bytes_max // 2
         due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
-        due = list(dict.fromkeys([*due, *self._holding_back(), *self._spool_hot()]))
+        due = list(dict.fromkeys([*due, *self._holding_back(), *self._append_hot()]))
         again = [table for table, at_s in self._again.items() if at_s <= now_s]
         self._flush(due, [self._in_flight[table] for table in again])
         if self.is_full:
-            self._bury_postponed()
+            self._dead_letter_postponed()
 
     def flush_all(self) -> None:
         """Hands over everything that waits and is not behind a flush in flight."""
@@ -231,7 +231,7 @@ class Pipeline:
         ]
         return [table for table in held if self._may_flush(table)]
 
-    def _spool_hot(self) -> list[TableId]:
+    def _append_hot(self) -> list[TableId]:
         """Adds what waits for hot tables to their open files; returns those whose files are large enough."""
         full = []
         part_bytes = max(LARGE_BYTES, min(HOT_PART_BYTES, self.bytes_max // 8))
@@ -240,7 +240,7 @@ class Pipeline:
             for b in self.buffers.large
             if b.open_bytes >= part_bytes and b.table in self._views and b.table not in self._held
         ]:
-            self._writer.spool(buffer, self._topics.assignment.sources, self._views[buffer.table])
+            self._writer.append(buffer, self._topics.assignment.sources, self._views[buffer.table])
             self.buffers.pack(buffer.table)
             if self._writer.hot_bytes(buffer.table) >= self._settings.file_bytes and self._may_flush(
                 buffer.table
@@ -248,11 +248,11 @@ class Pipeline:
                 full.append(buffer.table)
         return full
 
-    def _bury_postponed(self) -> None:
+    def _dead_letter_postponed(self) -> None:
         """New tables beyond the limit must not stop those that are there."""
         for table in [table for table in self._postponed if table in self.buffers]:
             log.error("records.not_taken", table=str(table), reason=POSTPONED.detail)
-            self._writer.bury_all(self.buffers.take(table), self._topics.assignment.sources, POSTPONED)
+            self._writer.dead_letter_all(self.buffers.take(table), self._topics.assignment.sources, POSTPONED)
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
         """Takes note of what became of flushes; those to be redone are written again for the table as it is
@@ -264,8 +264,8 @@ class Pipeline:
                 again.append(self._in_flight[table])
                 continue
             flush = self._landed(table)
-            if outcome is Outcome.BURY:
-                self._writer.bury_all(flush.buffer, self._topics.assignment.sources, TABLE_DELETED)
+            if outcome is Outcome.DEAD_LETTER:
+                self._writer.dead_letter_all(flush.buffer, self._topics.assignment.sources, TABLE_DELETED)
         self._flush([], again)
 
     def _flush(self, tables: Sequence[TableId], again: Sequence[Flush]) -> None:
@@ -338,7 +338,7 @@ class Pipeline:
             self._postponed.discard(table)
             flush = self._landed(table) if table in self._in_flight else None
             unfinished = [flush.buffer] if flush is not None else []
-            self._writer.cool(table)
+            self._writer.abort(table)
             if flush is not None and flush.hot is not None:
                 flush.hot.discard()
             if table in self.buffers:
@@ -378,9 +378,9 @@ class Pipeline:
                 reach("parked_acknowledged")
         return moved
 
-    def store(self, moved: Mapping[int, int], witness: str) -> None:
+    def store(self, moved: Mapping[int, int], checkpoint: str) -> None:
         """Stores group offsets; where Kafka does not take them now, later ones will do."""
-        store_offsets(self._topics, self.offsets, moved, witness, self._clock.monotonic_s())
+        store_offsets(self._topics, self.offsets, moved, checkpoint, self._clock.monotonic_s())
 
     def report(self) -> Report:
         """How far it is, what it holds, and what was counted since the last call."""

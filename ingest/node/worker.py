@@ -170,7 +170,7 @@ class Line(Protocol):
     def durable_offsets(self) -> dict[int, int]:
         """Group offsets that have moved, all they stand on being durable."""
 
-    def store(self, moved: Mapping[int, int], witness: str) -> None:
+    def store(self, moved: Mapping[int, int], checkpoint: str) -> None:
         """Stores group offsets."""
 
     def report(self) -> Report:
@@ -255,9 +255,9 @@ class Worker(ABC):
                 )
             case StopDraining(table):
                 self._stop_draining([table])
-            case Confirmed(number, witness):
+            case Confirmed(number, checkpoint):
                 if number == self._durable[0]:
-                    line.store(self._durable[1], witness)
+                    line.store(self._durable[1], checkpoint)
                     self._durable = (number, {})
             case Budget(size_bytes):
                 line.bytes_max = size_bytes

@@ -2,15 +2,14 @@
 at a time.
 
 readings    the parking topic, from where this parking began to its end as of now, and on while much has come
-meanwhile. Before that, of a table
-            that was moved back and is to be read again: of the parking topic what the input topics no longer
-            have; the input topics, from the marks to their ends. (What is parked is no measure of where to
-            stop: it may begin below an offset that a node before stored late.)
+            meanwhile. Before that, of a table that was moved back and is to be read again: of the parking
+            topic what the input topics no longer have; the input topics, from the marks to their ends. (What
+            is parked is no measure of where to stop: it may begin below an offset that a node before stored
+            late.)
 taken       per partition the next offset not taken yet, from the marks on; what is below is skipped. Messages
-may be repeated in the
-            parking topic, by a restart or a paused node. But every producer writes the messages of one
-            parking in order and without a gap, so nothing that is needed ever comes after something beyond
-            it.
+            may be repeated in the parking topic, by a restart or a paused node. But every producer writes the
+            messages of one parking in order and without a gap, so nothing that is needed ever comes after
+            something beyond it.
 flush       one is in flight; the range of a partition ends behind the last message taken of it
 """
 
@@ -22,9 +21,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from ingest.kafka.aside import Aside
+from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import go_to, reading_consumer
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader, place_of
-from ingest.kafka.readable import with_readable_headers
 from ingest.kafka.topic_mac import TopicMac
 from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.model.fault_point import reach
@@ -136,8 +135,8 @@ class Drain:
         if outcome is Outcome.REDO:
             self._hand_over(flush)
             return
-        if outcome is Outcome.BURY:
-            self.writer.bury_all(flush.buffer, self.sources, TABLE_DELETED)
+        if outcome is Outcome.DEAD_LETTER:
+            self.writer.dead_letter_all(flush.buffer, self.sources, TABLE_DELETED)
             self.writer.acknowledged()
         self._in_flight = None
 

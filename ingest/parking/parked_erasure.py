@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ingest.decode.replay import facts_behind
 from ingest.kafka.aside import Aside
-from ingest.kafka.enclosed import BODY, ENVELOPE
+from ingest.kafka.claim_check import BODY, ENVELOPE
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.topic_mac import TopicMac
 from ingest.model.parked_record import ParkedRecord

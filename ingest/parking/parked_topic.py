@@ -3,7 +3,7 @@ order in which they were routed.
 
 A parked message is the message as it was (value, key, headers), plus headers from `firn.parked` on, which
 names the parking it belongs to. What the topic would not take is put into the warehouse and a header says
-where (`enclosed.py`).
+where (`claim_check.py`).
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from confluent_kafka import Message
 from ingest.decode.replay import facts_behind
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
 from ingest.kafka.aside import Aside
-from ingest.kafka.enclosed import BODY, ENVELOPE, enclose
+from ingest.kafka.claim_check import BODY, ENVELOPE, check_in
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.model.source import Form, Source
 from ingest.route.buffer import RawRecord
@@ -71,7 +71,7 @@ class ParkedTopic:
             "firn.format": source.form,
             "firn.time_zone": source.time_zone,
         }
-        kept = enclose(self._storage, self._bodies, record.value, record.key, record.headers)
+        kept = check_in(self._storage, self._bodies, record.value, record.key, record.headers)
         facts |= kept.places
         self._producer.send(
             kept.value,

@@ -2,11 +2,15 @@
 nothing here blocks.
 
     writing     the parked record is being put into the catalog; before the answer is known nothing happens to
-    the table parked      every worker sends the table's messages to the parking topic; the table is tried
-    again from time to time, or a person decides opening     its state is being loaded draining    a worker
-    writes what is parked, up to what the topic holds holding     every worker has what it parked
-    acknowledged, and lets the table's messages wait finishing   the rest is drained releasing   the parked
-    record is being taken away; when that is known the table is live again, and what waited is its next flush
+                the table
+    parked      every worker sends the table's messages to the parking topic; the table is tried again from
+                time to time, or a person decides
+    opening     its state is being loaded
+    draining    a worker writes what is parked, up to what the topic holds
+    holding     every worker has what it parked acknowledged, and lets the table's messages wait
+    finishing   the rest is drained
+    releasing   the parked record is being taken away; when that is known the table is live again, and what
+                waited is its next flush
 
 From opening on, anything that goes wrong leads back to parked.
 """
@@ -57,7 +61,7 @@ class Stage(Enum):
 AT_WORK = frozenset({Stage.OPENING, Stage.DRAINING, Stage.HOLDING, Stage.FINISHING})
 
 
-class Errand(Enum):
+class PendingRequest(Enum):
     """What is to be asked of the catalog about a table's record, until an answer is known."""
 
     PUT = "put"
@@ -70,7 +74,7 @@ class ParkedTable:
     """One table. `told`: the id of the parking under which workers send its messages to the topic; empty
     where they do not.
 
-    `errand` is on its way as `answer`; `key` stays the same while an identical change is repeated.
+    `pending_request` is on its way as `answer`; `key` stays the same while an identical change is repeated.
     `changed_s`: when the version of the record became known, so that older listings are told apart.
     `reached`: offset of the parking topic below which all is drained, once it is held.
     """
@@ -78,7 +82,7 @@ class ParkedTable:
     record: ParkedRecord
     stage: Stage = Stage.WRITING
     told: str = ""
-    errand: Errand | None = None
+    pending_request: PendingRequest | None = None
     answer: Future[Any] | None = None
     key: str = ""
     not_before_s: float = 0.0
@@ -195,7 +199,7 @@ class Parking:
             self._hold(entry)
         else:
             self._enter(entry, Stage.RELEASING)
-            self._begin(entry, Errand.REMOVE)
+            self._begin(entry, PendingRequest.REMOVE)
 
     def held(self, worker: int, message: Held) -> None:
         """A worker lets the table's messages wait, and all it has parked of them is acknowledged."""
@@ -228,8 +232,8 @@ class Parking:
         for entry in sorted(self._tables.values(), key=lambda entry: entry.not_before_s):
             if entry.answer is not None and entry.answer.done():
                 self._take_answer(entry, entry.answer)
-            elif entry.errand is not None and entry.answer is None and entry.not_before_s <= now_s:
-                entry.answer = self.pool.submit(self._run, entry.errand, entry.record, entry.key)
+            elif entry.pending_request is not None and entry.answer is None and entry.not_before_s <= now_s:
+                entry.answer = self.pool.submit(self._run, entry.pending_request, entry.record, entry.key)
             elif entry.stage in (Stage.HOLDING, Stage.FINISHING) and now_s - entry.stage_since_s > HOLD_MAX_S:
                 self._back(entry, Trouble(Cause.FAILING, "what is left could not be drained in time"))
             elif (
@@ -283,13 +287,13 @@ class Parking:
                 self._adopt(self._tables[table], record)
             elif (
                 entry is not None
-                and entry.errand is None
+                and entry.pending_request is None
                 and entry.changed_s < began_s
                 and entry.record.version != record.version
             ):
                 self._adopt(entry, record)
         for table, entry in list(self._tables.items()):
-            if table not in found and entry.errand is None and entry.changed_s < began_s:
+            if table not in found and entry.pending_request is None and entry.changed_s < began_s:
                 log.warning(
                     "parked.record_missing",
                     table=str(table),
@@ -305,27 +309,27 @@ class Parking:
         self._tables[entry.record.table] = entry
         self._stop_work(entry)
         self._enter(entry, Stage.WRITING)
-        self._begin(entry, Errand.PUT)
+        self._begin(entry, PendingRequest.PUT)
 
-    def _begin(self, entry: ParkedTable, errand: Errand) -> None:
-        entry.errand, entry.key, entry.not_before_s = errand, str(uuid4()), 0.0
+    def _begin(self, entry: ParkedTable, pending_request: PendingRequest) -> None:
+        entry.pending_request, entry.key, entry.not_before_s = pending_request, str(uuid4()), 0.0
 
     def _run(
-        self, errand: Errand, record: ParkedRecord, key: str
+        self, pending_request: PendingRequest, record: ParkedRecord, key: str
     ) -> tuple[ParkedRecord, int | None] | ParkedRecord | None:
         """In a thread: asks the catalog. PUT and REMOVE give the record as written and its version, None
         where somebody else has changed it."""
-        if errand is Errand.FIND:
+        if pending_request is PendingRequest.FIND:
             found = self.records.find(record.table)
             self.records.confirm(self.lease)
             return found
         try:
-            if errand is Errand.PUT and not record.id:
+            if pending_request is PendingRequest.PUT and not record.id:
                 record = record.begun(
                     *self.begins(record.table), self.clock.now().isoformat(timespec="seconds")
                 )
             return record, self.records.write(
-                record, lease=self.lease, key=key, remove=errand is Errand.REMOVE
+                record, lease=self.lease, key=key, remove=pending_request is PendingRequest.REMOVE
             )
         except RetryableError as error:
             raise NotWrittenError(record, str(error)) from error
@@ -339,14 +343,14 @@ class Parking:
             entry.record = error.record if isinstance(error, NotWrittenError) else entry.record
             entry.not_before_s = self.clock.monotonic_s() + AGAIN_AFTER_S
             return
-        errand, entry.errand = entry.errand, None
+        pending_request, entry.pending_request = entry.pending_request, None
         entry.changed_s = self.clock.monotonic_s()
         if isinstance(result, tuple):
             record, version = result
             entry.record = record if version is None else replace(record, version=version)
             if version is None:
-                self._begin(entry, Errand.FIND)
-            elif errand is Errand.REMOVE:
+                self._begin(entry, PendingRequest.FIND)
+            elif pending_request is PendingRequest.REMOVE:
                 reach("parked_record_removed")
                 self._release(entry)
             else:

@@ -2,12 +2,12 @@
 again at once.
 
     reread    the marks are set to those of the head, in a commit with a snapshot of its own; what was taken
-    away is read from the input topics accept    the marks stay, or are set to what a node had written,
-    likewise in a commit; what was taken away stays away
+              away is read from the input topics
+    accept    the marks stay, or are set to what a node had written, likewise in a commit; what was taken away
+              stays away
 
 Both then change the parked record, and the node goes on: now, if it runs, or when it starts. Doing it twice
-does no harm.
-"""
+does no harm."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

@@ -71,7 +71,7 @@ class PackedPart(NamedTuple):
 
     data: bytes
     length: int  # of the data before it was compressed
-    buried: frozenset[int]
+    dead_lettered: frozenset[int]
     looked_at: int
 
 
@@ -80,7 +80,7 @@ class TableBuffer:
     """The waiting messages of one table, in the order in which they were routed.
 
     Those of a hot table are `packed` from time to time, all but the last ones; lengths, places and `record`
-    are of these. `buried`: places of those that became dead letters, of the first `looked_at` ones.
+    are of these. `dead_lettered`: places of those that became dead letters, of the first `looked_at` ones.
     `raw_bytes`: what all of them would take unpacked.
     """
 
@@ -102,7 +102,7 @@ class TableBuffer:
     size_bytes: int = 0
     raw_bytes: int = 0
     packed: list[PackedPart] = field(default_factory=list)
-    buried: frozenset[int] = frozenset()
+    dead_lettered: frozenset[int] = frozenset()
     looked_at: int = 0
 
     def add(
@@ -195,10 +195,12 @@ class TableBuffer:
         )
         freed = self.open_bytes
         self.packed.append(
-            PackedPart(_CODEC.compress(content, asbytes=True), len(content), self.buried, self.looked_at)
+            PackedPart(
+                _CODEC.compress(content, asbytes=True), len(content), self.dead_lettered, self.looked_at
+            )
         )
         self.sources, self.offsets, self.timestamps_ms = array("i"), array("q"), array("q")
-        self.values, self.keys, self.headers, self.buried, self.looked_at = [], [], [], frozenset(), 0
+        self.values, self.keys, self.headers, self.dead_lettered, self.looked_at = [], [], [], frozenset(), 0
         freed -= len(self.packed[-1].data)
         self.size_bytes -= freed
         return freed
@@ -209,7 +211,7 @@ class TableBuffer:
         for at, part in enumerate(self.packed):
             content = _CODEC.decompress(part.data, part.length, asbytes=True)
             plain = TableBuffer(
-                self.table, self.since_s, first_offsets=self.first_offsets, buried=part.buried
+                self.table, self.since_s, first_offsets=self.first_offsets, dead_lettered=part.dead_lettered
             )
             plain.sources, plain.offsets, plain.timestamps_ms, plain.values, plain.keys, plain.headers = (
                 pickle.loads(content)  # noqa: S301
@@ -218,14 +220,14 @@ class TableBuffer:
             try:
                 yield plain
             finally:
-                self.packed[at] = part._replace(buried=plain.buried, looked_at=plain.looked_at)
+                self.packed[at] = part._replace(dead_lettered=plain.dead_lettered, looked_at=plain.looked_at)
         if self.values:
             yield self
 
     def alive(self) -> Iterator[RawRecord]:
         """All messages that are not dead letters, in the order in which they were routed."""
         for part in self.parts():
-            yield from (part.record(at) for at in range(len(part)) if at not in part.buried)
+            yield from (part.record(at) for at in range(len(part)) if at not in part.dead_lettered)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import msgspec
 
 from ingest.decode.decoder import Batch, Pairs, decode, may_be_batch, take_apart
 from ingest.decode.formats.json_object import is_text_value
-from ingest.kafka.readable import UNREADABLE
+from ingest.kafka.header_workaround import UNREADABLE
 from ingest.model.source import Form
 from ingest.route.buffer import Headers
 from lake.errors import Reason, Rejected, SettingsError

@@ -20,9 +20,9 @@ from ingest.convert.row import Columns, Row, TimeLimits, lay_out
 from ingest.decode.decoder import decode, take_apart
 from ingest.decode.event_time import instant_text, zone
 from ingest.decode.formats.rejected_record import RejectedRecord
+from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import go_to, reading_consumer
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
-from ingest.kafka.readable import with_readable_headers
 from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.model.source import Form
 from ingest.route.router import Envelope, Router

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from ingest.convert.alike import Waiting, convert_alike
+from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import Converted, ConverterLimits, Part, convert, is_absorbed
 from ingest.convert.row import TimeLimits
 from ingest.convert.shape import Shapes
@@ -109,7 +109,7 @@ class FlushWriter:
             written,
         )
         plain = [flush for flush in flushes if not flush.buffer.packed]
-        parts = self._convert_alike(plain, sources, views)
+        parts = self._convert_batched(plain, sources, views)
         converted = self._each(
             plain,
             lambda flush: self._convert(
@@ -174,7 +174,7 @@ class FlushWriter:
             return []
         return [flush for _, flush in files]
 
-    def _convert_alike(
+    def _convert_batched(
         self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]
     ) -> Mapping[TableId, Sequence[Part]]:
         """What can be converted for many tables at once."""
@@ -184,7 +184,7 @@ class FlushWriter:
             if not is_absorbed(flush.buffer, _marks(views[flush.table], sources))
         ]
         try:
-            return convert_alike(waiting, sources, self._limits, self._shapes)
+            return convert_batched(waiting, sources, self._limits, self._shapes)
         except Exception:  # whatever a record has in it: each table by itself will tell which one
             log.exception("flushes.not_converted_together", tables=len(waiting))
             self._counts.unforeseen["convert"] += 1
@@ -201,11 +201,11 @@ class FlushWriter:
         for at, rejected in converted.rejected:
             if at >= buffer.looked_at:
                 record = buffer.record(at)
-                self.bury(record, sources[record.source], rejected, buffer.table)
+                self.dead_letter(record, sources[record.source], rejected, buffer.table)
         if not buffer.looked_at:
             self._counts.absorbed += converted.absorbed
             self._counts.rows_with_errors += converted.rows_with_errors
-        buffer.buried |= {
+        buffer.dead_lettered |= {
             at for at, rejected in converted.rejected if not isinstance(rejected, RejectedRecord)
         }
         buffer.looked_at = len(buffer)
@@ -229,7 +229,7 @@ class FlushWriter:
 
     # ---- hot tables
 
-    def spool(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
+    def append(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
         """Adds what waits for a hot table to files that stay open; where that fails, it waits for its flush,
         which will tell."""
         if not buffer.packed:
@@ -242,8 +242,8 @@ class FlushWriter:
             hot.parts += 1
         except Exception:
             log.exception("table.not_spooled", table=str(buffer.table))
-            self._counts.unforeseen["spool"] += 1
-            self.cool(buffer.table)
+            self._counts.unforeseen["append"] += 1
+            self.abort(buffer.table)
 
     def hot_bytes(self, table: TableId) -> int:
         """The size of the largest open file of a table."""
@@ -254,7 +254,7 @@ class FlushWriter:
         """The open files of a table, for its flush."""
         return self._hot.pop(table, None)
 
-    def cool(self, table: TableId) -> None:
+    def abort(self, table: TableId) -> None:
         """Discards the open files of a table."""
         if (hot := self._hot.pop(table, None)) is not None:
             hot.discard()
@@ -293,7 +293,9 @@ class FlushWriter:
 
     # ---- dead letters
 
-    def bury(self, record: RawRecord, source: Source, rejected: Rejected, table: TableId | None) -> None:
+    def dead_letter(
+        self, record: RawRecord, source: Source, rejected: Rejected, table: TableId | None
+    ) -> None:
         """Makes a dead letter of a message, or of one of several records in it."""
         name = None if table is None else str(table)
         self._counts.dead[rejected.reason.value] += 1
@@ -303,7 +305,9 @@ class FlushWriter:
         """Notes a message in a topic of Firn's own that somebody else wrote."""
         self._counts.foreign[topic] += 1
 
-    def bury_range(self, number: int, source: Source, unreadable: UnreadableRange, now_ms: int) -> None:
+    def dead_letter_range(
+        self, number: int, source: Source, unreadable: UnreadableRange, now_ms: int
+    ) -> None:
         """Makes one dead letter of offsets that nobody can read; they count as so many records."""
         why = RejectedRange.of(unreadable)
         self._counts.dead[why.reason.value] += unreadable.offsets
@@ -320,10 +324,10 @@ class FlushWriter:
             source, RawRecord(number, unreadable.start, now_ms, None, (), None), why, None
         )
 
-    def bury_all(self, buffer: TableBuffer, sources: Sequence[Source], rejected: Rejected) -> None:
+    def dead_letter_all(self, buffer: TableBuffer, sources: Sequence[Source], rejected: Rejected) -> None:
         """Makes dead letters of all messages that are none yet."""
         for record in buffer.alive():
-            self.bury(record, sources[record.source], rejected, buffer.table)
+            self.dead_letter(record, sources[record.source], rejected, buffer.table)
 
     def acknowledged(self) -> None:
         """Returns when all dead letters so far are acknowledged."""

@@ -11,7 +11,7 @@ from query.access.access import ForbiddenError, UnauthorizedError
 from query.export.export import QuotaError
 from query.model.cancellation import TimeOverError
 from query.model.limits import BusyError
-from query.model.problem import BadQuestionError, Problem
+from query.model.problem import BadRequestError, Problem
 
 log = structlog.get_logger()
 # The first class that fits.
@@ -52,8 +52,8 @@ def answer_to(error: FirnError, path: str) -> JSONResponse:
 def add_error_handlers(app: FastAPI) -> None:
     """Every error the rooms raise on purpose, and the framework's own."""
 
-    @app.exception_handler(BadQuestionError)
-    async def bad_question(_: Request, error: BadQuestionError) -> JSONResponse:
+    @app.exception_handler(BadRequestError)
+    async def bad_question(_: Request, error: BadRequestError) -> JSONResponse:
         return answer(400, error.problem)
 
     @app.exception_handler(FirnError)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from lake.errors import NotFoundError
 from query.access.access import Caller, ForbiddenError
-from query.api.search_routes import question_of
+from query.api.search_routes import search_request_of
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import SearchBody
 from query.export.export import NO_SUCH, Job
@@ -121,11 +121,11 @@ async def create_export(
     request: Request, body: ExportBody, services: ServicesOf, caller: CallerOf
 ) -> ExportAnswer:
     """Starts an export. Its rows are those that are there now."""
-    question = question_of(body, services)
+    search_request = search_request_of(body, services)
 
     def ask(_: Run) -> ExportAnswer:
         prepared = services.for_tenant(
-            caller, question.table.tenant, lambda: services.searcher(caller).prepare(question)
+            caller, search_request.table.tenant, lambda: services.searcher(caller).prepare(search_request)
         )
         job = new_job(
             prepared,
@@ -136,7 +136,9 @@ async def create_export(
         )
         return _answer(services.exports.create(job))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
+    return await run(
+        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+    )
 
 
 @router.get("")

@@ -7,15 +7,15 @@ from pydantic import BaseModel, Field
 
 from lake.clock import epoch_us
 from lake.errors import NotFoundError
-from query.api.search_routes import question_of
+from query.api.search_routes import search_request_of
 from query.api.services import CallerOf, ServicesOf, run
 from query.api.wire import (
-    BasisAnswer,
     EffortAnswer,
     ProblemAnswer,
     RowAnswer,
     RowQuery,
     SearchBody,
+    SearchStatsAnswer,
     basis_fields,
     effort_answer,
 )
@@ -25,7 +25,7 @@ from query.model.instant import EARLIEST, LATEST, parse_instant
 from query.model.table_view import table_id
 from query.search.cost import estimate
 from query.search.results import Cursor, to_json
-from query.search.search import Question
+from query.search.search import SearchRequest
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
@@ -41,7 +41,7 @@ class FieldAnswer(BaseModel):
     system: bool
 
 
-class FieldsAnswer(BasisAnswer):
+class FieldsAnswer(SearchStatsAnswer):
     fields: list[FieldAnswer]
 
 
@@ -57,7 +57,7 @@ class ValueAnswer(BaseModel):
     rows: int
 
 
-class ValuesAnswer(BasisAnswer):
+class ValuesAnswer(SearchStatsAnswer):
     field: str
     values: list[ValueAnswer]
     sampled: Annotated[bool, Field(description="true: counted over the newest rows only")]
@@ -97,22 +97,32 @@ async def post_fields(
     request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf
 ) -> FieldsAnswer:
     """The stream's fields with types and coverage in the time range. Nothing is opened."""
-    question = question_of(body, services)
+    search_request = search_request_of(body, services)
 
     def ask(current: Run) -> FieldsAnswer:
         fields, basis = services.for_tenant(
-            caller, question.table.tenant, lambda: list_fields(services.searcher(caller), question)
+            caller,
+            search_request.table.tenant,
+            lambda: list_fields(services.searcher(caller), search_request),
         )
         listed = [
             FieldAnswer(name=f.name, type=f.kind, coverage=f.coverage, path=f.path, system=f.is_system)
             for f in fields
         ]
         return FieldsAnswer(
-            **basis_fields(basis, question.start, question.end, current, pinned=question.pin is not None),
+            **basis_fields(
+                basis,
+                search_request.start,
+                search_request.end,
+                current,
+                pinned=search_request.pin is not None,
+            ),
             fields=listed,
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
+    return await run(
+        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+    )
 
 
 @router.post("/values")
@@ -120,22 +130,28 @@ async def post_values(
     request: Request, body: ValuesBody, services: ServicesOf, caller: CallerOf
 ) -> ValuesAnswer:
     """The most frequent values of a field among the matching rows."""
-    question = question_of(body, services)
+    search_request = search_request_of(body, services)
 
     def ask(current: Run) -> ValuesAnswer:
         searcher = services.searcher(caller)
         found = services.for_tenant(
             caller,
-            question.table.tenant,
-            lambda: top_values(searcher, question, body.field, current, limit=body.limit),
+            search_request.table.tenant,
+            lambda: top_values(searcher, search_request, body.field, current, limit=body.limit),
         )
         basis = basis_fields(
-            found.basis, question.start, question.end, current, pinned=question.pin is not None
+            found.basis,
+            search_request.start,
+            search_request.end,
+            current,
+            pinned=search_request.pin is not None,
         )
         values = [ValueAnswer(value=value, rows=rows) for value, rows in found.values]
         return ValuesAnswer(**basis, field=body.field, values=values, sampled=found.sampled)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
+    return await run(
+        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+    )
 
 
 @router.get("/context")
@@ -146,7 +162,7 @@ async def get_context(
     table = table_id(where.tenant, where.stream)
     at = parse_instant(where.timestamp, services.clock.now(), what="timestamp")
     here = Cursor(epoch_us(at), where.topic_id, where.partition, where.offset, where.index)
-    question = Question(table, EARLIEST, LATEST, where.query)
+    search_request = SearchRequest(table, EARLIEST, LATEST, where.query)
 
     def ask(current: Run) -> ContextAnswer:
         searcher = services.searcher(caller)
@@ -159,10 +175,12 @@ async def get_context(
                     "or the link is wrong"
                 )
             older = (
-                searcher.page(question, current, limit=where.before, after=here).rows if where.before else []
+                searcher.page(search_request, current, limit=where.before, after=here).rows
+                if where.before
+                else []
             )
             newer = (
-                searcher.page(question, current, limit=where.after, after=here, newest_first=False).rows
+                searcher.page(search_request, current, limit=where.after, after=here, newest_first=False).rows
                 if where.after
                 else []
             )
@@ -181,11 +199,11 @@ async def post_explain(
     request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf
 ) -> CostAnswer:
     """Plans a search without running it."""
-    question = question_of(body, services)
+    search_request = search_request_of(body, services)
 
     def ask(_: Run) -> CostAnswer:
         cost, prepared = services.for_tenant(
-            caller, question.table.tenant, lambda: estimate(services.searcher(caller), question)
+            caller, search_request.table.tenant, lambda: estimate(services.searcher(caller), search_request)
         )
         efforts = {"planned": effort_answer(cost.planned), "skipped": effort_answer(cost.skipped)}
         warnings = [ProblemAnswer(**problem.to_json()) for problem in prepared.warnings]
@@ -198,4 +216,6 @@ async def post_explain(
             warnings=warnings,
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
+    return await run(
+        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+    )

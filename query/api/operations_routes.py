@@ -11,14 +11,14 @@ from pydantic import BaseModel, Field
 from lake.catalog_client import CatalogClient
 from lake.errors import FirnError
 from query.access.access import Caller, ForbiddenError
-from query.api.search_routes import question_of
+from query.api.search_routes import search_request_of
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import RowAnswer, SearchBody
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
 from query.search.lag import IngestLag
 from query.search.results import to_json
-from query.search.search import Question
+from query.search.search import SearchRequest
 from query.tables.maintenance_debt import MaintenanceDebt, maintenance_debt
 from query.tables.maintenance_state import maintenance_history, maintenance_state
 
@@ -142,8 +142,8 @@ async def post_errors(
 ) -> ErrorsAnswer:
     """Values that did not fit their columns, by reason and field, over the newest rows that have some; with a
     sample of rows."""
-    asked = question_of(body, services)
-    question = Question(
+    asked = search_request_of(body, services)
+    search_request = SearchRequest(
         asked.table,
         asked.start,
         asked.end,
@@ -155,14 +155,18 @@ async def post_errors(
     def ask(current: Run) -> ErrorsAnswer:
         searcher = services.searcher(caller)
         page = services.for_tenant(
-            caller, question.table.tenant, lambda: searcher.page(question, current, limit=ERROR_ROWS)
+            caller,
+            search_request.table.tenant,
+            lambda: searcher.page(search_request, current, limit=ERROR_ROWS),
         )
         rows = [to_json(row) for row in page.rows]
         groups = _groups(error for row in rows for error in row["errors"])
         sample = [RowAnswer.model_validate(row) for row in rows[:SAMPLES]]
         return ErrorsAnswer(groups=groups, sample=sample, looked_at=len(rows), more=page.next is not None)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
+    return await run(
+        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+    )
 
 
 def _groups(errors: Iterable[dict[str, Any]]) -> list[ErrorGroup]:

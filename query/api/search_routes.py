@@ -11,7 +11,6 @@ from lake.clock import epoch_us
 from lake.errors import NotFoundError
 from query.api.services import CallerOf, ServicesOf, run, stream
 from query.api.wire import (
-    BasisAnswer,
     HistogramAnswer,
     HistogramBody,
     PageAnswer,
@@ -19,17 +18,18 @@ from query.api.wire import (
     RowAnswer,
     RowQuery,
     SearchBody,
+    SearchStatsAnswer,
     StreamBody,
     basis_fields,
 )
 from query.facets.histogram import histogram
 from query.model.cancellation import Run
 from query.model.instant import parse_instant, rfc3339
-from query.model.pin import parse_pin
+from query.model.point_in_time import parse_point_in_time
 from query.model.problem import refuse
 from query.model.table_view import table_id
 from query.search.results import Cursor, parse_cursor, to_json
-from query.search.search import Basis, Question
+from query.search.search import SearchRequest, SearchStats
 
 router = APIRouter(prefix="/v1", tags=["search"])
 NDJSON: dict[int | str, dict[str, object]] = {
@@ -37,16 +37,16 @@ NDJSON: dict[int | str, dict[str, object]] = {
 }
 
 
-def question_of(body: SearchBody, services: ServicesOf) -> Question:
+def search_request_of(body: SearchBody, services: ServicesOf) -> SearchRequest:
     """The question behind a request. Raises BadQuestionError."""
     now = services.clock.now()
     start, end = parse_instant(body.from_, now, what="from"), parse_instant(body.to, now, what="to")
-    pin = parse_pin(body.pin) if body.pin else None
-    return Question(table_id(body.tenant, body.stream), start, end, body.query, pin, body.engine)
+    pin = parse_point_in_time(body.pin) if body.pin else None
+    return SearchRequest(table_id(body.tenant, body.stream), start, end, body.query, pin, body.engine)
 
 
 async def _page(request: Request, body: PageBody, services: ServicesOf, caller: CallerOf) -> PageAnswer:
-    question = question_of(body, services)
+    search_request = search_request_of(body, services)
     if body.limit > services.settings.page_rows_max:
         raise refuse(
             f"limit: at most {services.settings.page_rows_max:,} rows a page; use `next` for more, or an "
@@ -58,18 +58,24 @@ async def _page(request: Request, body: PageBody, services: ServicesOf, caller: 
         searcher = services.searcher(caller)
         page = services.for_tenant(
             caller,
-            question.table.tenant,
+            search_request.table.tenant,
             lambda: searcher.page(
-                question, current, limit=body.limit, after=after, newest_first=body.order == "newest"
+                search_request, current, limit=body.limit, after=after, newest_first=body.order == "newest"
             ),
         )
         basis = basis_fields(
-            page.basis, question.start, question.end, current, pinned=question.pin is not None
+            page.basis,
+            search_request.start,
+            search_request.end,
+            current,
+            pinned=search_request.pin is not None,
         )
         rows = [RowAnswer.model_validate(to_json(row)) for row in page.rows]
         return PageAnswer(**basis, rows=rows, next=page.next.to_text() if page.next else None)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
+    return await run(
+        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+    )
 
 
 @router.post("/search")
@@ -92,15 +98,21 @@ async def post_search_stream(
 ) -> StreamingResponse:
     """All matching rows, however many, a JSON object per line; the last line is `{"basis": ...}`, without it
     the answer broke off."""
-    question = question_of(body, services)
+    search_request = search_request_of(body, services)
 
     def batches(current: Run) -> Iterator[bytes]:
-        services.access.check_tenant(caller, question.table.tenant)
-        for part in services.searcher(caller).stream(question, current, newest_first=body.order == "newest"):
-            if isinstance(part, Basis):
-                basis = BasisAnswer(
+        services.access.check_tenant(caller, search_request.table.tenant)
+        for part in services.searcher(caller).stream(
+            search_request, current, newest_first=body.order == "newest"
+        ):
+            if isinstance(part, SearchStats):
+                basis = SearchStatsAnswer(
                     **basis_fields(
-                        part, question.start, question.end, current, pinned=question.pin is not None
+                        part,
+                        search_request.start,
+                        search_request.end,
+                        current,
+                        pinned=search_request.pin is not None,
                     )
                 )
                 yield orjson.dumps(
@@ -110,7 +122,7 @@ async def post_search_stream(
                 yield b"".join(orjson.dumps(to_json(row), option=orjson.OPT_APPEND_NEWLINE) for row in part)
 
     found = await stream(
-        request, batches, timeout_s=services.settings.sql_timeout_s, tenant=question.table.tenant
+        request, batches, timeout_s=services.settings.sql_timeout_s, tenant=search_request.table.tenant
     )
     return StreamingResponse(found, media_type="application/x-ndjson")
 
@@ -118,24 +130,28 @@ async def post_search_stream(
 async def _histogram(
     request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf
 ) -> HistogramAnswer:
-    question = question_of(body, services)
+    search_request = search_request_of(body, services)
 
     def ask(current: Run) -> HistogramAnswer:
         searcher = services.searcher(caller)
         found = services.for_tenant(
             caller,
-            question.table.tenant,
+            search_request.table.tenant,
             lambda: histogram(
                 searcher,
                 services.counts,
-                question,
+                search_request,
                 current,
                 width_s=body.width_s,
                 by_level=body.by == "level",
             ),
         )
         basis = basis_fields(
-            found.basis, question.start, question.end, current, pinned=question.pin is not None
+            found.basis,
+            search_request.start,
+            search_request.end,
+            current,
+            pinned=search_request.pin is not None,
         )
         buckets: list[dict[str, Any]] = [
             {
@@ -155,7 +171,9 @@ async def _histogram(
             }
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=question.table.tenant)
+    return await run(
+        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+    )
 
 
 @router.post("/histogram")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
 from query.search.file_planner import Effort
-from query.search.search import Basis
+from query.search.search import SearchStats
 
 TIME_HELP = "RFC 3339, a date, `now`, `now-15m` (s, m, h, d, w), or milliseconds since 1970"
 
@@ -114,7 +114,7 @@ class FreshnessAnswer(BaseModel):
     complete_until: str | None
 
 
-class BasisAnswer(BaseModel):
+class SearchStatsAnswer(BaseModel):
     """What an answer rests on."""
 
     from_: Annotated[str, Field(alias="from")]
@@ -166,7 +166,7 @@ class RowAnswer(BaseModel):
     coordinates: Coordinates
 
 
-class PageAnswer(BasisAnswer):
+class PageAnswer(SearchStatsAnswer):
     rows: list[RowAnswer]
     next: str | None
 
@@ -177,7 +177,7 @@ class BucketAnswer(BaseModel):
     levels: dict[str, int]
 
 
-class HistogramAnswer(BasisAnswer):
+class HistogramAnswer(SearchStatsAnswer):
     width_s: int
     rows: int
     rows_counted_from_metadata: Annotated[
@@ -186,7 +186,9 @@ class HistogramAnswer(BasisAnswer):
     buckets: list[BucketAnswer]
 
 
-def basis_fields(basis: Basis, start: datetime, end: datetime, run: Run, *, pinned: bool) -> dict[str, Any]:
+def basis_fields(
+    basis: SearchStats, start: datetime, end: datetime, run: Run, *, pinned: bool
+) -> dict[str, Any]:
     """The fields of BasisAnswer."""
     freshness = basis.freshness
     return {

@@ -23,7 +23,9 @@ Query = Annotated[
 Stream = Annotated[str, typer.Option(help="one of the tenant's streams")]
 Since = Annotated[str, typer.Option("--from", help="now-15m, 2026-11-21, 2026-11-21T10:30:00Z")]
 Until = Annotated[str, typer.Option("--to", help="as --from; not included")]
-Pin = Annotated[str, typer.Option(help="of a link or an earlier answer: only the rows that were there then")]
+PointInTime = Annotated[
+    str, typer.Option(help="of a link or an earlier answer: only the rows that were there then")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="a JSON object per line")]
 COLOURS = {
     "fatal": "bold red",
@@ -46,7 +48,7 @@ def search(
     limit: Annotated[int, typer.Option(help="rows at most", min=1)] = 100,
     all_rows: Annotated[bool, typer.Option("--all", help="every row, without a limit")] = False,
     oldest: Annotated[bool, typer.Option("--oldest", help="the oldest rows first")] = False,
-    pin: Pin = "",
+    pin: PointInTime = "",
     as_json: AsJson = False,
 ) -> None:
     """Search rows, the newest first; exit code 3 where the answer is not complete."""
@@ -127,7 +129,7 @@ def export(
     since: Since = "now-15m",
     until: Until = "now",
     written_as: Annotated[str, typer.Option("--format", help="ndjson, csv or parquet")] = "ndjson",
-    pin: Pin = "",
+    pin: PointInTime = "",
     resume: Annotated[
         str,
         typer.Option(

@@ -32,7 +32,7 @@ from lake.errors import NotFoundError, RefusedError
 from lake.log_schema import OFFSET, LogSchema
 from lake.storage import AnyStorage, canonical
 from lake.table_layout import data_file_uri
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 from lake.tenant import TableId
 from query.erasure.erased_version import (
     Change,
@@ -104,7 +104,7 @@ class Tools:
     storage: AnyStorage
     index: FileIndex
     embedded: Executor
-    local_paths: Callable[[Sequence[str], TablePlace], list[str]]
+    local_paths: Callable[[Sequence[str], TableLocation], list[str]]
     clock: Clock
     grace_s: float
 

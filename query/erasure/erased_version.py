@@ -14,7 +14,7 @@ from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
 from lake.storage import AnyStorage
 from lake.table_files import load_manifest, load_manifest_list
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 from lake.tenant import TableId
 from query.model.table_view import TableView, view_of
 
@@ -28,14 +28,14 @@ class Manifests:
         self._live: dict[str, tuple[ManifestEntry, ...]] = {}
         self._lists: dict[str, tuple[ManifestFile, ...]] = {}
 
-    def live(self, manifest: ManifestFile, place: TablePlace) -> tuple[ManifestEntry, ...]:
+    def live(self, manifest: ManifestFile, place: TableLocation) -> tuple[ManifestEntry, ...]:
         """Entries of files that the manifest adds or keeps. Raises NotFoundError."""
         if manifest.uri not in self._live:
             entries = load_manifest(self.storage, manifest, place)
             self._live[manifest.uri] = tuple(entry for entry in entries if entry.status is not Status.DELETED)
         return self._live[manifest.uri]
 
-    def listed(self, uri: str, place: TablePlace) -> tuple[ManifestFile, ...]:
+    def listed(self, uri: str, place: TableLocation) -> tuple[ManifestFile, ...]:
         """The lines of a manifest list. Raises NotFoundError."""
         if uri not in self._lists:
             self._lists[uri] = tuple(load_manifest_list(self.storage, uri, place))
@@ -219,7 +219,7 @@ def _unreachable(
                     yield uri
 
 
-def _files_of(manifests: Manifests, snapshot: Mapping[str, Any], place: TablePlace) -> Iterator[str]:
+def _files_of(manifests: Manifests, snapshot: Mapping[str, Any], place: TableLocation) -> Iterator[str]:
     """Everything a snapshot reaches. What is gone already is left out."""
     place.check(snapshot["manifest-list"])
     yield snapshot["manifest-list"]

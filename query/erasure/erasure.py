@@ -36,7 +36,7 @@ from query.erasure.awaited import Awaited
 from query.erasure.erase_table import TableErasure, TableReport, Tools, Wanted, queue_unreached
 from query.erasure.forgotten_query import query_hash, without_words, write_private
 from query.model.cancellation import CancelledError, Run
-from query.model.problem import BadQuestionError
+from query.model.problem import BadRequestError
 from query.model.table_view import streams, table_id
 
 log = structlog.get_logger()
@@ -259,7 +259,7 @@ class Erasures:
             return None
         matching = rows = 0
         for table in self._tables(job):
-            with suppress(BadQuestionError):  # told where it is erased
+            with suppress(BadRequestError):  # told where it is erased
                 found = TableErasure(
                     self._tools, _wanted(job, table), run, lambda _: None, self._positions[job.id]
                 ).share()
@@ -361,7 +361,7 @@ class Erasures:
         work = TableErasure(self._tools, _wanted(job, table), run, note, self._positions[job.id])
         try:
             report = work.count() if job.dry_run else work.erase()
-        except BadQuestionError:
+        except BadRequestError:
             report = replace(work.report, problem=UNFIT)
         before = next((each for each in job.tables if each.stream == table.stream), None)
         if (

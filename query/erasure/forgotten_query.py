@@ -23,7 +23,7 @@ from query.language.search_language import (
     Not,
     parse_search,
 )
-from query.model.problem import BadQuestionError
+from query.model.problem import BadRequestError
 
 KEY_FILE, KEY_BYTES = "hash-key", 32
 HIDDEN = "…"
@@ -54,7 +54,7 @@ def without_words(sentence: str, query: str) -> str:
     """A sentence with none of the query's words in it: services may quote in their errors what they were
     asked."""
     words = {query}
-    with suppress(BadQuestionError):
+    with suppress(BadRequestError):
         words |= set(_words(parse_search(query)))
     for word in sorted(words, key=len, reverse=True):
         if len(word) >= WORD_CHARACTERS_MIN:

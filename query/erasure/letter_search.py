@@ -18,7 +18,7 @@ from sqlglot import exp
 from lake.catalog_client import TableName
 from lake.log_schema import MESSAGE, OFFSET, SYSTEM_COLUMNS, TIMESTAMP, LogSchema, fold, new_log_schema
 from lake.snapshot import Totals
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 from lake.tenant import TenantId
 from query.executors.executor import Executor, Source, from_source
 from query.files.file_index import LiveFile
@@ -89,7 +89,7 @@ def _matching(
             path,
         )
         file = LiveFile(f"file://{path}", len(rows), path.stat().st_size, 0, 1, None, None, None, None)
-        place = TablePlace.at(f"file://{folder}")
+        place = TableLocation.at(f"file://{folder}")
         view = TableView(
             table_id("letters", "logs"),
             TableName("", ""),

@@ -16,7 +16,7 @@ from query.executors.executor import Executor
 from query.export.export import ExportJobs
 from query.model.cancellation import Run
 from query.model.catalog_lists import entries
-from query.model.problem import BadQuestionError
+from query.model.problem import BadRequestError
 from query.model.table_view import table_id
 from query.search.ingest_gateway import IngestGateway
 
@@ -79,7 +79,7 @@ class OutsideTables:
                     self.ingest, self.embedded, kind, tenant, job.query, _time(job.start), _time(job.end), run
                 )
                 said += tell([each for each in found if not job.streams or each.stream in ("", *job.streams)])
-            except BadQuestionError:
+            except BadRequestError:
                 said.append(f"{_WORDS[kind]} were not looked at: the query does not fit them")
             except FirnError as error:
                 said.append(f"{_WORDS[kind]} were not looked at: {error}")

@@ -16,7 +16,7 @@ from sqlglot import exp
 from lake.errors import NotFoundError, UnavailableError
 from lake.log_schema import LogSchema
 from lake.settings import QuerySettings
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 from query.executors.executor import Fetched, Source, with_source
 from query.model.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
 from query.model.cancellation import Run
@@ -53,7 +53,7 @@ class EmbeddedExecutor:
     def __init__(
         self,
         settings: QuerySettings,
-        local_paths: Callable[[Sequence[str], TablePlace], list[str]],
+        local_paths: Callable[[Sequence[str], TableLocation], list[str]],
         roots: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
         self._settings = settings

@@ -12,10 +12,10 @@ from query.export.export import ROWS_AT_ONCE, Job
 from query.export.export_formats import Format
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
-from query.model.pin import Pin, parse_pin
+from query.model.point_in_time import PointInTime, parse_point_in_time
 from query.model.table_view import table_id
 from query.search.file_planner import slices
-from query.search.search import Prepared, Question, Searcher, select_rows
+from query.search.search import Prepared, Searcher, SearchRequest, select_rows
 
 STRETCH_TIMEOUT_S = 3_600.0
 
@@ -30,22 +30,22 @@ class SearchRows:
     def __init__(self, searcher: Searcher, job: Job) -> None:
         self._searcher = searcher
         self._job = job
-        pin = parse_pin(job.pin)
+        pin = parse_point_in_time(job.pin)
         start, end = datetime.fromisoformat(job.start), datetime.fromisoformat(job.end)
-        self._question = Question(table_id(job.tenant, job.stream), start, end, job.query, pin)
-        prepared = searcher.prepare(self._question)
+        self._search_request = SearchRequest(table_id(job.tenant, job.stream), start, end, job.query, pin)
+        prepared = searcher.prepare(self._search_request)
         if prepared.view.uuid != pin.table_uuid:
             raise NotFoundError("the table was dropped and made anew since this export was asked for")
         self.schema: LogSchema = prepared.view.schema
 
     def rows(self, start: str, end: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a stretch, oldest first, in batches."""
-        question = replace(
-            self._question, start=datetime.fromisoformat(start), end=datetime.fromisoformat(end)
+        search_request = replace(
+            self._search_request, start=datetime.fromisoformat(start), end=datetime.fromisoformat(end)
         )
-        prepared = self._searcher.prepare(question)
+        prepared = self._searcher.prepare(search_request)
         self._check_columns(prepared)
-        condition = prepared.condition_in(question.start, question.end)
+        condition = prepared.condition_in(search_request.start, search_request.end)
         select = select_rows(self._job.columns, condition, None, newest_first=False)
         source = Source(prepared.view, prepared.plan.files)
         yield from prepared.executor.stream(source, select, Run(STRETCH_TIMEOUT_S), rows_at_once=ROWS_AT_ONCE)
@@ -75,16 +75,16 @@ def new_job(
 ) -> Job:
     """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows`
     rows."""
-    question, view = prepared.question, prepared.view
-    pin = question.pin or Pin(view.uuid, view.absorbed)
+    search_request, view = prepared.search_request, prepared.view
+    pin = search_request.pin or PointInTime(view.uuid, view.absorbed)
     cut = slices(prepared.plan, newest_first=False, first_rows=part_rows, growth=1)
     return Job(
         id="",
-        tenant=question.table.tenant.name,
-        stream=question.table.stream,
-        query=question.query,
-        start=rfc3339(question.start),
-        end=rfc3339(question.end),
+        tenant=search_request.table.tenant.name,
+        stream=search_request.table.stream,
+        query=search_request.query,
+        start=rfc3339(search_request.start),
+        end=rfc3339(search_request.end),
         pin=pin.to_text(),
         format=written_as,
         created="",

@@ -14,7 +14,7 @@ from query.model.cancellation import Run, TimeOverError
 from query.model.problem import refuse
 from query.search.file_planner import Effort, effort_of, slices
 from query.search.results import plain_row
-from query.search.search import Basis, Prepared, Progress, Question, Searcher
+from query.search.search import Prepared, Progress, Searcher, SearchRequest, SearchStats
 
 # Top values are counted over the newest rows only, from this many on: enough to choose a filter by.
 SAMPLE_ROWS = 1_000_000
@@ -40,12 +40,12 @@ class TopValues:
     values: list[tuple[Any, int]]
     counted_rows: int
     sampled: bool
-    basis: Basis
+    basis: SearchStats
 
 
-def list_fields(searcher: Searcher, question: Question) -> tuple[list[FieldSummary], Basis]:
+def list_fields(searcher: Searcher, search_request: SearchRequest) -> tuple[list[FieldSummary], SearchStats]:
     """All fields with the coverage in the files of the time range; nothing is opened."""
-    prepared = searcher.prepare(question)
+    prepared = searcher.prepare(search_request)
     summaries = [_summary(each, prepared.plan.files) for each in prepared.view.schema.columns]
     ordered = sorted(summaries, key=lambda f: (f.is_system, -(f.coverage or 0.0), f.name))
     return ordered, searcher.basis(prepared, Progress())
@@ -72,7 +72,7 @@ def _coverage(target: Column, files: tuple[LiveFile, ...]) -> float | None:
 
 def top_values(
     searcher: Searcher,
-    question: Question,
+    search_request: SearchRequest,
     field: str,
     run: Run,
     *,
@@ -81,7 +81,7 @@ def top_values(
 ) -> TopValues:
     """Counts the values of a field over the newest matching files. Raises BadQuestionError for a field that
     is not there."""
-    prepared = searcher.prepare(question)
+    prepared = searcher.prepare(search_request)
     target = _target(prepared, field)
     files, looked_at = _newest(prepared, sample_rows)
     progress = Progress()

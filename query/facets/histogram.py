@@ -29,7 +29,7 @@ from query.language.severity import LEVELS, Level, level_number
 from query.model.cancellation import Run, TimeOverError
 from query.model.problem import refuse
 from query.search.file_planner import effort_of
-from query.search.search import Basis, Prepared, Progress, Question, Searcher
+from query.search.search import Prepared, Progress, Searcher, SearchRequest, SearchStats
 
 # So many files are counted at once; what is counted stays, also where the time is over before the end.
 COUNTED_AT_ONCE = 200
@@ -44,7 +44,7 @@ class Histogram:
     width_s: int
     rows: int
     kept_rows: int
-    basis: Basis
+    basis: SearchStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +70,18 @@ class _Shares:
 def histogram(
     searcher: Searcher,
     kept: FileCounts,
-    question: Question,
+    search_request: SearchRequest,
     run: Run,
     *,
     width_s: int | None = None,
     by_level: bool = False,
 ) -> Histogram:
     """Counts a search over time. Raises BadQuestionError, NotFoundError, UnavailableError."""
-    width = _checked_width(question, width_s)
+    width = _checked_width(search_request, width_s)
 
     def count() -> Histogram:
-        prepared, progress = searcher.prepare(question), Progress()
-        reader, shares = searcher.file_reader(question.engine), None
+        prepared, progress = searcher.prepare(search_request), Progress()
+        reader, shares = searcher.file_reader(search_request.engine), None
         if reader is not None and prepared.condition is None and not prepared.plan.has_deletes:
             shares = _shares(prepared, kept, width, by_level=by_level)
         if (
@@ -109,11 +109,11 @@ def histogram(
 
 
 def _shares(prepared: Prepared, kept: FileCounts, width_s: int, *, by_level: bool) -> _Shares:
-    question = prepared.question
+    search_request = prepared.search_request
     unit_s = HOUR_S if width_s % HOUR_S == 0 else MINUTE_S
     of_one_bucket, between, cut = list[LiveFile](), list[LiveFile](), list[LiveFile]()
     for file in prepared.plan.files:
-        if not lies_inside(file, question.start, question.end):
+        if not lies_inside(file, search_request.start, search_request.end):
             cut.append(file)
         elif not by_level and fits_one_bucket(file, width_s):
             of_one_bucket.append(file)
@@ -203,9 +203,9 @@ def _select_counts(condition: exp.Expression | None, width_s: int, *, by_level: 
     )
 
 
-def _checked_width(question: Question, width_s: int | None) -> int:
-    width = width_s or bucket_width_s(question.start, question.end)
-    if (question.end - question.start).total_seconds() / width > BUCKETS_MAX:
+def _checked_width(search_request: SearchRequest, width_s: int | None) -> int:
+    width = width_s or bucket_width_s(search_request.start, search_request.end)
+    if (search_request.end - search_request.start).total_seconds() / width > BUCKETS_MAX:
         raise refuse(
             f"buckets of {width} s would be more than {BUCKETS_MAX:,}; choose wider ones or a shorter range"
         )

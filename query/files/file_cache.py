@@ -11,7 +11,7 @@ from pathlib import Path
 from lake.errors import ForeignFileError, TooLargeError
 from lake.storage import Storage, canonical, local_path
 from lake.table_files import check_ordinary
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 
 FETCHES_AT_ONCE = 8
 FETCH_BYTES_MAX = 16 * 1024**3
@@ -30,7 +30,7 @@ class FileCache:
         self._lock = threading.Lock()
         self._fetching: dict[str, threading.Lock] = {}
 
-    def local_paths(self, uris: Sequence[str], place: TablePlace) -> list[str]:
+    def local_paths(self, uris: Sequence[str], place: TableLocation) -> list[str]:
         """A path for each data file of the table that lies there. Raises ForeignFileError, NotFoundError,
         UnavailableError."""
         _check(uris, place)
@@ -90,7 +90,7 @@ class FileCache:
                     held -= size
 
 
-def _check(uris: Sequence[str], place: TablePlace) -> None:
+def _check(uris: Sequence[str], place: TableLocation) -> None:
     """Raises ForeignFileError unless every file is the table's own, and those of this machine are ordinary
     files that no link leads to."""
     folders: set[str] = set()

@@ -15,7 +15,7 @@ from lake.manifest_list import ManifestFile
 from lake.storage import Storage
 from lake.table_files import load_manifest, load_manifest_list
 from lake.table_layout import US_PER_HOUR
-from lake.table_place import TablePlace
+from lake.table_location import TableLocation
 from query.model.table_view import EPOCH, TableView
 
 FILES_KEPT_MAX = 200_000
@@ -103,7 +103,7 @@ class FileIndex:
         ]
         return LiveFiles(tuple(files), has_deletes)
 
-    def _manifest_list(self, uri: str, place: TablePlace) -> tuple[ManifestFile, ...]:
+    def _manifest_list(self, uri: str, place: TableLocation) -> tuple[ManifestFile, ...]:
         place.check(uri)  # what was read for one table is not another's
         with self._lock:
             if uri in self._snapshots:
@@ -116,7 +116,9 @@ class FileIndex:
                 self._snapshots.popitem(last=False)
         return manifests
 
-    def _manifest(self, manifest: ManifestFile, timestamp_id: int, place: TablePlace) -> tuple[LiveFile, ...]:
+    def _manifest(
+        self, manifest: ManifestFile, timestamp_id: int, place: TableLocation
+    ) -> tuple[LiveFile, ...]:
         with self._lock:
             if manifest.uri in self._manifests:
                 self._manifests.move_to_end(manifest.uri)

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
-from query.model.limits import Turns
+from query.model.limits import ConcurrencyLimit
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
@@ -18,7 +18,7 @@ class Lane:
 
     def __init__(self, name: str, total: int, at_once: int, queue_timeout_s: float) -> None:
         self.at_once = at_once
-        self.turns = Turns(total, queue_timeout_s)
+        self.turns = ConcurrencyLimit(total, queue_timeout_s)
         self.threads = ThreadPoolExecutor(total, thread_name_prefix=name)
 
     def start(

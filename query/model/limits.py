@@ -31,7 +31,7 @@ class _Waiting:
     admitted: asyncio.Future[None]
 
 
-class Turns:
+class ConcurrencyLimit:
     """At most `total` turns at once, split among those who share them. For one event loop: who waits for a
     turn takes no thread.
 

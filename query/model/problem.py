@@ -18,7 +18,7 @@ class Problem:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-class BadQuestionError(Exception):
+class BadRequestError(Exception):
     """Carries a Problem out of a deep place to the edge, which answers 400."""
 
     def __init__(self, problem: Problem) -> None:
@@ -28,6 +28,6 @@ class BadQuestionError(Exception):
 
 def refuse(
     message: str, *, position: int | None = None, length: int | None = None, suggestion: str | None = None
-) -> BadQuestionError:
+) -> BadRequestError:
     """The exception for a problem."""
-    return BadQuestionError(Problem(message, position, length, suggestion))
+    return BadRequestError(Problem(message, position, length, suggestion))

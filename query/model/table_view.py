@@ -12,7 +12,7 @@ from lake.errors import FirnError, NotFoundError, Rejected, UnavailableError
 from lake.log_schema import LogSchema
 from lake.snapshot import Totals, totals_of
 from lake.table_layout import STREAM_PROPERTY, TENANT_PROPERTY
-from lake.table_place import NOWHERE, TablePlace
+from lake.table_location import NOWHERE, TableLocation
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream, parse_tenant
 from query.model.problem import refuse
 
@@ -37,7 +37,7 @@ class TableView:
     properties: Mapping[str, str]
     specs: Mapping[int, Mapping[str, Any]]
     snapshots: int = 0
-    place: TablePlace = NOWHERE
+    place: TableLocation = NOWHERE
 
 
 def table_id(tenant: str, stream: str) -> TableId:
@@ -92,7 +92,7 @@ def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> Tab
         properties=metadata.get("properties", {}),
         specs={spec["spec-id"]: spec for spec in metadata["partition-specs"]},
         snapshots=len(metadata.get("snapshots", ())),
-        place=TablePlace.of(metadata),
+        place=TableLocation.of(metadata),
     )
 
 

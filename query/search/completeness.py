@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from query.model.instant import rfc3339
-from query.model.pin import Pin
+from query.model.point_in_time import PointInTime
 from query.model.table_view import TableView
 from query.search.lag import Lag
 
@@ -37,7 +37,7 @@ def assess(
     *,
     stopped: str | None,
     view: TableView,
-    pin: Pin | None,
+    pin: PointInTime | None,
     rows: int | None,
 ) -> Completeness:
     """`end`: of the time range. `stopped`: why the engine ended early. `rows`: how many rows matched, where
@@ -93,7 +93,7 @@ def _of_lag(lag: Lag, end: datetime) -> list[str]:
     ]
 
 
-def _of_pin(pin: Pin, view: TableView, rows: int | None) -> list[str]:
+def _of_pin(pin: PointInTime, view: TableView, rows: int | None) -> list[str]:
     if pin.table_uuid != view.uuid:
         return ["the table was dropped and made anew since this link was made: its rows are gone"]
     if pin.rows is None or rows is None or rows == pin.rows:

@@ -36,7 +36,7 @@ from query.language.search_sql import (
 from query.model.answer_size import row_bytes
 from query.model.cancellation import Run, TimeOverError
 from query.model.instant import timestamp_literal
-from query.model.pin import Pin, fingerprint
+from query.model.point_in_time import PointInTime, fingerprint
 from query.model.problem import Problem, refuse
 from query.model.table_view import EPOCH, TableView, load_view
 from query.search.completeness import Completeness, Freshness, assess
@@ -51,23 +51,23 @@ STREAM_BATCH_ROWS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchRequest:
     """What is searched: half-open time range, words, and optionally the rows a link was made of."""
 
     table: TableId
     start: datetime
     end: datetime
     query: str = ""
-    pin: Pin | None = None
+    pin: PointInTime | None = None
     engine: Engine = "auto"
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class SearchStats:
     """What an answer rests on."""
 
     view: TableView
-    pin: Pin
+    pin: PointInTime
     planned: Effort
     skipped: Effort
     scanned: Effort
@@ -83,14 +83,14 @@ class Page:
 
     rows: list[dict[str, Any]]
     next: Cursor | None
-    basis: Basis
+    basis: SearchStats
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """Steps 1 to 3, done."""
 
-    question: Question
+    search_request: SearchRequest
     view: TableView
     live: LiveFiles
     node: Node
@@ -141,7 +141,7 @@ class Searcher:
 
     def page(
         self,
-        question: Question,
+        search_request: SearchRequest,
         run: Run,
         *,
         limit: int,
@@ -150,9 +150,9 @@ class Searcher:
     ) -> Page:
         """One page of matching rows. Raises BadQuestionError, NotFoundError, UnavailableError."""
         if after is not None:
-            question = _from_cursor(question, after, newest_first=newest_first)
+            search_request = _from_cursor(search_request, after, newest_first=newest_first)
         return self.retried(
-            lambda: self._page(self.prepare(question), run, limit, after, newest_first=newest_first)
+            lambda: self._page(self.prepare(search_request), run, limit, after, newest_first=newest_first)
         )
 
     def _page(
@@ -182,11 +182,11 @@ class Searcher:
         return Page(rows[:limit], following, self.basis(prepared, progress, counted_rows=whole))
 
     def stream(
-        self, question: Question, run: Run, *, newest_first: bool = True
-    ) -> Iterator[list[dict[str, Any]] | Basis]:
+        self, search_request: SearchRequest, run: Run, *, newest_first: bool = True
+    ) -> Iterator[list[dict[str, Any]] | SearchStats]:
         """All matching rows in the wanted order, in batches, holding one at a time; at the end what they rest
         on. Raises as `page` does."""
-        prepared, progress = self.prepare(question), Progress()
+        prepared, progress = self.prepare(search_request), Progress()
         names = [c.name for c in prepared.view.schema.columns]
         for piece in slices(prepared.plan, newest_first=newest_first, first_rows=STREAM_SLICE_ROWS, growth=1):
             select = select_rows(
@@ -207,12 +207,12 @@ class Searcher:
         """The row with these coordinates; its `timestamp_us` finds the file. None where there is no such
         row."""
         at = EPOCH + timedelta(microseconds=coordinates.timestamp_us)
-        question = Question(table, at, at + timedelta(microseconds=1))
+        search_request = SearchRequest(table, at, at + timedelta(microseconds=1))
 
         def find() -> dict[str, Any] | None:
-            prepared = self.prepare(question)
+            prepared = self.prepare(search_request)
             names = [c.name for c in prepared.view.schema.columns]
-            condition = prepared.condition_in(question.start, question.end, _is_row(coordinates))
+            condition = prepared.condition_in(search_request.start, search_request.end, _is_row(coordinates))
             fetched = prepared.executor.fetch(
                 Source(prepared.view, prepared.plan.files),
                 select_rows(names, condition, 1, newest_first=True),
@@ -222,32 +222,32 @@ class Searcher:
 
         return self.retried(find)
 
-    def prepare(self, question: Question) -> Prepared:
+    def prepare(self, search_request: SearchRequest) -> Prepared:
         """Steps 1 to 3. Raises BadQuestionError, NotFoundError."""
-        if question.end <= question.start:
+        if search_request.end <= search_request.start:
             raise refuse(
                 "the time range is empty: its end must lie after its start",
                 suggestion="swap the two, or choose a longer range",
             )
-        node = parse_search(question.query)
+        node = parse_search(search_request.query)
         # Asked before the table is loaded: a commit between the two must not make an answer look complete
         # that does not hold its rows.
-        lag = self._lag.of(question.table)
-        view = load_view(self.catalog, question.table)
+        lag = self._lag.of(search_request.table)
+        view = load_view(self.catalog, search_request.table)
         compiled = compile_search(node, view.schema)
-        pinned = within_offsets(question.pin.absorbed) if question.pin is not None else None
+        pinned = within_offsets(search_request.pin.absorbed) if search_request.pin is not None else None
         live = self.index.files(view)
-        plan = plan_files(live, question.start, question.end, node, view.schema)
+        plan = plan_files(live, search_request.start, search_request.end, node, view.schema)
         condition = all_of([compiled.condition, pinned])
         return Prepared(
-            question,
+            search_request,
             view,
             live,
             node,
             condition,
             compiled.warnings,
             plan,
-            self._choose(question.engine, plan),
+            self._choose(search_request.engine, plan),
             lag,
         )
 
@@ -300,25 +300,27 @@ class Searcher:
         progress.add(effort, fetched)
         return fetched
 
-    def basis(self, prepared: Prepared, progress: Progress, *, counted_rows: int | None = None) -> Basis:
+    def basis(
+        self, prepared: Prepared, progress: Progress, *, counted_rows: int | None = None
+    ) -> SearchStats:
         """Step 5. `counted_rows`: all rows that match, where they were counted."""
-        question, view = prepared.question, prepared.view
+        search_request, view = prepared.search_request, prepared.view
         freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, prepared.lag)
-        asked = fingerprint(question.query, question.start, question.end)
-        pin = question.pin or Pin(
+        asked = fingerprint(search_request.query, search_request.start, search_request.end)
+        pin = search_request.pin or PointInTime(
             view.uuid, view.absorbed, counted_rows, asked if counted_rows is not None else ""
         )
         rows = counted_rows if pin.asked == asked else None
         completeness = assess(
-            question.end,
+            search_request.end,
             self._clock.now(),
             freshness,
             stopped=progress.stopped,
             view=view,
-            pin=question.pin,
+            pin=search_request.pin,
             rows=rows,
         )
-        return Basis(
+        return SearchStats(
             view,
             pin,
             prepared.plan.planned,
@@ -385,7 +387,7 @@ def _number(value: int) -> exp.Expression:
     return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
 
 
-def _from_cursor(question: Question, after: Cursor, *, newest_first: bool) -> Question:
+def _from_cursor(search_request: SearchRequest, after: Cursor, *, newest_first: bool) -> SearchRequest:
     """The rest of the range: pages already shown need not be read again."""
     try:
         at = EPOCH + timedelta(microseconds=after.timestamp_us)
@@ -393,9 +395,13 @@ def _from_cursor(question: Question, after: Cursor, *, newest_first: bool) -> Qu
         raise refuse("cursor: its time is out of range; take the cursor from the answer before") from None
     if newest_first:
         return replace(
-            question,
+            search_request,
             end=max(
-                min(question.end, at + timedelta(microseconds=1)), question.start + timedelta(microseconds=1)
+                min(search_request.end, at + timedelta(microseconds=1)),
+                search_request.start + timedelta(microseconds=1),
             ),
         )
-    return replace(question, start=min(max(question.start, at), question.end - timedelta(microseconds=1)))
+    return replace(
+        search_request,
+        start=min(max(search_request.start, at), search_request.end - timedelta(microseconds=1)),
+    )

@@ -16,7 +16,7 @@ from sqlglot.tokens import Token
 
 from lake.errors import Rejected
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream, parse_tenant, to_identifier
-from query.model.problem import BadQuestionError, refuse
+from query.model.problem import BadRequestError, refuse
 from query.sql.sql_words import check_nesting, lost_words, words_of
 
 CHARACTERS_MAX = 50_000
@@ -132,7 +132,7 @@ def _words(sql: str) -> list[Token]:
         raise _unreadable(error) from error
 
 
-def _unreadable(error: Exception) -> BadQuestionError:
+def _unreadable(error: Exception) -> BadRequestError:
     return refuse(
         "this is not SQL that can be read: "
         f"{str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from lake.tenant import TenantId
-from query.model.problem import BadQuestionError, Problem
+from query.model.problem import BadRequestError, Problem
 from query.sql.sql_guard import read_statement
 
 
@@ -23,7 +23,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     default = None if request["default"] is None else TenantId(request["default"])
     try:
         statement = read_statement(request["sql"], default, request["catalog"])
-    except BadQuestionError as error:
+    except BadRequestError as error:
         return {"problem": error.problem.to_json()}
     except (MemoryError, RecursionError):
         return {

@@ -22,7 +22,7 @@ from lake.errors import UnavailableError
 from lake.tenant import TableId, TenantId
 from query.model.cancellation import Run
 from query.model.limits import BusyError
-from query.model.problem import BadQuestionError, Problem, refuse
+from query.model.problem import BadRequestError, Problem, refuse
 from query.sql.sql_guard import Statement, check_text
 
 log = structlog.get_logger()
@@ -168,7 +168,7 @@ class SqlReaders:
 def _statement(said: bytes) -> Statement:
     document = orjson.loads(said)
     if "problem" in document:
-        raise BadQuestionError(Problem(**document["problem"]))
+        raise BadRequestError(Problem(**document["problem"]))
     return Statement(
         document["sql"], frozenset(TableId(TenantId(tenant), stream) for tenant, stream in document["tables"])
     )

@@ -11,7 +11,7 @@ from lake.clock import epoch_us
 from lake.errors import ConflictError, RefusedError
 from lake.table_layout import US_PER_HOUR
 from query.files.file_index import LiveFiles
-from query.model.problem import BadQuestionError, refuse
+from query.model.problem import BadRequestError, refuse
 from query.model.table_view import EPOCH, TableView
 from query.search.file_planner import Effort, effort_of
 
@@ -42,7 +42,7 @@ def retention_of(view: TableView) -> int | None:
     text = view.properties.get(PROPERTY, "").strip()
     try:
         return parse_retention(text) if text else None
-    except BadQuestionError:
+    except BadRequestError:
         return None
 
 

@@ -43,7 +43,7 @@ from query.model.table_view import streams
 from query.model.table_view import tenants as known_tenants
 from query.search.file_planner import slices
 from query.search.lag import UnknownLag
-from query.search.search import Prepared, Question, Searcher, select_rows
+from query.search.search import Prepared, Searcher, SearchRequest, select_rows
 from tests.benchmarks.log_volume import Loaded, load
 
 HOURS = 7 * 24
@@ -115,8 +115,8 @@ class Bench:
         self.opened_files += answer["scanned"]["files"]
         return took_s
 
-    def question(self, loaded: Loaded, length: timedelta, query: str = "") -> Prepared:
-        return self.searcher.prepare(Question(loaded.table, self.end - length, self.end, query))
+    def search_request(self, loaded: Loaded, length: timedelta, query: str = "") -> Prepared:
+        return self.searcher.prepare(SearchRequest(loaded.table, self.end - length, self.end, query))
 
     def page_by_duckdb(self, prepared: Prepared) -> float:
         """Seconds of a page's SQL over the same files, slice by slice, straight in DuckDB."""
@@ -207,13 +207,13 @@ def compare(bench: Bench, times: int, say: Callable[[str], None]) -> dict[str, f
     for _ in range(times):
         for query in ("", "message:timed", "severity:error"):
             loaded = bench.tenant()
-            prepared = bench.question(loaded, week, query)
+            prepared = bench.search_request(loaded, week, query)
             straight_s = min(bench.page_by_duckdb(prepared) for _ in range(2))
             firn_s = min(bench.ask("search", loaded, week, limit=PAGE_ROWS, query=query)[0] for _ in range(2))
             beyond.append((firn_s - straight_s) * 1_000)
     for _ in range(max(3, times // 5)):
         loaded = bench.tables[0]
-        prepared = bench.question(loaded, week)
+        prepared = bench.search_request(loaded, week)
         bench.page_by_trino(prepared, one_piece=False)
         straight_s = min(bench.page_by_trino(prepared, one_piece=False) for _ in range(2))
         firn_s = min(bench.ask("search", loaded, week, limit=PAGE_ROWS, engine="trino")[0] for _ in range(2))

@@ -78,13 +78,13 @@ def compare(
     doubled = sum(
         sum(found[name][identity] - 1 for identity in identities) for name, identities in twice.items()
     ) + len(both)
-    unburied = {TableName("dead", "letters"): bad - letters}
+    not_dead_lettered = {TableName("dead", "letters"): bad - letters}
     details = "; ".join(
         [
             *_some("missing", missing),
             *_some("twice", twice),
             *_some("strange", strange),
-            *_some("missing", unburied),
+            *_some("missing", not_dead_lettered),
         ]
     )
     return Found(lost, doubled + sum(map(len, strange.values())), details)

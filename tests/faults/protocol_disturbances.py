@@ -7,13 +7,13 @@ from dataclasses import replace
 from tests.faults.protocol_main import write
 from tests.faults.protocol_node import Entry, Node, Stage, Worker
 from tests.faults.protocol_steps import Pick, a_node, land
-from tests.faults.protocol_world import RESOLVED, ROLLED_BACK, GroupWrite, Witness, World, roll_back
+from tests.faults.protocol_world import RESOLVED, ROLLED_BACK, CommitCheckpoint, GroupWrite, World, roll_back
 
 SETBACKS_MAX = 2
 
 
 def new_node(w: World) -> str:
-    """A start takes a new token, asks the witnesses, and reads what is parked."""
+    """A start takes a new token, asks the checkpoints, and reads what is parked."""
     w.token += 1
     workers = [Worker(tuple(range(at, len(w.log), w.workers))) for at in range(w.workers)]
     node = Node(w.token, workers)
@@ -28,7 +28,7 @@ def new_node(w: World) -> str:
 def went_back(w: World) -> bool:
     """Whether the catalog does not know a commit it acknowledged; behind a foreign one a table that is gone
     may have been dropped."""
-    for _, table, snapshot in witnesses(w):
+    for _, table, snapshot in checkpoints(w):
         found = w.tables.get(table)
         if (w.own and found is None) or (
             found is not None and not found.dropped and snapshot not in found.snapshots.keys() | found.expired
@@ -37,8 +37,8 @@ def went_back(w: World) -> bool:
     return False
 
 
-def witnesses(w: World) -> set[Witness]:
-    return {written.witness for written in w.group.values() if written.witness is not None}
+def checkpoints(w: World) -> set[CommitCheckpoint]:
+    return {written.checkpoint for written in w.group.values() if written.checkpoint is not None}
 
 
 def act_start(w: World, pick: Pick) -> str | None:
@@ -50,7 +50,7 @@ def act_start(w: World, pick: Pick) -> str | None:
     if node.begun or any(not entry.told for entry in node.tables.values()):
         return None
     if w.hidden or (
-        w.rules.ask_witness and went_back(w)
+        w.rules.ask_checkpoint and went_back(w)
     ):  # who restores a database under a lease in force knows that he did
         w.seen["resolved all"] += 1
         w.hidden.clear()
@@ -64,8 +64,8 @@ def act_start(w: World, pick: Pick) -> str | None:
         message for message in w.air if not isinstance(message.body, GroupWrite) or message.sender in w.nodes
     ]
     node.begun = True
-    if w.rules.keep_newer_witness:
-        node.newest = max(witnesses(w), default=None)
+    if w.rules.keep_newer_checkpoint:
+        node.newest = max(checkpoints(w), default=None)
     for worker in node.workers:
         worker.parked = {table: entry.told for table, entry in node.tables.items()}
         for p in worker.partitions:

@@ -11,12 +11,12 @@ from tests.faults.protocol_world import (
     RESOLVED,
     ROLLED_BACK,
     Commit,
+    CommitCheckpoint,
     GroupWrite,
     Message,
     ParkedRecord,
     ParkedWrite,
     Violation,
-    Witness,
     World,
 )
 
@@ -215,11 +215,11 @@ def commit_answer(w: World, node: Node, body: Commit, result: str) -> None:
 
 
 def learn(node: Node, table: str, view: View, made: int) -> None:
-    """The state of a table is known; the newest commit a node knows of is the witness of the offsets it
+    """The state of a table is known; the newest commit a node knows of is the checkpoint of the offsets it
     stores."""
     node.known[table] = node.last[table] = view
     if view.head is not None and (node.newest is None or made >= node.newest.made):
-        node.newest = Witness(made, table, view.head)
+        node.newest = CommitCheckpoint(made, table, view.head)
 
 
 def load(w: World, node: Node, table: str) -> str:

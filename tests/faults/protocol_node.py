@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from tests.faults.protocol_world import (
     Commit,
+    CommitCheckpoint,
     Marks,
     ParkedRecord,
     ParkedWrite,
     Record,
-    Witness,
 )
 
 
@@ -180,7 +180,7 @@ class Node:
     jobs: dict[str, Job] = field(default_factory=dict)
     tables: dict[str, Entry] = field(default_factory=dict)  # the parked ones
     confirmations: list[tuple[Worker, int]] = field(default_factory=list)
-    newest: Witness | None = None
+    newest: CommitCheckpoint | None = None
     numbers: int = 0
 
     def tell(self, order: Order) -> None:

@@ -71,9 +71,9 @@ class Rules:
     reread_from_input: bool = True  # what was taken away is read from the input topic
     resolve_in_a_commit: bool = True  # on the head that was read, and with a new one
     notice_vanished: bool = True  # a table that is gone without having been dropped went back, too
-    ask_witness: bool = True  # a catalog that went back is noticed at the next start
-    keep_newer_witness: bool = (
-        True  # a node goes on from the witnesses it finds: what it meets itself may be older
+    ask_checkpoint: bool = True  # a catalog that went back is noticed at the next start
+    keep_newer_checkpoint: bool = (
+        True  # a node goes on from the checkpoints it finds: what it meets itself may be older
     )
 
 
@@ -169,7 +169,7 @@ class ParkedWrite(NamedTuple):
         return f"parked record of {self.table} := {self.record.cause if self.record else None}"
 
 
-class Witness(NamedTuple):
+class CommitCheckpoint(NamedTuple):
     made: int  # the order of commits
     table: str
     snapshot: int
@@ -178,7 +178,7 @@ class Witness(NamedTuple):
 class GroupWrite(NamedTuple):
     partition: int
     offset: int
-    witness: Witness | None
+    checkpoint: CommitCheckpoint | None
 
     def __str__(self) -> str:
         return f"group offset of partition {self.partition} := {self.offset}"

@@ -109,8 +109,8 @@ def test_bounds_and_topics_that_mean_nothing_are_refused() -> None:
     [Stored(7, "id", "n.t:u:1:2", 5), Stored(7, "id", "n.t:u:1:2"), Stored(7, "id", "", 5), Stored(7, "id")],
 )
 def test_what_stands_beside_an_offset_comes_back(stored: Stored) -> None:
-    """Topic, witness and beginning; an older Firn wrote no beginning, and another tool nothing at all: then
-    the group begins there."""
+    """Topic, checkpoint and beginning; an older Firn wrote no beginning, and another tool nothing at
+    all: then the group begins there."""
     assert parse_stored(7, stored.metadata) == stored
     assert parse_stored(7, "id n.t:u:1:2") == Stored(7, "id", "n.t:u:1:2", 0)
     assert parse_stored(7, "") == parse_stored(7, None) == Stored(7, "", "", 7)

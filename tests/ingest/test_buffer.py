@@ -143,7 +143,7 @@ def test_packed_messages_come_back_as_they_were() -> None:
     ]
     for at, record in enumerate(records):
         if at in (100, 200):
-            buffer.buried, buffer.looked_at = frozenset({at % 7}), len(buffer)
+            buffer.dead_lettered, buffer.looked_at = frozenset({at % 7}), len(buffer)
             before = buffer.size_bytes
             assert buffer.pack() == before - buffer.size_bytes > 0
         buffer.add(*record)
@@ -168,8 +168,8 @@ def test_packed_messages_that_nobody_has_looked_at_are_looked_at_later() -> None
     buffer.pack()
     assert [part.looked_at for part in buffer.parts()] == [0, 1]
     for part in buffer.parts():
-        part.buried, part.looked_at = frozenset({0}), 1
-    assert [(part.buried, part.looked_at) for part in buffer.parts()] == [(frozenset({0}), 1)] * 2
+        part.dead_lettered, part.looked_at = frozenset({0}), 1
+    assert [(part.dead_lettered, part.looked_at) for part in buffer.parts()] == [(frozenset({0}), 1)] * 2
     assert list(buffer.alive()) == []
 
 

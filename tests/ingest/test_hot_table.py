@@ -75,9 +75,9 @@ class HotTable:
             self.buffer.add(*RawRecord(0, self.offset, 1_795_210_000_000, None, (), body))
             self.offset += 1
 
-    def spool(self) -> None:
+    def append(self) -> None:
         """As the pipeline does it."""
-        self.writer.spool(self.buffer, SOURCES, self.view)
+        self.writer.append(self.buffer, SOURCES, self.view)
         self.buffer.pack()
 
     def flush(self) -> Flush:
@@ -116,11 +116,11 @@ def hot(tmp_path: Path) -> HotTable:
 def test_a_column_that_comes_and_goes_is_in_the_files_by_its_promised_id(hot: HotTable) -> None:
     """Parts with and without a new column, and a part that has none, become rows of one flush."""
     hot.add(*messages(0, 3))
-    hot.spool()
+    hot.append()
     hot.add(*messages(3, 3, late="a"))
-    hot.spool()
+    hot.append()
     hot.add(*messages(6, 3))
-    hot.spool()
+    hot.append()
     hot.add(*messages(9, 3))
     flush = hot.write(hot.flush())
     assert hot.rows(flush) == [(at, "a" if 3 <= at < 6 else None) for at in range(12)]
@@ -132,11 +132,11 @@ def test_a_column_that_comes_and_goes_is_in_the_files_by_its_promised_id(hot: Ho
 def test_bad_messages_become_dead_letters_once(hot: HotTable, spooled: bool, times: int) -> None:
     """Whether their part was in an open file or could not be, and however often the flush is written."""
     hot.add(*messages(0, 2), BAD)
-    hot.spool()
+    hot.append()
     if not spooled:
-        hot.writer.cool(TABLE)
+        hot.writer.abort(TABLE)
     hot.add(BAD, *messages(4, 2))
-    hot.spool()
+    hot.append()
     hot.add(BAD, *messages(7, 2))
     flush = hot.flush()
     for _ in range(times):
@@ -156,8 +156,8 @@ def test_faults_of_ours_are_counted_and_lose_nothing(hot: HotTable, monkeypatch:
     with monkeypatch.context() as broken:
         broken.setattr(FlushWriter, "_append", _fails)
         hot.add(*messages(0, 3))
-        hot.spool()
-    assert hot.writer.take_counts().unforeseen == {"spool": 1}
+        hot.append()
+    assert hot.writer.take_counts().unforeseen == {"append": 1}
     hot.add(*messages(3, 3))
     assert [offset for offset, _ in hot.rows(hot.write(hot.flush()))] == list(range(6))
     plain = HotTable(Path(local_path(hot.view.location)).parent / "plain")
@@ -205,8 +205,8 @@ def test_a_full_disk_is_the_flushes_to_tell(hot: HotTable, tmp_path: Path) -> No
         IngestSettings(), hot.columns, cast("DeadLetters", hot.letters), cast("AnyStorage", FullDisk())
     )
     hot.add(*_of_hours(3))
-    hot.spool()
-    hot.writer.cool(TABLE)
+    hot.append()
+    hot.writer.abort(TABLE)
     assert hot.writer.take_counts().unforeseen == {}
     assert not list(tmp_path.rglob("*.parquet"))
 
@@ -217,7 +217,7 @@ def test_so_many_hours_have_a_file_open_at_once(hot: HotTable) -> None:
     hot.writer = FlushWriter(settings, hot.columns, cast("DeadLetters", hot.letters), open_storage())
     for _ in range(2):
         hot.add(*_of_hours(10))
-        hot.spool()
+        hot.append()
         assert len(hot.writer._hot[TABLE]._open) <= 4
     flush = hot.write(hot.flush())
     assert [offset for offset, _ in hot.rows(flush)] == list(range(20))

@@ -12,8 +12,8 @@ from ingest.model.link import Outcome, TableView, WrittenFlush
 from ingest.model.source import Source
 from ingest.model.trouble import Cause, Trouble
 from ingest.node.engines.spark_line import Job, SparkLine
-from ingest.node.engines.spark_order import TaskFlush, TaskResult
 from ingest.node.engines.spark_plan import Lag, OffsetRange
+from ingest.node.engines.spark_task_spec import TaskFlush, TaskResult
 from ingest.write.flush_writer import TABLE_DELETED
 from lake.marks import Marks, Range, TopicPartition
 from lake.settings import IngestSettings
@@ -159,7 +159,7 @@ def test_a_flush_to_be_redone_takes_the_later_one_with_it(driven: Driven) -> Non
     job = line.next_job()
     assert job is not None
     assert (job.only, job.tasks) == ({A: {0: 3}}, [[OffsetRange(0, 3, 20)]])
-    assert line.fates([A])[0].views == {A: view(5, "new")}
+    assert line.decisions([A])[0].views == {A: view(5, "new")}
     line.collect([read(3, 20, written(A, 5, 20, 3, "new"))])
     assert driven.link.submitted[-1].ranges == {PLACE: Range(5, 20)}
     line.settle([(A, Outcome.DONE, view(20, "new"))])
@@ -197,7 +197,7 @@ def test_a_stuck_table_is_told_and_tried_again_later(driven: Driven) -> None:
     driven.topics.ends, driven.clock.s = 20, driven.clock.s + 0.3
     assert line.next_job() is None
     line.settle([])
-    line._behind[A].not_before_s = 1e9
+    line._backlog[A].not_before_s = 1e9
     assert driven.batch(20).skipped == {A}
 
 
@@ -208,18 +208,18 @@ def test_a_parked_table_parks_what_it_is_behind_with_before_what_comes(driven: D
     line.collect([read(0, 10, written(A, 0, 10, 3))])
     driven.batch(20)
     line.park({A: "p"})
-    assert line.fates([A]) == (line.fates([B])[0].__class__(), True)  # left
+    assert line.decisions([A]) == (line.decisions([B])[0].__class__(), True)  # left
     line.collect([read(10, 20, left={A: 12})])
     job = line.next_job()
     assert job is not None
     assert job.only == {A: {0: 3}}
-    assert line.fates([A])[0].parked == {A: "p"}
+    assert line.decisions([A])[0].parked == {A: "p"}
     line.collect([read(3, 20)])
     assert driven.lowest() == 20
     driven.batch(30)
-    assert line.fates([A])[0].parked == {A: "p"}
+    assert line.decisions([A])[0].parked == {A: "p"}
     line.hold(A)
-    assert line.fates([A]) == (line.fates([])[0], True)
+    assert line.decisions([A]) == (line.decisions([])[0], True)
     line.collect([read(20, 30, left={A: 21})])
     assert line.next_job() is None
     line.release({A: view(20)})
@@ -251,12 +251,12 @@ def test_tasks_that_share_a_partition_park_nothing(driven: Driven) -> None:
     job = driven.batch(200_000)
     assert job.in_pieces
     line.park({A: "p"})
-    assert line.fates([A]) == (line.fates([])[0], True)
+    assert line.decisions([A]) == (line.decisions([])[0], True)
     line.collect([read(0, 100_000, left={A: 5}), read(100_000, 200_000, left={A: 100_001})])
     repetition = line.next_job()
     assert repetition is not None
     assert (repetition.only, repetition.tasks) == ({A: {0: 5}}, [[OffsetRange(0, 5, 200_000)]])
-    assert line.fates([A])[0].parked == {A: "p"}
+    assert line.decisions([A])[0].parked == {A: "p"}
     line.collect([read(5, 200_000)])
     assert not driven.batch(400_000).in_pieces
 
@@ -291,13 +291,13 @@ def test_a_batch_hands_on_when_the_one_before_it_was_spread(driven: Driven) -> N
     assert not driven.batch(300_000).hands_on, "the last one was not spread"
 
 
-def test_records_of_a_dropped_table_are_buried(driven: Driven) -> None:
+def test_records_of_a_dropped_table_become_dead_letters(driven: Driven) -> None:
     """Where its owner wants that."""
     line = driven.line
     driven.batch(10)
     line.collect([read(0, 10, written(A, 0, 10, 3))])
-    line.settle([(A, Outcome.BURY, view(0))])
+    line.settle([(A, Outcome.DEAD_LETTER, view(0))])
     assert line.next_job() is not None
-    assert line.fates([A])[0].buried == {A: TABLE_DELETED}
+    assert line.decisions([A])[0].dead_lettered == {A: TABLE_DELETED}
     line.collect([read(3, 10)])
     assert driven.lowest() == 10

@@ -17,9 +17,9 @@ from ingest.kafka.kafka_reader import KafkaPartition
 from ingest.kafka.unreadable import UnreadableRange
 from ingest.model.link import TableView, WrittenFlush
 from ingest.model.source import Source
-from ingest.node.engines.spark_order import Fates, TaskOrder, TaskResult
 from ingest.node.engines.spark_plan import SMALL_BYTES, OffsetRange
 from ingest.node.engines.spark_task import Done, Task
+from ingest.node.engines.spark_task_spec import RoutingDecisions, TaskResult, TaskSpec
 from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.route.routes import Routes
 from lake.log_schema import LogSchema, new_log_schema
@@ -116,8 +116,8 @@ class World:
     def take_unreadable(self) -> list[UnreadableRange]:
         return []
 
-    def fates(self, tables: Sequence[TableId]) -> Fates:
-        return Fates({table: self.view(table) for table in tables if table.tenant.name != AWAY})
+    def decisions(self, tables: Sequence[TableId]) -> RoutingDecisions:
+        return RoutingDecisions({table: self.view(table) for table in tables if table.tenant.name != AWAY})
 
     def view(self, table: TableId) -> TableView:
         return TableView(
@@ -132,7 +132,7 @@ class World:
 
     def task(self, ranges: Sequence[OffsetRange], *, hands_on: bool = False) -> Task:
         return Task(
-            TaskOrder(SOURCES, ranges, frozenset(), None, hands_on),
+            TaskSpec(SOURCES, ranges, frozenset(), None, hands_on),
             cast("Any", self.tools),
             cast("Any", self),
         )

@@ -18,7 +18,7 @@ from lake.errors import ConflictError
 from lake.storage import local_path, open_storage
 from lake.table_layout import US_PER_HOUR, parse_partition_path
 from optimize.deletions import Throttle
-from optimize.duties import Duties
+from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.orphan_files import delete_orphans, find_orphans
 from optimize.purge import Dropped
 from optimize.table_view import load_view
@@ -26,7 +26,7 @@ from tests.optimize.delete_files import add_delete_file
 from tests.optimize.live_files import live_files, missing_files, offsets_of
 from tests.optimize.maintained import FixedClock, maintenance, utc
 from tests.optimize.small_files import SmallFiles, hour_of, rows_of, this_hour
-from tests.optimize.test_duties import SPELLINGS
+from tests.optimize.test_maintenance_tasks import SPELLINGS
 from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.stack
@@ -39,7 +39,7 @@ def test_retention_takes_whole_hours_and_a_dry_run_takes_nothing(catalog: Catalo
     table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
     for hours_ago in (2, 23, 26, 50):
         table.append(this_hour() - hours_ago, 10, times=2)
-    duties = Duties(maintenance(catalog, [table.name]))
+    duties = MaintenanceTasks(maintenance(catalog, [table.name]))
     (would,) = duties.retention(dry_run=True)
     assert (would.rows, len(would.files)) == (40, 4)
     assert would.oldest_us is not None
@@ -77,7 +77,7 @@ def test_retention_counts_in_utc_wherever_it_runs_and_whatever_month_ends(catalo
     ]
     table.commit({hour: rows_of(hour, at, 1) for at, hour in enumerate(hours)}, len(hours))
     for moment, first_kept in ((utc(2024, 3, 1, 12, 59), 3), (utc(2024, 3, 1, 13, 0), 4)):
-        duties = Duties(maintenance(catalog, [table.name], clock=FixedClock(moment)))
+        duties = MaintenanceTasks(maintenance(catalog, [table.name], clock=FixedClock(moment)))
         (would,) = duties.retention(dry_run=True)
         (went,) = duties.retention()
         assert went == would
@@ -89,7 +89,7 @@ def test_unclear_retention_of_one_table_is_told_and_deletes_nothing(catalog: Cat
     """A retention nobody understands leaves the table alone and says so."""
     table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "one month"})
     table.append(this_hour() - 5_000, 10)
-    (expired,) = Duties(maintenance(catalog, [table.name])).retention()
+    (expired,) = MaintenanceTasks(maintenance(catalog, [table.name])).retention()
     assert "write days or hours" in expired.reason
     assert expired.files == ()
 
@@ -107,7 +107,7 @@ def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: Catalog
     )
     second = SmallFiles(catalog, storage, first.name.namespace)
     second.append(this_hour(), 10)
-    duties = Duties(maintenance(catalog, purge_after_s=0))
+    duties = MaintenanceTasks(maintenance(catalog, purge_after_s=0))
     would = {dropped.uuid: dropped for dropped, _ in duties.purge(dry_run=True)}
     assert would[first.state.uuid].refusal == ""
     assert second.state.uuid not in would
@@ -150,7 +150,7 @@ def test_delete_files_go_with_the_hours_they_belong_to(catalog: CatalogClient) -
     for hours_ago in (3, 50):
         table.append(this_hour() - hours_ago, 10, times=2)
     stays, goes = (add_delete_file(table, this_hour() - hours_ago) for hours_ago in (3, 50))
-    (went,) = Duties(maintenance(catalog, [table.name])).retention()
+    (went,) = MaintenanceTasks(maintenance(catalog, [table.name])).retention()
     assert {file.uri for file in went.files} >= {goes}
     assert (went.rows, len(went.data_files), len(went.files)) == (20, 2, 3)
     view = load_view(catalog, table.storage, table.name)
@@ -164,7 +164,7 @@ def test_delete_files_go_with_the_hours_they_belong_to(catalog: CatalogClient) -
     ) == (20, 2, 1, 1)
     assert index_of(catalog, table.name) == {this_hour() - 3: (2, 1)}
     assert missing_files(catalog, table.storage, table.name) == []
-    assert list(Duties(maintenance(catalog, [table.name])).retention()) == []
+    assert list(MaintenanceTasks(maintenance(catalog, [table.name])).retention()) == []
 
 
 def index_of(catalog: CatalogClient, table: TableName) -> dict[int, tuple[int, int]]:
@@ -191,13 +191,13 @@ def test_interrupted_duty_is_done_again_at_the_next_round(catalog: CatalogClient
     def hours() -> list[int]:
         return [len(live_files(catalog, table.storage, table.name)) for table in tables]
 
-    before = Duties(m)._last("retention")
-    Duties(replace(m, halted=lambda: hours()[0] == 1)).run_due()
+    before = MaintenanceTasks(m)._last("retention")
+    MaintenanceTasks(replace(m, halted=lambda: hours()[0] == 1)).run_due()
     assert hours() == [1, 2]
-    assert Duties(m)._last("retention") == before
-    Duties(m).run_due()
+    assert MaintenanceTasks(m)._last("retention") == before
+    MaintenanceTasks(m).run_due()
     assert hours() == [1, 1]
-    assert Duties(m)._last("retention") > before
+    assert MaintenanceTasks(m)._last("retention") > before
 
 
 def test_daily_duty_brings_tables_that_nobody_merges_within_their_limits(catalog: CatalogClient) -> None:
@@ -206,7 +206,10 @@ def test_daily_duty_brings_tables_that_nobody_merges_within_their_limits(catalog
     table = SmallFiles(catalog, open_storage(), fresh("slow"))
     for hours_ago in range(3, 23):
         table.append(this_hour() - hours_ago, 2)
-    assert list(Duties(maintenance(catalog, [table.name], manifests_max=4)).retention(tidy=True)) == []
+    assert (
+        list(MaintenanceTasks(maintenance(catalog, [table.name], manifests_max=4)).retention(expire=True))
+        == []
+    )
     state = table.reload()
     assert len(catalog.load_table(table.name)["metadata"]["snapshots"]) <= 10
     assert len(state.manifests) == 1
@@ -217,7 +220,7 @@ def purged(catalog: CatalogClient, table: TableName, **settings: Any) -> list[tu
     """What a purge does to the dropped tables of that name, with the number of files deleted."""
     return [
         (dropped, files)
-        for dropped, files in Duties(maintenance(catalog, **settings)).purge()
+        for dropped, files in MaintenanceTasks(maintenance(catalog, **settings)).purge()
         if dropped.name == str(table)
     ]
 
@@ -256,7 +259,7 @@ def test_table_dropped_and_created_again_within_three_days_has_two_lives(catalog
     ):
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
     assert purged(catalog, first.name) == []
-    assert list(Duties(maintenance(catalog, [second.name])).orphans(delete=True)) == []
+    assert list(MaintenanceTasks(maintenance(catalog, [second.name])).orphans(delete=True)) == []
     with pytest.raises(ConflictError):
         catalog.post("/firn/v1/dropped-tables/undo", {"identifier": first.name.to_json()})
     back = TableName(first.name.namespace, "before")
@@ -339,7 +342,7 @@ def test_table_that_lies_elsewhere_keeps_its_files(catalog: CatalogClient, elsew
     )
     before = sorted(p for p in elsewhere.rglob("*") if p.is_file())
     (local_path(state.location) / "data/not ours.parquet").write_bytes(b"x")
-    ((found, reason),) = Duties(maintenance(catalog, [registered])).orphans(delete=True)
+    ((found, reason),) = MaintenanceTasks(maintenance(catalog, [registered])).orphans(delete=True)
     assert found.files == ()
     assert "not below the warehouse" in reason
     catalog.drop_table(registered, purge=True)
@@ -368,7 +371,7 @@ def test_table_at_or_below_the_location_of_another_keeps_its_files(
     inner.append(this_hour() - 3, 10, times=2)
     for path in local_path(outer.state.location).rglob("*"):
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
-    ((found, reason),) = Duties(maintenance(catalog, [outer.name])).orphans(delete=True)
+    ((found, reason),) = MaintenanceTasks(maintenance(catalog, [outer.name])).orphans(delete=True)
     assert found.files == ()
     assert "another one may lie there" in reason
     assert [missing_files(catalog, storage, table.name) for table in (outer, inner)] == [[], []]
@@ -387,7 +390,7 @@ def test_metadata_that_a_lost_commit_left_behind_is_an_orphan(catalog: CatalogCl
     for path, data in zip(left, (text, gzip.compress(text)), strict=True):
         path.write_bytes(data)
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
-    ((found, reason),) = Duties(maintenance(catalog, [table.name])).orphans(delete=True)
+    ((found, reason),) = MaintenanceTasks(maintenance(catalog, [table.name])).orphans(delete=True)
     assert (found.files, reason) == (tuple(sorted(f"file://{path}" for path in left)), "")
     assert not any(path.exists() for path in left)
     assert missing_files(catalog, table.storage, table.name) == []
@@ -450,10 +453,14 @@ def test_ten_thousand_files_in_all_spellings_no_live_one_goes_and_every_orphan_d
     storage.write_all(prepared.files)
     (result,) = catalog.commit_all([prepared.request])
     assert result.status.value == "committed", result
-    ((found, reason),) = Duties(maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)).orphans(
-        delete=False
-    )
+    ((found, reason),) = MaintenanceTasks(
+        maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)
+    ).orphans(delete=False)
     assert (len(found.files), reason) == (6_667, "")
     assert len(list(folder.iterdir())) == 10_000
-    list(Duties(maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)).orphans(delete=True))
+    list(
+        MaintenanceTasks(maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)).orphans(
+            delete=True
+        )
+    )
     assert set(folder.iterdir()) == live

@@ -9,7 +9,7 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from lake.settings import StorageSettings
 from lake.storage import AnyStorage
-from optimize.duties import Duties
+from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.orphan_files import comparable
 from optimize.orphan_files import live_files as named_files
 from optimize.table_view import load_view
@@ -79,7 +79,9 @@ def test_retention_orphans_and_purge_on_an_object_store(
     for one in (table, other):
         one.append(this_hour() - 3, 5, times=2)
         one.append(this_hour() - 50, 5)
-    duties = Duties(maintenance(s3_catalog, [table.name, other.name], storage=storage, purge_after_s=0))
+    duties = MaintenanceTasks(
+        maintenance(s3_catalog, [table.name, other.name], storage=storage, purge_after_s=0)
+    )
     assert sorted((expired.table, expired.rows) for expired in duties.retention()) == sorted(
         (one.name, 5) for one in (table, other)
     )

@@ -33,7 +33,7 @@ def test_table_that_is_written_all_the_time_never_has_more_than_ten_snapshots(ca
         counted.append(snapshots(table))
         table.append(this_hour() - 3 - step, 2)
         counted.append(snapshots(table))
-        m.tidy([name for name in watch.crowded(now_ms(table)) if name == table.name])
+        m.expire([name for name in watch.crowded(now_ms(table)) if name == table.name])
     assert max(counted) <= 10
     assert missing_files(catalog, table.storage, table.name) == []
 

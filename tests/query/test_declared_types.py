@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lake.log_schema import new_log_schema
-from query.model.problem import BadQuestionError
+from query.model.problem import BadRequestError
 from query.tables.declared_types import TYPES, changed_fields, declared_types
 from tests.query.log_table import LogTable
 
@@ -68,7 +68,7 @@ def test_a_field_that_is_in_the_way_is_not_overwritten() -> None:
         .with_strings({"status": (101, "/status"), "status__string": (102, "/status__string")}, 1)
         .json
     )
-    with pytest.raises(BadQuestionError, match="step aside"):
+    with pytest.raises(BadRequestError, match="step aside"):
         changed_fields(schema, 102, "status", "long", was_declared=False)
 
 

@@ -70,12 +70,16 @@ def test_an_export_outlives_a_crash_and_holds_the_rows_of_the_search(
     """The API is killed when some parts are written; afterwards these are as they were, the rest is written,
     all rows are there once, checksums hold."""
     name, everything = tenant
-    question = {"tenant": name, "from": START.isoformat(), "to": (START + timedelta(hours=hours)).isoformat()}
-    body = {**question, "format": written_as}
+    search_request = {
+        "tenant": name,
+        "from": START.isoformat(),
+        "to": (START + timedelta(hours=hours)).isoformat(),
+    }
+    body = {**search_request, "format": written_as}
     rows = int(
-        httpx.post(f"{exporter.address}/v1/histogram", json=question, timeout=60.0, trust_env=False).json()[
-            "rows"
-        ]
+        httpx.post(
+            f"{exporter.address}/v1/histogram", json=search_request, timeout=60.0, trust_env=False
+        ).json()["rows"]
     )
     assert rows == everything if hours == HOURS else 0 < rows < everything
     made = httpx.post(f"{exporter.address}/v1/exports", json=body, timeout=60.0, trust_env=False).json()
@@ -136,10 +140,10 @@ def _check_against_search(
 ) -> int:
     """Row by row, in order, every column: what is exported is what a search of the same range finds. Gives
     the number of rows; each is there once."""
-    question = {name: body[name] for name in ("tenant", "from", "to")} | {"order": "oldest"}
+    search_request = {name: body[name] for name in ("tenant", "from", "to")} | {"order": "oldest"}
     rows = 0
     with httpx.stream(
-        "POST", f"{exporter.address}/v1/search/stream", json=question, timeout=600.0, trust_env=False
+        "POST", f"{exporter.address}/v1/search/stream", json=search_request, timeout=600.0, trust_env=False
     ) as answer:
         for line in answer.iter_lines():
             found = orjson.loads(line)

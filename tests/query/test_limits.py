@@ -15,7 +15,7 @@ from infra.local.supervisor import Stack
 from lake.tenant import TenantId
 from query.model.cancellation import CancelledError, Run, TimeOverError
 from query.model.lane import Lane
-from query.model.limits import BusyError, Share, Tails, Turns
+from query.model.limits import BusyError, ConcurrencyLimit, Share, Tails
 from tests.query.log_table import LogTable
 from tests.query.processes import Child
 from tests.stack.line import Sql
@@ -25,7 +25,9 @@ START = datetime(2026, 6, 7, 8, 0, tzinfo=UTC)
 ONE, OTHER = TenantId("one"), TenantId("other")
 
 
-async def some_take(turns: Turns, share: Share, count: int) -> list["asyncio.Task[Callable[[], None]]"]:
+async def some_take(
+    turns: ConcurrencyLimit, share: Share, count: int
+) -> list["asyncio.Task[Callable[[], None]]"]:
     """Asks for turns at once; returns when each has one, waits, or was refused."""
     tasks = [asyncio.ensure_future(turns.take(share)) for _ in range(count)]
     await asyncio.sleep(0)
@@ -37,7 +39,7 @@ def test_one_tenants_requests_take_no_turn_from_another() -> None:
     is given back is taken."""
 
     async def play() -> None:
-        turns = Turns(64, 3_600.0)
+        turns = ConcurrencyLimit(64, 3_600.0)
         mine = await some_take(turns, Share("one", 2), 4)
         assert ([task.done() for task in mine], turns.users("one")) == ([True, True, False, False], 4)
         with pytest.raises(BusyError, match="2 requests of one run already"):
@@ -54,7 +56,7 @@ def test_who_waits_too_long_for_a_turn_is_refused() -> None:
     """After the time that the setting says; what it waited for is as it was."""
 
     async def play() -> None:
-        turns = Turns(8, 0.05)
+        turns = ConcurrencyLimit(8, 0.05)
         give_back = await turns.take(Share("one", 1))
         with pytest.raises(BusyError):
             await turns.take(Share("one", 1))
@@ -73,13 +75,13 @@ def test_the_last_turns_are_for_those_who_have_none() -> None:
     whoever has none yet."""
 
     async def play() -> None:
-        turns = Turns(16, 0.01)
+        turns = ConcurrencyLimit(16, 0.01)
         for tenant in range(6):
             await some_take(turns, Share(f"tenant {tenant}", 4), 4)
         assert sum(turns.users(f"tenant {tenant}") for tenant in range(6)) >= 12
         (await turns.take(Share("new", 4)))()
         holder = Share("key 1", 8)
-        other = Turns(16, 0.01)
+        other = ConcurrencyLimit(16, 0.01)
         for named in range(8):
             await other.take(Share(f"named {named}", 4), holder)
         with pytest.raises(BusyError, match="8 requests of key 1 run already"):
@@ -93,7 +95,7 @@ def test_a_turn_that_comes_free_goes_to_who_has_the_fewest() -> None:
     """Not to the tenant that waits longest with most running."""
 
     async def play() -> None:
-        turns = Turns(4, 10.0)
+        turns = ConcurrencyLimit(4, 10.0)
         taken = [await turns.take(Share("one", 3)) for _ in range(3)]
         taken.append(await turns.take(Share("two", 3)))
         late = await some_take(turns, Share("two", 3), 1)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from lake.catalog_client import CatalogClient
-from optimize.duties import Duties
+from optimize.maintenance_tasks import MaintenanceTasks
 from tests.optimize.maintained import maintenance
 from tests.query.log_table import LogTable
 
@@ -83,10 +83,10 @@ def test_after_retention_a_link_says_what_is_gone(
     body["pin"] = api.post("/v1/histogram", json=body).json()["pin"]
     foretold = api.post("/v1/streams/retention", json={**where, "retention": "3d", "dry_run": True}).json()
     assert (foretold["retention"], foretold["goes"]["rows"], foretold["stays"]["rows"]) == (None, 120, 120)
-    assert list(Duties(maintenance(catalog_client, [table.name])).retention(dry_run=True)) == []
+    assert list(MaintenanceTasks(maintenance(catalog_client, [table.name])).retention(dry_run=True)) == []
     api.post("/v1/streams/retention", json={**where, "retention": "72h"}).raise_for_status()
     assert api.get("/v1/streams/detail", params=where).json()["retention"]["retention"] == "3d"
-    duties = Duties(maintenance(catalog_client, [table.name]))
+    duties = MaintenanceTasks(maintenance(catalog_client, [table.name]))
     (would,) = duties.retention(dry_run=True)
     assert (would.rows, len(would.files), would.size_bytes) == tuple(
         foretold["goes"][name] for name in ("rows", "files", "bytes")

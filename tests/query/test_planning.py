@@ -14,8 +14,8 @@ from lake.topic_fill import join
 from query.facets.buckets import BUCKETS_WANTED, bucket_width_s
 from query.files.file_index import LiveFile
 from query.model.instant import parse_instant, parse_period
-from query.model.pin import Pin, fingerprint, parse_pin
-from query.model.problem import BadQuestionError
+from query.model.point_in_time import PointInTime, fingerprint, parse_point_in_time
+from query.model.problem import BadRequestError
 from query.search.file_planner import Effort, Plan, slices
 from query.search.results import Cursor, parse_cursor
 
@@ -104,19 +104,19 @@ ABSORBED = st.dictionaries(PLACES, STRETCHES.map(join), max_size=8)
 @given(ABSORBED, st.none() | st.integers(0, 10**12))
 def test_a_pin_survives_its_text(absorbed: Absorbed, rows: int | None) -> None:
     """What a link carries is read back as it was; a cut-off one is refused."""
-    pin = Pin("uuid", absorbed, rows, "" if rows is None else fingerprint("a b", NOW, NOW))
-    assert parse_pin(pin.to_text()) == pin
-    with pytest.raises(BadQuestionError):
-        parse_pin(pin.to_text()[:-9])
+    pin = PointInTime("uuid", absorbed, rows, "" if rows is None else fingerprint("a b", NOW, NOW))
+    assert parse_point_in_time(pin.to_text()) == pin
+    with pytest.raises(BadRequestError):
+        parse_point_in_time(pin.to_text()[:-9])
 
 
 @given(st.text(max_size=60))
 def test_any_text_as_pin_or_cursor_is_read_or_refused(text: str) -> None:
     """They come from links: nothing else may happen."""
-    for read in (parse_pin, parse_cursor):
+    for read in (parse_point_in_time, parse_cursor):
         try:
             read(text)
-        except BadQuestionError as error:
+        except BadRequestError as error:
             assert error.problem.message  # noqa: PT017 - both outcomes are right
 
 

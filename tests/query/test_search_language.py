@@ -17,7 +17,7 @@ from query.language.search_language import (
     field_names,
     parse_search,
 )
-from query.model.problem import BadQuestionError, Problem
+from query.model.problem import BadRequestError, Problem
 
 
 def words(node: Node) -> object:
@@ -42,7 +42,7 @@ def words(node: Node) -> object:
 
 
 def problem(text: str) -> Problem:
-    with pytest.raises(BadQuestionError) as caught:
+    with pytest.raises(BadRequestError) as caught:
         parse_search(text)
     return caught.value.problem
 
@@ -130,7 +130,7 @@ def test_any_text_is_read_or_refused_with_a_sentence(text: str) -> None:
     """No text makes the parser fail otherwise, and positions lie inside the text."""
     try:
         assert parse_search(text) is not None
-    except BadQuestionError as error:
+    except BadRequestError as error:
         found = error.problem
         assert found.message
         assert found.position is None or 0 <= found.position <= len(text)
@@ -141,7 +141,7 @@ def test_any_heap_of_operators_is_read_or_refused(text: str) -> None:
     """The same for texts made of the language's own signs."""
     try:
         parse_search(text)
-    except BadQuestionError as error:
+    except BadRequestError as error:
         found = error.problem
         assert found.message
 

@@ -14,7 +14,7 @@ from lake.log_schema import LogSchema, new_log_schema
 from lake.marks import Range, TopicPartition
 from query.language.search_language import parse_search
 from query.language.search_sql import compile_search, within_offsets
-from query.model.problem import BadQuestionError
+from query.model.problem import BadRequestError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "search.txt"
 TYPES = {"bytes": "long", "took": "double", "ok": "boolean", "day": "date"}
@@ -63,7 +63,7 @@ def test_queries_become_the_sql_of_the_golden_file(block: tuple[str, str, str]) 
 )
 def test_a_value_that_does_not_fit_its_field_is_refused_with_an_example(query: str, says: str) -> None:
     """The sentence names the field's type and shows what can be written."""
-    with pytest.raises(BadQuestionError, match=says) as caught:
+    with pytest.raises(BadRequestError, match=says) as caught:
         compile_search(parse_search(query), schema())
     assert caught.value.problem.suggestion
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from lake.tenant import TenantId
-from query.model.problem import BadQuestionError
+from query.model.problem import BadRequestError
 from query.sql.sql_guard import guard
 
 ACME = TenantId("acme")
@@ -72,7 +72,7 @@ def test_queries_are_forced_onto_the_callers_tables(sql: str, runs: str) -> None
 )
 def test_what_is_no_single_query_over_streams_is_refused(sql: str) -> None:
     """Changes, several statements, other catalogs, table functions and system tables are each a sentence."""
-    with pytest.raises(BadQuestionError):
+    with pytest.raises(BadRequestError):
         guard(sql, ACME, "lake", only_acme)
 
 
@@ -144,7 +144,7 @@ def check_what_runs(sql: str) -> None:
     """Whatever passes is one query over acme's tables and names defined in itself."""
     try:
         runs = guard(sql, ACME, "lake", only_acme)
-    except (BadQuestionError, ForeignTenantError):
+    except (BadRequestError, ForeignTenantError):
         return
     trees = sqlglot.parse(runs, dialect="trino")
     assert len(trees) == 1

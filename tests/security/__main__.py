@@ -4,8 +4,7 @@
     python -m tests.security --only 2,6      some of them
 
 A finding is held where at least one test names it (`@pytest.mark.finding(N)`) and each of its tests passed.
-Exit code 1 where one is not.
-"""
+Exit code 1 where one is not."""
 
 import contextlib
 import sys

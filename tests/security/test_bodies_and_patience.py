@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import pytest
 
@@ -88,6 +89,10 @@ def silent(edge: Edge, kind: str) -> socket.socket:
     return connection
 
 
+def _all_closed(connections: list[socket.socket]) -> bool:
+    return all(map(is_closed, connections))
+
+
 def is_closed(connection: socket.socket) -> bool:
     """Whether the server has hung up; what it said before is read away."""
     try:
@@ -118,7 +123,7 @@ def test_who_sends_no_whole_request_in_time_is_hung_up_on(edges: list[Edge]) -> 
             opened = [everything.enter_context(silent(edge, KINDS[at % len(KINDS)])) for at in range(SLOW)]
             assert edge.ask("GET", edge.get).status_code == 200
             wait_for(
-                lambda opened=opened: all(map(is_closed, opened)),
+                partial(_all_closed, opened),
                 60.0,
                 f"{edge.name} hanging up on {SLOW} slow requests",
             )

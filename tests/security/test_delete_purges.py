@@ -11,7 +11,7 @@ import pytest
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from lake.storage import local_path
-from optimize.duties import Duties
+from optimize.maintenance_tasks import MaintenanceTasks
 from tests.optimize.maintained import maintenance
 from tests.query.guarded import START, Guarded
 from tests.query.log_table import LogTable
@@ -67,7 +67,7 @@ def test_a_deleted_stream_comes_back_until_its_files_go_for_good(
 
 def purge(catalog: CatalogClient) -> None:
     """Maintenance's daily duty."""
-    list(Duties(maintenance(catalog, purge_after_s=0)).purge())
+    list(MaintenanceTasks(maintenance(catalog, purge_after_s=0)).purge())
 
 
 def files_of(folder: Path) -> list[Path]:

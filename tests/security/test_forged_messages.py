@@ -9,7 +9,7 @@ from confluent_kafka import Message
 from pydantic import SecretStr
 
 from ingest.kafka.aside import Aside
-from ingest.kafka.enclosed import COMPRESSED
+from ingest.kafka.claim_check import COMPRESSED
 from ingest.kafka.topic_mac import TopicMac, check_keys
 from lake.errors import NotFoundError, RefusedError, SettingsError
 from lake.settings import IngestSettings

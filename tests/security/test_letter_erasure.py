@@ -12,8 +12,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.dead_letters.letter_erasure import ErasedLetters
+from ingest.kafka.internal_topic import MESSAGE_BYTES_MAX
 from ingest.kafka.kafka_reader import KafkaReader
-from ingest.kafka.kept_topic import MESSAGE_BYTES_MAX
 from ingest.kafka.topic_mac import MAC, TopicMac
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord

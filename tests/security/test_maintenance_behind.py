@@ -8,7 +8,7 @@ import pytest
 
 from catalog.http.services import ROUND_TASK
 from lake.catalog_client import CatalogClient
-from optimize.duties import KIND, ROUND, Duties
+from optimize.maintenance_tasks import KIND, ROUND, MaintenanceTasks
 from query.tables.maintenance_debt import LISTED_MAX, MaintenanceDebt
 from tests.optimize.maintained import maintenance
 from tests.query.guarded import Guarded
@@ -78,7 +78,7 @@ def test_health_tells_how_long_ago_the_last_round_ended(
     assert behind["maintenance"]["behind"] is True
     assert "its last round ended 3 d ago" in behind["maintenance"]["says"]
     assert [service["up"] for service in behind["services"] if service["name"] == "maintenance"] == [False]
-    Duties(maintenance(catalog_client)).note_round()
+    MaintenanceTasks(maintenance(catalog_client)).note_round()
     after = health().json()["maintenance"]
     assert "last round" not in after["says"] or "keeps up" in after["says"]
     assert datetime.fromisoformat(after["last_round"]) > datetime.fromisoformat(

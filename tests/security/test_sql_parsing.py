@@ -13,7 +13,7 @@ import pytest
 from lake.tenant import TableId, TenantId
 from query.model.cancellation import CancelledError, Run
 from query.model.limits import BusyError
-from query.model.problem import BadQuestionError
+from query.model.problem import BadRequestError
 from query.sql.sql_guard import CHARACTERS_MAX, read_statement
 from query.sql.sql_readers import SqlReaders
 from query.sql.sql_words import BRACKETS_MAX, PARENTHESES_MAX
@@ -56,7 +56,7 @@ def readers() -> Iterator[SqlReaders]:
 @pytest.mark.parametrize("sql", DEEP)
 def test_deep_statements_are_refused_before_they_are_parsed(sql: str) -> None:
     """In this very process, which could not be interrupted: the sentence names the bound."""
-    with pytest.raises(BadQuestionError, match=f"more than ({BRACKETS_MAX}|{PARENTHESES_MAX}) levels deep"):
+    with pytest.raises(BadRequestError, match=f"more than ({BRACKETS_MAX}|{PARENTHESES_MAX}) levels deep"):
         read_statement(sql, A, "lake")
 
 
@@ -73,7 +73,7 @@ def test_what_people_nest_is_read() -> None:
         depth = BRACKETS_MAX if opened in ("ARRAY[", "ROW(") else 24
         read_statement(f"SELECT {opened * depth}1{closed * depth} FROM logs", A, "lake")
     read_statement(f"SELECT * FROM {'(SELECT * FROM ' * 12}logs{')' * 12}", A, "lake")
-    with pytest.raises(BadQuestionError, match="at most 50,000"):
+    with pytest.raises(BadRequestError, match="at most 50,000"):
         read_statement("SELECT " + "a" * CHARACTERS_MAX, A, "lake")
 
 
@@ -85,7 +85,7 @@ def test_a_reader_that_takes_too_long_is_ended_and_followed(readers: SqlReaders)
     assert len(before) == 2
     wide = "SELECT " + ",".join(["MAP(ARRAY[" * 4 + "1" + "])" * 4] * 900)
     assert len(wide) < CHARACTERS_MAX
-    with pytest.raises(BadQuestionError, match="takes more than 1 s to be read"):
+    with pytest.raises(BadRequestError, match="takes more than 1 s to be read"):
         readers.read(wide, A, "lake", Run(120.0), asker="a")
     assert readers.read("SELECT * FROM logs", A, "lake", Run(60.0), asker="a").tables == {TableId(A, "logs")}
     assert len(reader_pids()) == 2
@@ -110,7 +110,7 @@ def test_one_tenant_does_not_take_all_readers(readers: SqlReaders) -> None:
     def ask(run: Run) -> str:
         try:
             readers.read(wide, A, "lake", run, asker="a")
-        except (BadQuestionError, CancelledError, BusyError) as error:
+        except (BadRequestError, CancelledError, BusyError) as error:
             return type(error).__name__
         return "read"
 
@@ -179,7 +179,7 @@ def test_no_heap_of_pieces_takes_a_reader_longer_than_its_time(readers: SqlReade
         few = random_.sample(PIECES, 4)
         text = "SELECT " + "".join(random_.choices(few, k=random_.randint(3, 120)))
         before = {pid: _cpu_s(pid) for pid in reader_pids()}
-        with suppress(BadQuestionError):
+        with suppress(BadRequestError):
             readers.read(text, A, "lake", Run(120.0), asker="a")
         for pid in reader_pids() & set(before):
             pid_times[pid] = max(pid_times.get(pid, 0.0), _cpu_s(pid) - before[pid])
@@ -219,7 +219,7 @@ def _cpu_s(pid: int) -> float:
 )
 def test_no_clause_is_dropped(sql: str) -> None:
     """What Trino has not, or what would be written anew without it, is refused in a sentence."""
-    with pytest.raises(BadQuestionError):
+    with pytest.raises(BadRequestError):
         read_statement(sql, A, "lake")
 
 

@@ -24,7 +24,7 @@ from query.language.search_language import Match, Wildcard, parse_search
 from query.language.search_sql import ONCE, compile_search
 from query.language.word_pattern import word_pattern
 from query.model.cancellation import Run
-from query.model.problem import BadQuestionError
+from query.model.problem import BadRequestError
 from tests.query.reference import is_word, lower, matches
 from tests.stack.line import Sql
 
@@ -173,7 +173,7 @@ def usable(words: Sequence[str]) -> list[str]:
     for word in words:
         try:
             node = parse_search(f"message:{word}")
-        except BadQuestionError:
+        except BadRequestError:
             continue
         if isinstance(node, Match) and Wildcard.ANY in node.pieces:
             kept.append(word)
@@ -283,5 +283,5 @@ def test_both_patterns_match_what_the_plain_filter_matches() -> None:
 @pytest.mark.finding(22)
 def test_a_word_has_a_bounded_number_of_wildcards() -> None:
     """More of them are refused with a sentence."""
-    with pytest.raises(BadQuestionError, match="more than 32 wildcards"):
+    with pytest.raises(BadRequestError, match="more than 32 wildcards"):
         condition("message:" + "a*" * 40 + "b")

@@ -17,7 +17,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from ingest.kafka.committed_offsets import committed_offsets
-from ingest.kafka.readable import with_readable_headers
+from ingest.kafka.header_workaround import with_readable_headers
 from tests.stack.waiting import fresh, wait_for
 
 ANSWER_S = 30.0

@@ -351,7 +351,7 @@ def test_dropped_table_follows_on_deleted(line: Line, policy: str) -> None:
             commits.committer.submit(0, [flush])
             assert commits.trouble() is Cause.DELETED
         elif policy == "dead-letter":
-            assert commits.settled(flush) == [Outcome.BURY]
+            assert commits.settled(flush) == [Outcome.DEAD_LETTER]
         else:
             assert commits.settled(flush) == [Outcome.DONE]
             assert commits.rows(table) == 3

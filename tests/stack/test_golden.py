@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from ingest.kafka.enclosed import read_aside
+from ingest.kafka.claim_check import read_aside
 from lake.storage import open_storage
 from tests.stack.ingester import Ingester
 from tests.stack.kafka_topics import Record

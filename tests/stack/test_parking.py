@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from ingest.kafka.kept_topic import MESSAGE_BYTES_MAX
+from ingest.kafka.internal_topic import MESSAGE_BYTES_MAX
 from lake.catalog_client import TableName
 from tests.stack.ingester import Ingester
 from tests.stack.line import Line

@@ -9,7 +9,7 @@ from catalog.http.services import Services
 from catalog.model.error_response import bad_request
 from catalog.store import tables
 from catalog.store.metadata_store import parse_metadata
-from lake.table_place import GRANTS_PROPERTY, TablePlace
+from lake.table_location import GRANTS_PROPERTY, TableLocation
 
 
 async def inspect(services: Services, changes: Sequence[TableChange]) -> None:
@@ -28,7 +28,7 @@ async def inspect(services: Services, changes: Sequence[TableChange]) -> None:
         )
 
 
-async def _place(services: Services, change: TableChange) -> TablePlace:
+async def _place(services: Services, change: TableChange) -> TableLocation:
     head = await services.read(lambda connection: tables.find(connection, change.identifier, tables.TABLE))
     if head is not None:
         properties = parse_metadata(await services.metadata(head.metadata_location)).get("properties") or {}

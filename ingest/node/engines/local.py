@@ -23,20 +23,20 @@ from typing import Any, ClassVar
 import stamina
 import structlog
 
+from ingest.commit.checkpoint import CommitCheckpoint, check_checkpoints, parse_checkpoint
 from ingest.commit.committer import Committer
 from ingest.commit.ledger import LiveMarks
 from ingest.commit.table_states import NewTables, TableStates
-from ingest.commit.witness import Witness, check_witnesses, parse_witness
 from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.kafka.group_offsets import store_first_offsets
+from ingest.kafka.internal_topic import ensure_topic
 from ingest.kafka.kafka_reader import KafkaReader
-from ingest.kafka.kept_topic import ensure_topic
 from ingest.model.link import Begun, Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
 from ingest.model.parked_record import ParkedRecords
 from ingest.model.trouble import Troubles
 from ingest.node.engines.local_worker import run_local_worker
 from ingest.node.node import Node
-from ingest.parking.canary import Canary
+from ingest.parking.health_probe import HealthProbe
 from ingest.parking.parked_topic import PARTITIONS, parking_begins
 from ingest.parking.parking import Parking
 from ingest.route.routes import Routes
@@ -68,7 +68,7 @@ log = structlog.get_logger()
 
 
 @dataclass
-class Seat:
+class WorkerHandle:
     """A worker process and this end of its pipe."""
 
     process: BaseProcess
@@ -88,7 +88,7 @@ class LocalEngine:
     worker_body: ClassVar[Callable[..., None]] = staticmethod(run_local_worker)
 
     settings: IngestSettings
-    _seats: list[Seat] = field(default_factory=list)
+    _handles: list[WorkerHandle] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _restarts: int = 0
     _aborted: bool = False  # a worker was: by the client, over a damaged batch
@@ -179,25 +179,27 @@ class LocalEngine:
     # ---- one generation of workers
 
     def _run_generation(self, warehouse: str, lease: NodeLease) -> None:
-        canary = Canary(self._catalog, self._storage, warehouse, self.settings.group)
-        canary.settle()
-        node = self._node = self._make_node(warehouse, lease, canary)
-        witnesses = _stored_witnesses(KafkaReader(self.settings), self.settings)
-        check_witnesses(witnesses, self._catalog)
-        node.states.newest.found(witnesses)
+        health_probe = HealthProbe(self._catalog, self._storage, warehouse, self.settings.group)
+        health_probe.settle()
+        node = self._node = self._make_node(warehouse, lease, health_probe)
+        checkpoints = _stored_checkpoints(KafkaReader(self.settings), self.settings)
+        check_checkpoints(checkpoints, self._catalog)
+        node.states.newest.found(checkpoints)
         parked = self._load_parked(node)  # before anything is routed
         store_first_offsets(self.settings, KafkaReader(self.settings))
-        self._seats = [self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)]
+        self._handles = [
+            self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)
+        ]
         self._role = "active"
         log.info(
             "ingest.running",
             topics=[t.name for t in self.settings.topics],
-            workers=len(self._seats),
+            workers=len(self._handles),
             lease=lease.token,
             parked=len(parked),
         )
         told = False
-        while not all(seat.has_left for seat in self._seats):
+        while not all(handle.has_left for handle in self._handles):
             if self._stopping.is_set() and not told:
                 self._tell(None, Stop())
                 told = True
@@ -205,7 +207,7 @@ class LocalEngine:
             self._listen(node, WAIT_BUSY_S if node.is_busy else WAIT_IDLE_S)
             self._step(node)
 
-    def _make_node(self, warehouse: str, lease: NodeLease, canary: Canary) -> Node:
+    def _make_node(self, warehouse: str, lease: NodeLease, health_probe: HealthProbe) -> Node:
         s = self.settings
         control = control_of(s, self._catalog)
         records = None if control is None else ParkedRecords(control, timeout_s=s.commit_timeout_s)
@@ -247,7 +249,7 @@ class LocalEngine:
             committer,
             parking,
             Troubles(s.park_after_s),
-            canary,
+            health_probe,
             lease,
             self._pool,
             self._clock,
@@ -260,7 +262,7 @@ class LocalEngine:
         except RefusedError as error:
             raise NodeRestart(f"the parked records are not this node's to change: {error}") from error
 
-    def _start_worker(self, index: int, warehouse: str, parked: Mapping[TableId, str]) -> Seat:
+    def _start_worker(self, index: int, warehouse: str, parked: Mapping[TableId, str]) -> WorkerHandle:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         settings = self.settings.model_copy(
@@ -274,24 +276,24 @@ class LocalEngine:
         )
         process.start()
         theirs.close()
-        return Seat(process, ours)
+        return WorkerHandle(process, ours)
 
     def _listen(self, node: Node, timeout_s: float) -> None:
-        pipes = {seat.pipe: at for at, seat in enumerate(self._seats) if not seat.has_left}
+        pipes = {handle.pipe: at for at, handle in enumerate(self._handles) if not handle.has_left}
         for ready in wait(list(pipes), timeout_s):
             at = pipes[ready]  # type: ignore[index]
             try:
-                message: FromWorker = self._seats[at].pipe.recv()
+                message: FromWorker = self._handles[at].pipe.recv()
             except (EOFError, OSError):
                 self._left(at)
                 continue
             self._handle(node, at, message)
 
     def _left(self, at: int) -> None:
-        seat = self._seats[at]
-        seat.has_left = True
-        seat.process.join(timeout=5.0)
-        if seat.process.exitcode == -signal.SIGABRT and self.settings.check_crcs and not self._aborted:
+        handle = self._handles[at]
+        handle.has_left = True
+        handle.process.join(timeout=5.0)
+        if handle.process.exitcode == -signal.SIGABRT and self.settings.check_crcs and not self._aborted:
             # Behind a wrong checksum librdkafka 2.16 reads on in the middle of the batch, and may end the
             # process for what it finds there.
             self._aborted = True
@@ -303,13 +305,13 @@ class LocalEngine:
                     "compare checksums"
                 ),
             )
-        if not self._stopping.is_set() or seat.process.exitcode != 0:
-            raise NodeRestart(f"worker {at} ended with exit code {seat.process.exitcode}")
+        if not self._stopping.is_set() or handle.process.exitcode != 0:
+            raise NodeRestart(f"worker {at} ended with exit code {handle.process.exitcode}")
 
     def _handle(self, node: Node, at: int, message: FromWorker) -> None:
         match message:
             case Report():
-                self._seats[at].report = message
+                self._handles[at].report = message
                 self._measure(message)
             case Begun(firsts):
                 self._ledger.firsts.update(firsts)
@@ -326,31 +328,31 @@ class LocalEngine:
         self._share_budget()
 
     def _tell(self, worker: int | None, message: ToWorker) -> None:
-        for at, seat in enumerate(self._seats):
-            if worker in (None, at) and not seat.has_left:
+        for at, handle in enumerate(self._handles):
+            if worker in (None, at) and not handle.has_left:
                 try:
-                    seat.pipe.send(message)
+                    handle.pipe.send(message)
                 except OSError as error:
                     raise NodeRestart(f"worker {at} does not listen any more") from error
 
     def _end_workers(self) -> None:
-        for seat in self._seats:
-            seat.pipe.close()  # a worker that reads end-of-file leaves at once
-            seat.process.join(timeout=1.0)
-            if seat.process.is_alive():
-                seat.process.kill()
-                seat.process.join()
-        self._seats = []
+        for handle in self._handles:
+            handle.pipe.close()  # a worker that reads end-of-file leaves at once
+            handle.process.join(timeout=1.0)
+            if handle.process.is_alive():
+                handle.process.kill()
+                handle.process.join()
+        self._handles = []
         self._role, self._node = "starting", None
         self._measure_nothing()
 
     def _share_budget(self) -> None:
         """One budget for the node: a worker may hold what it holds, and its part of what nobody holds."""
         now_s = self._clock.monotonic_s()
-        reports = [seat.report for seat in self._seats if seat.report is not None]
+        reports = [handle.report for handle in self._handles if handle.report is not None]
         if (
-            len(self._seats) < 2
-            or len(reports) < len(self._seats)
+            len(self._handles) < 2
+            or len(reports) < len(self._handles)
             or now_s - self._budget_at_s < BUDGET_EVERY_S
         ):
             return
@@ -364,7 +366,7 @@ class LocalEngine:
 
     def _measure(self, report: Report) -> None:
         _count(report.counts)
-        reports = [seat.report for seat in self._seats if seat.report is not None]
+        reports = [handle.report for handle in self._handles if handle.report is not None]
         metrics.BUFFERED_BYTES.set(sum(r.buffered_bytes + r.in_flight_bytes for r in reports))
         metrics.BUFFERED_TABLES.set(sum(r.buffered_tables for r in reports))
         for partition in report.partitions:
@@ -389,13 +391,13 @@ class LocalEngine:
     def ready(self) -> bool:
         """Whether every worker reads; a standby is ready to take over."""
         return self._role == "standby" or (
-            bool(self._seats) and all(seat.report is not None for seat in self._seats)
+            bool(self._handles) and all(handle.report is not None for handle in self._handles)
         )
 
     def status(self) -> dict[str, Any]:
         """What the node holds and how far it is, per partition: offsets routed, stored in the group, and at
         the end; and which tables take no rows."""
-        reports = [seat.report for seat in self._seats if seat.report is not None]
+        reports = [handle.report for handle in self._handles if handle.report is not None]
         node = self._node  # it may end meanwhile
         return {
             "role": self._role,
@@ -419,9 +421,13 @@ class LocalEngine:
         }
 
 
-def _stored_witnesses(reader: KafkaReader, settings: IngestSettings) -> list[Witness]:
+def _stored_checkpoints(reader: KafkaReader, settings: IngestSettings) -> list[CommitCheckpoint]:
     stored = reader.stored(reader.partitions(topic.name for topic in settings.topics))
-    return [witness for each in stored.values() if (witness := parse_witness(each.witness)) is not None]
+    return [
+        checkpoint
+        for each in stored.values()
+        if (checkpoint := parse_checkpoint(each.checkpoint)) is not None
+    ]
 
 
 def _count(counts: Counts) -> None:

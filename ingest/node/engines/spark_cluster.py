@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from ingest.node.engines.spark_order import TaskResult
+from ingest.node.engines.spark_task_spec import TaskResult
 from lake.errors import PrerequisiteError, UnavailableError
 from lake.settings import IngestSettings
 from lake.spark_session import SparkOptions, open_context

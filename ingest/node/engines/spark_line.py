@@ -5,14 +5,13 @@ A job is a batch (what waits in the input topics; everything that is read there 
 repetition: the same offsets again, for the tables alone whose records were left. One job runs at a time,
 while the flushes of the job before it are committed.
 
-    in flight   a table's flush is with the committer next        the flush of a later batch: it waits for the
-    one in flight, then starts where that ends behind      records were left, from known offsets on: the table
-    is not known yet, takes no rows now, or changed under its flush. Batches leave its
-                further records too, until a repetition has caught up with them, so the order of a table's
-                records is kept
+    in flight   a table's flush is with the committer
+    next        the flush of a later batch: it waits for the one in flight, then starts where that ends
+    behind      records were left, from known offsets on: the table is not known yet, takes no rows now, or
+                changed under its flush. Batches leave its further records too, until a repetition has caught
+                up with them, so the order of a table's records is kept
     parked      its records go to the parking topic, by tasks; only those of a table that is not behind do,
-    and only where each partition is one task's, so
-                there is no gap in the topic either
+                and only where each partition is one task's, so there is no gap in the topic either
     held        its records are left
 """
 
@@ -26,8 +25,8 @@ from ingest.kafka.offsets import Offsets
 from ingest.kafka.progress import progress, store_offsets
 from ingest.model.fault_point import reach
 from ingest.model.link import Counts, Outcome, Report, TableView, WrittenFlush
-from ingest.node.engines.spark_order import Fates, Firsts, TaskFlush, TaskResult
 from ingest.node.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, plan, waiting
+from ingest.node.engines.spark_task_spec import Firsts, RoutingDecisions, TaskFlush, TaskResult
 from ingest.node.engines.spark_topics import PlannedTopics
 from ingest.node.pipeline import AGAIN_FIRST_S, AGAIN_MAX_S, POSTPONED, CommitLink
 from ingest.write.flush_writer import TABLE_DELETED, FlushWriter
@@ -66,11 +65,11 @@ class Job:
 
 
 @dataclass(slots=True)
-class Behind:
-    """Records of a table that were left. `bury`: they are to become dead letters."""
+class Backlog:
+    """Records of a table that were left. `dead_letter`: they are to become dead letters."""
 
     first_offsets: dict[int, int]
-    bury: Rejected | None = None
+    dead_letter: Rejected | None = None
     tries: int = 0
     not_before_s: float = 0.0
 
@@ -109,7 +108,7 @@ class SparkLine:
     _held: set[TableId] = field(default_factory=set)
     _in_flight: dict[TableId, TableFlush] = field(default_factory=dict)
     _later: dict[TableId, TableFlush] = field(default_factory=dict)
-    _behind: dict[TableId, Behind] = field(default_factory=dict)
+    _backlog: dict[TableId, Backlog] = field(default_factory=dict)
     _ends: dict[TableId, dict[TopicPartition, int]] = field(
         default_factory=lambda: defaultdict(dict)
     )  # where the last flush of a table ends
@@ -136,18 +135,18 @@ class SparkLine:
     def _repetition(self) -> Job | None:
         now_s = self.clock.monotonic_s()
         due = {
-            table: behind
-            for table, behind in self._behind.items()
-            if behind.not_before_s <= now_s and self._may_repeat(table, behind)
+            table: backlog
+            for table, backlog in self._backlog.items()
+            if backlog.not_before_s <= now_s and self._may_repeat(table, backlog)
         }
-        self._ask_for(table for table in self._behind if table not in self._parked)
+        self._ask_for(table for table in self._backlog if table not in self._parked)
         starts: dict[int, int] = {}
-        for behind in due.values():
+        for backlog in due.values():
             starts |= {
                 number: min(offset, starts.get(number, offset))
-                for number, offset in behind.first_offsets.items()
+                for number, offset in backlog.first_offsets.items()
             }
-        only = {table: dict(behind.first_offsets) for table, behind in due.items()}
+        only = {table: dict(backlog.first_offsets) for table, backlog in due.items()}
         return (
             self._job(
                 [self.topics.piece(n, start, self.offsets.routed[n]) for n, start in starts.items()], only
@@ -156,15 +155,17 @@ class SparkLine:
             else None
         )
 
-    def _may_repeat(self, table: TableId, behind: Behind) -> bool:
+    def _may_repeat(self, table: TableId, backlog: Backlog) -> bool:
         on_the_way = table in self._in_flight or table in self._later or table in self._held
-        return not on_the_way and (table in self._views or table in self._parked or behind.bury is not None)
+        return not on_the_way and (
+            table in self._views or table in self._parked or backlog.dead_letter is not None
+        )
 
     def _batch(self) -> Job | None:
         now_s = self.clock.monotonic_s()
         lags = [self.topics.lag(number, start) for number, start in self.offsets.routed.items()]
         if self._is_far_behind():
-            self._bury_postponed()
+            self._dead_letter_postponed()
             return None
         if not any(lag.records for lag in lags):
             self._waits_since_s = None
@@ -182,7 +183,7 @@ class SparkLine:
 
     def _job(self, lags: Sequence[Lag], only: Firsts | None) -> Job:
         self._jobs += 1
-        skipped = {*self._behind, *self._later} if only is None else set[TableId]()
+        skipped = {*self._backlog, *self._later} if only is None else set[TableId]()
         if self._parked:  # each partition's in the order of its offsets
             lags = [replace(lag, measured=False) for lag in lags]
         tasks = plan(lags, self.capacity)
@@ -199,43 +200,47 @@ class SparkLine:
         self.offsets.lowest(self._waiting())
         return bool(self.offsets.behind(self.settings.replay_records_max))
 
-    def _bury_postponed(self) -> None:
+    def _dead_letter_postponed(self) -> None:
         """New tables beyond the limit must not stop those that are there."""
-        for table in self._postponed & self._behind.keys():
-            if self._behind[table].bury is None:
+        for table in self._postponed & self._backlog.keys():
+            if self._backlog[table].dead_letter is None:
                 log.error("records.not_taken", table=str(table), reason=POSTPONED.detail)
-                self._behind[table].bury = POSTPONED
+                self._backlog[table].dead_letter = POSTPONED
 
-    def _waiting(self) -> list[TableFlush | Behind]:
-        return [*self._in_flight.values(), *self._later.values(), *self._behind.values()]
+    def _waiting(self) -> list[TableFlush | Backlog]:
+        return [*self._in_flight.values(), *self._later.values(), *self._backlog.values()]
 
     # ---- what tasks ask
 
-    def fates(self, tables: Sequence[TableId]) -> tuple[Fates, bool]:
+    def decisions(self, tables: Sequence[TableId]) -> tuple[RoutingDecisions, bool]:
         """Where records of tables go that a task of the running job has met, and whether that is known of all
         of them."""
         assert self.job is not None
         only = self.job.only
-        views, parked, buried = dict[TableId, TableView](), dict[TableId, str](), dict[TableId, Rejected]()
-        left = {table for table in tables if table in self._held or (only is None and table in self._behind)}
+        views, parked, dead_lettered = (
+            dict[TableId, TableView](),
+            dict[TableId, str](),
+            dict[TableId, Rejected](),
+        )
+        left = {table for table in tables if table in self._held or (only is None and table in self._backlog)}
         if self.job.in_pieces:  # it was parked since the job began
             left |= {table for table in tables if table in self._parked}
         for table in [table for table in tables if table not in left]:
-            behind = self._behind.get(table)
+            backlog = self._backlog.get(table)
             if table in self._parked:
                 parked[table] = self._parked[table]
-            elif behind is not None and behind.bury is not None:
-                buried[table] = behind.bury
+            elif backlog is not None and backlog.dead_letter is not None:
+                dead_lettered[table] = backlog.dead_letter
             elif table in self._views:
                 views[table] = self._views[table]
-        decided = len(left) + len(views) + len(parked) + len(buried)
+        decided = len(left) + len(views) + len(parked) + len(dead_lettered)
         unknown = [
             table
             for table in tables
-            if table not in left and table not in views and table not in parked and table not in buried
+            if table not in left and table not in views and table not in parked and table not in dead_lettered
         ]
         self._ask_for(unknown)
-        return Fates(views, parked, buried), decided == len(tables) or all(
+        return RoutingDecisions(views, parked, dead_lettered), decided == len(tables) or all(
             table in self._postponed for table in unknown
         )
 
@@ -274,12 +279,12 @@ class SparkLine:
                 ready.append((table, part))
         self._submit(ready)
         if job.only is None:
-            self._stalled_since_s = self.clock.monotonic_s() if self._behind or self._later else None
+            self._stalled_since_s = self.clock.monotonic_s() if self._backlog or self._later else None
 
-    def _left(self, results: Sequence[TaskResult]) -> dict[TableId, Behind]:
-        left: dict[TableId, Behind] = {}
+    def _left(self, results: Sequence[TaskResult]) -> dict[TableId, Backlog]:
+        left: dict[TableId, Backlog] = {}
         for table, firsts in (entry for result in results for entry in result.left.items()):
-            left.setdefault(table, Behind({})).join(firsts)
+            left.setdefault(table, Backlog({})).join(firsts)
         for each in (each for result in results for each in result.flushes):
             if (
                 each.flush.table in left
@@ -287,7 +292,7 @@ class SparkLine:
                 left[each.flush.table].join(each.first_offsets)
         return left
 
-    def _note_left(self, job: Job, results: Sequence[TaskResult], left: Mapping[TableId, Behind]) -> None:
+    def _note_left(self, job: Job, results: Sequence[TaskResult], left: Mapping[TableId, Backlog]) -> None:
         ends = {number: self._read_to(job, results, number) for number in job.starts}
         if job.only is None:
             self.offsets.routed |= ends
@@ -295,13 +300,13 @@ class SparkLine:
             for table in job.only:
                 if table not in left:
                     self._caught_up(table, ends)
-        for table, behind in left.items():
-            self._leave(table, behind.first_offsets)
+        for table, backlog in left.items():
+            self._leave(table, backlog.first_offsets)
         for table, trouble in (entry for result in results for entry in result.stuck):
-            behind = self._behind[table]
-            behind.tries += 1
-            behind.not_before_s = self.clock.monotonic_s() + min(
-                AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(behind.tries, 10)
+            backlog = self._backlog[table]
+            backlog.tries += 1
+            backlog.not_before_s = self.clock.monotonic_s() + min(
+                AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(backlog.tries, 10)
             )
             self.link.stuck(table, trouble)
 
@@ -315,19 +320,19 @@ class SparkLine:
 
     def _caught_up(self, table: TableId, ends: Mapping[int, int]) -> None:
         """All that a repetition has read of a table is dealt with; what it did not come to stays."""
-        behind = self._behind[table]
-        read_to = {n: max(first, ends.get(n, first)) for n, first in behind.first_offsets.items()}
+        backlog = self._backlog[table]
+        read_to = {n: max(first, ends.get(n, first)) for n, first in backlog.first_offsets.items()}
         left = {n: offset for n, offset in read_to.items() if offset < self.offsets.routed[n]}
         if left:
-            behind.first_offsets = left
+            backlog.first_offsets = left
         else:
-            del self._behind[table]
+            del self._backlog[table]
 
     def _fitting(self, job: Job, table: TableId, part: TableFlush) -> WrittenFlush | None:
         """A flush as it may be committed after what was handed over before it: it starts where that ends.
         None: its records have to be read again."""
         flush = part.flush
-        if flush is None or table in self._parked or (job.only is None and table in self._behind):
+        if flush is None or table in self._parked or (job.only is None and table in self._backlog):
             return None
         if job.only is not None:
             return flush
@@ -350,7 +355,7 @@ class SparkLine:
         reach("handed_over")
 
     def _leave(self, table: TableId, firsts: Mapping[int, int]) -> None:
-        self._behind.setdefault(table, Behind({})).join(firsts)
+        self._backlog.setdefault(table, Backlog({})).join(firsts)
 
     def _count(self, result: TaskResult) -> None:
         self._counts.add(result.counts)
@@ -369,9 +374,11 @@ class SparkLine:
         self._postponed.difference_update(views)
         self._asked.difference_update(views)
         for table in [
-            table for table in views if table in self._behind and self._behind[table].bury is POSTPONED
+            table
+            for table in views
+            if table in self._backlog and self._backlog[table].dead_letter is POSTPONED
         ]:
-            self._behind[table].bury = None
+            self._backlog[table].dead_letter = None
         self._views.update((table, view) for table, view in views.items() if table not in self._parked)
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
@@ -387,8 +394,8 @@ class SparkLine:
                 ready += [(table, later)] if later is not None else []
                 continue
             self._take_back(table, flush, later)
-            if outcome is Outcome.BURY:
-                self._behind[table].bury = TABLE_DELETED
+            if outcome is Outcome.DEAD_LETTER:
+                self._backlog[table].dead_letter = TABLE_DELETED
         if ready:
             self._submit(ready)
 
@@ -407,8 +414,8 @@ class SparkLine:
             self._asked.discard(table)
             self._postponed.discard(table)
             self._take_back(table, self._in_flight.pop(table, None), self._later.pop(table, None))
-            if table in self._behind:
-                self._behind[table].not_before_s = 0.0
+            if table in self._backlog:
+                self._backlog[table].not_before_s = 0.0
             reach("parked_in_flight")
 
     def hold(self, table: TableId) -> None:
@@ -434,11 +441,11 @@ class SparkLine:
                 reach("parked_acknowledged")
         return moved
 
-    def store(self, moved: Mapping[int, int], witness: str) -> None:
-        store_offsets(self.topics, self.offsets, moved, witness, self.clock.monotonic_s())
+    def store(self, moved: Mapping[int, int], checkpoint: str) -> None:
+        store_offsets(self.topics, self.offsets, moved, checkpoint, self.clock.monotonic_s())
 
     def report(self) -> Report:
-        return Report(progress(self.topics, self.offsets), 0, 0, len(self._behind), self._take_counts())
+        return Report(progress(self.topics, self.offsets), 0, 0, len(self._backlog), self._take_counts())
 
     def _take_counts(self) -> Counts:
         counts, self._counts = self._counts, Counts()
@@ -459,7 +466,7 @@ def _merged(results: Sequence[TaskResult]) -> dict[TableId, TableFlush]:
 
 
 def _lowest(parts: Sequence[TaskFlush]) -> dict[int, int]:
-    lowest = Behind({})
+    lowest = Backlog({})
     for part in parts:
         lowest.join(part.first_offsets)
     return lowest.first_offsets

@@ -1,15 +1,16 @@
 """Which offsets the tasks of one Spark job read. Pure: from what waits to one list of ranges per task.
 
     much waits        every partition gives the same share of what waits, so that those that lag most catch up
-    most little waits      few tasks: a table gets a file from every task that meets it, so ten thousand quiet
-    tables must not be spread over all a hot partition   is split when it would keep one task busy for much
-    longer than the others, and then only small parts     what tasks have little of, of tables that others
-    have some of as well, is handed on, by table, to tasks that write it: when the files
-                    that this saves cost more than sending the records does, as the last batch has shown
+                      most
+    little waits      few tasks: a table gets a file from every task that meets it, so ten thousand quiet
+                      tables must not be spread over all
+    a hot partition   is split when it would keep one task busy for much longer than the others, and then only
+    small parts       what tasks have little of, of tables that others have some of as well, is handed on, by
+                      table, to tasks that write it: when the files that this saves cost more than sending the
+                      records does, as the last batch has shown
 
 The ranges of a partition are in one task otherwise, so that what one partition holds of a table ends in one
-file per hour.
-"""
+file per hour."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -21,9 +21,16 @@ from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, place_of
 from ingest.model.fault_point import reach
 from ingest.model.source import Source
 from ingest.model.trouble import Trouble
-from ingest.node.engines.spark_desk import DeskLink
-from ingest.node.engines.spark_order import WRITING, Fates, TaskFlush, TaskOrder, TaskResult, TaskSetup
+from ingest.node.engines.spark_driver_rpc import DriverRpcClient
 from ingest.node.engines.spark_plan import SMALL_BYTES, OffsetRange
+from ingest.node.engines.spark_task_spec import (
+    WRITING,
+    RoutingDecisions,
+    TaskFlush,
+    TaskResult,
+    TaskSetup,
+    TaskSpec,
+)
 from ingest.parking.parked_topic import ParkedTopic
 from ingest.route.buffer import Buffers, RawRecord, TableBuffer, records_of
 from ingest.route.routes import Routes
@@ -89,7 +96,7 @@ class Done(NamedTuple):
 
 def _run_task(setup: TaskSetup, job: int, task: int, received: Sequence[TableBuffer] = ()) -> Done:
     global _tools  # noqa: PLW0603 - Spark keeps the process for further tasks, and clients of Kafka are costly to begin with
-    with closing(DeskLink(setup.address, setup.key, job)) as link:
+    with closing(DriverRpcClient(setup.address, setup.key, job)) as link:
         order = link.order(task)
         tools, _tools = _tools, None  # a task that fails leaves none behind
         if tools is None or tools.setup != setup:
@@ -126,14 +133,14 @@ class Task:
     """One task, once. Raises UnavailableError where Kafka or the driver is gone (Spark tries again),
     FatalError for what a person has to mend."""
 
-    def __init__(self, order: TaskOrder, tools: TaskTools, link: DeskLink) -> None:
+    def __init__(self, order: TaskSpec, tools: TaskTools, link: DriverRpcClient) -> None:
         self._order = order
         self._tools = tools
         self._link = link
         self._writer = FlushWriter(tools.setup.settings, link, tools.dead_letters, tools.storage)
         self._numbers = {(s.topic, s.partition): number for number, s in enumerate(order.sources)}
         self._buffers = Buffers()
-        self._fates: dict[TableId, Fates] = {}
+        self._decisions: dict[TableId, RoutingDecisions] = {}
         self._next = {each.source: each.start for each in order.ranges}
         self._left: dict[TableId, dict[int, int]] = {}
         self._stuck: list[tuple[TableId, Trouble]] = []
@@ -217,11 +224,11 @@ class Task:
         """Routes messages until there are no more, or until so many bytes wait."""
         for run in runs:
             topic, partition = place_of(run[0])
-            self._bury_unreadable()
+            self._dead_letter_unreadable()
             self._take_run(topic, self._numbers[topic, partition], run)
             if bytes_max is not None and self._buffers.size_bytes >= bytes_max:
                 return
-        self._bury_unreadable()
+        self._dead_letter_unreadable()
         self._next |= {
             each.source: each.end for each in self._order.ranges
         }  # below an end there may be nothing but control records
@@ -234,13 +241,13 @@ class Task:
         self._records[number] += len(messages)
         self._samples[number] += [len(message) for message in messages if not message.offset() % SAMPLE_EVERY]
 
-    def _bury_unreadable(self) -> None:
+    def _dead_letter_unreadable(self) -> None:
         """What the reader has stepped over before the run that came last: a dead letter each, of which one
         task has to take care."""
         for unreadable in self._tools.reader.take_unreadable():
             number = self._numbers[unreadable.topic, unreadable.partition]
             if self._order.only is None:
-                self._writer.bury_range(
+                self._writer.dead_letter_range(
                     number, self._order.sources[number], unreadable, epoch_ms(self._clock.now())
                 )
             self._next[number] = unreadable.end
@@ -255,7 +262,7 @@ class Task:
                 self._add(target, number, messages)
         elif isinstance(target, Rejected):
             for record in records_of(number, messages):
-                self._writer.bury(record, self._source(record), target, None)
+                self._writer.dead_letter(record, self._source(record), target, None)
         elif target in order.skipped:
             self._left.setdefault(target, {}).setdefault(number, messages[0].offset())
         else:
@@ -267,14 +274,14 @@ class Task:
         self._unspooled_bytes += self._buffers.size_bytes - before_bytes
         if self._unspooled_bytes >= HOT_PART_BYTES // 2:
             self._unspooled_bytes = 0
-            self._spool_hot()
+            self._append_hot()
 
-    def _spool_hot(self) -> None:
+    def _append_hot(self) -> None:
         hot = [buffer for buffer in self._buffers.large if buffer.open_bytes >= HOT_PART_BYTES]
         self._decide([buffer.table for buffer in hot])
         for buffer in hot:
-            if (view := self._fates[buffer.table].views.get(buffer.table)) is not None:
-                self._writer.spool(buffer, self._order.sources, view)
+            if (view := self._decisions[buffer.table].views.get(buffer.table)) is not None:
+                self._writer.append(buffer, self._order.sources, view)
                 self._buffers.pack(buffer.table)
 
     def _source(self, record: RawRecord) -> Source:
@@ -282,9 +289,9 @@ class Task:
 
     def _decide(self, tables: Iterable[TableId]) -> None:
         """All records that the task has of a table go one way."""
-        if asked := [table for table in tables if table not in self._fates]:
-            fates = self._link.fates(asked)
-            self._fates.update(dict.fromkeys(asked, fates))
+        if asked := [table for table in tables if table not in self._decisions]:
+            decisions = self._link.decisions(asked)
+            self._decisions.update(dict.fromkeys(asked, decisions))
 
     # ---- out
 
@@ -294,17 +301,19 @@ class Task:
         group: list[TableId] = []
         group_bytes = 0
         for table in tables:
-            fates = self._fates[table]
-            if table in fates.views:
+            decisions = self._decisions[table]
+            if table in decisions.views:
                 group.append(table)
                 group_bytes += self._buffers.bytes_of(table)
                 if len(group) >= GROUP_TABLES or group_bytes >= GROUP_BYTES:
                     self._write(group)
                     group, group_bytes = [], 0
-            elif table in fates.parked:
-                self._park(table, fates.parked[table])
-            elif table in fates.buried:
-                self._writer.bury_all(self._buffers.take(table), self._order.sources, fates.buried[table])
+            elif table in decisions.parked:
+                self._park(table, decisions.parked[table])
+            elif table in decisions.dead_lettered:
+                self._writer.dead_letter_all(
+                    self._buffers.take(table), self._order.sources, decisions.dead_lettered[table]
+                )
             else:
                 self._leave(table, self._buffers.take(table).first_offsets)
         self._write(group)
@@ -319,7 +328,7 @@ class Task:
         written = self._writer.write(
             flushes,
             self._order.sources,
-            {flush.table: self._fates[flush.table].views[flush.table] for flush in flushes},
+            {flush.table: self._decisions[flush.table].views[flush.table] for flush in flushes},
         )  # 1, 2
         firsts = {flush.table: flush.buffer.first_offsets for flush in flushes}
         self._flushes += [TaskFlush(flush, firsts[flush.table]) for flush in written.flushes]

@@ -22,18 +22,18 @@ from ingest.kafka.aside import Aside
 from ingest.model.fault_point import reach
 from ingest.model.link import Grown, GrowTables, Hold
 from ingest.node.engines.spark_cluster import SparkCluster
-from ingest.node.engines.spark_desk import Desk
+from ingest.node.engines.spark_driver_rpc import DriverRpcServer
 from ingest.node.engines.spark_line import Job, SparkLine
-from ingest.node.engines.spark_order import (
+from ingest.node.engines.spark_task import read_tasks, run_tasks, write_tasks
+from ingest.node.engines.spark_task_spec import (
     WRITING,
-    AskFates,
-    FetchOrder,
+    AskRouting,
+    FetchTaskSpec,
     JobOver,
-    TaskOrder,
     TaskResult,
     TaskSetup,
+    TaskSpec,
 )
-from ingest.node.engines.spark_task import read_tasks, run_tasks, write_tasks
 from ingest.node.engines.spark_topics import PlannedTopics
 from ingest.node.worker import PipeLink, Worker, ignore_signals, run_worker
 from ingest.parking.parked_topic import PARKED_FOLDER
@@ -46,7 +46,7 @@ from lake.tenant import TableId
 
 # How long a task's question may wait for tables that are not known yet; then their records are left for
 # later.
-FATES_WAIT_S = 5.0
+ROUTING_WAIT_S = 5.0
 LOOK_EVERY_S = 0.2
 JOB_POLL_S = 0.02
 log = structlog.get_logger()
@@ -59,7 +59,7 @@ class RunningJob:
 
     future: Future[list[TaskResult]]
     began_s: float
-    asking: list[tuple[Any, AskFates, float]] = field(default_factory=list)
+    asking: list[tuple[Any, AskRouting, float]] = field(default_factory=list)
 
 
 class SparkWorker(Worker):
@@ -72,11 +72,11 @@ class SparkWorker(Worker):
         self._topics = PlannedTopics(settings)
         self._cluster = SparkCluster(settings)
         ignore_signals()  # Spark takes SIGINT for itself
-        self._desk = Desk(self._cluster.host)
+        self._rpc = DriverRpcServer(self._cluster.host)
         bare = settings.model_copy(
             update=dict.fromkeys(("catalog_token", "control_token", "serve_token"))
         )  # no task needs them
-        self._setup = TaskSetup(bare, StorageSettings.load(), warehouse, self._desk.address, self._desk.key)
+        self._setup = TaskSetup(bare, StorageSettings.load(), warehouse, self._rpc.address, self._rpc.key)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")
         writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
         self._spark_line = SparkLine(settings, self._topics, link, writer, clock, self._cluster.slots)
@@ -92,7 +92,7 @@ class SparkWorker(Worker):
         try:
             super().run()
         finally:
-            self._desk.close()
+            self._rpc.close()
             self._cluster.close()
             self._topics.close()
 
@@ -110,10 +110,10 @@ class SparkWorker(Worker):
         if self._running is None and self._collected is None:
             self._listen(self._poll_s)
             return
-        for peer, question in self._desk.questions(JOB_POLL_S):
+        for peer, question in self._rpc.questions(JOB_POLL_S):
             self._answer(peer, question)
         if self._running is not None:
-            self._answer_fates(self._running)
+            self._answer_routing(self._running)
             self._end(self._running)
         if self._collected is not None and self._is_time("collect_job", LOOK_EVERY_S):
             self._collect()
@@ -192,32 +192,34 @@ class SparkWorker(Worker):
 
     # ---- tasks
 
-    def _answer(self, peer: Any, question: FetchOrder | AskFates | GrowTables) -> None:
+    def _answer(self, peer: Any, question: FetchTaskSpec | AskRouting | GrowTables) -> None:
         job, running = self._spark_line.job, self._running
         match question:
             case GrowTables(names):
-                self._desk.answer(peer, Grown(self._link.grow(names)))
-            case FetchOrder(number, task) if job is not None and running is not None and job.number == number:
+                self._rpc.answer(peer, Grown(self._link.grow(names)))
+            case FetchTaskSpec(number, task) if (
+                job is not None and running is not None and job.number == number
+            ):
                 ranges = [each for task in job.tasks for each in task] if task == WRITING else job.tasks[task]
-                order = TaskOrder(
+                order = TaskSpec(
                     list(self._topics.assignment.sources),
                     ranges,
                     job.skipped,
                     job.only,
                     job.hands_on and task != WRITING,
                 )
-                self._desk.answer(peer, order)
-            case AskFates(number) if job is not None and running is not None and job.number == number:
-                running.asking.append((peer, question, self._clock.monotonic_s() + FATES_WAIT_S))
+                self._rpc.answer(peer, order)
+            case AskRouting(number) if job is not None and running is not None and job.number == number:
+                running.asking.append((peer, question, self._clock.monotonic_s() + ROUTING_WAIT_S))
             case _:
-                self._desk.answer(peer, JobOver())
+                self._rpc.answer(peer, JobOver())
 
-    def _answer_fates(self, running: RunningJob) -> None:
+    def _answer_routing(self, running: RunningJob) -> None:
         waiting, running.asking = running.asking, []
         for peer, question, until_s in waiting:
-            fates, decided = self._spark_line.fates(question.tables)
+            decisions, decided = self._spark_line.decisions(question.tables)
             if decided or self._clock.monotonic_s() >= until_s:
-                self._desk.answer(peer, fates)
+                self._rpc.answer(peer, decisions)
             else:
                 running.asking.append((peer, question, until_s))
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from ingest.kafka.kept_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX
+from ingest.kafka.internal_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX
 from lake.errors import RefusedError
 from lake.storage import AnyStorage, Storage
 
@@ -26,7 +26,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Enclosed:
+class ClaimCheck:
     """What is left of a message to be sent, and the headers that say where the rest is."""
 
     value: bytes | None
@@ -35,9 +35,9 @@ class Enclosed:
     places: Mapping[str, str]
 
 
-def enclose(
+def check_in(
     storage: AnyStorage, folder: str, value: bytes | None, key: bytes | None, headers: Headers
-) -> Enclosed:
+) -> ClaimCheck:
     """Puts into the warehouse, durably, what does not fit beside Firn's own headers: the value first, then
     key and headers. Raises UnavailableError."""
     places: dict[str, str] = {}
@@ -54,7 +54,7 @@ def enclose(
             orjson.dumps({"key": _text(key), "headers": [[name, _text(text)] for name, text in headers]}),
         )
         key, headers = None, ()
-    return Enclosed(value, key, headers, places)
+    return ClaimCheck(value, key, headers, places)
 
 
 def _put_aside(storage: AnyStorage, folder: str, data: bytes) -> str:

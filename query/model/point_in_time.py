@@ -17,7 +17,7 @@ import orjson
 
 from lake.backfill_mark import Absorbed
 from lake.marks import Range, TopicPartition, by_topic
-from query.model.problem import BadQuestionError, refuse
+from query.model.problem import BadRequestError, refuse
 
 _BYTES_MAX = 200_000
 # Each is a comparison for every row. A table has one per partition of its topics, and some more after a
@@ -26,7 +26,7 @@ RANGES_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class PointInTime:
     """`rows`: how many rows matched when it was made; None where nobody counted. `asked`: the search that was
     counted (see `fingerprint`)."""
 
@@ -59,7 +59,7 @@ def fingerprint(query: str, start: datetime, end: datetime) -> str:
     return hashlib.sha256(f"{query}\0{start.isoformat()}\0{end.isoformat()}".encode()).hexdigest()[:12]
 
 
-def parse_pin(text: str) -> Pin:
+def parse_point_in_time(text: str) -> PointInTime:
     """Reads a pin. Raises BadQuestionError: it comes from a link, which may be cut off."""
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -77,7 +77,7 @@ def parse_pin(text: str) -> Pin:
                 Range(int(start), int(end)) for start, end in ranges
             )
         rows = document.get("n")
-        pin = Pin(
+        pin = PointInTime(
             str(document["u"]), absorbed, None if rows is None else int(rows), str(document.get("q", ""))
         )
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
@@ -101,7 +101,7 @@ def _check_count(document: Any) -> None:
         )
 
 
-def _damaged() -> BadQuestionError:
+def _damaged() -> BadRequestError:
     return refuse(
         "pin: the link is damaged, perhaps cut off; copy it again, or remove `pin` to search all rows there "
         "are now"

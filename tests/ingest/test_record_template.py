@@ -1,4 +1,4 @@
-"""Records cut out along a skeleton are stored as the exact path stores them, whatever their values do to its
+"""Records cut out along a template are stored as the exact path stores them, whatever their values do to its
 quotes."""
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.convert import skeleton
+from ingest.convert import record_template
 from ingest.convert.columnar import Decoded, Terms
 from ingest.convert.row import Columns, TimeLimits
 from ingest.convert.shape import Shapes
@@ -28,9 +28,9 @@ Frame = list[tuple[str, Any]]  # bytes, and what values go behind them
 
 @pytest.fixture(autouse=True)
 def from_the_first_row() -> Iterator[None]:
-    """Skeletons are used however few rows there are."""
+    """Templates are used however few rows there are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(skeleton, "ROWS_MIN", 1)
+        patch.setattr(record_template, "ROWS_MIN", 1)
         yield
 
 
@@ -73,10 +73,10 @@ def test_records_of_any_layout_are_stored_as_the_exact_path_stores_them(records:
 
 
 def _decoded(records: list[bytes]) -> list[Decoded]:
-    return list(skeleton.decode_alike(records, pa.array([KAFKA_MS] * len(records)), TERMS))
+    return list(record_template.decode_by_template(records, pa.array([KAFKA_MS] * len(records)), TERMS))
 
 
-def test_two_layouts_in_one_chunk_are_cut_by_two_skeletons() -> None:
+def test_two_layouts_in_one_chunk_are_cut_by_two_templates() -> None:
     """Interleaved records of two layouts give one result each, and nothing is left over."""
     records = [
         b'{"ts":"2025-11-13T02:13:20Z","a":"x%d"}' % at
@@ -85,7 +85,7 @@ def test_two_layouts_in_one_chunk_are_cut_by_two_skeletons() -> None:
         for at in range(30)
     ]
     first, second, rest = _decoded(records)
-    assert rest.odd == [at for at in range(30) if not at % 3], (
+    assert rest.fallback == [at for at in range(30) if not at % 3], (
         "nothing but null in an object is for the exact path"
     )
     assert first.places == []
@@ -105,11 +105,11 @@ def test_two_layouts_in_one_chunk_are_cut_by_two_skeletons() -> None:
         b'{"ts":"2025-11-13T02:13:20Z","a":"xy"\x00',
     ],
 )
-def test_a_record_that_departs_from_the_skeleton_is_left_over(odd: bytes) -> None:
+def test_a_record_that_departs_from_the_template_is_left_over(fallback: bytes) -> None:
     """One record among its likes with an escape, a control character, another key, blanks or something behind
     it is for another path."""
     plain = b'{"ts":"2025-11-13T02:13:20Z","a":"xy"}'
-    decoded = _decoded([plain, plain, odd, plain])
+    decoded = _decoded([plain, plain, fallback, plain])
     cut = {place for one in decoded for place in one.places}
     assert {0, 1, 3} <= cut
     assert all("b" not in one.columns for one in decoded if 0 in one.places)
@@ -122,4 +122,4 @@ def test_a_chunk_that_is_not_utf_8_is_left_over_whole() -> None:
     (rest,) = _decoded(
         [b'{"ts":"2025-11-13T02:13:20Z","a":"xy"}', b'{"ts":"2025-11-13T02:13:20Z","a":"x\xff"}']
     )
-    assert rest.odd == [0, 1]
+    assert rest.fallback == [0, 1]

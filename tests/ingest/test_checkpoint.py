@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ingest.commit.witness import Newest, Witness, parse_witness
+from ingest.commit.checkpoint import CommitCheckpoint, Newest, parse_checkpoint
 from lake.catalog_client import TableName
 from lake.commit import TableState, new_table_state
 
-FOUND = Witness(TableName("acme", "logs"), "u", 7, 3, 2_000)
+FOUND = CommitCheckpoint(TableName("acme", "logs"), "u", 7, 3, 2_000)
 
 
 def _state(head: int, made_ms: int) -> TableState:
@@ -17,25 +17,25 @@ def _state(head: int, made_ms: int) -> TableState:
 
 
 def test_what_stands_beside_an_offset_comes_back() -> None:
-    """As text and back; anything else is no witness."""
-    assert parse_witness(FOUND.to_text()) == FOUND
+    """As text and back; anything else is no checkpoint."""
+    assert parse_checkpoint(FOUND.to_text()) == FOUND
 
 
 @pytest.mark.parametrize("text", ["", "acme.logs:u:7:3", "acme.logs:u:7:x:2000", "logs:u:7:3:2000"])
-def test_other_text_is_no_witness(text: str) -> None:
+def test_other_text_is_no_checkpoint(text: str) -> None:
     """It comes from somebody else, and says nothing."""
-    assert parse_witness(text) is None
+    assert parse_checkpoint(text) is None
 
 
 def test_what_is_met_counts_only_where_it_is_newer() -> None:
-    """A node goes on from the newest witness beside the offsets it begins with: a table that it loads may
+    """A node goes on from the newest checkpoint beside the offsets it begins with: a table that it loads may
     have had no commit for weeks."""
     newest = Newest()
     newest.found([FOUND._replace(known_ms=1_000, snapshot_id=6), FOUND])
     newest.met(_state(1, 1_999))
-    assert newest.witness == FOUND
+    assert newest.checkpoint == FOUND
     newest.met(_state(2, 2_000))
-    assert (newest.witness.snapshot_id, newest.witness.known_ms) == (2, 2_000)
+    assert (newest.checkpoint.snapshot_id, newest.checkpoint.known_ms) == (2, 2_000)
 
 
 def test_own_commit_is_newer_whatever_other_clocks_said() -> None:
@@ -43,7 +43,7 @@ def test_own_commit_is_newer_whatever_other_clocks_said() -> None:
     newest = Newest()
     newest.found([FOUND])
     newest.made(_state(3, 900), 1_000)
-    assert newest.text == f"other.logs:{newest.witness and newest.witness.uuid}:3:1:2000"
+    assert newest.text == f"other.logs:{newest.checkpoint and newest.checkpoint.uuid}:3:1:2000"
 
 
 def test_node_that_finds_none_begins_with_what_it_meets() -> None:

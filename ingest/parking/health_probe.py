@@ -1,4 +1,5 @@
-"""The canary: do catalog and storage work at all, so that a table which fails has nobody to blame but itself?
+"""The health probe: do catalog and storage work at all, so that a table which fails has nobody to blame but
+itself?
 
 One small object lies in the warehouse from the first start on. A storage that lost it, or shows an empty
 folder where a disk should be mounted, is an outage, however readily it takes new files.
@@ -14,7 +15,7 @@ TIMEOUT_S = 5.0
 log = structlog.get_logger()
 
 
-class Canary:
+class HealthProbe:
     """Calls block; run them in a thread."""
 
     def __init__(self, catalog: CatalogClient, storage: AnyStorage, warehouse: str, group: str) -> None:
@@ -27,13 +28,13 @@ class Canary:
         Raises UnavailableError, PrerequisiteError."""
         self._storage.write_all([(self._uri, b"alive")])
 
-    def sings(self) -> bool:
+    def works(self) -> bool:
         """Whether the catalog answers, the object is there, and storage takes it anew."""
         try:
             self._catalog.ping(timeout_s=TIMEOUT_S)
             if self._storage.size(self._uri) is None:
                 log.warning(
-                    "canary.gone",
+                    "health_probe.gone",
                     uri=self._uri,
                     advice="the storage is not what it was at start; nobody is parked meanwhile",
                 )
@@ -41,7 +42,7 @@ class Canary:
             self._storage.write_all([(self._uri, b"alive")])
         except FirnError as error:
             log.warning(
-                "canary.silent",
+                "health_probe.silent",
                 reason=str(error),
                 advice="this is an outage, not a fault of a table; nobody is parked meanwhile",
             )

@@ -1,10 +1,10 @@
 """What the driver of the Spark engine and a task say to each other: the order it begins with, what it asks on
 the way, the result it ends with.
 
-    task asks           the driver answers
-    FetchOrder          TaskOrder: ranges, tables
-    AskFates            Fates: where the records of tables go now
-    GrowTables          Grown, as a worker gets it from the committer
+    task asks        the driver answers
+    FetchTaskSpec    TaskSpec: ranges, tables
+    AskRouting       RoutingDecisions: where the records of tables go now
+    GrowTables       Grown, as a worker gets it from the committer
 
 The result goes back through Spark, so that of a task that is tried twice exactly one counts.
 """
@@ -28,7 +28,7 @@ WRITING = -1
 
 
 @dataclass(frozen=True, slots=True)
-class FetchOrder:
+class FetchTaskSpec:
     """A task begins: its number within the job, or WRITING."""
 
     job: int
@@ -38,7 +38,7 @@ class FetchOrder:
 @dataclass(frozen=True)
 class TaskSetup:
     """What all tasks of a run need, secrets among it: it goes through Spark, which can encrypt. `address`,
-    `key`: of the driver's desk."""
+    `key`: of the driver's RPC server."""
 
     settings: IngestSettings
     storage: StorageSettings
@@ -48,7 +48,7 @@ class TaskSetup:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOrder:
+class TaskSpec:
     """`sources`: by number. `skipped`: tables whose records are left for later. `only`: of all records those
     of these tables, from these offsets on; None: everything. `hands_on`: tables of which the task has little
     are handed on. The ranges of a task that writes are those of the whole job.
@@ -62,7 +62,7 @@ class TaskOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class AskFates:
+class AskRouting:
     """A task has records of these tables."""
 
     job: int
@@ -70,13 +70,13 @@ class AskFates:
 
 
 @dataclass(frozen=True, slots=True)
-class Fates:
+class RoutingDecisions:
     """Where records go: into the table as it is, to the parking topic under an id, to the dead letters. Those
     of tables in none of these wait."""
 
     views: Mapping[TableId, TableView] = field(default_factory=dict)
     parked: Mapping[TableId, str] = field(default_factory=dict)
-    buried: Mapping[TableId, Rejected] = field(default_factory=dict)
+    dead_lettered: Mapping[TableId, Rejected] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,19 +36,19 @@ _DECODINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class TablePlace:
+class TableLocation:
     """Canonical prefixes, each with a slash at its end, the table's own location first."""
 
     prefixes: tuple[str, ...]
 
     @classmethod
-    def of(cls, metadata: Mapping[str, Any]) -> "TablePlace":
+    def of(cls, metadata: Mapping[str, Any]) -> "TableLocation":
         """The place that a table's metadata gives it. Raises ForeignFileError where the metadata does not
         say."""
         return cls.at(metadata.get("location"), (metadata.get("properties") or {}).get(GRANTS_PROPERTY))
 
     @classmethod
-    def at(cls, location: object, granted: str | None = None) -> "TablePlace":
+    def at(cls, location: object, granted: str | None = None) -> "TableLocation":
         """The place of a table at a location. `granted`: what its property GRANTS_PROPERTY says. Raises
         ForeignFileError."""
         return _place(location, granted)
@@ -105,12 +105,12 @@ class TablePlace:
 
 
 @lru_cache(maxsize=4_096)  # asked anew for each file of a table
-def _place(location: object, granted: str | None) -> TablePlace:
-    return TablePlace((_prefix(location), *map(_prefix, parse_grants(granted))))
+def _place(location: object, granted: str | None) -> TableLocation:
+    return TableLocation((_prefix(location), *map(_prefix, parse_grants(granted))))
 
 
 # Of what is no table: no file is in it.
-NOWHERE = TablePlace(())
+NOWHERE = TableLocation(())
 
 
 def is_plain_path(path: str) -> bool:

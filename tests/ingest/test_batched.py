@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.convert import alike, skeleton
-from ingest.convert.alike import Waiting, convert_alike
+from ingest.convert import batched, record_template
+from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import Converted, ConverterLimits, Part, convert
 from ingest.convert.shape import Shapes
 from ingest.model.source import Source
@@ -25,10 +25,10 @@ LINE = '{{"ts":"2025-11-13T02:13:20Z","level":"INFO","message":"m{0}","{1}":"v{0
 
 @pytest.fixture(autouse=True)
 def from_the_first_row() -> Iterator[None]:
-    """Skeletons are used however few rows there are."""
+    """Templates are used however few rows there are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(skeleton, "ROWS_MIN", 1)
-        patch.setattr(alike, "ROWS_MIN", 1)
+        patch.setattr(record_template, "ROWS_MIN", 1)
+        patch.setattr(batched, "ROWS_MIN", 1)
         yield
 
 
@@ -56,7 +56,7 @@ def _buffers(tables: Sequence[Sequence[str]]) -> list[TableBuffer]:
 def _together(
     buffers: Sequence[TableBuffer], schema: LogSchema, limits: ConverterLimits = LIMITS
 ) -> Mapping[TableId, Sequence[Part]]:
-    return convert_alike([Waiting(buffer, schema) for buffer in buffers], SOURCES, limits, Shapes())
+    return convert_batched([Waiting(buffer, schema) for buffer in buffers], SOURCES, limits, Shapes())
 
 
 def _converted(
@@ -86,7 +86,7 @@ def _lines(field: str, count: int = 5) -> list[str]:
 
 
 def test_tables_alike_leave_nothing_to_be_converted_alone() -> None:
-    """Records of one skeleton are all in the parts, also where the tables have different numbers of them."""
+    """Records of one template are all in the parts, also where the tables have different numbers of them."""
     buffers = _buffers([_lines("a", 3), _lines("a", 7), _lines("a", 1)])
     parts = _together(buffers, new_log_schema())
     assert [[len(part.places) for part in parts[buffer.table]] for buffer in buffers] == [[3], [7], [1]]
@@ -149,4 +149,4 @@ def test_messages_read_in_different_ways_are_not_joined() -> None:
     """A buffer with messages of two formats, or of text, is left to its table."""
     sources = [Source("topic", "id", 0, "json"), Source("other", "id2", 0, "text")]
     buffers = _buffers([_lines("a"), _lines("a")])
-    assert not convert_alike([Waiting(buffer, PLAIN) for buffer in buffers], sources, LIMITS, Shapes())
+    assert not convert_batched([Waiting(buffer, PLAIN) for buffer in buffers], sources, LIMITS, Shapes())

@@ -1,12 +1,12 @@
 """Records written by the same line of code, by their quotes: everything but the values is the same bytes, so
 the values can be cut out without parsing.
 
-A sample of a chunk gives the skeleton: the fixed bytes before, between and after the values. A record whose
+A sample of a chunk gives the template: the fixed bytes before, between and after the values. A record whose
 quotes stand at the same places of that, with the same fixed bytes, and a plain number, `true`, `false` or
 `null` wherever the sample had one, is the sample with other values in it. All of that is compared, and the
 values are cut out, column by column. A record with a backslash, a control character inside a text, or an
 array does not come into question; it is left to the struct of its table's shape, as is what no frequent
-skeleton fits.
+template fits.
 """
 
 import re
@@ -24,7 +24,7 @@ from ingest.decode.decoder import Json, Pairs, decode
 
 # Below this the fixed cost of the calls is more than decoding the records costs.
 ROWS_MIN = 400
-SKELETONS_MAX = 4
+TEMPLATES_MAX = 4
 # Offsets into a chunk are 32 bits wide.
 BYTES_MAX = 1 << 30
 QUOTE, BACKSLASH, BLANK = b'"', b"\\", ord(" ")
@@ -58,19 +58,19 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Skeleton:
+class RecordTemplate:
     """What records have in common: the number of quotes, the fixed bytes around the values, and the columns
     of objects that may hold nothing."""
 
     count: int
     fixed: Sequence[bytes]  # one more than slots
     slots: Sequence[Slot]
-    hollow: Sequence[Sequence[str]]
+    all_null: Sequence[Sequence[str]]
 
 
-def decode_alike(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Iterator[Decoded]:
-    """Decodes the records of the most frequent skeletons, one result per skeleton; `odd` of the last one are
-    the positions left over.
+def decode_by_template(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Iterator[Decoded]:
+    """Decodes the records of the most frequent templates, one result per template; `fallback` of the last one
+    are the positions left over.
 
     `kafka_ms`: int64 array of the Kafka timestamps, aligned with `values`; places are positions in `values`.
     """
@@ -78,16 +78,16 @@ def decode_alike(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> I
     chunk = _joined(values) if len(values) >= ROWS_MIN else None
     if chunk is not None:
         rows = _without_backslash(chunk, values)
-        for _ in range(SKELETONS_MAX):
-            if len(rows) < ROWS_MIN or (skeleton := learn_skeleton(values[rows[0]], terms.depth_max)) is None:
+        for _ in range(TEMPLATES_MAX):
+            if len(rows) < ROWS_MIN or (template := learn_template(values[rows[0]], terms.depth_max)) is None:
                 break
-            alike, found = _cut(skeleton, chunk, rows)
+            alike, found = _cut(template, chunk, rows)
             if not len(alike):
                 break
             rows = np.setdiff1d(rows, alike, assume_unique=True)
             kafka_us = pc.multiply(kafka_ms.take(pa.array(alike)), 1000)
             decoded = lay_out_columns(
-                found, kafka_us, terms, alike.tolist(), [], _odd(found, skeleton, chunk)
+                found, kafka_us, terms, alike.tolist(), [], _odd(found, template, chunk)
             )
             left[decoded.places] = False
             yield Decoded(decoded.columns, decoded.places, [])
@@ -118,8 +118,8 @@ def _without_backslash(chunk: Chunk, values: Sequence[bytes]) -> Any:
     return np.flatnonzero(np.fromiter((BACKSLASH not in value for value in values), bool, len(values)))
 
 
-def learn_skeleton(sample: bytes, depth_max: int) -> Skeleton | None:
-    """The skeleton of a record without backslashes; None where its values are not all texts and literals that
+def learn_template(sample: bytes, depth_max: int) -> RecordTemplate | None:
+    """The template of a record without backslashes; None where its values are not all texts and literals that
     become a column each."""
     fields = decode(sample, "json", depth_max)
     if not isinstance(fields, Pairs):
@@ -130,8 +130,8 @@ def learn_skeleton(sample: bytes, depth_max: int) -> Skeleton | None:
     if not end or end != len(walk.pieces) - 1 or len(leaves) != len(walk.places):
         return None
     slots = [Slot(leaf, *place) for leaf, place in zip(leaves, walk.places, strict=True)]
-    hollow = [[slots[place].leaf.column for place in places] for places in walk.hollow]
-    return Skeleton(len(walk.pieces), _fixed(sample, slots), slots, hollow)
+    all_null = [[slots[place].leaf.column for place in places] for places in walk.all_null]
+    return RecordTemplate(len(walk.pieces), _fixed(sample, slots), slots, all_null)
 
 
 def _fixed(sample: bytes, slots: Sequence[Slot]) -> Sequence[bytes]:
@@ -146,11 +146,11 @@ def _fixed(sample: bytes, slots: Sequence[Slot]) -> Sequence[bytes]:
 @dataclass(slots=True)
 class _Walk:
     """Follows a decoded sample through the pieces between its quotes. `places`: the slots without their
-    leaves; `hollow`: objects of nothing but literals."""
+    leaves; `all_null`: objects of nothing but literals."""
 
     pieces: Sequence[str]
     places: list[tuple[int, int, int, bool]]
-    hollow: list[list[int]]
+    all_null: list[list[int]]
 
     def object(self, fields: Pairs, number: int) -> int:
         """Walks an object whose first key follows piece `number`; returns the number of the piece behind its
@@ -176,7 +176,7 @@ class _Walk:
             if not number:
                 return 0
         if len(literals) == len(fields):
-            self.hollow.append(literals)
+            self.all_null.append(literals)
         return number
 
     def _literal(self, value: str, number: int) -> int:
@@ -197,24 +197,24 @@ class _Walk:
         return number + 2
 
 
-def _cut(skeleton: Skeleton, chunk: Chunk, rows: Any) -> tuple[Any, Found]:
-    """Those of the rows that have this skeleton, and their values by column as text."""
-    rows = rows[chunk.count[rows] == skeleton.count]
+def _cut(template: RecordTemplate, chunk: Chunk, rows: Any) -> tuple[Any, Found]:
+    """Those of the rows that have this template, and their values by column as text."""
+    rows = rows[chunk.count[rows] == template.count]
     first = chunk.first[rows]
-    ends = chunk.ends[first[:, None] + np.arange(skeleton.count)]
-    at = np.array([slot.begin for slot in skeleton.slots])
-    begins = ends[:, at] + np.array([slot.after for slot in skeleton.slots], np.int32)
-    stops = ends[:, at + 1] - np.array([slot.before for slot in skeleton.slots], np.int32)
+    ends = chunk.ends[first[:, None] + np.arange(template.count)]
+    at = np.array([slot.begin for slot in template.slots])
+    begins = ends[:, at] + np.array([slot.after for slot in template.slots], np.int32)
+    stops = ends[:, at + 1] - np.array([slot.before for slot in template.slots], np.int32)
     starts = np.where(first > 0, chunk.ends[first - 1], 0)[:, None]
     runs = np.concatenate((starts, stops), axis=1)
     lengths = np.concatenate((begins, ends[:, -1:]), axis=1) - runs
-    fits = (lengths == [len(one) for one in skeleton.fixed]).all(axis=1) & (begins <= stops).all(axis=1)
+    fits = (lengths == [len(one) for one in template.fixed]).all(axis=1) & (begins <= stops).all(axis=1)
     rows, begins, stops, runs = rows[fits], begins[fits], stops[fits], runs[fits]
     fits = np.ones(len(rows), bool)
-    for number, one in enumerate(skeleton.fixed):
+    for number, one in enumerate(template.fixed):
         fits &= _windows(chunk.joined, len(one))[runs[:, number]] == one
     cells = _cells(chunk, begins[fits], stops[fits])
-    return _literals(skeleton, rows[fits], cells)
+    return _literals(template, rows[fits], cells)
 
 
 def _windows(data: bytes, width: int) -> Any:
@@ -235,17 +235,17 @@ def _cells(chunk: Chunk, begins: Any, stops: Any) -> list[pa.Array]:
     return [every.take(pa.array(np.arange(2 * slot, len(offsets), 2 * slots))) for slot in range(slots)]
 
 
-def _literals(skeleton: Skeleton, rows: Any, cells: Sequence[pa.Array]) -> tuple[Any, Found]:
+def _literals(template: RecordTemplate, rows: Any, cells: Sequence[pa.Array]) -> tuple[Any, Found]:
     """Leaves out the rows that have something else where a literal should be; `null` becomes NULL."""
     if not cells:
         return rows, {}
-    literal = [number for number, slot in enumerate(skeleton.slots) if not slot.is_text]
+    literal = [number for number, slot in enumerate(template.slots) if not slot.is_text]
     fits = [_mask(pc.match_substring_regex(cells[number], rf"\A(?:{_LITERAL})\z")) for number in literal]
     if literal and not (keep := np.logical_and.reduce(fits)).all():
         rows, cells = rows[keep], [cell.filter(pa.array(keep)) for cell in cells]
     found = {
         slot.leaf.column: (slot.leaf, cell if slot.is_text else _without_null(cell))
-        for slot, cell in zip(skeleton.slots, cells, strict=True)
+        for slot, cell in zip(template.slots, cells, strict=True)
     }
     return rows, found
 
@@ -255,22 +255,22 @@ def _without_null(text: pa.Array) -> pa.Array:
     return pc.if_else(nulls, pa.scalar(None, pa.string()), text) if pc.any(nulls).as_py() else text
 
 
-def _odd(found: Found, skeleton: Skeleton, chunk: Chunk) -> set[int]:
+def _odd(found: Found, template: RecordTemplate, chunk: Chunk) -> set[int]:
     """Rows with a control character inside a text, which JSON does not allow, or with an object of nothing
     but nulls, which is a value of its own."""
-    odd = set[int]()
-    for slot in skeleton.slots if chunk.has_controls else ():
+    fallback = set[int]()
+    for slot in template.slots if chunk.has_controls else ():
         if slot.is_text:
-            odd.update(
+            fallback.update(
                 np.flatnonzero(_mask(pc.match_substring_regex(found[slot.leaf.column][1], _CONTROL))).tolist()
             )
-    for columns in skeleton.hollow:
-        odd.update(
+    for columns in template.all_null:
+        fallback.update(
             np.flatnonzero(
                 np.logical_and.reduce([_mask(found[column][1].is_null()) for column in columns])
             ).tolist()
         )
-    return odd
+    return fallback
 
 
 def _mask(booleans: pa.Array) -> Any:

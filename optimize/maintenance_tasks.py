@@ -10,7 +10,7 @@ import structlog
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import epoch_ms
 from lake.errors import FirnError, NotFoundError
-from optimize.commit_round import Fate, Pending
+from optimize.commit_round import CommitOutcome, Pending
 from optimize.history import Entry
 from optimize.inventory import AllTables, NamedTables
 from optimize.maintenance import Maintenance
@@ -28,7 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Duties:
+class MaintenanceTasks:
     """The duties over the parts of a maintenance."""
 
     maintenance: Maintenance
@@ -38,7 +38,7 @@ class Duties:
         at the next round."""
         s = self.maintenance.settings
         works: dict[str, tuple[float, Callable[[], object]]] = {
-            "retention": (s.retention_interval_s, lambda: list(self.retention(tidy=True))),
+            "retention": (s.retention_interval_s, lambda: list(self.retention(expire=True))),
             "purge": (s.retention_interval_s, lambda: list(self.purge())),
             "orphans": (s.orphan_interval_s, lambda: list(self.orphans(delete=True))),
         }
@@ -52,7 +52,7 @@ class Duties:
                 if not self.maintenance.halted():  # what was interrupted is not done
                     self._done(name, version, now_ms)
             except FirnError as error:
-                log.warning("optimize.duty_failed", duty=name, error=str(error))
+                log.warning("optimize.task_failed", task=name, error=str(error))
 
     def note_round(self) -> None:
         """Remembers that a round over all tables has ended, by which others tell whether maintenance is
@@ -62,11 +62,11 @@ class Duties:
         except FirnError as error:
             log.warning("optimize.round_not_noted", error=str(error))
 
-    def retention(self, *, dry_run: bool = False, tidy: bool = False) -> Iterator[Expired]:
+    def retention(self, *, dry_run: bool = False, expire: bool = False) -> Iterator[Expired]:
         """Takes hours past their retention from every table that has one; gives what went (or would go), and
         why not where it failed.
 
-        `tidy`: snapshots and manifests of all tables are brought within their limits on the way, also of
+        `expire`: snapshots and manifests of all tables are brought within their limits on the way, also of
         those without retention that no merge ever touches.
         """
         m = self.maintenance
@@ -78,7 +78,7 @@ class Duties:
                 if view is None or view.state.head is None:
                     continue
                 expired = self._expired(view)
-                if not dry_run and (expired.files or tidy):
+                if not dry_run and (expired.files or expire):
                     expired = self._commit(view, expired)
             except (FirnError, ValueError) as error:
                 expired = Expired(table, reason=str(error))
@@ -110,7 +110,8 @@ class Duties:
         m.commits.commit([one])
         reason = (
             one.reason
-            if one.fate is Fate.FAILED or (expired.files and one.fate is not Fate.COMMITTED)
+            if one.outcome is CommitOutcome.FAILED
+            or (expired.files and one.outcome is not CommitOutcome.COMMITTED)
             else ""
         )
         if expired.files:

@@ -1,9 +1,9 @@
 """Small flushes of many tables, decoded together: most tenants run the same few shippers, so that their
-records have the same skeletons.
+records have the same templates.
 
 A flush by itself costs as much as some hundred records do, and that is what most tables of a node have in
 one. Here the records of many buffers whose tables have the same columns are cut out at once, and each table
-gets its slice. What fits no frequent skeleton is left to the table.
+gets its slice. What fits no frequent template is left to the table.
 """
 
 from collections import Counter, defaultdict
@@ -24,8 +24,8 @@ from ingest.convert.converter import (
     the_reading,
     work_on,
 )
+from ingest.convert.record_template import ROWS_MIN, decode_by_template
 from ingest.convert.shape import Shapes
-from ingest.convert.skeleton import ROWS_MIN, decode_alike
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.log_schema import LogSchema
@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
     schema: LogSchema
 
 
-def convert_alike(
+def convert_batched(
     waiting: Iterable[Waiting], sources: Sequence[Source], limits: ConverterLimits, shapes: Shapes
 ) -> dict[TableId, list[Part]]:
     """What can be converted together, by table."""
@@ -91,11 +91,11 @@ def _convert_group(buffers: Sequence[TableBuffer], work: Work, parts: dict[Table
     starts = np.cumsum([0, *map(len, buffers)])
     pieces = Pieces(work.buffer.values, range(len(work.buffer)))
     new = work.terms.columns.new
-    for decoded in decode_alike(work.buffer.values, work.timestamps_ms, work.terms):
+    for decoded in decode_by_template(work.buffer.values, work.timestamps_ms, work.terms):
         if decoded.places:
             keep(work, decoded.columns, pieces, decoded.places)
             _share(buffers, starts, decoded, work.chunks.pop(), dict(new), parts)
-        new.clear()  # the next skeleton may spell a new column otherwise
+        new.clear()  # the next template may spell a new column otherwise
 
 
 def _share(

@@ -2,7 +2,7 @@
 back is noticed at the next start.
 
 Restored marks lie, and a node that starts knows no others. But a restore takes away the newest commits first:
-whenever it took away one whose records the group's offset has passed, it took away the witness that was
+whenever it took away one whose records the group's offset has passed, it took away the checkpoint that was
 stored with that offset as well.
 """
 
@@ -31,12 +31,12 @@ class Newest:
     """The newest commit a node has made or met, or found beside the offsets it began with; what group offsets
     stand on lies at or before it."""
 
-    witness: "Witness | None" = None
+    checkpoint: "CommitCheckpoint | None" = None
 
-    def found(self, stored: Iterable["Witness"]) -> None:
+    def found(self, stored: Iterable["CommitCheckpoint"]) -> None:
         """Goes on from these: what a node meets itself may be older, and the offsets stand on what others
         have committed, too."""
-        self.witness = max(stored, key=lambda witness: witness.known_ms, default=None)
+        self.checkpoint = max(stored, key=lambda checkpoint: checkpoint.known_ms, default=None)
 
     def made(self, state: TableState, now_ms: int) -> None:
         """A commit of one's own was acknowledged: nothing known is newer, whatever the clocks of other nodes
@@ -51,18 +51,20 @@ class Newest:
     @property
     def text(self) -> str:
         """As it stands beside an offset; empty where none is known."""
-        return "" if self.witness is None else self.witness.to_text()
+        return "" if self.checkpoint is None else self.checkpoint.to_text()
 
     @property
     def _known_ms(self) -> int:
-        return 0 if self.witness is None else self.witness.known_ms
+        return 0 if self.checkpoint is None else self.checkpoint.known_ms
 
     def _note(self, state: TableState, known_ms: int) -> None:
         if state.exists and state.head is not None:
-            self.witness = Witness(state.name, state.uuid, state.head, state.sequence_number, known_ms)
+            self.checkpoint = CommitCheckpoint(
+                state.name, state.uuid, state.head, state.sequence_number, known_ms
+            )
 
 
-class Witness(NamedTuple):
+class CommitCheckpoint(NamedTuple):
     """A commit: table and its uuid, snapshot, the snapshot's sequence number. `known_ms`: when it was
     acknowledged or, by others, made."""
 
@@ -77,29 +79,29 @@ class Witness(NamedTuple):
         return f"{self.table}:{self.uuid}:{self.snapshot_id}:{self.sequence_number}:{self.known_ms}"
 
 
-def parse_witness(text: str) -> Witness | None:
+def parse_checkpoint(text: str) -> CommitCheckpoint | None:
     """None where nothing, or nothing known, stands there."""
     parts = text.split(":")
     namespace, _, name = parts[0].rpartition(".")
     if len(parts) != 5 or not namespace or not all(part.isdigit() for part in parts[2:]):
         return None
-    return Witness(TableName(namespace, name), parts[1], *map(int, parts[2:]))
+    return CommitCheckpoint(TableName(namespace, name), parts[1], *map(int, parts[2:]))
 
 
-def check_witnesses(witnesses: Iterable[Witness], catalog: CatalogClient) -> None:
+def check_checkpoints(checkpoints: Iterable[CommitCheckpoint], catalog: CatalogClient) -> None:
     """Raises FatalError where the catalog does not know a commit it acknowledged, UnavailableError where it
     does not answer."""
-    for witness in set(witnesses):
+    for checkpoint in set(checkpoints):
         try:
-            known = _knows(catalog.load_table(witness.table)["metadata"], witness)
+            known = _knows(catalog.load_table(checkpoint.table)["metadata"], checkpoint)
         except MetadataMissingError:
             continue  # it can say nothing
         except NotFoundError:
-            known = was_dropped(catalog, witness.table, witness.uuid)
+            known = was_dropped(catalog, checkpoint.table, checkpoint.uuid)
         if not known:
             raise FatalError(
-                f"the catalog went back: table {witness.table} was committed as snapshot "
-                f"{witness.snapshot_id}, which it no longer knows, so its "
+                f"the catalog went back: table {checkpoint.table} was committed as snapshot "
+                f"{checkpoint.snapshot_id}, which it no longer knows, so its "
                 "database was restored from an older copy (or somebody renamed the table), and tables may "
                 "lack rows that were written. If the warehouse "
                 "still has their files, run `python -m catalog rebuild --from-warehouse`. Else say `python "
@@ -109,13 +111,13 @@ def check_witnesses(witnesses: Iterable[Witness], catalog: CatalogClient) -> Non
             )
 
 
-def _knows(metadata: Mapping[str, Any], witness: Witness) -> bool:
-    if metadata.get("table-uuid") != witness.uuid:
+def _knows(metadata: Mapping[str, Any], checkpoint: CommitCheckpoint) -> bool:
+    if metadata.get("table-uuid") != checkpoint.uuid:
         return True  # another table of the same name
     ids = {snapshot["sequence-number"]: snapshot["snapshot-id"] for snapshot in metadata.get("snapshots", ())}
     # A snapshot that expired leaves no trace but that the table went on.
-    same = ids.get(witness.sequence_number, witness.snapshot_id) == witness.snapshot_id
-    return bool(same and metadata.get("last-sequence-number", 0) >= witness.sequence_number)
+    same = ids.get(checkpoint.sequence_number, checkpoint.snapshot_id) == checkpoint.snapshot_id
+    return bool(same and metadata.get("last-sequence-number", 0) >= checkpoint.sequence_number)
 
 
 def resolve_all(settings: IngestSettings, control: CatalogClient, how: str) -> int:

@@ -14,17 +14,17 @@ from typing import Any
 import structlog
 
 from ingest.model.link import Grown, GrowTables
-from ingest.node.engines.spark_order import AskFates, Fates, FetchOrder, JobOver, TaskOrder
+from ingest.node.engines.spark_task_spec import AskRouting, FetchTaskSpec, JobOver, RoutingDecisions, TaskSpec
 from lake.errors import UnavailableError
 from lake.tenant import TableId
 
 log = structlog.get_logger()
 Address = tuple[str, int]
-Question = FetchOrder | AskFates | GrowTables
-Answer = TaskOrder | Fates | Grown | JobOver
+Question = FetchTaskSpec | AskRouting | GrowTables
+Answer = TaskSpec | RoutingDecisions | Grown | JobOver
 
 
-class Desk:
+class DriverRpcServer:
     """The driver's end. `host`: an address of this machine that executors reach."""
 
     def __init__(self, host: str) -> None:
@@ -32,7 +32,7 @@ class Desk:
         self._listener = Listener((host, 0), "AF_INET", backlog=128)
         self._peers: set[Connection[Any, Any]] = set()
         self._lock = threading.Lock()
-        threading.Thread(target=self._accept, name="desk", daemon=True).start()
+        threading.Thread(target=self._accept, name="driver-rpc", daemon=True).start()
 
     @property
     def address(self) -> Address:
@@ -46,7 +46,7 @@ class Desk:
                 peer = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._admit, args=(peer,), name="desk-admits", daemon=True).start()
+            threading.Thread(target=self._admit, args=(peer,), name="driver-rpc-admits", daemon=True).start()
 
     def _admit(self, peer: Any) -> None:
         try:
@@ -88,7 +88,7 @@ class Desk:
         self._listener.close()
 
 
-class DeskLink:
+class DriverRpcClient:
     """A task's end. Raises UnavailableError where the driver is gone or the job is over: the task ends, its
     files are nobody's."""
 
@@ -101,14 +101,14 @@ class DeskLink:
                 f"the driver at {address[0]}:{address[1]} does not answer: {error!r}"
             ) from error
 
-    def order(self, task: int) -> TaskOrder:
+    def order(self, task: int) -> TaskSpec:
         """What the task is to do."""
-        answer: TaskOrder = self._ask(FetchOrder(self._job, task))
+        answer: TaskSpec = self._ask(FetchTaskSpec(self._job, task))
         return answer
 
-    def fates(self, tables: Sequence[TableId]) -> Fates:
+    def decisions(self, tables: Sequence[TableId]) -> RoutingDecisions:
         """Where the records of tables go; waits some seconds for tables that are not known yet."""
-        answer: Fates = self._ask(AskFates(self._job, tables))
+        answer: RoutingDecisions = self._ask(AskRouting(self._job, tables))
         return answer
 
     def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:

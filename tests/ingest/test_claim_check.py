@@ -8,7 +8,7 @@ from confluent_kafka import Message
 from ingest.dead_letters.dead_letter import DETAIL_CHARACTERS_MAX, LETTERS_FOLDER, DeadLetters
 from ingest.dead_letters.dead_letters import read_letter
 from ingest.kafka.aside import Aside
-from ingest.kafka.enclosed import Headers, enclose
+from ingest.kafka.claim_check import Headers, check_in
 from ingest.kafka.topic_mac import TopicMac
 from ingest.model.source import Source
 from ingest.parking.parked_topic import PARKED_FOLDER, ParkedTopic, read_parked
@@ -37,8 +37,8 @@ MESSAGES = [
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of topics that take little."""
-    monkeypatch.setattr("ingest.kafka.enclosed.MESSAGE_BYTES_MAX", LARGE)
-    monkeypatch.setattr("ingest.kafka.enclosed.ENVELOPE_BYTES", SPARE)
+    monkeypatch.setattr("ingest.kafka.claim_check.MESSAGE_BYTES_MAX", LARGE)
+    monkeypatch.setattr("ingest.kafka.claim_check.ENVELOPE_BYTES", SPARE)
 
 
 class Sent:
@@ -106,6 +106,6 @@ def test_a_dead_letter_is_shown_whole(
 
 def test_what_fits_is_not_put_aside(tmp_path: Path) -> None:
     """Nothing is written for it."""
-    kept = enclose(STORAGE, f"file://{tmp_path}", b"v" * 1_000, b"k", [("a", b"b")])
+    kept = check_in(STORAGE, f"file://{tmp_path}", b"v" * 1_000, b"k", [("a", b"b")])
     assert (kept.value, kept.key, kept.headers, kept.places) == (b"v" * 1_000, b"k", [("a", b"b")], {})
     assert not list(tmp_path.iterdir())

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message
 
-from ingest.kafka.readable import UNREADABLE, with_readable_headers
+from ingest.kafka.header_workaround import UNREADABLE, with_readable_headers
 from ingest.route.router import Router
 from lake.errors import Reason, Rejected
 from lake.settings import TopicSettings
@@ -38,7 +38,7 @@ def test_the_others_stay_as_they_are_and_the_bad_one_keeps_its_coordinates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Only its headers are others."""
-    monkeypatch.setattr("ingest.kafka.readable._ask", lambda message: message.headers())
+    monkeypatch.setattr("ingest.kafka.header_workaround._ask", lambda message: message.headers())
     good = Message(
         topic="t", partition=0, offset=1, key=None, value=b"{}", headers=[("tenant", b"a")], timestamp=(1, 2)
     )
