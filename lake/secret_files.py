@@ -55,7 +55,7 @@ def take_secrets(model: type[BaseModel], given: dict[str, Any]) -> dict[str, Any
 
 def _content(setting: str, path: Any, *, is_text: bool) -> Any:
     if not isinstance(path, str | Path):
-        raise ValueError((f"{setting}: write the path of a file"))  # noqa: TRY004 - pydantic makes a message of a ValueError
+        raise ValueError(f"{setting}: write the path of a file")  # noqa: TRY004 - pydantic makes a message of a ValueError
     try:
         with Path(path).open("rb") as file:
             content = file.read(BYTES_MAX + 1)
