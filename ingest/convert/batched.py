@@ -26,6 +26,7 @@ from ingest.convert.converter import (
 )
 from ingest.convert.record_template import ROWS_MIN, decode_by_template
 from ingest.convert.shape import Shapes
+from ingest.decode.formats.registry import TOPIC_FORMATS
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.log_schema import LogSchema
@@ -61,7 +62,7 @@ def _groups(
         reading = the_reading(sources[number] for number in buffer.first_offsets)
         if (
             reading is None
-            or reading.form not in ("auto", "json")
+            or not TOPIC_FORMATS[reading.form].takes_objects
             or len(buffer) >= CHUNK_ROWS
             or buffer.undated
         ):

@@ -23,11 +23,20 @@ from ingest.convert.line_columns import decode_lines
 from ingest.convert.record_template import decode_by_template
 from ingest.convert.row import Columns, Row, TimeLimits, entries, lay_out
 from ingest.convert.shape import Shapes
-from ingest.decode.decoder import Pairs, decode, may_be_batch, take_apart
+from ingest.decode.decoder import Pairs, decode, look_closer, take_apart
 from ingest.decode.event_time import zone
+from ingest.decode.formats.registry import (
+    AUTO,
+    BATCH_RECORD,
+    JSON,
+    OBJECT_BEGINS,
+    REPLAY,
+    TOPIC_FORMATS,
+    MessageKind,
+)
 from ingest.decode.formats.rejected_record import RejectedRecord
-from ingest.decode.replay import FORM, Origin, origin_of
-from ingest.model.source import Form, Source
+from ingest.decode.replay import Origin, origin_of
+from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.errors import FirnError, Reason, Rejected
 from lake.log_schema import (
@@ -43,6 +52,7 @@ from lake.log_schema import (
     LogSchema,
     arrow_type,
 )
+from lake.settings import FormatName
 
 CHUNK_ROWS = 4_096
 # So many records teach a shape at first, and so many odd ones are worth another lesson.
@@ -89,7 +99,7 @@ class ConverterLimits:
 class Reading(NamedTuple):
     """How a message is read."""
 
-    form: Form
+    form: FormatName
     local: tzinfo
 
 
@@ -235,7 +245,7 @@ def _convert_or_nothing(work: Work, places: Sequence[int]) -> None:
 
 def _convert_together(work: Work, places: Sequence[int]) -> None:
     """Converts messages: first by columns what can be, then what is left over."""
-    if any(source.form == FORM for source in work.present):
+    if any(source.form == REPLAY for source in work.present):
         places = _convert_replayed(work, places)
     values = work.buffer.values
     for reading, objects, lines, others in _sorted(work, places):
@@ -267,20 +277,24 @@ def _sorted(
     alike = the_reading(work.present)
     if (
         alike is not None
-        and alike.form in ("auto", "json")
-        and {value[:1] for value in _at(work.buffer.values, places)} == {b"{"}
+        and TOPIC_FORMATS[alike.form].takes_objects
+        and {value[:1] for value in _at(work.buffer.values, places)} == {OBJECT_BEGINS}
     ):
         return iter([(alike, places, [], [])])
     readings = [Reading(source.form, zone(source.time_zone)) for source in work.sources]
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
-    of_source = [(reading.form, *bins[reading]) for reading in readings]
+    of_source = [(TOPIC_FORMATS[reading.form], *bins[reading]) for reading in readings]
     values, numbers = work.buffer.values, work.buffer.sources
+    an_object, a_line, still_open = MessageKind.OBJECT, MessageKind.LINE, MessageKind.OPEN
     for at in places:
-        form, objects, lines, others = of_source[numbers[at]]
+        topic_format, objects, lines, others = of_source[numbers[at]]
         value = values[at]
-        if form == "json" or (form == "auto" and value[:1] == b"{"):
+        kind = topic_format.by_first_byte.get(value[:1], topic_format.otherwise)
+        if kind is still_open:
+            kind = look_closer(value, topic_format)
+        if kind is an_object:
             objects.append(at)
-        elif form == "text" or (form == "auto" and not may_be_batch(value)):
+        elif kind is a_line:
             lines.append(at)
         else:
             others.append(at)
@@ -302,12 +316,12 @@ def _convert_replayed(work: Work, places: Sequence[int]) -> list[int]:
     rest = list[int]()
     whole, single = defaultdict[Reading, list[int]](list), defaultdict[Reading, list[int]](list)
     for at in places:
-        if work.sources[work.buffer.sources[at]].form != FORM:
+        if work.sources[work.buffer.sources[at]].form != REPLAY:
             rest.append(at)
             continue
         found = origin_of(work.buffer.record(at).headers)
         if found is None:  # not from the tool that replays: a message like any other
-            whole[Reading("auto", UTC)].append(at)
+            whole[Reading(AUTO, UTC)].append(at)
             continue
         origin = work.origins[at] = found[0]
         (whole if origin.index is None else single)[Reading(origin.form, zone(origin.time_zone))].append(at)
@@ -371,9 +385,9 @@ def _parsed(pieces: Pieces, places: Sequence[int], terms: Terms) -> list[Pairs]:
     whole = pieces.indexes is None
     samples = [pieces.values[at] for at in places]
     fields = [
-        decode(value, "json", terms.depth_max)
+        decode(value, JSON, terms.depth_max)
         for value in samples
-        if not (whole and take_apart(value, "json", terms.depth_max) is not None)
+        if not (whole and take_apart(value, JSON, terms.depth_max) is not None)
     ]
     return [pairs for pairs in fields if isinstance(pairs, Pairs)]
 
@@ -425,10 +439,12 @@ def _convert_several(work: Work, several: _Several, terms: Terms) -> None:
     for first in range(0, len(several.values), CHUNK_ROWS):
         part = slice(first, first + CHUNK_ROWS)
         pieces = Pieces(several.values[part], several.places[part], several.indexes[part])
-        _convert_exactly(work, pieces, _convert_objects(work, pieces, terms), "json", terms)
+        _convert_exactly(work, pieces, _convert_objects(work, pieces, terms), BATCH_RECORD, terms)
 
 
-def _convert_exactly(work: Work, pieces: Pieces, positions: Sequence[int], form: Form, terms: Terms) -> None:
+def _convert_exactly(
+    work: Work, pieces: Pieces, positions: Sequence[int], form: FormatName, terms: Terms
+) -> None:
     rows, kept = list[Row](), list[int]()
     for at in positions:
         row = _row(pieces.values[at], work.buffer.timestamps_ms[pieces.places[at]], form, terms)
@@ -456,7 +472,7 @@ def _convert_exactly(work: Work, pieces: Pieces, positions: Sequence[int], form:
     keep(work, arrays, pieces, kept)
 
 
-def _row(value: bytes, timestamp_ms: int, form: Form, terms: Terms) -> Row | Rejected:
+def _row(value: bytes, timestamp_ms: int, form: FormatName, terms: Terms) -> Row | Rejected:
     fields = decode(value, form, terms.depth_max)
     if isinstance(fields, Rejected):
         return fields

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from ingest.convert.columnar import Decoded, Found, Terms, lay_out_columns
 from ingest.convert.shape import Leaf, learn, leaves_of
 from ingest.decode.decoder import Json, Pairs, decode
+from ingest.decode.formats.registry import JSON
 
 # Below this the fixed cost of the calls is more than decoding the records costs.
 ROWS_MIN = 400
@@ -121,7 +122,7 @@ def _without_backslash(chunk: Chunk, values: Sequence[bytes]) -> Any:
 def learn_template(sample: bytes, depth_max: int) -> RecordTemplate | None:
     """The template of a record without backslashes; None where its values are not all texts and literals that
     become a column each."""
-    fields = decode(sample, "json", depth_max)
+    fields = decode(sample, JSON, depth_max)
     if not isinstance(fields, Pairs):
         return None
     leaves = leaves_of(learn({}, fields))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ingest.convert.values import as_text, to_column
 from ingest.decode.decoder import Fields, Pairs, is_text, json_text
 from ingest.decode.event_time import instant_text, parse_instant
-from ingest.decode.formats.recognition import recognise
+from ingest.decode.formats.registry import recognise
 from ingest.decode.formats.syslog import SEVERITIES
 from ingest.decode.formats.text_line import to_pairs
 from lake.errors import Reason, Rejected

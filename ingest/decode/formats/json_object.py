@@ -27,6 +27,9 @@ class Pairs(list[tuple[str, Any]]):
     __slots__ = ()
 
 
+# What may stand before and after JSON text: blanks and a byte order mark.
+BLANKS = "\ufeff \t\r\n"
+BLANK_BYTES = BLANKS.encode()
 # Numbers are skipped, not read: Python refuses integers of thousands of digits.
 _decoder = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 _scan = cast("Callable[[str, int], tuple[Any, int]]", make_scanner(cast("Any", _decoder)))

@@ -15,13 +15,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ingest.decode.formats.json_object import Json, is_text
+from ingest.decode.formats.batch_format import Batch, BatchFormat
+from ingest.decode.formats.json_object import BLANKS, Json, is_text
 from ingest.decode.formats.rejected_record import RejectedRecord
 from lake.errors import Reason, Rejected
 from lake.log_schema import fold
 
 ROOT = "resourceLogs"
-ROOTS = (ROOT, "resource_logs")
+ROOT_IN_PROTO = "resource_logs"
+# Where the one key of a message has to stand, generously.
+_ROOT_WITHIN = 256
+_ROOT_BYTES, _ROOT_IN_PROTO_BYTES = ROOT.encode(), ROOT_IN_PROTO.encode()
 _SNAKE = re.compile(r"_([a-z])")
 _LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _OWN = frozenset(
@@ -77,14 +81,17 @@ class Context(NamedTuple):
     scope: Sequence[str]
 
 
-def read_json(text: str, depth_max: int) -> Sequence[bytes | RejectedRecord] | Rejected | None:
-    """The records of OTLP/JSON, each as one flat JSON object; None where the text is another kind of JSON, or
-    none."""
+def read_otlp_json(value: bytes, depth_max: int) -> Sequence[bytes | RejectedRecord] | Rejected | None:
+    """The records of a message of OTLP/JSON, each as one flat JSON object; None where it is anything else."""
+    head = value[:_ROOT_WITHIN]
+    if _ROOT_BYTES not in head and _ROOT_IN_PROTO_BYTES not in head:
+        return None
     try:
+        text = value.decode().strip(BLANKS)
         document = json.loads(
             text, parse_int=Json, parse_float=Json, parse_constant=Json, object_pairs_hook=_object
         )
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # not UTF-8 is a ValueError, too
         return None
     if not isinstance(document, dict) or list(document) != [ROOT] or not isinstance(document[ROOT], list):
         return None
@@ -333,3 +340,11 @@ def _quoted(key: str) -> str:
 @lru_cache(maxsize=16_384)
 def _column(key: str) -> str:
     return fold(key.replace(".", "_"))
+
+
+def _read(value: bytes, depth_max: int, surely: bool) -> Batch | Rejected | None:  # noqa: ARG001 - every reader gets it
+    found = read_otlp_json(value, depth_max)
+    return found if found is None or isinstance(found, Rejected) else Batch(OTLP_JSON.title, found)
+
+
+OTLP_JSON = BatchFormat("OTLP, JSON", b"{", _read, roots=(ROOT, ROOT_IN_PROTO))
