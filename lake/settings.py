@@ -369,8 +369,8 @@ def _kafka_options(options: dict[str, SecretStr]) -> dict[str, SecretStr]:
     return options
 
 
-# How records are read, and how the messages of a topic are. The registry of formats in `ingest` says what a name
-# means; a test holds that it knows just these.
+# How records are read, and how the messages of a topic are. What a name means says the registry of formats in
+# `ingest`; a test holds that it knows just these.
 RecordFormat = Literal["auto", "json", "text", "otlp_proto"]
 FormatName = Literal[RecordFormat, "replay"]
 

@@ -1,5 +1,4 @@
-"""One registry of formats: nothing in the folder is left out of it, and everything that reads messages follows
-it."""
+"""One registry of formats: no module is left out of it, and everything that reads messages follows it."""
 
 import json
 from datetime import tzinfo
@@ -135,9 +134,7 @@ def test_a_priority_of_syslog_is_left_to_formats_that_name_it(monkeypatch: pytes
 
     for begins, word in (("", None), ("<", "toy")):
         with monkeypatch.context() as patch:
-            _register_lines(
-                patch, LineFormat("toy line", ("timestamp", "message", "word"), read, None, begins)
-            )
+            _register_lines(patch, LineFormat("toy line", TOY.names, read, begins=begins))
             assert fields_of("<no priority").get("word") == word
             assert fields_of("no priority").get("word") == (None if begins else "toy")
 
