@@ -44,9 +44,8 @@ class Shape:
 
     signature: tuple[Any, ...]
     leaves: Sequence[Leaf]
-    branches: Sequence[
-        tuple[tuple[int, ...], int]
-    ]  # routes of nested objects, parents first, each with its number of members
+    # Routes of nested objects, parents first, each with its number of members.
+    branches: Sequence[tuple[tuple[int, ...], int]]
     decode: Any = field(compare=False)
     decode_strictly: Any = field(compare=False)
 
@@ -166,13 +165,9 @@ def _annotation(node: Kinds | Tree, absent: Any) -> Any:
             if kind in node:
                 base = python if base is None else base | python
     annotation = base if base is None or base is msgspec.Raw else base | None
-    return (
-        annotation
-        if absent is None
-        else annotation | msgspec.UnsetType
-        if annotation is not None
-        else msgspec.UnsetType | None
-    )
+    if absent is None:
+        return annotation
+    return msgspec.UnsetType | None if annotation is None else annotation | msgspec.UnsetType
 
 
 class Shapes:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from ingest.convert import converter
-from ingest.convert.converter import Converted, ConverterLimits, convert
+from ingest.convert.converter import convert
 from ingest.convert.row import TimeLimits
 from ingest.convert.shape import Shapes
+from ingest.convert.work import Converted, ConverterLimits
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import INDEX, OFFSET, LogSchema, new_log_schema

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from ingest.convert.converter import Converted
 from ingest.convert.shape import Shapes
+from ingest.convert.work import Converted
 from ingest.decode.formats.rejected_record import RejectedRecord
 from lake.errors import Rejected
 from lake.log_schema import INDEX, OFFSET

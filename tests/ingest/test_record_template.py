@@ -94,7 +94,7 @@ def test_two_layouts_in_one_chunk_are_cut_by_two_templates() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "departing",
     [
         b'{"ts":"2025-11-13T02:13:20Z","a":"x\\"y"}',
         b'{"ts":"2025-11-13T02:13:20Z","a":"x\ny"}',
@@ -105,11 +105,11 @@ def test_two_layouts_in_one_chunk_are_cut_by_two_templates() -> None:
         b'{"ts":"2025-11-13T02:13:20Z","a":"xy"\x00',
     ],
 )
-def test_a_record_that_departs_from_the_template_is_left_over(fallback: bytes) -> None:
+def test_a_record_that_departs_from_the_template_is_left_over(departing: bytes) -> None:
     """One record among its likes with an escape, a control character, another key, blanks or something behind
     it is for another path."""
     plain = b'{"ts":"2025-11-13T02:13:20Z","a":"xy"}'
-    decoded = _decoded([plain, plain, fallback, plain])
+    decoded = _decoded([plain, plain, departing, plain])
     cut = {place for one in decoded for place in one.places}
     assert {0, 1, 3} <= cut
     assert all("b" not in one.columns for one in decoded if 0 in one.places)

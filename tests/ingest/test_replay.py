@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.convert.converter import Converted, ConverterLimits, convert
+from ingest.convert.converter import convert
 from ingest.convert.shape import Shapes
+from ingest.convert.work import Converted, ConverterLimits
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.decode.replay import Origin, origin_of, replay_headers
 from ingest.model.source import Source

@@ -130,24 +130,18 @@ def _described(
 ) -> list[tuple[str, str, str]]:
     """The members that a resource or a scope gives to each of its records. Those of a scope are prefixed."""
     of = _as_object(holder.get(name) or {})
-    members = [(f"{prefix}{key}", value) for key, value in of.items() if key != "attributes" and _says(value)]
-    members += [
-        (f"{prefix}{key}", value)
-        for key, value in holder.items()
-        if key not in (name, "scopeLogs", "logRecords") and _says(value)
-    ]
-    plain = [(_column(key), key, plain_text(value)) for key, value in members]
+    members = _plain_members(of, ("attributes",)) + _plain_members(holder, (name, "scopeLogs", "logRecords"))
+    texts = [(f"{prefix}{key}", plain_text(value)) for key, value in members]
     inner = "" if name == "resource" else prefix
-    attributes = [(inner + key, text) for key, text in _attributes(of.get("attributes"), depth_max)]
-    return [
-        *plain,
-        *(
-            (_column(key), key, text)
-            for key, text in (
-                (prefix + key if _column(key) in _OWN else key, text) for key, text in attributes
-            )
-        ),
-    ]
+    for key, text in _attributes(of.get("attributes"), depth_max):
+        own = inner + key
+        texts.append((prefix + own if _column(own) in _OWN else own, text))
+    return [(_column(key), key, text) for key, text in texts]
+
+
+def _plain_members(holder: Mapping[str, Any], others: Sequence[str]) -> list[tuple[str, Any]]:
+    """The members but for the named ones, and for those that equal the default of their type."""
+    return [(key, value) for key, value in holder.items() if key not in others and _says(value)]
 
 
 def _one(
@@ -318,13 +312,9 @@ def plain_text(value: Any) -> str:
         return "[" + ",".join(map(plain_text, value)) + "]"
     if isinstance(value, bytes):
         return _text(value.hex())
-    return (
-        _text(value)
-        if isinstance(value, str) and not isinstance(value, Json)
-        else str(value)
-        if isinstance(value, Json)
-        else json.dumps(value)
-    )
+    if isinstance(value, Json):
+        return str(value)
+    return _text(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _text(value: str) -> str:

@@ -66,9 +66,7 @@ class TopicFormat:
         """The formats with several records that a message may have by its first byte."""
         first, first_of_json = value[:1], value.lstrip(BLANK_BYTES)[:1]
         return [
-            each
-            for each in self.batches
-            if not each.begins or each.begins == (first_of_json if each.is_json else first)
+            each for each in self.batches if each.begins in (b"", first_of_json if each.is_json else first)
         ]
 
     @property
