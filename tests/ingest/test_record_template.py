@@ -48,7 +48,7 @@ def _frame(draw: st.DrawFn, depth: int = 2) -> Frame:
 
 
 @st.composite
-def _alike(draw: st.DrawFn) -> list[str]:
+def _one_layout(draw: st.DrawFn) -> list[str]:
     frame, timed = draw(_frame()), draw(st.booleans())
     return [
         "{"
@@ -58,8 +58,8 @@ def _alike(draw: st.DrawFn) -> list[str]:
     ]
 
 
-@given(_alike(), st.sampled_from([PLAIN, DECLARED]))
-def test_records_alike_are_stored_as_the_exact_path_stores_them(
+@given(_one_layout(), st.sampled_from([PLAIN, DECLARED]))
+def test_records_of_one_layout_are_stored_as_the_exact_path_stores_them(
     records: list[str], schema: LogSchema
 ) -> None:
     """Records of one layout with all kinds of values, also such that break it."""
