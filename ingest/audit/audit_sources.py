@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, IdentitySpool, Place
 from ingest.dead_letters.dead_letters import read_letter
-from ingest.decode.decoder import Batch, kind_of, take_apart
-from ingest.decode.formats.registry import REPLAY, MessageKind
+from ingest.decode.decoder import Batch, look_closer, take_apart
+from ingest.decode.formats.registry import LOOKS_LINE, LOOKS_OPEN, REPLAY, TOPIC_FORMATS
 from ingest.decode.replay import facts_behind, origin_of
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.kafka.topic_mac import TopicMac
@@ -291,7 +291,11 @@ def _all(reader: KafkaReader, topic: str) -> dict[KafkaPartition, Ends]:
 
 def records_in(value: bytes | None, form: FormatName, depth_max: int) -> int:
     """How many records a message carries: one, unless it is taken apart."""
-    if not value or form == REPLAY or kind_of(value, form) is MessageKind.LINE:
+    if not value or form == REPLAY:
+        return 1
+    known = TOPIC_FORMATS[form]
+    kind = known.by_first_byte.get(value[:1], known.otherwise)
+    if kind is LOOKS_LINE or (kind is LOOKS_OPEN and look_closer(value, known) is LOOKS_LINE):
         return 1
     found = take_apart(value, form, depth_max)
     return len(found) if isinstance(found, Batch) else 1

@@ -51,10 +51,12 @@ from ingest.decode.formats.registry import (
     AUTO,
     BATCH_RECORD,
     JSON,
+    LOOKS_LINE,
+    LOOKS_OBJECT,
+    LOOKS_OPEN,
     OBJECT_BEGINS,
     REPLAY,
     TOPIC_FORMATS,
-    MessageKind,
 )
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.decode.replay import origin_of
@@ -210,16 +212,15 @@ def _sorted(
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
     of_source = [(TOPIC_FORMATS[reading.form], *bins[reading]) for reading in readings]
     values, numbers = work.buffer.values, work.buffer.sources
-    an_object, a_line, still_open = MessageKind.OBJECT, MessageKind.LINE, MessageKind.OPEN
     for at in places:
         topic_format, objects, lines, others = of_source[numbers[at]]
         value = values[at]
         kind = topic_format.by_first_byte.get(value[:1], topic_format.otherwise)
-        if kind is still_open:
+        if kind is LOOKS_OPEN:
             kind = look_closer(value, topic_format)
-        if kind is an_object:
+        if kind is LOOKS_OBJECT:
             objects.append(at)
-        elif kind is a_line:
+        elif kind is LOOKS_LINE:
             lines.append(at)
         else:
             others.append(at)

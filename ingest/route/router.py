@@ -8,7 +8,7 @@ import msgspec
 
 from ingest.decode.decoder import Batch, Pairs, decode, kind_of, take_apart
 from ingest.decode.formats.json_object import is_text_value
-from ingest.decode.formats.registry import BATCH_RECORD, MessageKind
+from ingest.decode.formats.registry import BATCH_RECORD, LOOKS_LINE
 from ingest.kafka.header_workaround import UNREADABLE
 from ingest.route.buffer import Headers
 from lake.errors import Reason, Rejected, SettingsError
@@ -151,7 +151,7 @@ def _field_rule(field: str, form: FormatName, mixed: Reason) -> Rule:
             found = None
         if isinstance(found, str):
             return found
-        if kind_of(value, form) is MessageKind.LINE:
+        if kind_of(value, form) is LOOKS_LINE:
             return None
         batch = take_apart(value, form, DEPTH_MAX)
         if isinstance(batch, Batch):

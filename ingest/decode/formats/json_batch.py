@@ -102,9 +102,8 @@ def _begins_with_object(value: bytes) -> bool:
 
 
 def _may_be_array(value: bytes) -> bool:
-    """Whether a message that begins with a bracket may be an array of objects: it ends with one, too, or an
-    object follows."""
-    return value.rstrip(BLANK_BYTES)[-1:] == b"]" or _begins_with_object(value)
+    """Whether a message that begins with a bracket may be an array of objects, whole or broken."""
+    return b"{" in value and (value.rstrip(BLANK_BYTES)[-1:] == b"]" or _begins_with_object(value))
 
 
 def _is_object(value: bytes, depth_max: int) -> bool:

@@ -18,19 +18,20 @@ from ingest.decode.formats.otlp import OTLP_JSON
 from ingest.decode.formats.otlp_protobuf import OTLP_PROTOBUF
 from ingest.decode.formats.syslog import ISO_LINE, RFC_3164, RFC_5424
 from ingest.decode.formats.text_line import LineFormat, Values
-from lake.settings import FormatName
+from lake.settings import FormatName, RecordFormat
 
 # The first that reads a line or a message has it.
 LINE_FORMATS: Sequence[LineFormat] = (RFC_5424, RFC_3164, ACCESS_LOG, ISO_LINE)
 BATCH_FORMATS: Sequence[BatchFormat] = (OTLP_PROTOBUF, OTLP_JSON, NDJSON, JSON_ARRAY)
 
-AUTO: FormatName = "auto"
-JSON: FormatName = "json"
-TEXT: FormatName = "text"
+AUTO: RecordFormat = "auto"
+JSON: RecordFormat = "json"
+TEXT: RecordFormat = "text"
 REPLAY: FormatName = "replay"  # each message's headers name one of the others
 # How a record is read that came with others in one message.
 BATCH_RECORD = JSON
 OBJECT_BEGINS = b"{"
+FIRST_BLANKS = frozenset(character.encode()[:1] for character in BLANKS)
 _PRIORITY = "<"
 
 
@@ -47,24 +48,36 @@ class MessageKind(Enum):
     OPEN = "its first byte does not tell"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+# For loops over messages: looking a member up in its class is a call.
+LOOKS_OBJECT, LOOKS_LINE, LOOKS_BATCH, LOOKS_OPEN = MessageKind
+
+
+@dataclass(eq=False, slots=True)
 class TopicFormat:
     """How the messages of a topic are read.
 
     `by_first_byte`, `otherwise`: what a message is by its first byte. Loops over messages look there
     themselves, since a call for each would cost more than the look.
-    `batches`: the formats that a message with several records is tried for, in order. `surely`: whether the
-    topic holds nothing else.
+    `batches`: the formats that a message with several records is tried for, in order; `by_begin`: the same by
+    a message's first byte, where that is no blank. `surely`: whether the topic holds nothing else.
     """
 
     otherwise: MessageKind
     batches: Sequence[BatchFormat] = ()
     by_first_byte: Mapping[bytes, MessageKind] = field(default_factory=dict)
     surely: bool = False
+    by_begin: Mapping[bytes, Sequence[BatchFormat]] = field(init=False)
 
-    def candidates(self, value: bytes) -> list[BatchFormat]:
+    def __post_init__(self) -> None:
+        begins = {each.begins for each in self.batches} - FIRST_BLANKS
+        self.by_begin = {first: self._candidates(first, first) for first in begins}
+
+    def candidates(self, value: bytes) -> Sequence[BatchFormat]:
         """The formats with several records that a message may have by its first byte."""
-        first, first_of_json = value[:1], value.lstrip(BLANK_BYTES)[:1]
+        known = self.by_begin.get(value[:1])
+        return self._candidates(value[:1], value.lstrip(BLANK_BYTES)[:1]) if known is None else known
+
+    def _candidates(self, first: bytes, first_of_json: bytes) -> Sequence[BatchFormat]:
         return [
             each for each in self.batches if each.begins in (b"", first_of_json if each.is_json else first)
         ]
@@ -95,8 +108,7 @@ def topic_formats(batches: Sequence[BatchFormat]) -> dict[FormatName, TopicForma
 def _by_first_byte(batches: Sequence[BatchFormat]) -> Mapping[bytes, MessageKind]:
     """What a message is by its first byte, where the topic does not say; without the bytes that begin
     lines."""
-    blanks = {character.encode()[:1] for character in BLANKS}
-    table = dict.fromkeys(blanks | {each.begins for each in batches}, MessageKind.OPEN)
+    table = dict.fromkeys({*FIRST_BLANKS, *(each.begins for each in batches)}, MessageKind.OPEN)
     return table | {OBJECT_BEGINS: MessageKind.OBJECT}
 
 
