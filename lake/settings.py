@@ -369,6 +369,12 @@ def _kafka_options(options: dict[str, SecretStr]) -> dict[str, SecretStr]:
     return options
 
 
+# How records are read, and how the messages of a topic are. What a name means says the registry of formats in
+# `ingest`; a test holds that it knows just these.
+RecordFormat = Literal["auto", "json", "text", "otlp_proto"]
+FormatName = Literal[RecordFormat, "replay"]
+
+
 class TopicSettings(BaseModel):
     """How one input topic is read. Rules are tried in order, the first that yields a name wins."""
 
@@ -376,7 +382,7 @@ class TopicSettings(BaseModel):
 
     name: Annotated[str, Field(description="name of the topic")]
     format: Annotated[
-        Literal["auto", "json", "text", "otlp_proto", "replay"],
+        FormatName,
         Field(
             description=(
                 "auto: JSON, NDJSON, OTLP and known kinds of lines are told from the message; "

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 
 from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, IdentitySpool, Place
 from ingest.dead_letters.dead_letters import read_letter
-from ingest.decode.decoder import Batch, may_be_batch, take_apart
+from ingest.decode.decoder import Batch, look_closer, take_apart
+from ingest.decode.formats.registry import LOOKS_LINE, LOOKS_OPEN, REPLAY, TOPIC_FORMATS
 from ingest.decode.replay import facts_behind, origin_of
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.kafka.topic_mac import TopicMac
-from ingest.model.source import Form
 from ingest.parking.parked_topic import PARKED
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
@@ -28,7 +28,7 @@ from lake.errors import FirnError, NotFoundError, ProtocolError
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION
 from lake.manifest import Status
 from lake.marks import NO_MARKS, Marks, TopicPartition
-from lake.settings import IngestSettings
+from lake.settings import FormatName, IngestSettings
 from lake.storage import AnyStorage
 from lake.table_files import METADATA_BYTES_MAX, load_manifest
 from lake.table_layout import TENANT_PROPERTY
@@ -36,7 +36,6 @@ from lake.tenant import TableId, TenantId, from_identifier
 
 WHOLE_FILE_BYTES = 4 * 1024 * 1024
 GZIP = b"\x1f\x8b"
-_ROOTS = (b"resourceLogs", b"resource_logs")
 _FIELD_ID = b"PARQUET:field_id"
 
 
@@ -290,20 +289,13 @@ def _all(reader: KafkaReader, topic: str) -> dict[KafkaPartition, Ends]:
 # ---- the input
 
 
-def records_in(value: bytes | None, form: Form, depth_max: int) -> int:
+def records_in(value: bytes | None, form: FormatName, depth_max: int) -> int:
     """How many records a message carries: one, unless it is taken apart."""
-    if (
-        not value
-        or form in ("text", "replay")
-        or (form == "auto" and value[:1] != b"{" and not may_be_batch(value))
-    ):
+    if not value or form == REPLAY:
         return 1
-    if (
-        form != "otlp_proto"
-        and value[:1] == b"{"
-        and b"\n" not in value
-        and not any(root in value[:256] for root in _ROOTS)
-    ):
+    known = TOPIC_FORMATS[form]
+    kind = known.by_first_byte.get(value[:1], known.otherwise)
+    if kind is LOOKS_LINE or (kind is LOOKS_OPEN and look_closer(value, known) is LOOKS_LINE):
         return 1
     found = take_apart(value, form, depth_max)
     return len(found) if isinstance(found, Batch) else 1

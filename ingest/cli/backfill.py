@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import uuid4
 
 import typer
@@ -32,7 +32,7 @@ from ingest.commit.table_states import NewTables, TableStates
 from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.dead_letters.dead_letters import known_stream, known_tenant
 from ingest.dead_letters.rejects import OnceLetters, RejectsFile, in_topic
-from ingest.decode.replay import FORM as REPLAY
+from ingest.decode.formats.registry import AUTO, REPLAY
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.model.parked_record import ParkedRecords
 from ingest.route.routes import Routes
@@ -43,14 +43,13 @@ from lake.clock import SystemClock, epoch_ms
 from lake.errors import RefusedError, SettingsError
 from lake.lease import TTL_S, NodeLease, control_of, lease_name
 from lake.relief import Bounds
-from lake.settings import IngestSettings, TopicSettings
+from lake.settings import IngestSettings, RecordFormat, TopicSettings
 from lake.storage import open_storage
 from lake.terminal import TerminalConsole
 
 LOAD_TIMEOUT_S = 5.0
 THREADS = 8
 LEASE_WAIT_S = TTL_S + 4.0
-Form = Literal["auto", "json", "text", "otlp_proto"]
 
 app = typer.Typer(help="Old records into the tables, once, beside a running ingester.", no_args_is_help=True)
 
@@ -86,11 +85,11 @@ def files(
         str | None, typer.Option(help="regular expression over whole URIs, whose first group is the stream")
     ] = None,
     record_format: Annotated[
-        Form,
+        RecordFormat,
         typer.Option(
             "--format", help="how a record is read, as the setting of a topic; Parquet rows are JSON"
         ),
-    ] = "auto",
+    ] = AUTO,
     time_zone: Annotated[str, typer.Option(help="zone of times that name none: an IANA name")] = "UTC",
     rejects: Annotated[
         Path | None,
@@ -164,7 +163,7 @@ def _rules(what: str, name: str | None, field: str | None, path: str | None) -> 
 
 
 def _topic(
-    record_format: Form, time_zone: str, tenants: tuple[str, ...], streams: tuple[str, ...]
+    record_format: RecordFormat, time_zone: str, tenants: tuple[str, ...], streams: tuple[str, ...]
 ) -> TopicSettings:
     try:
         return TopicSettings(

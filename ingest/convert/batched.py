@@ -14,18 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.convert.columnar import Decoded
-from ingest.convert.converter import (
+from ingest.convert.record_template import ROWS_MIN, decode_by_template
+from ingest.convert.shape import Shapes
+from ingest.convert.work import (
     CHUNK_ROWS,
     ConverterLimits,
     Part,
-    Pieces,
+    Records,
     Work,
     keep,
     the_reading,
     work_on,
 )
-from ingest.convert.record_template import ROWS_MIN, decode_by_template
-from ingest.convert.shape import Shapes
+from ingest.decode.formats.registry import TOPIC_FORMATS
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.log_schema import LogSchema
@@ -61,7 +62,7 @@ def _groups(
         reading = the_reading(sources[number] for number in buffer.first_offsets)
         if (
             reading is None
-            or reading.form not in ("auto", "json")
+            or not TOPIC_FORMATS[reading.form].takes_objects
             or len(buffer) >= CHUNK_ROWS
             or buffer.undated
         ):
@@ -89,11 +90,11 @@ def _joined(buffers: Sequence[TableBuffer]) -> TableBuffer:
 
 def _convert_group(buffers: Sequence[TableBuffer], work: Work, parts: dict[TableId, list[Part]]) -> None:
     starts = np.cumsum([0, *map(len, buffers)])
-    pieces = Pieces(work.buffer.values, range(len(work.buffer)))
+    records = Records(work.buffer.values, range(len(work.buffer)))
     new = work.terms.columns.new
     for decoded in decode_by_template(work.buffer.values, work.timestamps_ms, work.terms):
         if decoded.places:
-            keep(work, decoded.columns, pieces, decoded.places)
+            keep(work, decoded.columns, records, decoded.places)
             _share(buffers, starts, decoded, work.chunks.pop(), dict(new), parts)
         new.clear()  # the next template may spell a new column otherwise
 

@@ -41,7 +41,7 @@ _NO_LIMIT = 1 << 62
 _YEAR_1_US = -62_135_596_800_000_000
 _LINE_END = r"\r?\n\z"
 _minus_zero = re.compile(rb"[:\[,]\s*-0").search
-_spread_key = re.compile(rb'"[ \t\r\n]+:').search
+_key_and_blank = re.compile(rb'"[ \t\r\n]+:').search
 _BLANKS_AFTER_QUOTE = (b'" ', b'"\t', b'"\n', b'"\r')
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -58,7 +58,7 @@ class Decoded:
 
 @dataclass(slots=True)
 class _Grid:
-    """The decoded values of a chunk by leaf, and the rows found odd so far."""
+    """The decoded values of a chunk by leaf, and the rows that the exact path has to look at."""
 
     raw: Sequence[bytes]
     texts: list[pa.Array]
@@ -87,10 +87,10 @@ def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, te
         return Decoded({}, [], fallback)
     raw = values if len(fit) == len(values) else [values[at] for at in fit]
     grid, present = _grid(shape, rows, raw, terms.depth_max)
-    spread = _with_spread_keys(raw)
-    grid.fallback |= spread
-    # A spread key is not counted: it could make up for a duplicate elsewhere.
-    if spread or sum([value.count(b'":') for value in raw]) != present:
+    spaced = _with_blank_after_key(raw)
+    grid.fallback |= spaced
+    # A key with a blank behind it is not counted: it could make up for a duplicate elsewhere.
+    if spaced or sum([value.count(b'":') for value in raw]) != present:
         grid.fallback |= _with_duplicates(shape, raw)
     found = {leaf.column: (leaf, text) for leaf, text in zip(shape.leaves, grid.texts, strict=True)}
     kafka_us = pc.multiply(kafka_ms if len(fit) == len(values) else kafka_ms.take(pa.array(fit)), 1000)
@@ -142,9 +142,9 @@ def _grid(shape: Shape, rows: Sequence[Any], raw: Sequence[bytes], depth_max: in
         present += len(objects) - objects.count(None)
         members = [absent if one is None else astuple(one) for one in objects]
         # An object without members, or with nothing but nulls, is a value of its own on the exact path.
-        fallback.update(
-            at for at, one in enumerate(members) if objects[at] is not None and one.count(None) == width
-        )
+        for at, one in enumerate(members):
+            if one.count(None) == width and objects[at] is not None:
+                fallback.add(at)
         lists |= {(*route, at): column for at, column in enumerate(zip(*members, strict=True))}
     grid = _Grid(raw, [], fallback)
     for leaf in shape.leaves:
@@ -172,18 +172,27 @@ def _text(leaf: Leaf, values: Sequence[Any], grid: _Grid, depth_max: int) -> tup
         return numbers.cast(pa.string()), 0
     if 0 in values:
         _mark_minus_zero(values, grid)
-    spelled = [
-        v if v is None or type(v) is str else "true" if v is True else "false" if v is False else str(v)
-        for v in values
-    ]
-    return pa.array(spelled, pa.string()), 0
+    return pa.array(_spelled(values), pa.string()), 0
+
+
+def _spelled(values: Sequence[Any]) -> list[str | None]:
+    """Texts, integers and booleans as a record spells them."""
+    spelled = list[str | None]()
+    for value in values:
+        if value is None or type(value) is str:
+            spelled.append(value)
+        elif type(value) is bool:
+            spelled.append("true" if value else "false")
+        else:
+            spelled.append(str(value))
+    return spelled
 
 
 def _mark_minus_zero(values: Sequence[Any], grid: _Grid) -> None:
     """`-0` decodes to 0, but is spelled otherwise."""
-    grid.fallback.update(
-        at for at, v in enumerate(values) if v == 0 and type(v) is int and _minus_zero(grid.raw[at])
-    )
+    for at, value in enumerate(values):
+        if value == 0 and type(value) is int and _minus_zero(grid.raw[at]):
+            grid.fallback.add(at)
 
 
 def _raw_text(values: Sequence[Any], grid: _Grid, depth_max: int) -> tuple[pa.Array, int]:
@@ -211,13 +220,13 @@ def _raw_text(values: Sequence[Any], grid: _Grid, depth_max: int) -> tuple[pa.Ar
     return pa.array(texts, pa.string()), keys
 
 
-def _with_spread_keys(raw: Sequence[bytes]) -> set[int]:
+def _with_blank_after_key(raw: Sequence[bytes]) -> set[int]:
     """Rows with a blank between a key and its colon: counting would pass over that key, and a duplicate with
     it."""
     joined = b"".join(raw)
     if not any(blank in joined for blank in _BLANKS_AFTER_QUOTE):
         return set()
-    return {at for at, value in enumerate(raw) if _spread_key(value)}
+    return {at for at, value in enumerate(raw) if _key_and_blank(value)}
 
 
 def _with_duplicates(shape: Shape, raw: Sequence[bytes]) -> set[int]:
@@ -247,7 +256,7 @@ def _present(struct: Any) -> int:
 
 def _times(found: Found, kafka_us: pa.Array, terms: Terms, fallback: set[int]) -> dict[str, pa.Array]:
     """The `timestamp` column, and where no record has a time, `_errors`, which says so; rows with a time that
-    is not plain are odd."""
+    is not plain are left to the exact path."""
     name = next((name for name in TIMESTAMP_NAMES if name in found), None)
     if name is None:
         return {
@@ -272,11 +281,9 @@ def _timestamps(name: str, found: Found, kafka_us: pa.Array, terms: Terms, fallb
     ahead_us = _NO_LIMIT if terms.time.ahead_us is None else terms.time.ahead_us
     distances = pc.subtract(instants, kafka_us)
     if pc.any(pc.or_(pc.less(distances, -late_us), pc.greater(distances, ahead_us))).as_py():
-        fallback.update(
-            at
-            for at, us in enumerate(distances.to_pylist())
-            if us is not None and not -late_us <= us <= ahead_us
-        )
+        for at, us in enumerate(distances.to_pylist()):
+            if us is not None and not -late_us <= us <= ahead_us:
+                fallback.add(at)
     return instants.cast(_UTC)
 
 
@@ -289,17 +296,12 @@ def _instants(
         return instants, None
     if leaf.kinds == {INTEGER} and (numbers := _as_integers(texts)) is not None and _all_ms(numbers):
         return pc.multiply(numbers, 1000), None
-    spelled = texts.to_pylist()
-    parsed = [
-        None if text is None else parse_instant(text, near, local)
-        for text, near in zip(spelled, kafka_us.to_pylist(), strict=True)
-    ]
-    finer = [
-        text if instant is not None and not instant.exact else None
-        for text, instant in zip(spelled, parsed, strict=True)
-    ]
-    instants = pa.array([None if instant is None else instant.us for instant in parsed], pa.int64())
-    return instants, pa.array(finer, pa.string()) if any(finer) else None
+    instants, finer = list[int | None](), list[str | None]()
+    for text, near in zip(texts.to_pylist(), kafka_us.to_pylist(), strict=True):
+        instant = None if text is None else parse_instant(text, near, local)
+        instants.append(None if instant is None else instant.us)
+        finer.append(None if instant is None or instant.exact else text)
+    return pa.array(instants, pa.int64()), pa.array(finer, pa.string()) if any(finer) else None
 
 
 def _rfc_3339(texts: pa.Array) -> pa.Array | None:
@@ -338,12 +340,13 @@ def _severity(found: Found, fallback: set[int]) -> None:
 
 
 def _are_syslog_words(texts: pa.Array, fallback: set[int], *, alone: bool) -> bool:
-    """Whether a priority is the severity in all rows; where it is in some only, these are odd."""
+    """Whether a priority is the severity in all rows; where it is in some only, these are left to the exact
+    path."""
     words = {text: is_syslog_word(text) for text in pc.unique(texts).to_pylist() if text is not None}
     if alone and words and all(words.values()):
         return True
     if any(words.values()):
-        fallback.update(at for at, text in enumerate(texts.to_pylist()) if text is not None and words[text])
+        fallback.update(at for at, text in enumerate(texts.to_pylist()) if words.get(text))
     return False
 
 
@@ -358,7 +361,8 @@ def _message(found: Found, fallback: set[int]) -> None:
 
 
 def _first(found: Found, names: Sequence[str], fallback: set[int]) -> tuple[Leaf, pa.Array]:
-    """Takes the first of the names out; rows that say it under another of them only are odd."""
+    """Takes the first of the names out; rows that say it under another of them only are left to the exact
+    path."""
     first = found.pop(names[0])
     if first[1].null_count:
         for other in names[1:]:
@@ -385,12 +389,13 @@ def _typed(name: str, path: str, columns: Columns, arrays: dict[str, pa.Array], 
 
 
 def _without_fallback(
-    arrays: dict[str, pa.Array], places: list[int], odd_places: list[int], fallback: set[int]
+    arrays: dict[str, pa.Array], places: list[int], unfit: list[int], fallback: set[int]
 ) -> Decoded:
+    """Leaves some of the rows to the exact path, beside the places that are left to it already."""
     if not fallback:
-        return Decoded(arrays, places, odd_places)
-    keep = pa.array([at for at in range(len(places)) if at not in fallback], pa.int32())
-    kept = {name: array.take(keep) for name, array in arrays.items()}
-    return Decoded(
-        kept, [places[at] for at in keep.to_pylist()], sorted([*odd_places, *(places[at] for at in fallback)])
-    )
+        return Decoded(arrays, places, unfit)
+    kept = [at for at in range(len(places)) if at not in fallback]
+    positions = pa.array(kept, pa.int32())
+    columns = {name: array.take(positions) for name, array in arrays.items()}
+    left = sorted([*unfit, *(places[at] for at in fallback)])
+    return Decoded(columns, [places[at] for at in kept], left)

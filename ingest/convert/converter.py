@@ -1,19 +1,27 @@
 """Raw messages of one table to Arrow, some thousand at a time, so that only a slice of a large flush is ever
 held as Python objects.
 
-Most records fit the table's learned shape, or a format of lines, and are decoded column by column
-(`columnar`, `line_columns`). Of the others, messages that carry several records are taken apart, and these go
-the same way; what is left goes one by one through the exact path (`decoder`, `row`), and teaches the shape.
+    messages of a table: what it has already is left out, what has no date is rejected
+       |
+       +-- like one line ----> line_columns -----------------------+
+       |                           | left over                     |
+       +-- like one object --> record_template, columnar ----------+--> rows
+       |                           | left over                     |
+       +-- any other ------------> take_apart                      |
+                                   +-- several: each is one object |
+                                   +-- one: decode, row -----------+
+
+What a message is like says the registry of formats. All ways store the same. Objects that are left teach the
+table's shape, by which `columnar` decodes.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, tzinfo
+from datetime import UTC
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import structlog
 
@@ -21,119 +29,49 @@ from ingest.convert.columnar import ERRORS_TYPE, Terms, decode_objects
 from ingest.convert.culprits import find_culprits
 from ingest.convert.line_columns import decode_lines
 from ingest.convert.record_template import decode_by_template
-from ingest.convert.row import Columns, Row, TimeLimits, entries, lay_out
+from ingest.convert.row import Row, entries, lay_out
 from ingest.convert.shape import Shapes
-from ingest.decode.decoder import Pairs, decode, may_be_batch, take_apart
+from ingest.convert.work import (
+    CHUNK_ROWS,
+    Converted,
+    ConverterLimits,
+    Part,
+    Reading,
+    Records,
+    Work,
+    add_rows,
+    keep,
+    taken,
+    the_reading,
+    work_on,
+)
+from ingest.decode.decoder import Batch, Pairs, decode, look_closer, take_apart
 from ingest.decode.event_time import zone
+from ingest.decode.formats.registry import (
+    AUTO,
+    BATCH_RECORD,
+    JSON,
+    LOOKS_LINE,
+    LOOKS_OBJECT,
+    LOOKS_OPEN,
+    OBJECT_BEGINS,
+    REPLAY,
+    TOPIC_FORMATS,
+)
 from ingest.decode.formats.rejected_record import RejectedRecord
-from ingest.decode.replay import FORM, Origin, origin_of
-from ingest.model.source import Form, Source
+from ingest.decode.replay import origin_of
+from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.errors import FirnError, Reason, Rejected
-from lake.log_schema import (
-    ERRORS,
-    INDEX,
-    OBSERVED_TIMESTAMP,
-    OFFSET,
-    OVERFLOW,
-    TIMESTAMP,
-    TOPIC,
-    TOPIC_ID,
-    TOPIC_PARTITION,
-    LogSchema,
-    arrow_type,
-)
+from lake.log_schema import ERRORS, OVERFLOW, TIMESTAMP, LogSchema, arrow_type
+from lake.settings import FormatName
 
-CHUNK_ROWS = 4_096
-# So many records teach a shape at first, and so many odd ones are worth another lesson.
-SAMPLE_ROWS = 8
-LESSON_ROWS = 32
-LESSONS_MAX = 4
+LEARN_ROWS = 8  # teach a new shape
+# Of what does not fit so many teach the shape again, if there are more, and at most so often for a chunk.
+RELEARN_ROWS = 32
+RELEARN_MAX = 4
 _UTC = pa.timestamp("us", "UTC")
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """The rows of a flush. `columns` are those of the file by name; `new` are names the table does not have
-    yet, with their original paths."""
-
-    rows: pa.Table
-    new: Mapping[str, str]
-    rejected: Sequence[
-        tuple[int, Rejected]
-    ]  # position in the buffer and reason; a `RejectedRecord` is one of several in that message
-    absorbed: int  # messages below the table's marks
-    rows_with_errors: int
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Rows of a buffer that are converted already (batched.py): their places in it, and the original paths of
-    columns that the table does not have."""
-
-    rows: pa.Table
-    places: Sequence[int]
-    new: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ConverterLimits:
-    """Bounds on one record and one table."""
-
-    depth_max: int
-    columns_max: int
-    time: TimeLimits
-
-
-class Reading(NamedTuple):
-    """How a message is read."""
-
-    form: Form
-    local: tzinfo
-
-
-@dataclass(slots=True)
-class Pieces:
-    """Records to convert: their bytes, the places of their messages in the buffer, and their positions in
-    these (None: each is its message's only one)."""
-
-    values: Sequence[bytes]
-    places: Sequence[int]
-    indexes: Sequence[int] | None = None
-
-
-@dataclass(slots=True)
-class Work:
-    """One flush on its way to Arrow."""
-
-    buffer: TableBuffer
-    sources: Sequence[Source]
-    terms: Terms
-    shapes: Shapes
-    timestamps_ms: pa.Array
-    origins: dict[int, Origin] = field(default_factory=dict)  # by place, of messages from the replay topic
-    chunks: list[pa.Table] = field(default_factory=list)
-    rejected: list[tuple[int, Rejected]] = field(default_factory=list)
-    rows_with_errors: int = 0
-
-    @property
-    def present(self) -> Sequence[Source]:
-        """The sources that messages of the buffer came from."""
-        return [self.sources[number] for number in self.buffer.first_offsets]
-
-
-def work_on(
-    buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, limits: ConverterLimits, shapes: Shapes
-) -> Work:
-    """The beginning of a conversion for a table with this schema."""
-    return Work(
-        buffer,
-        sources,
-        Terms(Columns(schema, limits.columns_max), limits.time, limits.depth_max),
-        shapes,
-        _int64(buffer.timestamps_ms),
-    )
 
 
 def convert(
@@ -168,14 +106,14 @@ def convert(
             places = [at for at in places if at not in undated]
         if places:
             _convert_chunk(work, places)
-    rows = (
-        work.chunks[0]
-        if len(work.chunks) == 1
-        else pa.concat_tables(work.chunks, promote_options="default")
-        if work.chunks
-        else pa.table({})
-    )
+    rows = _one_table(work.chunks)
     return Converted(rows, work.terms.columns.new, work.rejected, absorbed, work.rows_with_errors)
+
+
+def _one_table(chunks: Sequence[pa.Table]) -> pa.Table:
+    if not chunks:
+        return pa.table({})
+    return chunks[0] if len(chunks) == 1 else pa.concat_tables(chunks, promote_options="default")
 
 
 def is_absorbed(buffer: TableBuffer, marks: Sequence[int]) -> bool:
@@ -189,14 +127,14 @@ def _undated(timestamp_ms: int) -> Rejected:
 
 def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
     """Takes over what the table can have; returns the places of that."""
-    done = list[Sequence[int]]()
+    admitted = list[Part]()
     for part in parts:
         if all(work.terms.columns.admits(name, path) for name, path in part.new.items()):
-            _add(work, part.rows)
-            done.append(part.places)
-    if sum(map(len, done)) == len(work.buffer):
+            add_rows(work, part.rows)
+            admitted.append(part)
+    if sum(len(part.places) for part in admitted) == len(work.buffer):
         return range(len(work.buffer))
-    return {at for places in done for at in places}
+    return set[int]().union(*(part.places for part in admitted))
 
 
 def _convert_chunk(work: Work, places: Sequence[int]) -> None:
@@ -234,18 +172,18 @@ def _convert_or_nothing(work: Work, places: Sequence[int]) -> None:
 
 
 def _convert_together(work: Work, places: Sequence[int]) -> None:
-    """Converts messages: first by columns what can be, then what is left over."""
-    if any(source.form == FORM for source in work.present):
+    """Converts messages: first by columns what can be, then what is left over (see the module's drawing)."""
+    if any(source.form == REPLAY for source in work.present):
         places = _convert_replayed(work, places)
     values = work.buffer.values
     for reading, objects, lines, others in _sorted(work, places):
         terms = replace(work.terms, local=reading.local)
         if lines:
-            pieces = Pieces(_at(values, lines), lines)
-            others += [lines[at] for at in _convert_lines(work, pieces, terms)]
+            records = Records(_at(values, lines), lines)
+            others += [lines[at] for at in _convert_lines(work, records, terms)]
         if objects:
-            pieces = Pieces(_at(values, objects), objects)
-            others += [objects[at] for at in _convert_objects(work, pieces, terms)]
+            records = Records(_at(values, objects), objects)
+            others += [objects[at] for at in _convert_objects(work, records, terms)]
         if others:
             _convert_others(work, sorted(others), reading, terms)
 
@@ -262,38 +200,31 @@ def _at(values: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
 def _sorted(
     work: Work, places: Sequence[int]
 ) -> Iterator[tuple[Reading, Sequence[int], list[int], list[int]]]:
-    """Messages by how they are read: those that look like one object, those that look like a line, all
-    others."""
-    alike = the_reading(work.present)
+    """Messages by how they are read: those like one object, those like one line, all others."""
+    common = the_reading(work.present)
     if (
-        alike is not None
-        and alike.form in ("auto", "json")
-        and {value[:1] for value in _at(work.buffer.values, places)} == {b"{"}
+        common is not None
+        and TOPIC_FORMATS[common.form].takes_objects
+        and {value[:1] for value in _at(work.buffer.values, places)} == {OBJECT_BEGINS}
     ):
-        return iter([(alike, places, [], [])])
+        return iter([(common, places, [], [])])
     readings = [Reading(source.form, zone(source.time_zone)) for source in work.sources]
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
-    of_source = [(reading.form, *bins[reading]) for reading in readings]
+    of_source = [(TOPIC_FORMATS[reading.form], *bins[reading]) for reading in readings]
     values, numbers = work.buffer.values, work.buffer.sources
     for at in places:
-        form, objects, lines, others = of_source[numbers[at]]
+        topic_format, objects, lines, others = of_source[numbers[at]]
         value = values[at]
-        if form == "json" or (form == "auto" and value[:1] == b"{"):
+        kind = topic_format.by_first_byte.get(value[:1], topic_format.otherwise)
+        if kind is LOOKS_OPEN:
+            kind = look_closer(value, topic_format)
+        if kind is LOOKS_OBJECT:
             objects.append(at)
-        elif form == "text" or (form == "auto" and not may_be_batch(value)):
+        elif kind is LOOKS_LINE:
             lines.append(at)
         else:
             others.append(at)
     return ((reading, *lists) for reading, lists in bins.items())
-
-
-def the_reading(sources: Iterable[Source]) -> Reading | None:
-    """How messages of all these sources are read; None where that differs."""
-    readings = {(source.form, source.time_zone) for source in sources}
-    if len(readings) != 1:
-        return None
-    ((form, time_zone),) = readings
-    return Reading(form, zone(time_zone))
 
 
 def _convert_replayed(work: Work, places: Sequence[int]) -> list[int]:
@@ -302,146 +233,136 @@ def _convert_replayed(work: Work, places: Sequence[int]) -> list[int]:
     rest = list[int]()
     whole, single = defaultdict[Reading, list[int]](list), defaultdict[Reading, list[int]](list)
     for at in places:
-        if work.sources[work.buffer.sources[at]].form != FORM:
+        if work.sources[work.buffer.sources[at]].form != REPLAY:
             rest.append(at)
             continue
         found = origin_of(work.buffer.record(at).headers)
         if found is None:  # not from the tool that replays: a message like any other
-            whole[Reading("auto", UTC)].append(at)
+            whole[Reading(AUTO, UTC)].append(at)
             continue
         origin = work.origins[at] = found[0]
         (whole if origin.index is None else single)[Reading(origin.form, zone(origin.time_zone))].append(at)
     for reading, listed in whole.items():
         _convert_others(work, listed, reading, replace(work.terms, local=reading.local))
     for reading, listed in single.items():
-        pieces = Pieces(
+        records = Records(
             [work.buffer.values[at] for at in listed], listed, [work.origins[at].index or 0 for at in listed]
         )
         _convert_exactly(
-            work, pieces, range(len(listed)), reading.form, replace(work.terms, local=reading.local)
+            work, records, range(len(listed)), reading.form, replace(work.terms, local=reading.local)
         )
     return rest
 
 
-def _convert_lines(work: Work, pieces: Pieces, terms: Terms) -> list[int]:
+def _convert_lines(work: Work, records: Records, terms: Terms) -> list[int]:
     """Converts lines by their formats; returns the positions of those left."""
     left = list[int]()
-    for decoded in decode_lines(pieces.values, _taken(work.timestamps_ms, pieces.places), terms):
-        keep(work, decoded.columns, pieces, decoded.places)
+    for decoded in decode_lines(records.values, taken(work.timestamps_ms, records.places), terms):
+        keep(work, decoded.columns, records, decoded.places)
         left += decoded.fallback
     return left
 
 
-def _convert_objects(work: Work, pieces: Pieces, terms: Terms) -> list[int]:
+def _convert_objects(work: Work, records: Records, terms: Terms) -> list[int]:
     """Converts what fits the table's shape, again while that teaches something; returns the positions of what
     is left."""
     table, left = work.buffer.table, list[int]()
-    kafka_ms = _taken(work.timestamps_ms, pieces.places, distinct=pieces.indexes is None)
-    for decoded in decode_by_template(pieces.values, kafka_ms, terms):
-        keep(work, decoded.columns, pieces, decoded.places)
+    kafka_ms = taken(work.timestamps_ms, records.places, distinct=records.indexes is None)
+    for decoded in decode_by_template(records.values, kafka_ms, terms):
+        keep(work, decoded.columns, records, decoded.places)
         left += decoded.fallback
     if not left:
         return []
-    shape = work.shapes.of(table, pieces.values[left[0]])
+    shape = work.shapes.of(table, records.values[left[0]])
     if shape is None:
-        shape = work.shapes.learn(table, _parsed(pieces, left[:: max(1, len(left) // SAMPLE_ROWS)], terms))
+        shape = work.shapes.learn(table, _sample(records, left, LEARN_ROWS, terms))
     fallback: Sequence[int] = left
-    for _ in range(LESSONS_MAX):
-        values = (
-            pieces.values if len(fallback) == len(pieces.values) else [pieces.values[at] for at in fallback]
-        )
-        decoded = decode_objects(shape, values, _taken(kafka_ms, fallback), terms)
-        keep(work, decoded.columns, pieces, [fallback[at] for at in decoded.places])
+    for _ in range(RELEARN_MAX):
+        values = _at(records.values, fallback)
+        decoded = decode_objects(shape, values, taken(kafka_ms, fallback), terms)
+        keep(work, decoded.columns, records, [fallback[at] for at in decoded.places])
         fallback = [fallback[at] for at in decoded.fallback]
         if not fallback:
             break
-        before, shape = (
-            shape,
-            work.shapes.learn(
-                table, _parsed(pieces, fallback[:: max(1, len(fallback) // LESSON_ROWS)], terms)
-            ),
-        )
-        if shape is before or len(fallback) <= LESSON_ROWS:
+        before, shape = shape, work.shapes.learn(table, _sample(records, fallback, RELEARN_ROWS, terms))
+        if shape is before or len(fallback) <= RELEARN_ROWS:
             break
     return list(fallback)
 
 
-def _parsed(pieces: Pieces, places: Sequence[int], terms: Terms) -> list[Pairs]:
-    """Objects to learn from; a message that carries several is none."""
-    whole = pieces.indexes is None
-    samples = [pieces.values[at] for at in places]
-    fields = [
-        decode(value, "json", terms.depth_max)
-        for value in samples
-        if not (whole and take_apart(value, "json", terms.depth_max) is not None)
-    ]
-    return [pairs for pairs in fields if isinstance(pairs, Pairs)]
+def _sample(records: Records, positions: Sequence[int], count: int, terms: Terms) -> list[Pairs]:
+    """Some of the records at these positions, to learn from; a message that carries several is none."""
+    sample = list[Pairs]()
+    for at in positions[:: max(1, len(positions) // count)]:
+        value = records.values[at]
+        if records.indexes is None and take_apart(value, JSON, terms.depth_max) is not None:
+            continue
+        fields = decode(value, JSON, terms.depth_max)
+        if isinstance(fields, Pairs):
+            sample.append(fields)
+    return sample
 
 
 def _convert_others(work: Work, places: Sequence[int], reading: Reading, terms: Terms) -> None:
     """Messages that no fast path took: those that carry several records are taken apart, the rest go the
     exact way."""
-    single, several = list[int](), _Several()
+    single, batched = list[int](), _BatchRecords()
     for place in places:
-        records = take_apart(work.buffer.values[place], reading.form, terms.depth_max)
-        if records is None:
+        batch = take_apart(work.buffer.values[place], reading.form, terms.depth_max)
+        if batch is None:
             single.append(place)
-        elif isinstance(records, Rejected):
-            work.rejected.append((place, records))
+        elif isinstance(batch, Rejected):
+            work.rejected.append((place, batch))
         else:
-            for index, record in enumerate(records):
-                if isinstance(record, RejectedRecord):
-                    work.rejected.append((place, record))
-                else:
-                    several.add(record, place, index)
-            if len(several.values) >= CHUNK_ROWS:
-                _convert_several(work, several, terms)
-                several = _Several()
-    _convert_several(work, several, terms)
-    _convert_exactly(
-        work,
-        Pieces([work.buffer.values[at] for at in single], single),
-        range(len(single)),
-        reading.form,
-        terms,
-    )
+            work.rejected += [(place, record) for record in batch if isinstance(record, RejectedRecord)]
+            batched.add(place, batch)
+            if len(batched.values) >= CHUNK_ROWS:
+                _convert_batched(work, batched, terms)
+                batched = _BatchRecords()
+    _convert_batched(work, batched, terms)
+    records = Records(_at(work.buffer.values, single), single)
+    _convert_exactly(work, records, range(len(single)), reading.form, terms)
 
 
 @dataclass(slots=True)
-class _Several:
-    """Records of messages that carry several."""
+class _BatchRecords:
+    """Records of messages that carry several: their bytes, places of their messages, positions in these."""
 
     values: list[bytes] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     indexes: list[int] = field(default_factory=list)
 
-    def add(self, value: bytes, place: int, index: int) -> None:
-        self.values.append(value)
-        self.places.append(place)
-        self.indexes.append(index)
+    def add(self, place: int, batch: Batch) -> None:
+        for index, record in enumerate(batch):
+            if not isinstance(record, RejectedRecord):
+                self.values.append(record)
+                self.places.append(place)
+                self.indexes.append(index)
 
 
-def _convert_several(work: Work, several: _Several, terms: Terms) -> None:
-    for first in range(0, len(several.values), CHUNK_ROWS):
+def _convert_batched(work: Work, batched: _BatchRecords, terms: Terms) -> None:
+    for first in range(0, len(batched.values), CHUNK_ROWS):
         part = slice(first, first + CHUNK_ROWS)
-        pieces = Pieces(several.values[part], several.places[part], several.indexes[part])
-        _convert_exactly(work, pieces, _convert_objects(work, pieces, terms), "json", terms)
+        records = Records(batched.values[part], batched.places[part], batched.indexes[part])
+        _convert_exactly(work, records, _convert_objects(work, records, terms), BATCH_RECORD, terms)
 
 
-def _convert_exactly(work: Work, pieces: Pieces, positions: Sequence[int], form: Form, terms: Terms) -> None:
+def _convert_exactly(
+    work: Work, records: Records, positions: Sequence[int], form: FormatName, terms: Terms
+) -> None:
     rows, kept = list[Row](), list[int]()
     for at in positions:
-        row = _row(pieces.values[at], work.buffer.timestamps_ms[pieces.places[at]], form, terms)
+        row = _row(records.values[at], work.buffer.timestamps_ms[records.places[at]], form, terms)
         if not isinstance(row, Rejected):
             rows.append(row)
             kept.append(at)
-        elif pieces.indexes is None:
-            work.rejected.append((pieces.places[at], row))
+        elif records.indexes is None:
+            work.rejected.append((records.places[at], row))
         else:
             work.rejected.append(
                 (
-                    pieces.places[at],
-                    RejectedRecord(row.reason, row.detail, pieces.indexes[at], pieces.values[at]),
+                    records.places[at],
+                    RejectedRecord(row.reason, row.detail, records.indexes[at], records.values[at]),
                 )
             )
     if not rows:
@@ -453,10 +374,10 @@ def _convert_exactly(work: Work, pieces: Pieces, positions: Sequence[int], form:
     }
     for name in dict.fromkeys(name for row in rows for name in row.values):
         arrays[name] = pa.array([row.values.get(name) for row in rows], arrow_type(terms.columns.kind(name)))
-    keep(work, arrays, pieces, kept)
+    keep(work, arrays, records, kept)
 
 
-def _row(value: bytes, timestamp_ms: int, form: Form, terms: Terms) -> Row | Rejected:
+def _row(value: bytes, timestamp_ms: int, form: FormatName, terms: Terms) -> Row | Rejected:
     fields = decode(value, form, terms.depth_max)
     if isinstance(fields, Rejected):
         return fields
@@ -464,72 +385,3 @@ def _row(value: bytes, timestamp_ms: int, form: Form, terms: Terms) -> Row | Rej
         return lay_out(fields, timestamp_ms, terms.columns, terms.time, terms.local)
     except RecursionError:
         return Rejected(Reason.TOO_DEEP, f"nested deeper than {terms.depth_max} levels")
-
-
-def keep(work: Work, arrays: Mapping[str, pa.Array], pieces: Pieces, positions: Sequence[int]) -> None:
-    """Adds the rows at these positions, with the columns that say where they came from."""
-    if not positions:
-        return
-    places = (
-        pieces.places if len(positions) == len(pieces.places) else [pieces.places[at] for at in positions]
-    )
-    distinct = pieces.indexes is None
-    origins = _taken(_int32(work.buffer.sources), places, distinct=distinct)
-    per_source = [
-        (TOPIC, pa.string(), [source.topic for source in work.sources]),
-        (TOPIC_ID, pa.string(), [source.topic_id for source in work.sources]),
-        (TOPIC_PARTITION, pa.int32(), [source.partition for source in work.sources]),
-    ]
-    system = {name: pa.array(values, kind).take(origins) for name, kind, values in per_source}
-    system[OBSERVED_TIMESTAMP] = pa.compute.multiply(
-        _taken(work.timestamps_ms, places, distinct=distinct), 1000
-    ).cast(_UTC)
-    system[OFFSET] = _taken(_int64(work.buffer.offsets), places, distinct=distinct)
-    indexes = (
-        np.zeros(len(positions), np.int32)
-        if pieces.indexes is None
-        else [pieces.indexes[at] for at in positions]
-    )
-    system[INDEX] = pa.array(indexes, pa.int32())
-    if work.origins:
-        _restore(system, [work.origins.get(at) for at in places])
-    _add(work, pa.table({**arrays, **system}))
-
-
-def _add(work: Work, rows: pa.Table) -> None:
-    work.chunks.append(rows)
-    if ERRORS in rows.column_names:
-        work.rows_with_errors += rows.num_rows - rows.column(ERRORS).null_count
-
-
-def _restore(system: dict[str, Any], origins: Sequence[Origin | None]) -> None:
-    """Gives replayed rows the coordinates under which their messages were first read."""
-    if not any(origins):
-        return
-    for name, attribute in (
-        (TOPIC, "topic"),
-        (TOPIC_ID, "topic_id"),
-        (TOPIC_PARTITION, "partition"),
-        (OFFSET, "offset"),
-    ):
-        own = system[name]
-        first = [
-            value if origin is None else getattr(origin, attribute)
-            for origin, value in zip(origins, own.to_pylist(), strict=True)
-        ]
-        system[name] = pa.array(first, own.type)
-
-
-def _taken(array: pa.Array, places: Sequence[int], *, distinct: bool = True) -> pa.Array:
-    """The values at these places, which ascend."""
-    if distinct and len(places) == places[-1] - places[0] + 1:
-        return array.slice(places[0], len(places))
-    return array.take(pa.array(places, pa.int64()))
-
-
-def _int64(values: Any) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
-
-
-def _int32(values: Any) -> pa.Array:
-    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])

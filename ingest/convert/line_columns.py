@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ingest.convert.columnar import Decoded, Found, Terms, lay_out_columns
 from ingest.convert.row import column_name, is_usable, pointer
 from ingest.convert.shape import TEXT, Leaf
-from ingest.decode.formats.recognition import take_apart
+from ingest.decode.formats.registry import match_line
 from ingest.decode.formats.text_line import LineFormat, Values
 from lake.log_schema import MESSAGE, TIMESTAMP
 
@@ -33,7 +33,7 @@ def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> I
         except UnicodeDecodeError:
             fallback.append(at)
             continue
-        if (found := take_apart(line, near_ms * 1000, terms.local)) is not None:
+        if (found := match_line(line, near_ms * 1000, terms.local)) is not None:
             line_format, fields = found
             if line_format.title not in known:
                 known[line_format.title] = (line_format, [], [])

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from ingest.convert.columnar import Decoded, Found, Terms, lay_out_columns
 from ingest.convert.shape import Leaf, learn, leaves_of
 from ingest.decode.decoder import Json, Pairs, decode
+from ingest.decode.formats.registry import JSON
 
 # Below this the fixed cost of the calls is more than decoding the records costs.
 ROWS_MIN = 400
@@ -60,7 +61,7 @@ class Slot(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RecordTemplate:
     """What records have in common: the number of quotes, the fixed bytes around the values, and the columns
-    of objects that may hold nothing."""
+    of each object that has literals only, which may all be null."""
 
     count: int
     fixed: Sequence[bytes]  # one more than slots
@@ -81,14 +82,13 @@ def decode_by_template(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms
         for _ in range(TEMPLATES_MAX):
             if len(rows) < ROWS_MIN or (template := learn_template(values[rows[0]], terms.depth_max)) is None:
                 break
-            alike, found = _cut(template, chunk, rows)
-            if not len(alike):
+            same, found = _cut(template, chunk, rows)
+            if not len(same):
                 break
-            rows = np.setdiff1d(rows, alike, assume_unique=True)
-            kafka_us = pc.multiply(kafka_ms.take(pa.array(alike)), 1000)
-            decoded = lay_out_columns(
-                found, kafka_us, terms, alike.tolist(), [], _odd(found, template, chunk)
-            )
+            rows = np.setdiff1d(rows, same, assume_unique=True)
+            kafka_us = pc.multiply(kafka_ms.take(pa.array(same)), 1000)
+            unfit = _unfit(found, template, chunk)
+            decoded = lay_out_columns(found, kafka_us, terms, same.tolist(), [], unfit)
             left[decoded.places] = False
             yield Decoded(decoded.columns, decoded.places, [])
     yield Decoded({}, [], np.flatnonzero(left).tolist())
@@ -121,7 +121,7 @@ def _without_backslash(chunk: Chunk, values: Sequence[bytes]) -> Any:
 def learn_template(sample: bytes, depth_max: int) -> RecordTemplate | None:
     """The template of a record without backslashes; None where its values are not all texts and literals that
     become a column each."""
-    fields = decode(sample, "json", depth_max)
+    fields = decode(sample, JSON, depth_max)
     if not isinstance(fields, Pairs):
         return None
     leaves = leaves_of(learn({}, fields))
@@ -130,11 +130,13 @@ def learn_template(sample: bytes, depth_max: int) -> RecordTemplate | None:
     if not end or end != len(walk.pieces) - 1 or len(leaves) != len(walk.places):
         return None
     slots = [Slot(leaf, *place) for leaf, place in zip(leaves, walk.places, strict=True)]
-    all_null = [[slots[place].leaf.column for place in places] for places in walk.all_null]
+    columns = [slot.leaf.column for slot in slots]
+    all_null = [[columns[place] for place in places] for places in walk.all_null]
     return RecordTemplate(len(walk.pieces), _fixed(sample, slots), slots, all_null)
 
 
 def _fixed(sample: bytes, slots: Sequence[Slot]) -> Sequence[bytes]:
+    """The bytes before, between and behind the values of a sample."""
     ends = [match.end() for match in re.finditer(QUOTE, sample + QUOTE)]
     fixed, at = [], 0
     for slot in slots:
@@ -163,11 +165,8 @@ class _Walk:
                 return 0
             number += 2
             if isinstance(value, Pairs):
-                number = (
-                    self.object(value, number)
-                    if self.pieces[number].rstrip(_JSON_BLANKS).endswith("{")
-                    else 0
-                )
+                opens = self.pieces[number].rstrip(_JSON_BLANKS).endswith("{")
+                number = self.object(value, number) if opens else 0
             elif isinstance(value, Json) or value is None:
                 literals.append(len(self.places))
                 number = self._literal("null" if value is None else value, number)
@@ -198,37 +197,80 @@ class _Walk:
 
 
 def _cut(template: RecordTemplate, chunk: Chunk, rows: Any) -> tuple[Any, Found]:
-    """Those of the rows that have this template, and their values by column as text."""
+    """Those of the rows that have this template, and their values by column as text.
+
+    Between which quotes a value stands is the same in all records of a template, and so is how far from them.
+    Those of a record are numbered from 0, here with a text behind quote 2 and a number behind quote 5:
+
+        quotes    0     1 2    3 4 5    6                    6 joins it to the next one
+        record   {"level":"info","n":17}"{"level":"warning" ...
+        fixed    ==========    ======  ==                    one part more than slots
+        slots              ----      --
+
+    So the bounds of all values of all records come from the positions of quotes by one addition, as arrays
+    with a row for each record and a column for each slot. Whether a record has the template shows in what
+    lies between: each fixed part has to be as long as the template's, and then to have the same bytes.
+    """
     rows = rows[chunk.count[rows] == template.count]
+    bounds = _bounds(template, chunk, rows)
+    fits = bounds.fit([len(part) for part in template.fixed])
+    rows, fixed_begins = rows[fits], bounds.fixed_begins[fits]
+    same = np.ones(len(rows), bool)
+    for number, part in enumerate(template.fixed):
+        same &= _windows(chunk.joined, len(part))[fixed_begins[:, number]] == part
+    cells = _cells(chunk, bounds.begins[fits][same], bounds.ends[fits][same])
+    return _literals(template, rows[same], cells)
+
+
+class _Bounds(NamedTuple):
+    """Where values and fixed parts of records lie in the joined bytes, `[begin, end)`: arrays with a row for
+    each record, and a column for each slot, or for each fixed part."""
+
+    begins: Any
+    ends: Any
+    fixed_begins: Any
+    fixed_ends: Any
+
+    def fit(self, lengths: Sequence[int]) -> Any:
+        """Which rows have fixed parts of these lengths, and no value that ends before it begins."""
+        as_long = self.fixed_ends - self.fixed_begins == lengths
+        return as_long.all(axis=1) & (self.begins <= self.ends).all(axis=1)
+
+
+def _bounds(template: RecordTemplate, chunk: Chunk, rows: Any) -> _Bounds:
+    """The bounds in records that have as many quotes as the template."""
     first = chunk.first[rows]
-    ends = chunk.ends[first[:, None] + np.arange(template.count)]
+    quotes = chunk.ends[first[:, None] + np.arange(template.count)]
     at = np.array([slot.begin for slot in template.slots])
-    begins = ends[:, at] + np.array([slot.after for slot in template.slots], np.int32)
-    stops = ends[:, at + 1] - np.array([slot.before for slot in template.slots], np.int32)
+    begins = quotes[:, at] + np.array([slot.after for slot in template.slots], np.int32)
+    ends = quotes[:, at + 1] - np.array([slot.before for slot in template.slots], np.int32)
+    # A record begins behind the quote that joins it to the one before.
     starts = np.where(first > 0, chunk.ends[first - 1], 0)[:, None]
-    runs = np.concatenate((starts, stops), axis=1)
-    lengths = np.concatenate((begins, ends[:, -1:]), axis=1) - runs
-    fits = (lengths == [len(one) for one in template.fixed]).all(axis=1) & (begins <= stops).all(axis=1)
-    rows, begins, stops, runs = rows[fits], begins[fits], stops[fits], runs[fits]
-    fits = np.ones(len(rows), bool)
-    for number, one in enumerate(template.fixed):
-        fits &= _windows(chunk.joined, len(one))[runs[:, number]] == one
-    cells = _cells(chunk, begins[fits], stops[fits])
-    return _literals(template, rows[fits], cells)
+    fixed_begins = np.concatenate((starts, ends), axis=1)
+    fixed_ends = np.concatenate((begins, quotes[:, -1:]), axis=1)
+    return _Bounds(begins, ends, fixed_begins, fixed_ends)
 
 
 def _windows(data: bytes, width: int) -> Any:
-    """Every run of so many bytes, as an array over the same memory."""
+    """Every run of so many bytes, as an array over the same memory: element `n` is `data[n : n + width]`."""
     return np.ndarray((len(data) - width + 1,), f"S{width}", data, strides=(1,))
 
 
-def _cells(chunk: Chunk, begins: Any, stops: Any) -> list[pa.Array]:
-    """The values of each slot; `begins` and `stops` have a row per record, a column per slot."""
+def _cells(chunk: Chunk, begins: Any, ends: Any) -> list[pa.Array]:
+    """The values of each slot, given their bounds.
+
+    A string array of Arrow is one run of bytes and the offsets where its elements end and the next begin. The
+    bounds of all values, record by record, are such offsets:
+
+        offsets     begin    end    begin    end    ...
+        elements        value   fixed   value   ...
+
+    So every second element is a value, and a slot's values are every second one times the number of slots.
+    """
     rows, slots = begins.shape
     if not rows:
         return []
-    offsets = np.stack((begins, stops), axis=2).ravel()
-    # Between two values lies what is fixed: every other cell of one array over the joined bytes is a value.
+    offsets = np.stack((begins, ends), axis=2).ravel()
     every = pa.Array.from_buffers(
         pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(chunk.joined)]
     )
@@ -255,21 +297,17 @@ def _without_null(text: pa.Array) -> pa.Array:
     return pc.if_else(nulls, pa.scalar(None, pa.string()), text) if pc.any(nulls).as_py() else text
 
 
-def _odd(found: Found, template: RecordTemplate, chunk: Chunk) -> set[int]:
+def _unfit(found: Found, template: RecordTemplate, chunk: Chunk) -> set[int]:
     """Rows with a control character inside a text, which JSON does not allow, or with an object of nothing
     but nulls, which is a value of its own."""
     fallback = set[int]()
     for slot in template.slots if chunk.has_controls else ():
         if slot.is_text:
-            fallback.update(
-                np.flatnonzero(_mask(pc.match_substring_regex(found[slot.leaf.column][1], _CONTROL))).tolist()
-            )
+            controls = pc.match_substring_regex(found[slot.leaf.column][1], _CONTROL)
+            fallback.update(np.flatnonzero(_mask(controls)).tolist())
     for columns in template.all_null:
-        fallback.update(
-            np.flatnonzero(
-                np.logical_and.reduce([_mask(found[column][1].is_null()) for column in columns])
-            ).tolist()
-        )
+        nulls = [_mask(found[column][1].is_null()) for column in columns]
+        fallback.update(np.flatnonzero(np.logical_and.reduce(nulls)).tolist())
     return fallback
 
 

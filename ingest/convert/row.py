@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ingest.convert.values import as_text, to_column
 from ingest.decode.decoder import Fields, Pairs, is_text, json_text
 from ingest.decode.event_time import instant_text, parse_instant
-from ingest.decode.formats.recognition import recognise
+from ingest.decode.formats.registry import recognise
 from ingest.decode.formats.syslog import SEVERITIES
 from ingest.decode.formats.text_line import to_pairs
 from lake.errors import Reason, Rejected
@@ -237,14 +237,7 @@ def _place(
 
 
 def _severity(found: dict[str, tuple[str, Any]], origins: dict[str, str]) -> None:
-    name = next(
-        (
-            name
-            for name in SEVERITY_NAMES
-            if name in found and (name != PRIORITY or is_syslog_word(as_text(found[name][1])))
-        ),
-        None,
-    )
+    name = _severity_name(found)
     if name is None:
         return
     path, value = found[name]
@@ -255,6 +248,14 @@ def _severity(found: dict[str, tuple[str, Any]], origins: dict[str, str]) -> Non
         found[SEVERITY] = (path, NUMERIC_LEVELS[value])
     else:
         found[SEVERITY] = found.pop(name)
+
+
+def _severity_name(found: Mapping[str, tuple[str, Any]]) -> str | None:
+    """The name under which a record says its severity, the surest first."""
+    for name in SEVERITY_NAMES:
+        if name in found and (name != PRIORITY or is_syslog_word(as_text(found[name][1]))):
+            return name
+    return None
 
 
 def _message(found: dict[str, tuple[str, Any]], origins: dict[str, str]) -> None:
@@ -285,9 +286,8 @@ def _timestamp(
         if instant is not None:
             origins[TIMESTAMP] = path
             del found[name]
-            if (
-                not instant.exact
-            ):  # the column holds microseconds; what the record said beyond that is kept beside it
+            # The column holds microseconds; what the record said beyond that is kept beside it.
+            if not instant.exact:
                 beside = f"{TIMESTAMP}__string" if name == TIMESTAMP else name
                 if beside in found:
                     errors.append(_error(path, value, ValueReason.NAME_COLLISION))

@@ -16,7 +16,7 @@ import msgspec
 
 from ingest.convert.row import column_name, is_usable, pointer
 from ingest.decode.decoder import Json, Pairs, is_text
-from ingest.decode.formats.otlp import ROOTS
+from ingest.decode.formats.registry import BATCH_ROOTS
 from lake.tenant import TableId
 
 TEXT, INTEGER, BOOLEAN, RAW = "text", "integer", "boolean", "raw"
@@ -44,9 +44,8 @@ class Shape:
 
     signature: tuple[Any, ...]
     leaves: Sequence[Leaf]
-    branches: Sequence[
-        tuple[tuple[int, ...], int]
-    ]  # routes of nested objects, parents first, each with its number of members
+    # Routes of nested objects, parents first, each with its number of members.
+    branches: Sequence[tuple[tuple[int, ...], int]]
     decode: Any = field(compare=False)
     decode_strictly: Any = field(compare=False)
 
@@ -103,12 +102,10 @@ def _kind(value: str | None) -> Kinds:
 
 def _pruned(tree: Tree, prefix: str, path: str, taken: set[str]) -> Tree:
     """The tree without what a struct cannot stand for: keys that need escapes, unusable names, columns that
-    another path has, the root of OTLP."""
+    another path has, the root of a message with several records."""
     kept: Tree = {}
     for key, node in tree.items():
-        if (
-            not path and key in ROOTS
-        ):  # what fits a shape is one record; a message with this key may carry many
+        if not path and key in BATCH_ROOTS:  # what fits a shape is one record
             continue
         if not is_text(key) or any(c in '"\\' or c < " " for c in key) or len(taken) >= LEAVES_MAX:
             continue
@@ -168,13 +165,9 @@ def _annotation(node: Kinds | Tree, absent: Any) -> Any:
             if kind in node:
                 base = python if base is None else base | python
     annotation = base if base is None or base is msgspec.Raw else base | None
-    return (
-        annotation
-        if absent is None
-        else annotation | msgspec.UnsetType
-        if annotation is not None
-        else msgspec.UnsetType | None
-    )
+    if absent is None:
+        return annotation
+    return msgspec.UnsetType | None if annotation is None else annotation | msgspec.UnsetType
 
 
 class Shapes:

@@ -7,8 +7,9 @@ topic would not take is put into the warehouse and a header says where (`claim_c
 
 from typing import Protocol
 
+from ingest.decode.formats.registry import REPLAY
 from ingest.decode.formats.rejected_record import RejectedRecord
-from ingest.decode.replay import ATTEMPT, FORM, origin_of
+from ingest.decode.replay import ATTEMPT, origin_of
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
 from ingest.kafka.claim_check import check_in
 from ingest.kafka.internal_topic import ensure_topic
@@ -75,7 +76,7 @@ class DeadLetters:
         value, index = dead_part(record, rejected)
         offset, headers = record.offset, record.headers
         replayed = (
-            origin_of(headers) if source.form == FORM and rejected.reason is not Reason.FOREIGN else None
+            origin_of(headers) if source.form == REPLAY and rejected.reason is not Reason.FOREIGN else None
         )
         if replayed is not None:
             origin, headers = replayed

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants
+from ingest.decode.formats.registry import BATCH_RECORD
 from ingest.decode.replay import Origin, origin_of, replay_headers
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
 from ingest.kafka.aside import Aside
@@ -151,7 +152,7 @@ class Replayer:
 
     def _origin(self, letter: DeadLetter) -> Origin:
         topic = self._topics.get(letter.was_topic, TopicSettings(name=letter.was_topic))
-        form = topic.format if letter.index is None else "json"
+        form = topic.format if letter.index is None else BATCH_RECORD
         coordinates = (letter.was_topic, letter.was_topic_id, letter.was_partition, letter.was_offset)
         return Origin(*coordinates, letter.index, form, topic.time_zone, letter.attempt + 1)
 

@@ -6,37 +6,34 @@ seen, NaN and Infinity pass as the numbers they claim to be. Most records take t
 gives the same fields or none.
 """
 
-from collections.abc import Sequence
-
-from ingest.decode.formats.json_batch import begins_with_object, items_of, lines_of
-from ingest.decode.formats.json_object import Json, Pairs, is_text, json_text, parse_object
-from ingest.decode.formats.otlp import ROOTS, read_json
-from ingest.decode.formats.otlp_protobuf import read_protobuf
-from ingest.decode.formats.rejected_record import RejectedRecord
-from ingest.model.source import Form
+from ingest.decode.formats.batch_format import Batch
+from ingest.decode.formats.json_object import (
+    BLANK_BYTES,
+    BLANKS,
+    Json,
+    Pairs,
+    is_text,
+    json_text,
+    parse_object,
+)
+from ingest.decode.formats.registry import (
+    LOOKS_BATCH,
+    LOOKS_LINE,
+    LOOKS_OPEN,
+    OBJECT_BEGINS,
+    TOPIC_FORMATS,
+    MessageKind,
+    TopicFormat,
+)
 from lake.errors import Reason, Rejected
+from lake.settings import FormatName
 
-__all__ = ["Batch", "Fields", "Json", "Pairs", "decode", "is_text", "json_text", "may_be_batch", "take_apart"]
+__all__ = ["Batch", "Fields", "Json", "Pairs", "decode", "is_text", "json_text", "kind_of", "take_apart"]
 
 Fields = Pairs | str  # a JSON object, or a line of text
-_EDGE = "\ufeff \t\r\n"
-_EDGE_BYTES = _EDGE.encode()
-_ROOTS = tuple(root.encode() for root in ROOTS)
-# What JSON, a blank, a byte order mark, or OTLP's protobuf can begin with.
-_ODD_FIRST = frozenset((b"[", b" ", b"\t", b"\n", b"\r", b"\xef"))
-# Where the one key of an OTLP message has to stand, generously.
-_ROOT_WITHIN = 256
 
 
-class Batch(list[bytes | RejectedRecord]):
-    """The records that one message carries: JSON objects, or what should have been one, in their order."""
-
-    def __init__(self, title: str, records: Sequence[bytes | RejectedRecord]) -> None:
-        super().__init__(records)
-        self.title = title
-
-
-def decode(value: bytes | None, form: Form, depth_max: int) -> Fields | Rejected:
+def decode(value: bytes | None, form: FormatName, depth_max: int) -> Fields | Rejected:
     """Decodes one record: a JSON object gives `Pairs`, a line of text str."""
     if not value:
         return Rejected(Reason.EMPTY, "the message has no value")
@@ -44,82 +41,39 @@ def decode(value: bytes | None, form: Form, depth_max: int) -> Fields | Rejected
         text = value.decode()
     except UnicodeDecodeError as error:
         return Rejected(Reason.UNDECODABLE, f"not UTF-8: byte {error.start} is {value[error.start]:#04x}")
-    if form == "text" or (form == "auto" and text.lstrip(_EDGE)[:1] != "{"):
+    known = TOPIC_FORMATS[form]
+    # A topic of lines alone does not look at the first byte: there a line may begin with a brace.
+    if known.otherwise is LOOKS_LINE and (not known.by_first_byte or text.lstrip(BLANKS)[:1] != "{"):
         line = text.rstrip("\r\n")
         return line if line.strip() else Rejected(Reason.EMPTY, "the message is blank")
-    return parse_object(text.strip(_EDGE), depth_max)
+    return parse_object(text.strip(BLANKS), depth_max)
 
 
-def may_be_batch(value: bytes) -> bool:
-    """Whether a message that does not begin with a brace may still be anything but a line of text. Quick, and
-    True too often rather than too seldom."""
-    if value[:1] not in _ODD_FIRST:
-        return False
-    first = value.lstrip(_EDGE_BYTES)[:1]
-    return (
-        first == b"{"
-        or value[:1] == b"\n"
-        or (first == b"[" and (value.rstrip(_EDGE_BYTES)[-1:] == b"]" or begins_with_object(value)))
-    )
+def kind_of(value: bytes, form: FormatName) -> MessageKind:
+    """What a message is by a quick look; never OPEN."""
+    known = TOPIC_FORMATS[form]
+    kind = known.by_first_byte.get(value[:1], known.otherwise)
+    return look_closer(value, known) if kind is LOOKS_OPEN else kind
 
 
-def take_apart(value: bytes, form: Form, depth_max: int) -> Batch | Rejected | None:
+def look_closer(value: bytes, topic_format: TopicFormat) -> MessageKind:
+    """What a message is whose first byte leaves it OPEN: LINE, or BATCH, which includes an object with blanks
+    before it."""
+    candidates = topic_format.by_begin.get(value[:1])
+    if candidates is None:
+        if value.lstrip(BLANK_BYTES)[:1] == OBJECT_BEGINS:
+            return LOOKS_BATCH
+        candidates = topic_format.candidates(value)
+    for known in candidates:
+        if known.may_be is None or known.may_be(value):
+            return LOOKS_BATCH
+    return LOOKS_LINE
+
+
+def take_apart(value: bytes, form: FormatName, depth_max: int) -> Batch | Rejected | None:
     """The records of a message that carries several; None where it is one record, for `decode`."""
-    if form == "otlp_proto":
-        found = read_protobuf(value, depth_max, surely=True)
-        return found if isinstance(found, Rejected) else Batch("OTLP, protobuf", found or ())
-    if form == "text":
-        return None
-    if (
-        form == "auto"
-        and value[:1] == b"\n"
-        and (found := read_protobuf(value, depth_max, surely=False)) is not None
-    ):
-        return found if isinstance(found, Rejected) else Batch("OTLP, protobuf", found)
-    first = value.lstrip(_EDGE_BYTES)[:1]
-    if first == b"{":
-        return _of_object(value, depth_max)
-    if first == b"[":
-        items = items_of(value, depth_max, surely=form == "json")
-        return (
-            items if items is None or isinstance(items, Rejected) else _flat("JSON array", items, depth_max)
-        )
+    topic_format = TOPIC_FORMATS[form]
+    for known in topic_format.by_begin.get(value[:1]) or topic_format.candidates(value):
+        if (found := known.read(value, depth_max, topic_format.surely)) is not None:
+            return found
     return None
-
-
-def _of_object(value: bytes, depth_max: int) -> Batch | Rejected | None:
-    if (found := _otlp_json(value, depth_max)) is not None:
-        return found if isinstance(found, Rejected) else Batch("OTLP, JSON", found)
-    lines = lines_of(value, depth_max) if b"\n" in value else None
-    return None if lines is None else _flat("NDJSON", lines, depth_max)
-
-
-def _otlp_json(value: bytes, depth_max: int) -> Sequence[bytes | RejectedRecord] | Rejected | None:
-    head = value[:_ROOT_WITHIN]
-    if not any(root in head for root in _ROOTS):
-        return None
-    try:
-        return read_json(value.decode().strip(_EDGE), depth_max)
-    except UnicodeDecodeError:
-        return None
-
-
-def _flat(title: str, members: Sequence[bytes], depth_max: int) -> Batch:
-    """A batch, with those of its members taken apart that are OTLP messages themselves (the Collector's file
-    exporter writes such lines)."""
-    found: list[bytes | RejectedRecord] = []
-    for member in members:
-        inner = _otlp_json(member, depth_max)
-        if isinstance(inner, Rejected):
-            found.append(RejectedRecord(inner.reason, inner.detail, len(found), member))
-        elif inner is None:
-            found.append(member)
-        else:
-            found += [
-                RejectedRecord(one.reason, one.detail, len(found) + one.index, one.value)
-                if isinstance(one, RejectedRecord)
-                else one
-                for one in inner
-            ]
-            title = f"{title} of OTLP" if not title.endswith("OTLP") else title
-    return Batch(title, found)

@@ -7,16 +7,15 @@ topic's own offsets are what marks are made of.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import cast
 
-from ingest.model.source import Form
-from lake.settings import REPLAY_STREAM, REPLAY_TENANT
+from ingest.decode.formats.registry import REPLAY, TOPIC_FORMATS
+from lake.settings import REPLAY_STREAM, REPLAY_TENANT, FormatName
 from lake.tenant import TableId
 
 Headers = Sequence[tuple[str, bytes | None]]
 ATTEMPT = "firn.attempt"
-FORM: Form = "replay"
-_FORMS = frozenset(get_args(Form)) - {FORM}
+_FORMS = frozenset(TOPIC_FORMATS) - {REPLAY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Origin:
     partition: int
     offset: int
     index: int | None
-    form: Form
+    form: FormatName
     time_zone: str
     attempt: int
 
@@ -86,7 +85,7 @@ def origin_of(headers: Headers) -> tuple[Origin, Headers] | None:
             int(facts["firn.partition"]),
             int(facts["firn.offset"]),
             int(facts["firn.index"]) if "firn.index" in facts else None,
-            cast("Form", facts["firn.format"]),
+            cast("FormatName", facts["firn.format"]),
             facts["firn.time_zone"],
             int(facts[ATTEMPT]),
         )

@@ -1,10 +1,8 @@
 """Where a row came from."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Form = Literal[
-    "auto", "json", "text", "otlp_proto", "replay"
-]  # replay: each message's headers name one of the others
+from lake.settings import FormatName
 
 
 class Source(NamedTuple):
@@ -13,5 +11,5 @@ class Source(NamedTuple):
     topic: str
     topic_id: str
     partition: int
-    form: Form
+    form: FormatName  # how its messages are read
     time_zone: str = "UTC"  # of times that name none

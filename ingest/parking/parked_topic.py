@@ -18,10 +18,10 @@ from ingest.kafka.acknowledged_producer import AcknowledgedProducer
 from ingest.kafka.aside import Aside
 from ingest.kafka.claim_check import BODY, ENVELOPE, check_in
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
-from ingest.model.source import Form, Source
+from ingest.model.source import Source
 from ingest.route.buffer import RawRecord
 from lake.errors import FatalError, ProtocolError, UnavailableError
-from lake.settings import IngestSettings
+from lake.settings import FormatName, IngestSettings
 from lake.storage import AnyStorage
 from lake.tenant import TableId, TenantId
 
@@ -105,7 +105,7 @@ def read_parked(message: Message, aside: Aside) -> ParkedMessage:
             facts["firn.topic"],
             facts["firn.topic_id"],
             int(facts["firn.partition"]),
-            cast("Form", facts["firn.format"]),
+            cast("FormatName", facts["firn.format"]),
             facts["firn.time_zone"],
         )
         value = aside.read(facts[BODY], PARKED_BYTES_MAX) if BODY in facts else message.value()

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from ingest.decode.decoder import Batch, Pairs, decode, may_be_batch, take_apart
+from ingest.decode.decoder import Batch, Pairs, decode, kind_of, take_apart
 from ingest.decode.formats.json_object import is_text_value
+from ingest.decode.formats.registry import BATCH_RECORD, LOOKS_LINE
 from ingest.kafka.header_workaround import UNREADABLE
-from ingest.model.source import Form
 from ingest.route.buffer import Headers
 from lake.errors import Reason, Rejected, SettingsError
-from lake.settings import TopicSettings
+from lake.settings import FormatName, TopicSettings
 from lake.tenant import TableId, TenantId, parse_stream, parse_tenant
 
 DEFAULT_STREAM = "logs"
@@ -131,7 +131,7 @@ def _header_rule(wanted: str) -> Rule:
     return rule
 
 
-def _field_rule(field: str, form: Form, mixed: Reason) -> Rule:
+def _field_rule(field: str, form: FormatName, mixed: Reason) -> Rule:
     # A struct of one field skips everything else at the speed of the scanner.
     struct = msgspec.defstruct("Routed", [("name", object, None)], rename={"name": field}, gc=False)
     decode_name = msgspec.json.Decoder(struct).decode
@@ -151,7 +151,7 @@ def _field_rule(field: str, form: Form, mixed: Reason) -> Rule:
             found = None
         if isinstance(found, str):
             return found
-        if form == "text" or not (value[:1] == b"{" or form == "otlp_proto" or may_be_batch(value)):
+        if kind_of(value, form) is LOOKS_LINE:
             return None
         batch = take_apart(value, form, DEPTH_MAX)
         if isinstance(batch, Batch):
@@ -165,7 +165,7 @@ def _field_rule(field: str, form: Form, mixed: Reason) -> Rule:
 def _named_exactly(record: bytes, field: str) -> str | Rejected | None:
     """The name in a record that only the exact path reads (NaN, a byte order mark); Rejected where nothing
     does."""
-    fields = decode(record, "json", DEPTH_MAX)
+    fields = decode(record, BATCH_RECORD, DEPTH_MAX)
     if not isinstance(fields, Pairs):
         return fields if isinstance(fields, Rejected) else None
     found = next((value for key, value in reversed(fields) if key == field), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import structlog
 from confluent_kafka import Message
 
-from ingest.decode.replay import FORM
+from ingest.decode.formats.registry import REPLAY
 from ingest.kafka.topic_mac import TopicMac
 from ingest.model.fault_point import ARMED, reach
 from ingest.route.buffer import Headers
@@ -33,7 +33,7 @@ class Routes:
     def __init__(self, settings: IngestSettings) -> None:
         self._bytes_max = settings.record_bytes_max
         self._mac = TopicMac(settings)
-        self._replays = frozenset(topic.name for topic in settings.topics if topic.format == FORM)
+        self._replays = frozenset(topic.name for topic in settings.topics if topic.format == REPLAY)
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
 
     def target_of(self, message: Message) -> TableId | Rejected:

@@ -17,13 +17,12 @@ from rich.text import Text
 from ingest.convert.row import Columns, Row, TimeLimits, lay_out
 from ingest.decode.decoder import Pairs, decode, take_apart
 from ingest.decode.event_time import instant_text, zone
-from ingest.decode.formats.recognition import recognise
+from ingest.decode.formats.registry import BATCH_RECORD, recognise
 from ingest.decode.formats.rejected_record import RejectedRecord
-from ingest.model.source import Form
 from ingest.route.router import Envelope, Router
 from lake.errors import Reason, Rejected
 from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, new_log_schema
-from lake.settings import IngestSettings, TopicSettings
+from lake.settings import FormatName, IngestSettings, TopicSettings
 from lake.tenant import TableId
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -145,14 +144,19 @@ def _records(
     explained = [
         _dead(index, "one of several", one)
         if isinstance(one, RejectedRecord)
-        else _record(settings, topic, index, one, "json", timestamp_ms)
+        else _record(settings, topic, index, one, BATCH_RECORD, timestamp_ms)
         for index, one in enumerate(batch)
     ]
     return f"{batch.title}: {len(batch)} records", explained
 
 
 def _record(
-    settings: IngestSettings, topic: TopicSettings, index: int, value: bytes, form: Form, timestamp_ms: int
+    settings: IngestSettings,
+    topic: TopicSettings,
+    index: int,
+    value: bytes,
+    form: FormatName,
+    timestamp_ms: int,
 ) -> ExplainedRecord:
     fields = decode(value, form, settings.depth_max)
     if isinstance(fields, Rejected):

@@ -19,17 +19,17 @@ from confluent_kafka import Consumer, Message
 from ingest.convert.row import Columns, Row, TimeLimits, lay_out
 from ingest.decode.decoder import decode, take_apart
 from ingest.decode.event_time import instant_text, zone
+from ingest.decode.formats.registry import BATCH_RECORD
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import go_to, reading_consumer
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.kafka.unreadable import Probe, sound, spoilt_by
-from ingest.model.source import Form
 from ingest.route.router import Envelope, Router
 from lake import metrics
 from lake.errors import FirnError, Reason, Rejected, RetryableError
 from lake.log_schema import MESSAGE, SEVERITY, new_log_schema
-from lake.settings import IngestSettings, TopicSettings
+from lake.settings import FormatName, IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId
 
 QUEUE_EVENTS_MAX = 2_000
@@ -258,10 +258,10 @@ class LiveTail:
                     index,
                     record
                     if isinstance(record, RejectedRecord)
-                    else self._row(topic, record, "json", timestamp_ms),
+                    else self._row(topic, record, BATCH_RECORD, timestamp_ms),
                 )
 
-    def _row(self, topic: TopicSettings, value: bytes, form: Form, timestamp_ms: int) -> Row | Rejected:
+    def _row(self, topic: TopicSettings, value: bytes, form: FormatName, timestamp_ms: int) -> Row | Rejected:
         fields = decode(value, form, self._settings.depth_max)
         if isinstance(fields, Rejected):
             return fields

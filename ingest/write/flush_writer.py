@@ -12,9 +12,10 @@ from typing import Protocol, TypeVar
 import structlog
 
 from ingest.convert.batched import Waiting, convert_batched
-from ingest.convert.converter import Converted, ConverterLimits, Part, convert, is_absorbed
+from ingest.convert.converter import convert, is_absorbed
 from ingest.convert.row import TimeLimits
 from ingest.convert.shape import Shapes
+from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.dead_letters.dead_letter import Letters
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.kafka.unreadable import RejectedRange, UnreadableRange

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from ingest.convert import converter
-from ingest.convert.converter import Converted, ConverterLimits, convert
+from ingest.convert.converter import convert
 from ingest.convert.row import TimeLimits
 from ingest.convert.shape import Shapes
-from ingest.model.source import Form, Source
+from ingest.convert.work import Converted, ConverterLimits
+from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import INDEX, OFFSET, LogSchema, new_log_schema
+from lake.settings import FormatName
 from lake.tenant import TableId, TenantId
 
 TABLE = TableId(TenantId("t"), "logs")
@@ -21,7 +23,7 @@ ANY_TIME = TimeLimits(None, None)
 
 def converted(
     bodies: Sequence[bytes],
-    form: Form = "auto",
+    form: FormatName = "auto",
     *,
     times_ms: Sequence[int] | None = None,
     time_zone: str = "UTC",
@@ -58,7 +60,7 @@ def rows_of(result: Converted) -> dict[tuple[int, int], dict[str, Any]]:
     return rows
 
 
-def fields_of(body: bytes | str, form: Form = "auto", **options: Any) -> dict[str, Any]:
+def fields_of(body: bytes | str, form: FormatName = "auto", **options: Any) -> dict[str, Any]:
     """The one row of one message, without the columns that say where it came from; the time as RFC 3339."""
     result = converted([body.encode() if isinstance(body, str) else body], form, **options)
     assert not result.rejected

@@ -14,8 +14,8 @@ from ingest.audit import audit_compare
 from ingest.audit.audit_compare import Expected, Verdict, compare
 from ingest.audit.audit_sources import records_in
 from ingest.audit.audit_spool import BUCKET_OFFSETS, IdentitySpool, Place
-from ingest.model.source import Form
 from lake.marks import TopicPartition
+from lake.settings import FormatName
 
 PARTITION = TopicPartition("id", 3)
 BUCKET = 2
@@ -202,7 +202,7 @@ def _loaded(spool: IdentitySpool, place: Place, bucket: int) -> Iterator[tuple[i
     ],
 )
 def test_records_of_a_message_are_counted_as_ingestion_takes_it_apart(
-    value: bytes | None, form: Form, records: int
+    value: bytes | None, form: FormatName, records: int
 ) -> None:
     """A batch counts its members, bad ones included; everything else is one."""
     assert records_in(value, form, 100) == records

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from ingest.convert import batched, record_template
 from ingest.convert.batched import Waiting, convert_batched
-from ingest.convert.converter import Converted, ConverterLimits, Part, convert
+from ingest.convert.converter import convert
 from ingest.convert.shape import Shapes
+from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import LogSchema, new_log_schema

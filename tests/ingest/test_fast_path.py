@@ -8,9 +8,10 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingest.convert.converter import Converted, ConverterLimits, convert
+from ingest.convert.converter import convert
 from ingest.convert.row import Columns, TimeLimits, entries, lay_out
 from ingest.convert.shape import Shapes
+from ingest.convert.work import Converted, ConverterLimits
 from ingest.decode.decoder import decode
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from ingest.convert.converter import Converted
 from ingest.convert.shape import Shapes
+from ingest.convert.work import Converted
 from ingest.decode.formats.rejected_record import RejectedRecord
-from ingest.model.source import Form
 from lake.errors import Rejected
 from lake.log_schema import INDEX, OFFSET
+from lake.settings import FormatName
 from tests.ingest.conversion import by_exact_path, converted
 
 pytestmark = pytest.mark.datasets
@@ -55,7 +55,7 @@ def _told(rejected: Sequence[tuple[int, Rejected]]) -> list[tuple[int, int, str]
     )
 
 
-def _check(bodies: list[bytes], form: Form, shapes: Shapes) -> int:
+def _check(bodies: list[bytes], form: FormatName, shapes: Shapes) -> int:
     fast = converted(bodies, form, shapes=shapes)
     with pytest.MonkeyPatch.context() as patch:
         by_exact_path(patch)
@@ -78,7 +78,7 @@ def _check(bodies: list[bytes], form: Form, shapes: Shapes) -> int:
 
 
 @pytest.mark.parametrize("form", ["auto", "text"])
-def test_both_paths_store_the_same_of_every_file(datasets: Path, form: Form) -> None:
+def test_both_paths_store_the_same_of_every_file(datasets: Path, form: FormatName) -> None:
     """Column by column, value by value, whatever the file holds; as JSON and the like, and once more as lines
     of text."""
     paths = sorted([*datasets.glob("*.zst"), *datasets.glob("shippers/*.jsonl")])

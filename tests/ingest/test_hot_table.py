@@ -163,7 +163,7 @@ def test_faults_of_ours_are_counted_and_lose_nothing(hot: HotTable, monkeypatch:
     plain = HotTable(Path(local_path(hot.view.location)).parent / "plain")
     plain.add(*messages(0, 3))
     with monkeypatch.context() as broken:
-        broken.setattr(flush_writer, "convert_alike", _fails)
+        broken.setattr(flush_writer, "convert_batched", _fails)
         assert [offset for offset, _ in plain.rows(plain.write(plain.flush()))] == [0, 1, 2]
         assert plain.writer.take_counts().unforeseen == {"convert": 1}
         broken.setattr(plain.writer, "_write_files", _fails)

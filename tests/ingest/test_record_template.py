@@ -48,7 +48,7 @@ def _frame(draw: st.DrawFn, depth: int = 2) -> Frame:
 
 
 @st.composite
-def _alike(draw: st.DrawFn) -> list[str]:
+def _one_layout(draw: st.DrawFn) -> list[str]:
     frame, timed = draw(_frame()), draw(st.booleans())
     return [
         "{"
@@ -58,8 +58,8 @@ def _alike(draw: st.DrawFn) -> list[str]:
     ]
 
 
-@given(_alike(), st.sampled_from([PLAIN, DECLARED]))
-def test_records_alike_are_stored_as_the_exact_path_stores_them(
+@given(_one_layout(), st.sampled_from([PLAIN, DECLARED]))
+def test_records_of_one_layout_are_stored_as_the_exact_path_stores_them(
     records: list[str], schema: LogSchema
 ) -> None:
     """Records of one layout with all kinds of values, also such that break it."""
@@ -94,7 +94,7 @@ def test_two_layouts_in_one_chunk_are_cut_by_two_templates() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "departing",
     [
         b'{"ts":"2025-11-13T02:13:20Z","a":"x\\"y"}',
         b'{"ts":"2025-11-13T02:13:20Z","a":"x\ny"}',
@@ -105,11 +105,11 @@ def test_two_layouts_in_one_chunk_are_cut_by_two_templates() -> None:
         b'{"ts":"2025-11-13T02:13:20Z","a":"xy"\x00',
     ],
 )
-def test_a_record_that_departs_from_the_template_is_left_over(fallback: bytes) -> None:
+def test_a_record_that_departs_from_the_template_is_left_over(departing: bytes) -> None:
     """One record among its likes with an escape, a control character, another key, blanks or something behind
     it is for another path."""
     plain = b'{"ts":"2025-11-13T02:13:20Z","a":"xy"}'
-    decoded = _decoded([plain, plain, fallback, plain])
+    decoded = _decoded([plain, plain, departing, plain])
     cut = {place for one in decoded for place in one.places}
     assert {0, 1, 3} <= cut
     assert all("b" not in one.columns for one in decoded if 0 in one.places)

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.convert.converter import Converted, ConverterLimits, convert
+from ingest.convert.converter import convert
 from ingest.convert.shape import Shapes
+from ingest.convert.work import Converted, ConverterLimits
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.decode.replay import Origin, origin_of, replay_headers
-from ingest.model.source import Form, Source
+from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION, new_log_schema
-from lake.settings import IngestSettings, TopicSettings
+from lake.settings import FormatName, IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId
 from tests.ingest.conversion import ANY_TIME, KAFKA_MS
 
@@ -41,7 +42,7 @@ ORIGINS = st.builds(
 )
 
 
-def _origin(offset: int, index: int | None = None, form: Form = "auto", zone: str = "UTC") -> Origin:
+def _origin(offset: int, index: int | None = None, form: FormatName = "auto", zone: str = "UTC") -> Origin:
     return Origin("first", "first-id", 7, offset, index, form, zone, 1)
 
 

@@ -4,9 +4,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from ingest.convert import converter
-from ingest.convert.converter import ConverterLimits, Work, convert
+from ingest.convert.converter import convert
 from ingest.convert.culprits import CULPRITS_MAX
 from ingest.convert.shape import LEAVES_MAX, Shapes
+from ingest.convert.work import ConverterLimits, Work
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.route.routes import Routes

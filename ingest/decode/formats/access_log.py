@@ -31,37 +31,11 @@ def _read(line: str, kafka_us: int, local: tzinfo) -> Values | None:  # noqa: AR
     if (timestamp := clf_to_iso(stamp)) is None:
         return None
     parts = request.split(" ")
+    method, path, protocol = None, None, None
     if len(parts) == 3 and parts[0] and parts[1] and parts[2].startswith("HTTP/"):
-        return (
-            timestamp,
-            request,
-            client,
-            ident,
-            user,
-            parts[0],
-            parts[1],
-            parts[2],
-            status,
-            size,
-            referer,
-            agent,
-            forwarded,
-        )
-    return (
-        timestamp,
-        request,
-        client,
-        ident,
-        user,
-        None,
-        None,
-        None,
-        status,
-        size,
-        referer,
-        agent,
-        forwarded,
-    )
+        method, path, protocol = parts
+    who_and_what = (timestamp, request, client, ident, user, method, path, protocol)
+    return (*who_and_what, status, size, referer, agent, forwarded)
 
 
 ACCESS_LOG = LineFormat(

@@ -27,6 +27,9 @@ class Pairs(list[tuple[str, Any]]):
     __slots__ = ()
 
 
+# What may stand before and after JSON text: blanks and a byte order mark.
+BLANKS = "\ufeff \t\r\n"
+BLANK_BYTES = BLANKS.encode()
 # Numbers are skipped, not read: Python refuses integers of thousands of digits.
 _decoder = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 _scan = cast("Callable[[str, int], tuple[Any, int]]", make_scanner(cast("Any", _decoder)))
@@ -43,17 +46,17 @@ def parse_object(text: str, depth_max: int) -> Pairs | Rejected:
         if end != len(text):
             return Rejected(Reason.UNDECODABLE, f"not JSON: something follows the object at character {end}")
     except (json.JSONDecodeError, StopIteration, IndexError) as error:
-        where = (
-            error.pos
-            if isinstance(error, json.JSONDecodeError)
-            else error.value
-            if isinstance(error, StopIteration)
-            else len(text)
-        )
-        return Rejected(Reason.UNDECODABLE, f"not JSON: broken at character {where}")
+        return Rejected(Reason.UNDECODABLE, f"not JSON: broken at character {_position(error, text)}")
     except RecursionError:
         return Rejected(Reason.TOO_DEEP, f"nested deeper than {depth_max} levels")
     return pairs
+
+
+def _position(error: Exception, text: str) -> int:
+    """Where a text stopped being JSON; its end, where that is missing."""
+    if isinstance(error, json.JSONDecodeError):
+        return error.pos
+    return int(error.value) if isinstance(error, StopIteration) else len(text)
 
 
 def array_items(text: str, depth_max: int) -> list[str] | None:
@@ -136,12 +139,11 @@ def _depth(document: Any) -> int:
     deepest, level = 0, [document]
     while level:
         deepest += 1
-        level = [
-            child
-            for node in level
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, list | dict)
-        ]
+        below = []
+        for node in level:
+            children = node.values() if isinstance(node, dict) else node
+            below += [child for child in children if isinstance(child, list | dict)]
+        level = below
     return deepest
 
 

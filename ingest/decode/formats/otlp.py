@@ -15,13 +15,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ingest.decode.formats.json_object import Json, is_text
+from ingest.decode.formats.batch_format import Batch, BatchFormat
+from ingest.decode.formats.json_object import BLANKS, Json, is_text
 from ingest.decode.formats.rejected_record import RejectedRecord
 from lake.errors import Reason, Rejected
 from lake.log_schema import fold
 
 ROOT = "resourceLogs"
-ROOTS = (ROOT, "resource_logs")
+ROOT_IN_PROTO = "resource_logs"
+# Where the one key of a message has to stand, generously.
+_ROOT_WITHIN = 256
+_ROOT_BYTES, _ROOT_IN_PROTO_BYTES = ROOT.encode(), ROOT_IN_PROTO.encode()
 _SNAKE = re.compile(r"_([a-z])")
 _LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _OWN = frozenset(
@@ -77,14 +81,17 @@ class Context(NamedTuple):
     scope: Sequence[str]
 
 
-def read_json(text: str, depth_max: int) -> Sequence[bytes | RejectedRecord] | Rejected | None:
-    """The records of OTLP/JSON, each as one flat JSON object; None where the text is another kind of JSON, or
-    none."""
+def read_otlp_json(value: bytes, depth_max: int) -> Sequence[bytes | RejectedRecord] | Rejected | None:
+    """The records of a message of OTLP/JSON, each as one flat JSON object; None where it is anything else."""
+    head = value[:_ROOT_WITHIN]
+    if _ROOT_BYTES not in head and _ROOT_IN_PROTO_BYTES not in head:
+        return None
     try:
+        text = value.decode().strip(BLANKS)
         document = json.loads(
             text, parse_int=Json, parse_float=Json, parse_constant=Json, object_pairs_hook=_object
         )
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # not UTF-8 is a ValueError, too
         return None
     if not isinstance(document, dict) or list(document) != [ROOT] or not isinstance(document[ROOT], list):
         return None
@@ -123,24 +130,18 @@ def _described(
 ) -> list[tuple[str, str, str]]:
     """The members that a resource or a scope gives to each of its records. Those of a scope are prefixed."""
     of = _as_object(holder.get(name) or {})
-    members = [(f"{prefix}{key}", value) for key, value in of.items() if key != "attributes" and _says(value)]
-    members += [
-        (f"{prefix}{key}", value)
-        for key, value in holder.items()
-        if key not in (name, "scopeLogs", "logRecords") and _says(value)
-    ]
-    plain = [(_column(key), key, plain_text(value)) for key, value in members]
+    members = _plain_members(of, ("attributes",)) + _plain_members(holder, (name, "scopeLogs", "logRecords"))
+    texts = [(f"{prefix}{key}", plain_text(value)) for key, value in members]
     inner = "" if name == "resource" else prefix
-    attributes = [(inner + key, text) for key, text in _attributes(of.get("attributes"), depth_max)]
-    return [
-        *plain,
-        *(
-            (_column(key), key, text)
-            for key, text in (
-                (prefix + key if _column(key) in _OWN else key, text) for key, text in attributes
-            )
-        ),
-    ]
+    for key, text in _attributes(of.get("attributes"), depth_max):
+        own = inner + key
+        texts.append((prefix + own if _column(own) in _OWN else own, text))
+    return [(_column(key), key, text) for key, text in texts]
+
+
+def _plain_members(holder: Mapping[str, Any], others: Sequence[str]) -> list[tuple[str, Any]]:
+    """The members but for the named ones, and for those that equal the default of their type."""
+    return [(key, value) for key, value in holder.items() if key not in others and _says(value)]
 
 
 def _one(
@@ -311,13 +312,9 @@ def plain_text(value: Any) -> str:
         return "[" + ",".join(map(plain_text, value)) + "]"
     if isinstance(value, bytes):
         return _text(value.hex())
-    return (
-        _text(value)
-        if isinstance(value, str) and not isinstance(value, Json)
-        else str(value)
-        if isinstance(value, Json)
-        else json.dumps(value)
-    )
+    if isinstance(value, Json):
+        return str(value)
+    return _text(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _text(value: str) -> str:
@@ -333,3 +330,11 @@ def _quoted(key: str) -> str:
 @lru_cache(maxsize=16_384)
 def _column(key: str) -> str:
     return fold(key.replace(".", "_"))
+
+
+def _read(value: bytes, depth_max: int, surely: bool) -> Batch | Rejected | None:  # noqa: ARG001 - every reader gets it
+    found = read_otlp_json(value, depth_max)
+    return found if found is None or isinstance(found, Rejected) else Batch(OTLP_JSON.title, found)
+
+
+OTLP_JSON = BatchFormat("OTLP, JSON", b"{", _read, roots=(ROOT, ROOT_IN_PROTO))

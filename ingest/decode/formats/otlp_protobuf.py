@@ -4,10 +4,11 @@ ExportLogsServiceRequest, read as its JSON mapping.
 Source: opentelemetry-proto, `logs/v1/logs.proto` and `common/v1/common.proto`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ingest.decode.formats import otlp
+from ingest.decode.formats.batch_format import Batch, BatchFormat
 from ingest.decode.formats.protobuf import (
     FIXED32,
     FIXED64,
@@ -24,7 +25,6 @@ from ingest.decode.formats.protobuf import (
     text,
     unsigned,
 )
-from ingest.decode.formats.rejected_record import RejectedRecord
 from lake.errors import Reason, Rejected
 
 _ANY_VALUE = Message()
@@ -81,26 +81,28 @@ _REQUEST = of({1: Field(otlp.ROOT, LENGTH, repeated=True, part=_RESOURCE_LOGS)})
 _ENVELOPE_LEVELS = 5
 
 
-def read_protobuf(
-    value: bytes, depth_max: int, *, surely: bool
-) -> Sequence[bytes | RejectedRecord] | Rejected | None:
+def _read(value: bytes, depth_max: int, surely: bool) -> Batch | Rejected | None:
     """The records of an OTLP export request, each as one flat JSON object.
 
-    `surely`: the topic says that it holds OTLP, so that fields not known yet are kept and anything else is
-    `Rejected`. Otherwise None where the bytes are anything but a request that holds records.
+    On a topic of OTLP fields not known yet are kept and anything else is `Rejected`. Elsewhere the result is
+    None where the bytes are anything but a request that holds records.
     """
     levels = _ENVELOPE_LEVELS + 2 * depth_max
     try:
         document = read_message(value, _REQUEST, levels, strict=not surely)
     except (WireError, RecursionError) as error:
-        return (
-            Rejected(Reason.UNDECODABLE, f"not an OTLP request: {error or 'nested too deep'}")
-            if surely
-            else None
-        )
+        if not surely:
+            return None
+        return Rejected(Reason.UNDECODABLE, f"not an OTLP request: {error or 'nested too deep'}")
 
     def read(record: bytes) -> Mapping[str, Any]:
         return read_message(record, _LOG_RECORD, levels, strict=False)
 
     found = otlp.records({otlp.ROOT: document.get(otlp.ROOT, [])}, otlp.Encoding(read, bytes), depth_max)
-    return None if isinstance(found, Rejected) and not surely else found
+    if isinstance(found, Rejected):
+        return found if surely else None
+    return Batch(OTLP_PROTOBUF.title, found)
+
+
+# The first field of a request has the number 1 and a length.
+OTLP_PROTOBUF = BatchFormat("OTLP, protobuf", b"\n", _read, is_json=False, topic_format="otlp_proto")

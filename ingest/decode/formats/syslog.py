@@ -104,9 +104,8 @@ def structured_data(text: str) -> Extras:
     as (element id, None, "")."""
     found: list[tuple[str, str | None, str]] = []
     for element, params in _sd_element(text):
-        found += [(element, name, _unescape(r"\1", value[1:-1])) for name, value in _sd_param(params)] or [
-            (element, None, "")
-        ]
+        inside = [(element, name, _unescape(r"\1", value[1:-1])) for name, value in _sd_param(params)]
+        found += inside or [(element, None, "")]
     return tuple(found)
 
 
@@ -136,6 +135,7 @@ def _read_iso(line: str, kafka_us: int, local: tzinfo) -> Values | None:  # noqa
     return (timestamp, known[0], repeated or message or "", known[1], host, tag, pid)
 
 
-RFC_5424 = LineFormat("syslog (RFC 5424)", (*_NAMES, "msg_id"), _read_5424, structured_data)
-RFC_3164 = LineFormat("syslog (RFC 3164)", _NAMES, _read_3164)
-ISO_LINE = LineFormat("syslog with an ISO time", _NAMES, _read_iso)
+RFC_5424 = LineFormat("syslog (RFC 5424)", (*_NAMES, "msg_id"), _read_5424, structured_data, begins="<")
+# With a priority, else by the first letter of a month or by a digit.
+RFC_3164 = LineFormat("syslog (RFC 3164)", _NAMES, _read_3164, begins="<JFMASOND")
+ISO_LINE = LineFormat("syslog with an ISO time", _NAMES, _read_iso, begins="<0123456789")
