@@ -7,6 +7,7 @@ from ingest.kafka.group_offsets import store_offsets
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored
 from lake.catalog_client import CatalogClient
 from lake.errors import NotFoundError, RefusedError, SettingsError
+from lake.extras_client import ExtrasClient
 from lake.held_lease import held_lease
 from lake.settings import IngestSettings
 
@@ -56,14 +57,7 @@ def check_no_node(settings: IngestSettings, catalog: CatalogClient) -> None:
     if not catalog.has_extras:
         return
     name = _lease(settings)
-    holder = next(
-        (
-            lease["holder"]
-            for lease in catalog.get("/firn/v1/leases")["leases"]
-            if lease["name"] == name and lease["in-force"]
-        ),
-        None,
-    )
+    holder = ExtrasClient(catalog).lease_holder(name)
     if holder is not None:
         raise RefusedError(_refusal(settings) + f" (lease {name} is held by {holder})")
 
