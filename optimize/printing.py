@@ -12,6 +12,7 @@ from lake.table_layout import US_PER_HOUR
 from lake.terminal import TerminalConsole
 from optimize.explain import count_failures
 from optimize.ingestion_lag import Share
+from optimize.leader import NAME
 from optimize.maintenance import Maintenance, RoundReport
 from optimize.maintenance_tasks import moment
 from optimize.orphan_files import Orphans
@@ -84,7 +85,7 @@ def print_status(maintenance: Maintenance) -> None:
     if catalog.has_extras:
         try:
             extras = ExtrasClient(catalog)
-            leader = extras.lease_holder("optimize") or "nobody; `python -m optimize run` starts one"
+            leader = extras.lease_holder(NAME) or "nobody; `python -m optimize run` starts one"
             say(f"leader: {leader}")
             due = extras.due_deletions()
             say(f"files to delete now: {'1,000 or more' if len(due) >= 1_000 else len(due)}")

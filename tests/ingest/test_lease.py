@@ -5,17 +5,18 @@ from typing import Any, cast
 
 import pytest
 
-from lake import lease
 from lake.catalog_client import CatalogClient
-from lake.clock import SystemClock
 from lake.errors import UnavailableError
-from lake.lease import NodeLease
-from lake.settings import IngestSettings
+from lake.lease import Lease, LeaseTimes
 from tests.stack.waiting import wait_for
+
+TIMES = LeaseTimes(ttl_s=6.0, renew_every_s=0.01, try_every_s=0.01)
 
 
 class Control:
     """A catalog that grants every wish and counts them."""
+
+    has_extras = True
 
     def __init__(self) -> None:
         self.renewals = 0
@@ -26,13 +27,12 @@ class Control:
 
 
 @pytest.fixture
-def control(monkeypatch: pytest.MonkeyPatch) -> Control:
-    monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.01)
+def control() -> Control:
     return Control()
 
 
-def _held(control: Control) -> NodeLease:
-    held = NodeLease(cast("CatalogClient", control), IngestSettings(), SystemClock(), "here", still_s=0.2)
+def _held(control: Control) -> Lease:
+    held = Lease(cast("CatalogClient", control), "ingest.firn", TIMES, holder="here", still_s=0.2)
     assert held.acquire(threading.Event())
     return held
 
@@ -45,7 +45,7 @@ def test_a_node_whose_main_loop_stands_still_gives_its_lease_up(control: Control
     """Nobody would take over otherwise, and nothing would be ingested until a person looks."""
     held = _held(control)
     held.check()
-    wait_for(lambda: held._lost, 10, "the end of the lease")
+    wait_for(lambda: held.lost, 10, "the end of the lease")
     with pytest.raises(UnavailableError, match="stood still"):
         held.check()
     renewals = control.renewals
