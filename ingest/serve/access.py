@@ -2,17 +2,16 @@
 a request's body is read."""
 
 import hmac
-import ipaddress
 from collections.abc import Mapping
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ingest.serve.answers import problem
-from lake.errors import SettingsError
 from lake.http_body import BoundedBody
 from lake.http_guard import GuardRules, HttpGuard
 from lake.http_server import ConnectionLimits
+from lake.listening import check_exposure
 from lake.settings import IngestSettings
 
 OPEN_PATHS = ("/healthz", "/readyz")
@@ -20,15 +19,14 @@ OPEN_PATHS = ("/healthz", "/readyz")
 
 def check_host(settings: IngestSettings, host: str) -> None:
     """Beyond loopback nobody is let in without a token. Raises SettingsError."""
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback and settings.serve_token is None:
-        raise SettingsError(
+    check_exposure(
+        host,
+        is_open=lambda: settings.serve_token is None,
+        refusal=(
             f"ingest refuses to listen on {host} without a token: set FIRN_INGEST_SERVE_TOKEN, and put TLS "
             "in front; or listen on 127.0.0.1"
-        )
+        ),
+    )
 
 
 def bearer(settings: IngestSettings) -> dict[str, str]:
