@@ -28,7 +28,7 @@ from lake.clock import SystemClock, epoch_ms
 from lake.command_line import run_program
 from lake.confusable import warnings_of
 from lake.errors import SettingsError
-from lake.http_server import ConnectionLimits, bounded_server
+from lake.http_server import bounded_server
 from lake.listening import check_exposure, is_loopback, listen
 from lake.logs import configure_logs
 from lake.settings import CatalogSettings
@@ -37,6 +37,7 @@ from lake.terminal import json_text, visible
 
 log = structlog.get_logger()
 GC_CONTAINERS = 50_000
+SHUTDOWN_S = 30
 PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=")
 cli = typer.Typer(
     help="The Iceberg REST catalog.",
@@ -131,11 +132,11 @@ def _serve(settings: CatalogSettings, listener: socket.socket) -> None:
     gc.set_threshold(GC_CONTAINERS)
     server = bounded_server(
         app,
-        ConnectionLimits(settings.connections_max, settings.request_timeout_s),
+        settings,
+        shutdown_s=SHUTDOWN_S,
         loop="uvloop",
         proxy_headers=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=30,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
         ssl_ca_certs=settings.tls_client_ca,

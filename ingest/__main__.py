@@ -20,8 +20,8 @@ from ingest.kafka.topic_mac import check_keys
 from ingest.node.engines.local import LocalEngine
 from ingest.route.router import Envelope
 from ingest.serve import status
-from ingest.serve.access import check_host, limits
-from ingest.serve.api import serving
+from ingest.serve.access import check_host
+from ingest.serve.api import SHUTDOWN_S, serving
 from ingest.serve.app import create_app
 from ingest.serve.explain import explain, now_ms, to_renderable, topic_settings
 from ingest.serve.tools import Tools
@@ -107,7 +107,7 @@ def serve(
     app_over_tools = create_app(Tools.open(settings))
     listener = listen(settings.serve_host, settings.serve_port)
     log.info("serve.listening", host=settings.serve_host, port=listener.getsockname()[1])
-    bounded_server(app_over_tools, limits(settings), log_level="warning", timeout_graceful_shutdown=2).run(
+    bounded_server(app_over_tools, settings, shutdown_s=SHUTDOWN_S, log_level="warning").run(
         sockets=[listener]
     )
 

@@ -8,9 +8,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ingest.serve.answers import problem
-from lake.http_body import BoundedBody
-from lake.http_guard import GuardRules, HttpGuard
-from lake.http_server import ConnectionLimits
+from lake import http_service
 from lake.listening import check_exposure
 from lake.settings import IngestSettings
 
@@ -60,15 +58,5 @@ class TokenGate:
 
 
 def add_gates(app: FastAPI, settings: IngestSettings, host: str) -> None:
-    """Strangers' pages, then who asks, then how much is said: the last that is added is the first that a
-    request comes to."""
-    app.add_middleware(
-        BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s
-    )
-    app.add_middleware(TokenGate, headers=bearer(settings))
-    app.add_middleware(HttpGuard, rules=GuardRules(host, settings.allowed_hosts, settings.allowed_origins))
-
-
-def limits(settings: IngestSettings) -> ConnectionLimits:
-    """What one connection, and all of them, may cost."""
-    return ConnectionLimits(settings.connections_max, settings.request_timeout_s)
+    """Adds the gates of any service, with that of the token."""
+    http_service.add_gates(app, settings, host, TokenGate, headers=bearer(settings))
