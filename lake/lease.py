@@ -130,6 +130,7 @@ class Lease:
         """Waits until the lease is this holder's, and has a thread renew it; False where it is not to be had
         in `wait_s`, or `stopping` is set first. The token is a new one each time."""
         self._keeper()  # a catalog that is not there is told now, not waited for
+        self._released.set()  # what renewed the token before ends
         until_s, tell = self._clock.monotonic_s() + wait_s, log.info
         while not stopping.is_set():
             try:
@@ -171,7 +172,6 @@ class Lease:
         if self._extras is None or self.token is None:
             return
         log.info("lease.acquired", lease=self._name, token=self.token)
-        self._released.set()  # the thread of the token before, if there was one
         self._released = threading.Event()
         threading.Thread(
             target=self._keep_renewing,
@@ -196,8 +196,9 @@ class Lease:
             try:
                 self._renew(extras, token)
             except (RefusedError, NotFoundError) as error:
-                self._lost = str(error)
-                log.warning("lease.lost", lease=self._name, reason=self._lost)
+                if not released.is_set():
+                    self._lost = str(error)
+                    log.warning("lease.lost", lease=self._name, reason=self._lost)
                 return
             except FirnError as error:
                 log.warning("lease.not_renewed", lease=self._name, reason=str(error))
