@@ -258,8 +258,8 @@ class ExtrasClient:
 
     def dropped_tables(self, *, purgeable: bool = False) -> Iterator[DroppedTable]:
         """All dropped tables, the last one last; with `purgeable` only those whose purge is due."""
-        query = {"purgeable": "true"} if purgeable else {}
-        return (_dropped(entry) for entry in self._entries(_DROPPED, "dropped-tables", **query))
+        asked = "true" if purgeable else None
+        return (_dropped(entry) for entry in self._entries(_DROPPED, "dropped-tables", purgeable=asked))
 
     def undo_drop(self, table: TableName) -> None:
         """Brings back the last table dropped under this name. Raises ConflictError where the name is taken or

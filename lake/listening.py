@@ -35,6 +35,6 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise PrerequisiteError(
-            f"cannot listen on {host}:{port}: {error.strerror}; free the port or choose another"
+            f"cannot listen on {host}:{port}: {error.strerror}; free the port or give another"
         ) from error
     return listener
