@@ -55,7 +55,7 @@ def test_parked_records_are_changed_and_listed(extras: ExtrasClient) -> None:
         (name, at) for at, name in enumerate(NAMES)
     ]
     assert extras.change_parked(
-        [ParkedChange(NAMES[0], 0, "storage", {}), ParkedChange(NAMES[1], 1, "", None)], lease=lease
+        [ParkedChange(NAMES[0], 0, "storage", {}), ParkedChange(NAMES[1], 1, "storage", None)], lease=lease
     ) == [None, 0]
     found = extras.find_parked(NAMES[0])
     assert found is not None
