@@ -1,7 +1,6 @@
 """`python -m catalog`: serve the catalog, and look after its database."""
 
 import gc
-import ipaddress
 import os
 import re
 import socket
@@ -28,8 +27,9 @@ from catalog.store.metadata_store import MetadataStore
 from lake.clock import SystemClock, epoch_ms
 from lake.command_line import run_program
 from lake.confusable import warnings_of
-from lake.errors import PrerequisiteError, SettingsError
-from lake.http_server import ConnectionLimits, bounded_server
+from lake.errors import SettingsError
+from lake.http_server import bounded_server
+from lake.listening import check_exposure, is_loopback, listen
 from lake.logs import configure_logs
 from lake.settings import CatalogSettings
 from lake.storage import open_storage
@@ -37,6 +37,7 @@ from lake.terminal import json_text, visible
 
 log = structlog.get_logger()
 GC_CONTAINERS = 50_000
+SHUTDOWN_S = 30
 PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=")
 cli = typer.Typer(
     help="The Iceberg REST catalog.",
@@ -113,7 +114,7 @@ def serve(
         log.info("catalog.migrated", before=before, now=now)
     check_access(settings, database)
     database.close()
-    listener = _listen(settings)
+    listener = listen(settings.host, settings.port)
     actual = listener.getsockname()[1]
     log.info("catalog.listening", host=settings.host, port=actual, warehouse=settings.warehouse)
     if port_file is not None:
@@ -131,11 +132,11 @@ def _serve(settings: CatalogSettings, listener: socket.socket) -> None:
     gc.set_threshold(GC_CONTAINERS)
     server = bounded_server(
         app,
-        ConnectionLimits(settings.connections_max, settings.request_timeout_s),
+        settings,
+        shutdown_s=SHUTDOWN_S,
         loop="uvloop",
         proxy_headers=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=30,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
         ssl_ca_certs=settings.tls_client_ca,
@@ -146,13 +147,15 @@ def _serve(settings: CatalogSettings, listener: socket.socket) -> None:
 
 def check_access(settings: CatalogSettings, database: Database) -> None:
     """Nobody gets in without a key, except on this machine where that was asked for. Raises SettingsError."""
-    loopback = is_loopback(settings.host)
+    check_exposure(
+        settings.host,
+        is_open=lambda: settings.anonymous,
+        refusal=(
+            f"--anonymous is refused on {settings.host}: it is not a loopback address; listen on 127.0.0.1 "
+            "or create keys"
+        ),
+    )
     if settings.anonymous:
-        if not loopback:
-            raise SettingsError(
-                f"--anonymous is refused on {settings.host}: it is not a loopback address; listen on "
-                "127.0.0.1 or create keys"
-            )
         return
     with database.read() as connection:
         if not any_key(connection, _now_ms()):
@@ -160,7 +163,7 @@ def check_access(settings: CatalogSettings, database: Database) -> None:
                 "the catalog has no API keys; make one with `python -m catalog key create --scope admin`, or "
                 "start with --anonymous on 127.0.0.1"
             )
-    if not loopback and settings.tls_certificate is None:
+    if not is_loopback(settings.host) and settings.tls_certificate is None:
         log.warning(
             "catalog.no_tls",
             host=settings.host,
@@ -169,30 +172,6 @@ def check_access(settings: CatalogSettings, database: Database) -> None:
                 "front"
             ),
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address reaches this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _listen(settings: CatalogSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-        listener.listen(1_024)
-    except OSError as error:
-        listener.close()
-        raise PrerequisiteError(
-            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another --port or "
-            "stop what uses it"
-        ) from error
-    return listener
 
 
 @cli.command("migrate")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,15 +20,16 @@ from ingest.kafka.topic_mac import check_keys
 from ingest.node.engines.local import LocalEngine
 from ingest.route.router import Envelope
 from ingest.serve import status
-from ingest.serve.access import check_host, limits
-from ingest.serve.api import serving
+from ingest.serve.access import check_host
+from ingest.serve.api import SHUTDOWN_S, serving
 from ingest.serve.app import create_app
 from ingest.serve.explain import explain, now_ms, to_renderable, topic_settings
 from ingest.serve.tools import Tools
 from lake.clock import epoch_ms
 from lake.command_line import run_program
-from lake.errors import NotFoundError, PrerequisiteError, SettingsError
+from lake.errors import NotFoundError, SettingsError
 from lake.http_server import bounded_server
+from lake.listening import listen
 from lake.logs import configure_logs
 from lake.settings import IngestSettings
 from lake.terminal import TerminalConsole
@@ -80,7 +80,7 @@ def run(
     check_host(settings, settings.host)
     check_keys(settings)
     node = _engine(settings)
-    with serving(node, settings, _listen(settings.host, settings.port)):
+    with serving(node, settings, listen(settings.host, settings.port)):
         node.run()
 
 
@@ -105,20 +105,11 @@ def serve(
     check_host(settings, settings.serve_host)
     check_keys(settings)
     app_over_tools = create_app(Tools.open(settings))
-    listener = _listen(settings.serve_host, settings.serve_port)
+    listener = listen(settings.serve_host, settings.serve_port)
     log.info("serve.listening", host=settings.serve_host, port=listener.getsockname()[1])
-    bounded_server(app_over_tools, limits(settings), log_level="warning", timeout_graceful_shutdown=2).run(
+    bounded_server(app_over_tools, settings, shutdown_s=SHUTDOWN_S, log_level="warning").run(
         sockets=[listener]
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port))
-    except OSError as error:
-        raise PrerequisiteError(
-            f"cannot listen on {host}:{port}: {error.strerror}; free the port or give another"
-        ) from error
 
 
 @app.command("own-topics")

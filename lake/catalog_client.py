@@ -4,7 +4,7 @@ Reads are repeated on passing faults. A commit is sent once: whoever called deci
 means.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +27,7 @@ from lake.errors import (
 from lake.tls import tls_context
 
 EXTRAS_PROPERTY = "firn.extras"
+EXTRAS_PATH = "/firn/v1"
 WAREHOUSE_PROPERTY = "firn.warehouse"
 NAMESPACE_SEPARATOR = "\x1f"
 LEASE_HEADER = "X-Firn-Lease"
@@ -44,8 +45,23 @@ class TableName(NamedTuple):
     namespace: str
     name: str
 
+    @classmethod
+    def parse(cls, identifier: Mapping[str, Any]) -> "TableName":
+        """A table's name from the protocol's `{"namespace": [...], "name": ...}`."""
+        return cls(NAMESPACE_SEPARATOR.join(identifier["namespace"]), identifier["name"])
+
+    @property
+    def levels(self) -> list[str]:
+        """The levels of its namespace; tenants' tables have one."""
+        return self.namespace.split(NAMESPACE_SEPARATOR)
+
+    @property
+    def dotted(self) -> str:
+        """As people read it, and write it in a command."""
+        return ".".join((*self.levels, self.name))
+
     def to_json(self) -> dict[str, Any]:
-        return {"namespace": self.namespace.split(NAMESPACE_SEPARATOR), "name": self.name}
+        return {"namespace": self.levels, "name": self.name}
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"
@@ -166,9 +182,7 @@ class CatalogClient:
     def tables(self, namespace: str) -> Iterator[TableName]:
         """All tables of a namespace."""
         for page in self._pages(f"{self._v1}/namespaces/{quote(namespace, safe='')}/tables"):
-            yield from (
-                TableName(NAMESPACE_SEPARATOR.join(i["namespace"]), i["name"]) for i in page["identifiers"]
-            )
+            yield from (TableName.parse(identifier) for identifier in page["identifiers"])
 
     def load_table(self, table: TableName, *, timeout_s: float | None = None) -> dict[str, Any]:
         """The table as `{"metadata-location", "metadata", "config"}`. Raises NotFoundError,
@@ -235,7 +249,7 @@ class CatalogClient:
             for request in requests
         ]
         try:
-            answer = self._send("POST", "/firn/v1/commits", {"commits": commits}, timeout_s=timeout_s)
+            answer = self._send("POST", f"{EXTRAS_PATH}/commits", {"commits": commits}, timeout_s=timeout_s)
             results = answer["results"]
         except UnavailableError as error:
             return [CommitResult(CommitStatus.UNKNOWN, str(error))] * len(requests)
@@ -261,8 +275,7 @@ class CatalogClient:
             return list(pool.map(lambda request: self._commit_one(request, timeout_s), requests))
 
     def _commit_one(self, request: Mapping[str, Any], timeout_s: float | None) -> CommitResult:
-        identifier = request["identifier"]
-        table = TableName(NAMESPACE_SEPARATOR.join(identifier["namespace"]), identifier["name"])
+        table = TableName.parse(request["identifier"])
         body = {key: request[key] for key in ("identifier", "requirements", "updates")}
         try:
             self._send("POST", self._table_path(table), body, timeout_s=timeout_s)
@@ -278,10 +291,11 @@ class CatalogClient:
             return CommitResult(CommitStatus.UNKNOWN, str(error))
         return CommitResult(CommitStatus.COMMITTED)
 
-    # ---- Firn's extras and the wire
+    # ---- Firn's extras (`extras_client.py`) and the wire
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
-        """GET of any path of the catalog, for the extras under /firn/v1."""
+        """GET of any path of the catalog, repeated on passing faults; a parameter that is None is not
+        sent."""
         return self._get(path, {key: value for key, value in query.items() if value is not None})
 
     def post(
@@ -306,13 +320,8 @@ class CatalogClient:
         return f"{self._v1}/namespaces/{quote(table.namespace, safe='')}/tables/{quote(table.name, safe='')}"
 
     def _pages(self, path: str) -> Iterator[dict[str, Any]]:
-        token = ""
-        while True:
-            page = self._get(path, {"pageToken": token, "pageSize": "1000"})
-            yield page
-            token = page.get("next-page-token") or ""
-            if not token:
-                return
+        # The token is sent although it is empty: that is how the protocol asks for pages.
+        return pages(lambda token: self._get(path, {"pageToken": token, "pageSize": "1000"}))
 
     @stamina.retry(on=UnavailableError, attempts=5, timeout=60.0)
     def _get(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -349,6 +358,18 @@ class CatalogClient:
         if response.is_success:
             return dict(orjson.loads(response.content)) if response.content else {}
         raise _error(self.uri, method, path, response)
+
+
+def pages(ask: Callable[[str], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every page of a list of the catalog, each asked for when it is needed. `ask` is given the token of the
+    page: empty for the first."""
+    token = ""
+    while True:
+        page = ask(token)
+        yield page
+        token = page.get("next-page-token") or ""
+        if not token:
+            return
 
 
 def _checked(uri: str, setting: str) -> str:

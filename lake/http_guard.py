@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from lake import http_metrics
+from lake.listening import is_loopback
 
 HOSTS_KNOWN_MAX = 1_000
 JSON_TYPE = b"application/json"
@@ -80,14 +81,6 @@ def host_name(host: str) -> str | None:
     if not parts.hostname or parts.netloc != host or "@" in host:
         return None
     return parts.hostname.rstrip(".")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address reaches this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _is_below(name: str, patterns: Iterable[str]) -> bool:

@@ -9,8 +9,7 @@ many and send nothing shut nobody out.
 
 import resource
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -23,12 +22,13 @@ FILES_BESIDE = 512  # descriptors that are no client's connections
 TICKS_PER_SWEEP = 10  # of a tenth of a second
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(Protocol):
     """See the settings of the same names."""
 
-    connections_max: int
-    request_timeout_s: float
+    @property
+    def connections_max(self) -> int: ...
+    @property
+    def request_timeout_s(self) -> float: ...
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -143,10 +143,11 @@ def sweep(connections: Iterable[Any]) -> None:
             each.hang_up(why)
 
 
-def bounded_server(app: Any, limits: ConnectionLimits, **options: Any) -> uvicorn.Server:
-    """A server for an ASGI application; `options` are Uvicorn's."""
+def bounded_server(app: Any, limits: ConnectionLimits, *, shutdown_s: int, **options: Any) -> uvicorn.Server:
+    """A server for an ASGI application. On SIGTERM answers under way have `shutdown_s` seconds; `options` are
+    Uvicorn's."""
     _allow_files(limits.connections_max + FILES_BESIDE)
-    return BoundedServer(BoundedConfig(app, limits, **options))
+    return BoundedServer(BoundedConfig(app, limits, timeout_graceful_shutdown=shutdown_s, **options))
 
 
 def _allow_files(wanted: int) -> None:

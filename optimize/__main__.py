@@ -24,7 +24,7 @@ from optimize.deletions import DeletionQueue, Throttle
 from optimize.explain import explain_table
 from optimize.history import History
 from optimize.inventory import open_inventory
-from optimize.leader import Leader
+from optimize.leader import leader_lease
 from optimize.maintenance import Maintenance, RoundReport
 from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.snapshot_watch import SnapshotWatch
@@ -87,13 +87,13 @@ def _leading(settings: OptimizeSettings, tables: Sequence[str] = ()) -> Iterator
     """Maintenance under the lease, for one command. Raises PrerequisiteError where another process leads."""
     catalog = _client(settings)
     try:
-        with Leader(catalog, settings.lease_s) as leader:
+        with leader_lease(catalog, settings.lease_s) as leader:
             if not leader.acquire(threading.Event(), settings.lease_s * 2):
                 raise PrerequisiteError(
                     "another process leads maintenance (`python -m optimize status` names it); it does this "
                     "work, or stop it first"
                 )
-            with _maintenance(settings, tables, leader.token, lambda: leader.lost) as maintenance:
+            with _maintenance(settings, tables, leader.fencing_token, lambda: leader.lost) as maintenance:
                 yield maintenance
     finally:
         catalog.close()
@@ -144,10 +144,10 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
         start_http_server(settings.port, addr=settings.host)
     log.info("optimize.running", interval_s=settings.interval_s)
     catalog = _client(settings)
-    with Leader(catalog, settings.lease_s) as leader:
-        while leader.acquire(stop, float("inf")):
+    with leader_lease(catalog, settings.lease_s) as leader:
+        while leader.acquire(stop):
             with _maintenance(
-                settings, tables, leader.token, lambda: stop.is_set() or leader.lost
+                settings, tables, leader.fencing_token, lambda: stop.is_set() or leader.lost
             ) as maintenance:
                 _lead(maintenance, stop)
     catalog.close()

@@ -20,6 +20,7 @@ from enum import StrEnum
 
 import structlog
 
+from lake.backoff import Backoff
 from lake.catalog_client import CatalogClient, CommitResult, CommitStatus
 from lake.clock import Clock, epoch_ms
 from lake.data_file import DataFile
@@ -33,8 +34,7 @@ from optimize.snapshots import to_expire
 from optimize.table_view import TableView, load_view
 from optimize.verify import ProofFailed, check_whole
 
-BACKOFF_FIRST_S = 0.02
-BACKOFF_MAX_S = 1.0
+RETRIES = Backoff(0.02, 1.0, factor=1.5)
 log = structlog.get_logger()
 
 
@@ -90,10 +90,11 @@ class CommitRound:
         that time must be short.
         """
         self._send([one for one in pending if self._is_ready(one)])
-        wait_s = BACKOFF_FIRST_S
+        rounds = 0
         while open_ones := [one for one in pending if one.outcome is None]:
-            time.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads rivals, guards nothing
-            wait_s = min(wait_s * 1.5, BACKOFF_MAX_S)
+            rounds += 1
+            spread = random.uniform(0.5, 1.0)  # noqa: S311 - parts rivals, guards nothing
+            time.sleep(RETRIES.delay_s(rounds) * spread)
             for one in open_ones:
                 self._send([one] if self._is_ready(one) else [])
         self._queue([one for one in pending if one.committed is not None])

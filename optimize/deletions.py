@@ -1,24 +1,22 @@
 """The queue of files that nobody reaches any more: they stay for the readers' grace, then they are deleted,
 slowly.
 
-The catalog keeps the queue (`/firn/v1/deletions`). Another catalog keeps none; there such files are left to
-the orphan remover.
+Firn's catalog keeps the queue. Another catalog keeps none; there such files are left to the orphan remover.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import FirnError, ForeignFileError, NotFoundError
+from lake.extras_client import DueDeletion, ExtrasClient, UnreachedFile
 from lake.metrics import OPTIMIZE_FOREIGN_FILES
 from lake.storage import AnyStorage
 from lake.table_location import TableLocation
 
-PATH = "/firn/v1/deletions"
 PAGE_FILES = 1_000
 DELETE_FILES = 200
 log = structlog.get_logger()
@@ -53,27 +51,23 @@ class DeletionQueue:
         remover finds it."""
         try:
             for at in range(0, len(files), PAGE_FILES):
-                entries = [
-                    {
-                        "location": uri,
-                        "not-before-ms": not_before_ms,
-                        "record": {"table": str(table), "table-uuid": table_uuid},
-                    }
+                unreached = [
+                    UnreachedFile(uri, not_before_ms, {"table": str(table), "table-uuid": table_uuid})
                     for uri, table, table_uuid in files[at : at + PAGE_FILES]
                 ]
-                refused = self.catalog.post(PATH, self._signed({"deletions": entries})).get("refused", [])
+                refused = ExtrasClient(self.catalog).queue_deletions(unreached, lease=self.lease)
                 if refused:
                     OPTIMIZE_FOREIGN_FILES.inc(len(refused))
                     log.warning("optimize.deletions_refused", files=len(refused), first=refused[0])
         except FirnError as error:
             log.warning("optimize.deletions_not_queued", files=len(files), error=str(error))
 
-    def due(self) -> Iterator[list[dict[str, Any]]]:
+    def due(self) -> Iterator[list[DueDeletion]]:
         """Pages of files whose grace is over. Each page is to be acknowledged before the next is asked
         for."""
         while True:
             try:
-                page = self.catalog.get(PATH, pageSize=str(PAGE_FILES)).get("deletions", [])
+                page = ExtrasClient(self.catalog).due_deletions()
             except NotFoundError:
                 return  # a catalog without a queue
             if not page:
@@ -94,21 +88,17 @@ class DeletionQueue:
                 part = page[at : at + DELETE_FILES]
                 self.throttle.take(len(part))
                 deleted += _delete(storage, part)
-                self.catalog.post(f"{PATH}/acknowledge", self._signed({"ids": [file["id"] for file in part]}))
+                ExtrasClient(self.catalog).acknowledge_deletions([file.id for file in part], lease=self.lease)
         return deleted
 
-    def _signed(self, body: dict[str, Any]) -> dict[str, Any]:
-        return {**body, "lease": self.lease} if self.lease else body
 
-
-def _delete(storage: AnyStorage, files: Sequence[Mapping[str, Any]]) -> int:
+def _delete(storage: AnyStorage, files: Sequence[DueDeletion]) -> int:
     by_root: dict[str, list[str]] = {}
     for file in files:
-        uri = str(file["location"])
         try:
-            by_root.setdefault(TableLocation(tuple(file.get("places", ()))).check(uri), []).append(uri)
+            by_root.setdefault(TableLocation(file.roots).check(file.uri), []).append(file.uri)
         except ForeignFileError as error:
-            _leave(uri, error)
+            _leave(file.uri, error)
     return sum(_delete_below(storage, root, uris) for root, uris in by_root.items())
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lake.catalog_client import CatalogClient, TableName
+from lake.extras_client import ChangedPartition, ExtrasClient
 from lake.settings import OptimizeSettings
 from lake.table_layout import parse_partition_path
 from optimize.lone_files import LoneFiles
-from optimize.partition_rows import PartitionRow, changed_partitions
 from optimize.planner import MS_PER_HOUR
 
 
@@ -86,9 +86,9 @@ class DirtyPartitions:
         return (self.now_ms() - int(self.settings.closed_after_s * 1000)) // MS_PER_HOUR
 
     def candidates(self) -> Iterator[Candidate]:
-        closed: dict[TableName, dict[int, PartitionRow]] = {}
+        closed: dict[TableName, dict[int, ChangedPartition]] = {}
         open_from, merged, self._crowded = self._open_from, self._crowded, set()
-        for row in changed_partitions(self.catalog, files_min=2):
+        for row in ExtrasClient(self.catalog).changed_partitions(files_min=2):
             self._crowded.add((row.table, row.path))
             _add(closed, row, open_from)
         for row in self.lone_files.rows(self.now_ms(), merged):
@@ -106,7 +106,7 @@ class DirtyPartitions:
         self.lone_files.settle(unfinished, self._open_from)
 
 
-def _add(closed: dict[TableName, dict[int, PartitionRow]], row: PartitionRow, open_from: int) -> None:
+def _add(closed: dict[TableName, dict[int, ChangedPartition]], row: ChangedPartition, open_from: int) -> None:
     hour = parse_partition_path(row.path)
     if hour is not None and hour < open_from:
         closed.setdefault(row.table, {})[hour] = row

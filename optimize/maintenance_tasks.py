@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from lake.catalog_client import CatalogClient, TableName
+from lake.catalog_client import TableName
 from lake.clock import epoch_ms
 from lake.errors import FirnError, NotFoundError
+from lake.extras_client import ExtrasClient, Task
 from optimize.commit_round import CommitOutcome, Pending
 from optimize.history import Entry
 from optimize.inventory import AllTables, NamedTables
@@ -22,7 +23,6 @@ from optimize.table_view import TableView, load_view
 
 KIND = "optimize.duty"
 ROUND = "round"
-PATH = "/firn/v1/tasks"
 log = structlog.get_logger()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -184,28 +184,20 @@ class MaintenanceTasks:
 
     def _last(self, name: str) -> tuple[int, int]:
         """Version of the entry and when the duty was done last, ms since 1970."""
-        catalog: CatalogClient = self.maintenance.catalog
+        catalog = self.maintenance.catalog
         if not catalog.has_extras:
             return 0, 0
         try:
-            tasks = catalog.get(PATH, kind=KIND)["tasks"]
+            task = ExtrasClient(catalog).find_task(KIND, f"{KIND}:{name}")
         except NotFoundError:
             return 0, 0
-        return next(
-            ((t["version"], int(t["record"]["at-ms"])) for t in tasks if t["id"] == f"{KIND}:{name}"), (0, 0)
-        )
+        return (0, 0) if task is None else (task.version, int(task.record["at-ms"]))
 
     def _done(self, name: str, version: int, now_ms: int) -> None:
         m = self.maintenance
         if m.catalog.has_extras:
-            task = {
-                "id": f"{KIND}:{name}",
-                "kind": KIND,
-                "state": "done",
-                "version": version,
-                "record": {"at-ms": now_ms},
-            }
-            m.catalog.post(PATH, {"tasks": [task]} | ({"lease": m.states.lease} if m.states.lease else {}))
+            task = Task(f"{KIND}:{name}", KIND, "done", version, {"at-ms": now_ms})
+            ExtrasClient(m.catalog).save_tasks([task], lease=m.states.lease)
 
 
 def moment(at_us: int) -> str:

@@ -7,10 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from lake.errors import FirnError
+from lake.extras_client import ExtrasClient
 from lake.table_layout import US_PER_HOUR
 from lake.terminal import TerminalConsole
 from optimize.explain import count_failures
 from optimize.ingestion_lag import Share
+from optimize.leader import NAME
 from optimize.maintenance import Maintenance, RoundReport
 from optimize.maintenance_tasks import moment
 from optimize.orphan_files import Orphans
@@ -82,16 +84,10 @@ def print_status(maintenance: Maintenance) -> None:
     catalog = maintenance.catalog
     if catalog.has_extras:
         try:
-            leases = [
-                lease for lease in catalog.get("/firn/v1/leases")["leases"] if lease["name"] == "optimize"
-            ]
-            leader = next((lease for lease in leases if lease.get("in-force")), None)
-            say(
-                f"leader: {leader['holder']}"
-                if leader
-                else "leader: nobody; `python -m optimize run` starts one"
-            )
-            due = catalog.get("/firn/v1/deletions", pageSize="1000")["deletions"]
+            extras = ExtrasClient(catalog)
+            leader = extras.lease_holder(NAME) or "nobody; `python -m optimize run` starts one"
+            say(f"leader: {leader}")
+            due = extras.due_deletions()
             say(f"files to delete now: {'1,000 or more' if len(due) >= 1_000 else len(due)}")
         except FirnError as error:
             say(f"the catalog does not tell: {error}")

@@ -7,17 +7,16 @@ below it. Any other table keeps its files; what is dropped there is forgotten on
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote
 
 import structlog
 
 from lake.catalog_client import CatalogClient
 from lake.errors import FirnError, NotFoundError
+from lake.extras_client import DroppedTable, ExtrasClient
 from lake.storage import AnyStorage, canonical
 from optimize.deletions import Throttle
 
-PATH = "/firn/v1/dropped-tables"
 DELETE_FILES = 200
 log = structlog.get_logger()
 
@@ -52,31 +51,22 @@ def own_prefix(location: str, table_uuid: str, warehouse: str) -> str:
 def purgeable(catalog: CatalogClient, dropped_before_ms: int) -> Iterator[Dropped]:
     """Tables dropped before then whose purge was asked for and whose time for undo, which the catalog knows,
     is over."""
-    token: str | None = None
     warehouse = catalog.warehouse or ""
-    while True:
-        try:
-            page = catalog.get(PATH, purgeable="true", pageToken=token)
-        except NotFoundError:
-            return
-        yield from (
-            _dropped(entry, warehouse)
-            for entry in page["dropped-tables"]
-            if entry["dropped-ms"] <= dropped_before_ms
-        )
-        token = page.get("next-page-token")
-        if not token:
-            return
-
-
-def _dropped(entry: dict[str, Any], warehouse: str) -> Dropped:
-    refusal = "a living table shares its location" if entry.get("location-shared") else ""
     try:
-        own_prefix(entry["location"], entry["table-uuid"], warehouse)
+        for table in ExtrasClient(catalog).dropped_tables(purgeable=True):
+            if table.dropped_ms <= dropped_before_ms:
+                yield _dropped(table, warehouse)
+    except NotFoundError:  # a catalog that keeps no such list
+        return
+
+
+def _dropped(table: DroppedTable, warehouse: str) -> Dropped:
+    refusal = "a living table shares its location" if table.shares_location else ""
+    try:
+        own_prefix(table.location, table.uuid, warehouse)
     except (ValueError, FirnError) as error:
         refusal = refusal or str(error)
-    name = ".".join([*entry["identifier"]["namespace"], entry["identifier"]["name"]])
-    return Dropped(entry["id"], name, entry["table-uuid"], entry["location"], refusal)
+    return Dropped(table.id, table.table.dotted, table.uuid, table.location, refusal)
 
 
 def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttle: Throttle) -> int:
@@ -87,12 +77,8 @@ def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttl
             "optimize.purge_refused", table=dropped.name, location=dropped.location, reason=dropped.refusal
         )
         return 0
-    begun = catalog.post(f"{PATH}/{dropped.id}/purge-started", {})
-    if (
-        begun.get("location-shared")
-        or begun["table-uuid"] != dropped.uuid
-        or begun["location"] != dropped.location
-    ):
+    begun = ExtrasClient(catalog).start_purge(dropped.id)
+    if begun.shares_location or begun.uuid != dropped.uuid or begun.location != dropped.location:
         log.warning(
             "optimize.purge_refused",
             table=dropped.name,
@@ -109,7 +95,7 @@ def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttl
         if len(page) >= DELETE_FILES:
             deleted += _delete(storage, page, prefix, throttle)
     deleted += _delete(storage, page, prefix, throttle)
-    catalog.delete(f"{PATH}/{dropped.id}")
+    ExtrasClient(catalog).finish_purge(dropped.id)
     log.info("optimize.purged", table=dropped.name, files=deleted)
     return deleted
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lake.catalog_client import CatalogClient, TableName
+from lake.extras_client import ChangedPartition, ExtrasClient
 from lake.settings import OptimizeSettings
-from optimize.partition_rows import PartitionRow, changed_partitions
 
 # Partitions that have not changed for so long are forgotten; at the start of a process older changes are left
 # to the daily duty.
@@ -28,7 +28,7 @@ class SnapshotWatch:
     catalog: CatalogClient
     settings: OptimizeSettings
     _since_ms: int | None = None
-    _files: dict[tuple[TableName, str], PartitionRow] = field(default_factory=dict)
+    _files: dict[tuple[TableName, str], ChangedPartition] = field(default_factory=dict)
     _gained: dict[TableName, int] = field(default_factory=dict)
 
     def crowded(self, now_ms: int) -> list[TableName]:
@@ -38,7 +38,7 @@ class SnapshotWatch:
             return []
         since_ms = now_ms - REMEMBERED_MS if self._since_ms is None else self._since_ms
         self._since_ms = now_ms - OVERLAP_MS
-        for row in changed_partitions(self.catalog, files_min=1, since_ms=since_ms):
+        for row in ExtrasClient(self.catalog).changed_partitions(since_ms=since_ms):
             before = self._files.get((row.table, row.path))
             gained = row.data_files - (before.data_files if before is not None else 0)
             self._files[row.table, row.path] = row

@@ -8,14 +8,13 @@ forgotten at the end of a process.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 import structlog
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import FirnError, NotFoundError
+from lake.extras_client import ExtrasClient, Task
 
-PATH = "/firn/v1/tasks"
 KIND = "optimize.table"
 SAVE_TASKS = 500
 log = structlog.get_logger()
@@ -56,26 +55,13 @@ class TableStates:
         """Reads all entries again."""
         if not self.catalog.has_extras:
             return
-        found: dict[str, Memory] = {}
-        token: str | None = None
-        while True:
-            try:
-                page = self.catalog.get(PATH, kind=KIND, pageToken=token)
-            except NotFoundError:
-                return
-            for task in page["tasks"]:
-                record: Mapping[str, Any] = task.get("record") or {}
-                found[task["id"].removeprefix(f"{KIND}:")] = Memory(
-                    State(task["state"]),
-                    int(record.get("failures", 0)),
-                    str(record.get("reason", "")),
-                    int(record.get("until-ms", 0)),
-                    task["version"],
-                )
-            token = page.get("next-page-token")
-            if not token:
-                break
-        self._known = found
+        try:
+            self._known = {
+                task.id.removeprefix(f"{KIND}:"): _memory(task)
+                for task in ExtrasClient(self.catalog).tasks(KIND)
+            }
+        except NotFoundError:
+            return
 
     def of(self, table: TableName) -> Memory | None:
         return self._known.get(str(table))
@@ -140,7 +126,7 @@ class TableStates:
         self._save({str(table): None})
 
     def _save(self, new: Mapping[str, Memory | None]) -> None:
-        tasks = []
+        tasks: list[Task] = []
         for name, memory in new.items():
             before = self._known.get(name)
             if memory is None:
@@ -149,15 +135,7 @@ class TableStates:
                 continue
             record = {"failures": memory.failures, "reason": memory.reason, "until-ms": memory.until_ms}
             version = before.version if before else 0
-            tasks.append(
-                {
-                    "id": f"{KIND}:{name}",
-                    "kind": KIND,
-                    "state": memory.state.value,
-                    "version": version,
-                    "record": record,
-                }
-            )
+            tasks.append(Task(f"{KIND}:{name}", KIND, memory.state.value, version, record))
             self._known[name] = Memory(
                 memory.state, memory.failures, memory.reason, memory.until_ms, version + 1
             )
@@ -165,8 +143,7 @@ class TableStates:
             return
         try:
             for at in range(0, len(tasks), SAVE_TASKS):
-                body: dict[str, Any] = {"tasks": tasks[at : at + SAVE_TASKS]}
-                self.catalog.post(PATH, {**body, "lease": self.lease} if self.lease else body)
+                ExtrasClient(self.catalog).save_tasks(tasks[at : at + SAVE_TASKS], lease=self.lease)
         except FirnError as error:
             log.warning("optimize.states_not_saved", tables=len(tasks), error=str(error))
 
@@ -174,6 +151,16 @@ class TableStates:
         self._known.pop(name, None)
         if self.catalog.has_extras:
             try:
-                self.catalog.delete(f"{PATH}/{KIND}:{name}")
+                ExtrasClient(self.catalog).remove_task(f"{KIND}:{name}")
             except FirnError as error:
                 log.warning("optimize.states_not_saved", tables=1, error=str(error))
+
+
+def _memory(task: Task) -> Memory:
+    return Memory(
+        State(task.state),
+        int(task.record.get("failures", 0)),
+        str(task.record.get("reason", "")),
+        int(task.record.get("until-ms", 0)),
+        task.version,
+    )

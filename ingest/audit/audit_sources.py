@@ -6,7 +6,6 @@ import io
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -25,6 +24,7 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
 from lake.data_file import DATA, DataFile
 from lake.errors import FirnError, NotFoundError, ProtocolError
+from lake.extras_client import DroppedTable, ExtrasClient
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION
 from lake.manifest import Status
 from lake.marks import NO_MARKS, Marks, TopicPartition
@@ -80,27 +80,24 @@ def spool_dropped(control: CatalogClient, storage: AnyStorage, spool: IdentitySp
 
     Those that cannot be read are added to the scan's unreadable ones.
     """
-    token: str | None = ""
-    while control.has_extras and token is not None:
-        page = control.get("/firn/v1/dropped-tables", pageToken=token or None)
-        for entry in page["dropped-tables"]:
-            if entry["purge-started-ms"] is None:
-                name = TableName(".".join(entry["identifier"]["namespace"]), entry["identifier"]["name"])
-                try:
-                    with suppress(NotFoundError):  # purged meanwhile
-                        _spool_dropped(name, entry, storage, spool)
-                except (FirnError, orjson.JSONDecodeError) as error:
-                    scan.unreadable.append(f"{name}, dropped: {error}")
-        token = page.get("next-page-token")
+    if not control.has_extras:
+        return
+    for dropped in ExtrasClient(control).dropped_tables():
+        if dropped.purge_started_ms is not None:
+            continue
+        try:
+            with suppress(NotFoundError):  # purged meanwhile
+                _spool_dropped(dropped, storage, spool)
+        except (FirnError, orjson.JSONDecodeError) as error:
+            scan.unreadable.append(f"{dropped.table.dotted}, dropped: {error}")
 
 
-def _spool_dropped(
-    name: TableName, entry: Mapping[str, Any], storage: AnyStorage, spool: IdentitySpool
-) -> None:
-    data = storage.read(entry["metadata-location"], bytes_max=METADATA_BYTES_MAX)
+def _spool_dropped(dropped: DroppedTable, storage: AnyStorage, spool: IdentitySpool) -> None:
+    data = storage.read(dropped.metadata_location, bytes_max=METADATA_BYTES_MAX)
     metadata = orjson.loads(gzip.decompress(data) if data[:2] == GZIP else data)
     if TENANT_PROPERTY in metadata.get("properties", {}):
-        _spool_table(state_of(metadata, name, storage), storage, spool, TableScan([str(name)]), Place.DROPPED)
+        scan = TableScan([str(dropped.table)])
+        _spool_table(state_of(metadata, dropped.table, storage), storage, spool, scan, Place.DROPPED)
 
 
 def _tenants_tables(catalog: CatalogClient) -> Iterator[TableName]:

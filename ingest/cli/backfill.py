@@ -41,7 +41,7 @@ from ingest.write.writer import write_many_hours
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock, epoch_ms
 from lake.errors import RefusedError, SettingsError
-from lake.lease import TTL_S, NodeLease, control_of, lease_name
+from lake.lease import NODE_TIMES, Lease, control_of, lease_name
 from lake.relief import Bounds
 from lake.settings import IngestSettings, RecordFormat, TopicSettings
 from lake.storage import open_storage
@@ -49,7 +49,7 @@ from lake.terminal import TerminalConsole
 
 LOAD_TIMEOUT_S = 5.0
 THREADS = 8
-LEASE_WAIT_S = TTL_S + 4.0
+LEASE_WAIT_S = NODE_TIMES.ttl_s + 4.0
 
 app = typer.Typer(help="Old records into the tables, once, beside a running ingester.", no_args_is_help=True)
 
@@ -291,7 +291,7 @@ def _commits(
     settings: IngestSettings,
     catalog: CatalogClient,
     control: CatalogClient | None,
-    lease: NodeLease,
+    lease: Lease,
     ledger: Ledger,
     letters: OnceLetters,
     report: BackfillReport,
@@ -310,7 +310,7 @@ def _commits(
             clock,
             LOAD_TIMEOUT_S,
             new_tables,
-            lease.name_and_token,
+            lease.fencing_token or "",
             ledger,
         )
         bounds = Bounds(settings.table_snapshots_max, settings.table_manifests_max)
@@ -342,29 +342,15 @@ def _rejects(path: Path, sources: Iterable[str]) -> OnceLetters:
 
 
 @contextmanager
-def _lease(settings: IngestSettings, control: CatalogClient | None, what: str) -> Iterator[NodeLease]:
+def _lease(settings: IngestSettings, control: CatalogClient | None, what: str) -> Iterator[Lease]:
     """A lease of its own, so that nodes go on, other backfills too, and only the same one does not run twice
     at once.
 
     That of a run that was killed is waited for, some seconds. Raises RefusedError where it is held on.
     """
     about = sha256(what.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    lease = NodeLease(
-        control,
-        settings,
-        SystemClock(),
-        f"{socket.gethostname()}:{os.getpid()}",
-        f"{lease_name(settings)}.backfill.{about}",
-    )
-    late = threading.Event()
-    timer = threading.Timer(LEASE_WAIT_S, late.set)
-    timer.start()
-    try:
-        if not lease.acquire(late):
+    name, holder = f"{lease_name(settings)}.backfill.{about}", f"{socket.gethostname()}:{os.getpid()}"
+    with Lease(control, name, NODE_TIMES, holder=holder) as lease:
+        if not lease.acquire(threading.Event(), LEASE_WAIT_S):
             raise RefusedError("the same backfill runs already, in another process; wait for its end")
-    finally:
-        timer.cancel()
-    try:
         yield lease
-    finally:
-        lease.release()

@@ -19,8 +19,7 @@ from ingest.model.parked_record import REREAD
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.commit import TableState
 from lake.errors import FatalError, NotFoundError
-from lake.held_lease import held_lease
-from lake.lease import lease_name
+from lake.lease import held_lease, lease_name
 from lake.settings import IngestSettings
 
 log = structlog.get_logger()

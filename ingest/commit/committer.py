@@ -35,6 +35,7 @@ from ingest.commit.table_states import TableStates, moved_back, table_name
 from ingest.model.link import Outcome, TableView, WrittenFlush
 from ingest.model.trouble import Cause, Trouble
 from lake import metrics
+from lake.backoff import Backoff
 from lake.catalog_client import CommitStatus
 from lake.clock import Clock, epoch_ms
 from lake.commit import Prepared, TableState, prepare_append
@@ -44,8 +45,7 @@ from lake.relief import Bounds
 from lake.tenant import TableId
 
 ISOLATED_AT_ONCE = 8
-RETRY_FIRST_S = 0.1
-RETRY_MAX_S = 5.0
+RETRIES = Backoff(0.2, 5.0)
 log = structlog.get_logger()
 
 
@@ -358,6 +358,4 @@ class Committer:
 
     def _later(self, job: Job) -> None:
         job.tries += 1
-        job.not_before_s = self.clock.monotonic_s() + min(
-            RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(job.tries, 10)
-        )
+        job.not_before_s = self.clock.monotonic_s() + RETRIES.delay_s(job.tries)

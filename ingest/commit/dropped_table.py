@@ -2,12 +2,12 @@
 meanwhile."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import NotFoundError
+from lake.extras_client import DroppedTable, ExtrasClient
 from lake.storage import AnyStorage
 from lake.table_files import METADATA_BYTES_MAX
 
@@ -18,7 +18,7 @@ PARK, DEAD_LETTER, RECREATE = "park", "dead-letter", "recreate"
 def was_dropped(catalog: CatalogClient, name: TableName, uuid: str) -> bool:
     """Whether a table that is not there was dropped, as far as anybody can tell: a foreign catalog keeps no
     list. Raises UnavailableError."""
-    return not catalog.has_extras or any(entry["table-uuid"] == uuid for entry in _dropped(catalog, name))
+    return not catalog.has_extras or any(dropped.uuid == uuid for dropped in _dropped(catalog, name))
 
 
 def on_deleted(catalog: CatalogClient, storage: AnyStorage, name: TableName, otherwise: str) -> str:
@@ -27,12 +27,12 @@ def on_deleted(catalog: CatalogClient, storage: AnyStorage, name: TableName, oth
 
     Raises UnavailableError.
     """
-    dropped = next(reversed(_dropped(catalog, name)), None)
-    if dropped is None:
+    found = _dropped(catalog, name)
+    if not found:
         return otherwise
     try:
         properties: Mapping[str, str] = orjson.loads(
-            storage.read(dropped["metadata-location"], bytes_max=METADATA_BYTES_MAX)
+            storage.read(found[-1].metadata_location, bytes_max=METADATA_BYTES_MAX)
         ).get("properties", {})
     except (NotFoundError, orjson.JSONDecodeError):  # purged already, or compressed by somebody else
         return otherwise
@@ -40,12 +40,6 @@ def on_deleted(catalog: CatalogClient, storage: AnyStorage, name: TableName, oth
     return policy if policy in (PARK, DEAD_LETTER, RECREATE) else otherwise
 
 
-def _dropped(catalog: CatalogClient, name: TableName) -> list[Mapping[str, Any]]:
+def _dropped(catalog: CatalogClient, name: TableName) -> list[DroppedTable]:
     """The dropped tables of this name, the last one last."""
-    found: list[Mapping[str, Any]] = []
-    after = "0"
-    while after:
-        page = catalog.get("/firn/v1/dropped-tables", pageToken=after, pageSize="1000")
-        found += [entry for entry in page["dropped-tables"] if entry["identifier"] == name.to_json()]
-        after = page.get("next-page-token") or ""
-    return found
+    return [dropped for dropped in ExtrasClient(catalog).dropped_tables() if dropped.table == name]

@@ -25,6 +25,7 @@ from ingest.commit.look_alikes import LookAlikes
 from ingest.model.link import TableView
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble, trouble_of
+from lake.backoff import Backoff
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock, epoch_ms
 from lake.commit import TableState, creation_request, load_state, new_table_state
@@ -33,8 +34,7 @@ from lake.log_schema import SYSTEM_COLUMNS, SYSTEM_FIELDS, LogSchema, arrow_type
 from lake.storage import AnyStorage
 from lake.tenant import TableId
 
-RETRY_FIRST_S = 0.2
-RETRY_MAX_S = 5.0
+RETRIES = Backoff(0.4, 5.0)
 LOADS_AT_ONCE = 64
 log = structlog.get_logger()
 
@@ -361,9 +361,7 @@ class TableStates:
         if wanted is None:
             return False
         wanted.tries += 1
-        wanted.not_before_s = self.clock.monotonic_s() + min(
-            RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(wanted.tries, 10)
-        )
+        wanted.not_before_s = self.clock.monotonic_s() + RETRIES.delay_s(wanted.tries)
         return True
 
     # ---- in threads

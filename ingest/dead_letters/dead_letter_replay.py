@@ -20,7 +20,7 @@ from ingest.kafka.topic_mac import TopicMac
 from ingest.route.router import DEFAULT_STREAM
 from lake.catalog_client import CatalogClient
 from lake.errors import FatalError, Reason, UnavailableError
-from lake.held_lease import held_lease
+from lake.lease import held_lease, lease_name
 from lake.settings import IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream
 
@@ -74,7 +74,7 @@ class Replayer:
         """
         if not dry_run:
             ensure_topic(self._settings, self._settings.replay_topic)
-        lease = f"ingest.{self._settings.group}.replay"
+        lease = f"{lease_name(self._settings)}.replay"
         with held_lease(
             self._catalog, lease, "another replay of this group's dead letters runs; wait for its end"
         ) as held:

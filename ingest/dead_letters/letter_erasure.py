@@ -32,7 +32,7 @@ from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.kafka.topic_mac import TopicMac, without_mac
 from lake.catalog_client import CatalogClient
 from lake.errors import FatalError, NotFoundError, UnavailableError
-from lake.held_lease import HeldLease, held_lease
+from lake.lease import Lease, held_lease, lease_name
 from lake.settings import IngestSettings
 
 FLUSH_TIMEOUT_S = 300.0
@@ -83,7 +83,7 @@ class LetterErasure:
         """Erases the letters that are wanted (of a tenant, None: whosever). Raises RefusedError while letters
         are replayed or erased elsewhere, UnavailableError, FatalError; nothing is deleted then, and it may be
         run again."""
-        lease = f"ingest.{self._settings.group}.replay"
+        lease = f"{lease_name(self._settings)}.replay"
         with held_lease(
             self._catalog,
             lease,
@@ -111,7 +111,7 @@ class LetterErasure:
         return lambda letter: (tenant is None or self._tenants.tenant(letter) == tenant) and wanted(letter)
 
     def _look(
-        self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: HeldLease
+        self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: Lease
     ) -> tuple[ErasedLetters, set[str]]:
         """Counts, and gives the objects that the erased letters name."""
         result, gone = ErasedLetters(), set[str]()
@@ -125,7 +125,7 @@ class LetterErasure:
         return result, gone
 
     def _copy(
-        self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: HeldLease, result: ErasedLetters
+        self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: Lease, result: ErasedLetters
     ) -> set[str]:
         """Produces what stays, each but once, and returns when all is acknowledged; gives the objects that it
         names."""

@@ -7,7 +7,8 @@ from ingest.kafka.group_offsets import store_offsets
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored
 from lake.catalog_client import CatalogClient
 from lake.errors import NotFoundError, RefusedError, SettingsError
-from lake.held_lease import held_lease
+from lake.extras_client import ExtrasClient
+from lake.lease import held_lease, lease_name
 from lake.settings import IngestSettings
 
 STORE_TIMEOUT_S = 30.0
@@ -55,15 +56,8 @@ def check_no_node(settings: IngestSettings, catalog: CatalogClient) -> None:
     tell."""
     if not catalog.has_extras:
         return
-    name = _lease(settings)
-    holder = next(
-        (
-            lease["holder"]
-            for lease in catalog.get("/firn/v1/leases")["leases"]
-            if lease["name"] == name and lease["in-force"]
-        ),
-        None,
-    )
+    name = lease_name(settings)
+    holder = ExtrasClient(catalog).lease_holder(name)
     if holder is not None:
         raise RefusedError(_refusal(settings) + f" (lease {name} is held by {holder})")
 
@@ -75,14 +69,10 @@ def reset_topic(settings: IngestSettings, plan: Sequence[Reset], catalog: Catalo
     What the tables hold of the old topic stays, under the old topic's id; marks are by id, so none of them
     concerns the new topic.
     """
-    with held_lease(catalog, _lease(settings), _refusal(settings)):
+    with held_lease(catalog, lease_name(settings), _refusal(settings)):
         store_offsets(
             settings, {each.partition: Stored(each.start, each.partition.topic_id) for each in plan}
         )
-
-
-def _lease(settings: IngestSettings) -> str:
-    return f"ingest.{settings.group}"
 
 
 def _refusal(settings: IngestSettings) -> str:

@@ -13,11 +13,11 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Sequence
-from ipaddress import ip_address
 
 from confluent_kafka import Message
 
 from lake.errors import SettingsError
+from lake.listening import is_loopback
 from lake.settings import IngestSettings
 
 MAC = "firn.mac"
@@ -96,7 +96,7 @@ def check_keys(settings: IngestSettings) -> None:
         server.strip().removeprefix("[").rpartition(":")[0].removesuffix("]")
         for server in settings.bootstrap_servers.split(",")
     ]
-    if not settings.topic_keys and not all(map(_is_loopback, hosts)):
+    if not settings.topic_keys and not all(map(is_loopback, hosts)):
         raise SettingsError(
             "topic_keys is empty, and the brokers are not on this machine alone: whoever may write to the "
             "topics of dead letters, parked records and "
@@ -105,10 +105,3 @@ def check_keys(settings: IngestSettings) -> None:
             "for all nodes and tools; `python -m ingest own-topics` prints what to set as unsigned_below for "
             "what these topics hold already"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.model.trouble import FOR_A_PERSON, Cause
-from lake.catalog_client import NAMESPACE_SEPARATOR, CatalogClient, TableName
-from lake.errors import NotFoundError, ProtocolError
+from lake.catalog_client import CatalogClient, TableName
+from lake.errors import ProtocolError
+from lake.extras_client import ExtrasClient, ParkedChange, ParkedEntry
 from lake.marks import NO_MARKS, Marks, parse_marks
 from lake.tenant import TableId, TenantId, from_identifier
 
-PATH = "/firn/v1/parked"
 REREAD, ACCEPT = "reread", "accept"
 _OURS = frozenset({"id", "topic-id", "start", "sentence", "since", "expected", "resolution", "probes"})
 
@@ -73,20 +73,18 @@ class ParkedRecord:
         }
 
 
-def parse_parked(entry: Mapping[str, Any]) -> ParkedRecord | None:
+def parse_parked(entry: ParkedEntry) -> ParkedRecord | None:
     """An entry of the catalog's list; None where it is of a table that is no tenant's. Raises
     ProtocolError."""
-    identifier = entry["identifier"]
-    table = table_id(TableName(NAMESPACE_SEPARATOR.join(identifier["namespace"]), identifier["name"]))
+    table, document = table_id(entry.table), entry.record
     if table is None:
         return None
-    document = entry.get("record") or {}
     try:
         return ParkedRecord(
             table,
-            _cause(entry["reason"]),
-            str(document.get("sentence", "")) or f"parked by the catalog: {entry['reason']}",
-            int(entry["version"]),
+            _cause(entry.reason),
+            str(document.get("sentence", "")) or f"parked by the catalog: {entry.reason}",
+            entry.version,
             str(document.get("id", "")),
             str(document.get("topic-id", "")),
             int(document.get("start", 0)),
@@ -121,35 +119,23 @@ class ParkedRecords:
     call blocks."""
 
     def __init__(self, client: CatalogClient, *, timeout_s: float) -> None:
-        self._client = client
+        self._extras = ExtrasClient(client)
         self._timeout_s = timeout_s
 
     def all(self) -> dict[TableId, ParkedRecord]:
         """Every record. Raises UnavailableError."""
-        found: dict[TableId, ParkedRecord] = {}
-        token = ""
-        while True:
-            page = self._client.get(PATH, pageToken=token, pageSize="1000")
-            found |= {
-                record.table: record
-                for entry in page["parked"]
-                if (record := parse_parked(entry)) is not None
-            }
-            token = page.get("next-page-token") or ""
-            if not token:
-                return found
+        records = map(parse_parked, self._extras.parked())
+        return {record.table: record for record in records if record is not None}
 
     def confirm(self, lease: str) -> None:
         """Returns where the lease (name:token) is in force. Raises RefusedError where it is not,
         UnavailableError."""
-        self._client.post(PATH, {"lease": lease, "changes": []}, timeout_s=self._timeout_s)
+        self._extras.change_parked([], lease=lease, timeout_s=self._timeout_s)
 
     def find(self, table: TableId) -> ParkedRecord | None:
         """One table's record."""
-        try:
-            return parse_parked(self._client.get(f"{PATH}/{table.tenant.namespace}/{table.table}"))
-        except NotFoundError:
-            return None
+        entry = self._extras.find_parked(TableName(table.tenant.namespace, table.table))
+        return None if entry is None else parse_parked(entry)
 
     def write(self, record: ParkedRecord, *, lease: str, key: str, remove: bool = False) -> int | None:
         """Puts a record, or takes it away, over the version it was read at; its new version (0: none), or
@@ -158,14 +144,13 @@ class ParkedRecords:
         `lease`: name:token. `key`: a UUID, the same one for every repetition after an unknown outcome. Raises
         RefusedError for a token that is not in force, UnavailableError where nobody knows what happened.
         """
-        change = {
-            "identifier": TableName(record.table.tenant.namespace, record.table.table).to_json(),
-            "version": record.version,
-            "reason": record.cause.value,
-            "record": None if remove else record.to_json(),
-        }
-        answer = self._client.post(
-            PATH, {"lease": lease, "changes": [change]}, timeout_s=self._timeout_s, idempotency_key=key
+        change = ParkedChange(
+            TableName(record.table.tenant.namespace, record.table.table),
+            record.version,
+            record.cause.value,
+            None if remove else record.to_json(),
         )
-        result = answer["results"][0]
-        return None if "error" in result else int(result["version"])
+        (version,) = self._extras.change_parked(
+            [change], lease=lease, timeout_s=self._timeout_s, idempotency_key=key
+        )
+        return version

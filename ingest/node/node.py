@@ -42,7 +42,7 @@ from ingest.parking.parking import Parking
 from lake import metrics
 from lake.clock import Clock
 from lake.errors import FatalError
-from lake.lease import NodeLease
+from lake.lease import Lease
 from lake.tenant import TableId
 
 log = structlog.get_logger()
@@ -58,7 +58,7 @@ class Node:
     parking: Parking | None
     troubles: Troubles
     health_probe: HealthProbe
-    lease: NodeLease
+    lease: Lease
     pool: Executor
     clock: Clock
     tell: Callable[[int | None, ToWorker], None]

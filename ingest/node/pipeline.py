@@ -37,6 +37,7 @@ from ingest.parking.parked_topic import ParkedTopic
 from ingest.route.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, records_of
 from ingest.route.routes import Routes
 from ingest.write.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
+from lake.backoff import Backoff
 from lake.clock import Clock, epoch_ms
 from lake.errors import Reason, Rejected, UnavailableError
 from lake.marks import TopicPartition
@@ -46,7 +47,7 @@ from lake.tenant import TableId
 # Tables written together: their files are synced by one call and their new columns asked for in one question.
 GROUP_TABLES = 256
 GROUP_BYTES = 64 * 1024 * 1024
-AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
+AGAIN = Backoff(0.4, 5.0)
 # A table for which so much waits is hot: it is converted while more comes.
 HOT_PART_BYTES = 32 * 1024 * 1024
 POSTPONED = Rejected(
@@ -320,9 +321,7 @@ class Pipeline:
 
     def _later(self, flush: Flush) -> None:
         flush.tries += 1
-        self._again[flush.table] = self._clock.monotonic_s() + min(
-            AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(flush.tries, 10)
-        )
+        self._again[flush.table] = self._clock.monotonic_s() + AGAIN.delay_s(flush.tries)
 
     # ---- parking
 

@@ -31,11 +31,12 @@ from ingest.model.link import Drain, Drained, Held, Hold, Park, Release, StopDra
 from ingest.model.parked_record import REREAD, ParkedRecord, ParkedRecords
 from ingest.model.trouble import FOR_A_PERSON, VERDICTS, Cause, Trouble
 from lake import metrics
+from lake.backoff import Backoff
 from lake.clock import Clock
 from lake.errors import RetryableError, UnavailableError
 from lake.tenant import TableId
 
-PROBE_FIRST_S, PROBE_MAX_S = 2.0, 60.0
+PROBES = Backoff(2.0, 60.0)
 # A table that fails again so soon after its release is tried again ever more seldom.
 RELAPSE_S = 120.0
 DRAINS_AT_ONCE = 4
@@ -87,7 +88,7 @@ class ParkedTable:
     key: str = ""
     not_before_s: float = 0.0
     held: set[int] = field(default_factory=set)
-    probe_after_s: float = PROBE_FIRST_S
+    probes: int = 1  # in a row, counted with the one that comes next
     number: int = 0  # of the hold or drain that goes on
     stage_since_s: float = 0.0
     changed_s: float = 0.0
@@ -110,7 +111,7 @@ class Parking:
     forget_flushes: Callable[[TableId], None]
     begins: Callable[[TableId], tuple[str, int, int]]
     _tables: dict[TableId, ParkedTable] = field(default_factory=dict)
-    _released: dict[TableId, tuple[float, float]] = field(
+    _released: dict[TableId, tuple[float, int]] = field(
         default_factory=dict
     )  # when, and after how long it was to be tried again
     _listing: tuple[float, Future[dict[TableId, ParkedRecord]]] | None = None
@@ -163,7 +164,7 @@ class Parking:
         self._write(
             ParkedTable(
                 ParkedRecord(table, trouble.cause, trouble.sentence, expected=trouble.expected),
-                probe_after_s=self._after_relapse(table),
+                probes=self._after_relapse(table),
             )
         )
 
@@ -370,7 +371,7 @@ class Parking:
             self.states.forget(found.table)
         entry.record, entry.changed_s = found, self.clock.monotonic_s()
         if found.id:
-            entry.probe_after_s = PROBE_FIRST_S
+            entry.probes = 1
             self._rest(entry, now=True)
         else:
             self._write(entry)
@@ -390,7 +391,7 @@ class Parking:
             self.tell(None, Park({record.table: record.id}))
             reach("parking_told")
         entry.told = record.id
-        entry.not_before_s = self.clock.monotonic_s() + (0.0 if now else entry.probe_after_s)
+        entry.not_before_s = self.clock.monotonic_s() + (0.0 if now else PROBES.delay_s(entry.probes))
         self._enter(entry, Stage.PARKED)
         self._measure()
 
@@ -404,7 +405,7 @@ class Parking:
             stage=entry.stage.value,
         )
         self._stop_work(entry)
-        entry.probe_after_s = min(PROBE_MAX_S, entry.probe_after_s * 2)
+        entry.probes += 1
         if trouble.cause in FOR_A_PERSON:
             expected = entry.record.expected.joined(trouble.expected)
             self._write(entry, cause=trouble.cause, sentence=trouble.sentence, expected=expected)
@@ -456,18 +457,16 @@ class Parking:
         table = entry.record.table
         log.info("table.released", table=str(table), parked_since=entry.record.since)
         del self._tables[table]
-        self._released[table] = self.clock.monotonic_s(), entry.probe_after_s
+        self._released[table] = self.clock.monotonic_s(), entry.probes
         self.tell(None, Release({table: self.states.view(table)}))
         reach("released")
         self._measure()
 
-    def _after_relapse(self, table: TableId) -> float:
-        released_s, probe_after_s = self._released.pop(table, (0.0, 0.0))
-        return (
-            min(PROBE_MAX_S, 2 * probe_after_s)
-            if released_s and self.clock.monotonic_s() - released_s < RELAPSE_S
-            else PROBE_FIRST_S
-        )
+    def _after_relapse(self, table: TableId) -> int:
+        """How often it was tried, and is now: from the start again, if it was well for long enough."""
+        released_s, probes = self._released.pop(table, (0.0, 0))
+        is_relapse = released_s and self.clock.monotonic_s() - released_s < RELAPSE_S
+        return probes + 1 if is_relapse else 1
 
     def _measure(self) -> None:
         counted: dict[str, int] = {cause.value: 0 for cause in Cause}

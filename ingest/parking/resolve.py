@@ -30,8 +30,7 @@ from lake.errors import (
     RefusedError,
     UnavailableError,
 )
-from lake.held_lease import HeldLease, held_lease
-from lake.lease import lease_name
+from lake.lease import Lease, held_lease, lease_name
 from lake.marks import NO_MARKS, Marks
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage
@@ -156,23 +155,17 @@ class Resolver:
             start=max(first, record.start) if partition.topic_id == record.topic_id else first,
         )
 
-    def _change(self, record: ParkedRecord, lease: HeldLease) -> None:
-        version = self._records.write(
-            record, lease=f"{self._lease_name(record.table)}:{lease.token}", key=str(uuid4())
-        )
+    def _change(self, record: ParkedRecord, lease: Lease) -> None:
+        version = self._records.write(record, lease=lease.fencing_token or "", key=str(uuid4()))
         if version is None:
             raise ConflictError(
                 f"the parked record of {record.table} was changed at the same time; run it again"
             )
 
-    def _lease_name(self, table: TableId) -> str:
-        return f"{lease_name(self.settings)}.{table}"
-
-    def _lease(self, table: TableId) -> AbstractContextManager[HeldLease]:
+    def _lease(self, table: TableId) -> AbstractContextManager[Lease]:
         """A lease of its own: the record's version tells the node that somebody was there."""
-        return held_lease(
-            self.control, self._lease_name(table), f"somebody else decides about {table} at this moment"
-        )
+        name = f"{lease_name(self.settings)}.{table}"
+        return held_lease(self.control, name, f"somebody else decides about {table} at this moment")
 
 
 def _marks(state: TableState, record: ParkedRecord, how: str) -> Marks:

@@ -2,17 +2,14 @@
 a request's body is read."""
 
 import hmac
-import ipaddress
 from collections.abc import Mapping
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ingest.serve.answers import problem
-from lake.errors import SettingsError
-from lake.http_body import BoundedBody
-from lake.http_guard import GuardRules, HttpGuard
-from lake.http_server import ConnectionLimits
+from lake import http_service
+from lake.listening import check_exposure
 from lake.settings import IngestSettings
 
 OPEN_PATHS = ("/healthz", "/readyz")
@@ -20,15 +17,14 @@ OPEN_PATHS = ("/healthz", "/readyz")
 
 def check_host(settings: IngestSettings, host: str) -> None:
     """Beyond loopback nobody is let in without a token. Raises SettingsError."""
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback and settings.serve_token is None:
-        raise SettingsError(
+    check_exposure(
+        host,
+        is_open=lambda: settings.serve_token is None,
+        refusal=(
             f"ingest refuses to listen on {host} without a token: set FIRN_INGEST_SERVE_TOKEN, and put TLS "
             "in front; or listen on 127.0.0.1"
-        )
+        ),
+    )
 
 
 def bearer(settings: IngestSettings) -> dict[str, str]:
@@ -62,15 +58,5 @@ class TokenGate:
 
 
 def add_gates(app: FastAPI, settings: IngestSettings, host: str) -> None:
-    """Strangers' pages, then who asks, then how much is said: the last that is added is the first that a
-    request comes to."""
-    app.add_middleware(
-        BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s
-    )
-    app.add_middleware(TokenGate, headers=bearer(settings))
-    app.add_middleware(HttpGuard, rules=GuardRules(host, settings.allowed_hosts, settings.allowed_origins))
-
-
-def limits(settings: IngestSettings) -> ConnectionLimits:
-    """What one connection, and all of them, may cost."""
-    return ConnectionLimits(settings.connections_max, settings.request_timeout_s)
+    """Adds the gates of any service, with that of the token."""
+    http_service.add_gates(app, settings, host, TokenGate, headers=bearer(settings))

@@ -5,16 +5,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fastapi import FastAPI, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi import FastAPI
 
 from ingest.node.engines.local import LocalEngine
-from ingest.serve.access import add_gates, limits
+from ingest.serve.access import add_gates
 from ingest.serve.answers import add_error_handlers
 from lake.http_server import bounded_server
+from lake.http_service import add_service_routes
 from lake.settings import IngestSettings
 
-GRACE_S = 2  # for answers under way
+SHUTDOWN_S = 2
 
 
 def make_app(engine: LocalEngine, settings: IngestSettings) -> FastAPI:
@@ -23,18 +23,11 @@ def make_app(engine: LocalEngine, settings: IngestSettings) -> FastAPI:
     add_error_handlers(app)
     add_gates(app, settings, settings.host)
 
-    @app.get("/healthz")
-    async def healthz() -> dict[str, str]:
-        return {"status": "alive"}
-
-    @app.get("/readyz")
-    async def readyz(response: Response) -> dict[str, bool]:
-        response.status_code = 200 if engine.ready else 503
+    async def readiness() -> dict[str, bool]:
+        """Whether the engine writes what comes."""
         return {"ready": engine.ready}
 
-    @app.get("/metrics")
-    def metrics() -> Response:
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+    add_service_routes(app, readiness)
 
     @app.get("/v1/status")
     def status() -> dict[str, object]:
@@ -51,13 +44,11 @@ def serving(engine: LocalEngine, settings: IngestSettings, listener: socket.sock
     The thread is gone before the interpreter is: a timer of uvloop that fires while Python is taken apart
     ends the process by a segmentation fault.
     """
-    server = bounded_server(
-        make_app(engine, settings), limits(settings), log_level="warning", timeout_graceful_shutdown=GRACE_S
-    )
+    server = bounded_server(make_app(engine, settings), settings, shutdown_s=SHUTDOWN_S, log_level="warning")
     thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
     thread.start()
     try:
         yield
     finally:
         server.should_exit = True
-        thread.join(3 * GRACE_S)
+        thread.join(3 * SHUTDOWN_S)

@@ -1,11 +1,11 @@
 """The application of `python -m ingest serve`."""
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 
-from fastapi import FastAPI, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi import FastAPI
 
 from ingest.serve import dead_letter_routes, erasure_routes, status_routes, tail_routes
 from ingest.serve.access import add_gates
@@ -14,6 +14,7 @@ from ingest.serve.status import Status, StatusSource
 from ingest.serve.tools import Tools
 from lake import metrics
 from lake.errors import FirnError
+from lake.http_service import add_service_routes
 from lake.readiness import Readiness
 
 STALEST_LABELS = 20
@@ -42,30 +43,18 @@ def create_app(tools: Tools) -> FastAPI:
 
 
 def _add_service_routes(app: FastAPI, state: ServeState) -> None:
-    readiness = Readiness({"kafka": lambda: _kafka(state.status)})
+    asked = Readiness({"kafka": lambda: _kafka(state.status)})
 
-    @app.get("/healthz", tags=["service"])
-    async def healthz() -> dict[str, str]:
-        """Whether the process lives."""
-        return {"status": "alive"}
-
-    @app.get("/readyz", tags=["service"])
-    async def readyz(response: Response) -> dict[str, object]:
+    async def readiness() -> dict[str, object]:
         """Whether Kafka answers. Within six seconds, whatever hangs."""
-        reason = (await readiness.ask())["kafka"]
-        if reason is not None:
-            response.status_code = 503
-            return {"ready": False, "reason": reason}
-        return {"ready": True}
+        reason = (await asked.ask())["kafka"]
+        return {"ready": True} if reason is None else {"ready": False, "reason": reason}
 
-    @app.get("/metrics", tags=["service"])
-    def prometheus() -> Response:
-        """Prometheus metrics. Without Kafka the last figures stand."""
-        try:
+    def measure() -> None:
+        with suppress(FirnError):  # without Kafka the last figures stand
             _measure(state.status.read())
-        except FirnError:
-            return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+    add_service_routes(app, readiness, measure=measure)
 
 
 def _kafka(source: StatusSource) -> str | None:

@@ -2,12 +2,12 @@
 tenants, no table is loaded."""
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock, epoch_ms
+from lake.extras_client import ChangedPartition, ExtrasClient
 from lake.tenant import from_identifier
 
 WINDOW_S = 3_600
@@ -39,29 +39,18 @@ class Freshness:
             return None
         if self._since_ms is None:
             self._since_ms = epoch_ms(self._clock.now()) - WINDOW_S * 1000
-        for entry in self._changed(self._since_ms):
-            tenant = from_identifier(entry["identifier"]["namespace"][0])
-            if self._got_rows(entry) and tenant is not None:
-                self._changed_ms[tenant] = max(entry["changed-ms"], self._changed_ms.get(tenant, 0))
-            self._since_ms = max(self._since_ms, entry["changed-ms"])
+        extras = ExtrasClient(self._catalog)
+        for changed in extras.changed_partitions(since_ms=self._since_ms, page_size=PAGE_SIZE):
+            tenant = from_identifier(changed.table.levels[0])
+            if self._got_rows(changed) and tenant is not None:
+                self._changed_ms[tenant] = max(changed.changed_ms, self._changed_ms.get(tenant, 0))
+            self._since_ms = max(self._since_ms, changed.changed_ms)
         return {tenant: _START + timedelta(milliseconds=ms) for tenant, ms in self._changed_ms.items()}
 
-    def _got_rows(self, entry: Mapping[str, Any]) -> bool:
-        place = entry["table-id"], entry["partition"]
+    def _got_rows(self, changed: ChangedPartition) -> bool:
+        place = changed.table_id, changed.path
         before = self._records.pop(place, 0)
-        self._records[place] = entry["records"]
+        self._records[place] = changed.rows
         if len(self._records) > PARTITIONS_MAX:
             self._records.popitem(last=False)
-        return bool(entry["records"] > before)
-
-    def _changed(self, since_ms: int) -> Iterator[dict[str, Any]]:
-        token = None
-        while True:
-            page = self._catalog.get(
-                "/firn/v1/dirty-partitions",
-                **{"changed-since-ms": since_ms, "pageSize": PAGE_SIZE, "pageToken": token},
-            )
-            yield from page["partitions"]
-            token = page.get("next-page-token")
-            if not token:
-                return
+        return changed.rows > before

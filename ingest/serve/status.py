@@ -22,6 +22,7 @@ from ingest.serve.freshness import Freshness
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock
 from lake.errors import FirnError
+from lake.extras_client import ExtrasClient
 from lake.settings import IngestSettings
 from lake.tls import tls_context
 
@@ -30,7 +31,6 @@ KEPT_S = 1.0
 STALEST = 20
 SHOWN_PARTITIONS = 40
 SHOWN_NAMES = 5
-PAGE_SIZE = 1_000
 # What the status repeats of the node's own, so that one address is enough to ask.
 _OF_NODE = (
     *("role", "ready", "restarts", "buffered_bytes", "in_flight_bytes", "buffered_tables"),
@@ -133,7 +133,9 @@ class StatusSource:
     def _parked(self) -> Mapping[str, str] | None:
         try:
             control = self._control()
-            return dict(parked_tables(control)) if control.has_extras else None
+            if not control.has_extras:
+                return None
+            return {entry.table.dotted: entry.reason for entry in ExtrasClient(control).parked()}
         except FirnError:
             return None
 
@@ -142,18 +144,6 @@ class StatusSource:
             return self._freshness.last_commits()
         except FirnError:
             return None
-
-
-def parked_tables(catalog: CatalogClient) -> Iterator[tuple[str, str]]:
-    """Parked tables as `namespace.table`, each with its reason. Raises FirnError."""
-    token = None
-    while True:
-        page = catalog.get("/firn/v1/parked", pageSize=PAGE_SIZE, pageToken=token)
-        for entry in page["parked"]:
-            yield ".".join([*entry["identifier"]["namespace"], entry["identifier"]["name"]]), entry["reason"]
-        token = page.get("next-page-token")
-        if not token:
-            return
 
 
 def _partition(each: PartitionLag, node: Mapping[str, Any]) -> dict[str, Any]:

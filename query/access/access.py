@@ -6,7 +6,6 @@ refuses to listen beyond loopback.
 """
 
 import hashlib
-import ipaddress
 import threading
 import time
 from collections import OrderedDict
@@ -17,7 +16,9 @@ from typing import Any
 import httpx
 
 from lake.catalog_client import CatalogClient
-from lake.errors import FirnError, SettingsError, UnavailableError
+from lake.errors import FirnError, UnavailableError
+from lake.extras_client import TENANTS_PATH, WHOAMI_PATH
+from lake.listening import check_exposure
 from lake.settings import QuerySettings
 from lake.tenant import TenantId
 from lake.tls import tls_context
@@ -130,7 +131,7 @@ class Access:
 
     def _ask_who(self, key: str | None) -> Who | str:
         """Whose the key is; a sentence where it is nobody's."""
-        answer = self._ask(key, "/firn/v1/whoami")
+        answer = self._ask(key, WHOAMI_PATH)
         if (
             answer is not None and answer.status_code == httpx.codes.NOT_FOUND
         ):  # another catalog, which does not tell
@@ -175,7 +176,7 @@ class Access:
 
     def check_operator(self, caller: Caller) -> None:
         """Raises ForbiddenError for a key that is bound to a tenant or may only read."""
-        status = self._verdict(caller.key, "/firn/v1/tenants?pageSize=1")
+        status = self._verdict(caller.key, f"{TENANTS_PATH}?pageSize=1")
         # A catalog without extras does not tell keys apart, so there only one that asks for none lets
         # everybody do this.
         if status != httpx.codes.OK and (status != httpx.codes.NOT_FOUND or self.needs_key):
@@ -250,13 +251,11 @@ def _sentence(answer: httpx.Response) -> str:
 
 def check_host(host: str, access: Access) -> None:
     """Beyond loopback nobody is let in without a key. Raises SettingsError."""
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback and not access.needs_key:
-        raise SettingsError(
+    check_exposure(
+        host,
+        is_open=lambda: not access.needs_key,
+        refusal=(
             f"the API refuses to listen on {host} while the catalog lets callers in without keys: make keys, "
-            "start the catalog without --anonymous, "
-            "and put TLS in front; or listen on 127.0.0.1"
-        )
+            "start the catalog without --anonymous, and put TLS in front; or listen on 127.0.0.1"
+        ),
+    )

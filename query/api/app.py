@@ -3,13 +3,11 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi import FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lake.http_body import BoundedBody
-from lake.http_guard import GuardRules, HttpGuard
+from lake.http_service import add_gates, add_service_routes
 from lake.readiness import Readiness
 from lake.settings import QuerySettings
 from query.api import (
@@ -81,39 +79,19 @@ def create_app(settings: QuerySettings) -> FastAPI:
     )
     for routes in ROUTES:
         app.include_router(routes.router)
-    _add_service_routes(app)
-    add_error_handlers(app)
-    # The last is the first that a request comes to: strangers' pages, then who asks, then how much is said.
-    app.add_middleware(
-        BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s
-    )
-    app.add_middleware(Doorkeeper)
-    app.add_middleware(
-        HttpGuard, rules=GuardRules(settings.host, settings.allowed_hosts, settings.allowed_origins)
-    )
-    app.add_middleware(_NoSniffing)
-    return app
 
-
-def _add_service_routes(app: FastAPI) -> None:
-    @app.get("/healthz", tags=["service"])
-    async def healthz() -> dict[str, str]:
-        """Whether the process lives."""
-        return {"status": "alive"}
-
-    @app.get("/readyz", tags=["service"])
-    async def readyz(request: Request, response: Response) -> dict[str, bool]:
+    async def readiness() -> dict[str, bool]:
         """Whether the catalog answers; Trino is told beside it, because search pages do without. Within six
         seconds, whatever hangs."""
-        readiness: Readiness = request.app.state.readiness
-        found = {name: said is None for name, said in (await readiness.ask()).items()}
-        response.status_code = 200 if found["catalog"] else 503
+        asked: Readiness = app.state.readiness
+        found = {name: said is None for name, said in (await asked.ask()).items()}
         return {"ready": found["catalog"], **found}
 
-    @app.get("/metrics", tags=["service"])
-    async def metrics() -> Response:
-        """Prometheus metrics."""
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+    add_service_routes(app, readiness)
+    add_error_handlers(app)
+    add_gates(app, settings, settings.host, Doorkeeper)
+    app.add_middleware(_NoSniffing)
+    return app
 
 
 def _probe(answers: Callable[[], bool]) -> Callable[[], str | None]:

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from lake.extras_client import ExtrasClient
 from lake.tenant import from_identifier
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.model.cancellation import Run
-from query.model.catalog_lists import entries
 from query.model.instant import parse_instant, rfc3339
 from query.model.problem import refuse
 from query.model.table_view import table_id
@@ -195,23 +195,18 @@ def _time(services: Services, text: str, what: str) -> str | None:
 
 def _parked(services: Services) -> list[ParkedAnswer]:
     found = []
-    for entry in entries(services.own_catalog, "/firn/v1/parked", "parked"):
-        namespace, table = entry["identifier"]["namespace"][0], entry["identifier"]["name"]
+    for entry in ExtrasClient(services.own_catalog).parked():
+        namespace, table = entry.table.levels[0], entry.table.name
         tenant, stream = from_identifier(namespace), from_identifier(table)
         if tenant is not None and stream is not None:
-            since = entry.get("changed-ms")
-            when = (
-                None
-                if since is None
-                else rfc3339(parse_instant(str(since), services.clock.now(), what="since"))
-            )
+            since = parse_instant(str(entry.changed_ms), services.clock.now(), what="since")
             found.append(
                 ParkedAnswer(
                     tenant=tenant,
                     stream=stream,
                     table=f"{namespace}.{table}",
-                    reason=str(entry.get("reason", "")),
-                    since=when,
+                    reason=entry.reason,
+                    since=rfc3339(since),
                 )
             )
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from lake.catalog_client import CatalogClient
 from lake.errors import FirnError
+from lake.extras_client import ExtrasClient
 from query.access.access import Caller, ForbiddenError
 from query.api.search_routes import search_request_of
 from query.api.services import CallerOf, Services, ServicesOf, run
@@ -313,13 +315,7 @@ def _maintenance(debt: MaintenanceDebt, now: datetime) -> MaintenanceHealth:
 
 def _parked(catalog: CatalogClient) -> list[ParkedTable] | None:
     try:
-        found = catalog.get("/firn/v1/parked", pageSize=PARKED_MAX).get("parked", [])
+        found = islice(ExtrasClient(catalog).parked(), PARKED_MAX)
+        return [ParkedTable(table=each.table.dotted, reason=each.reason) for each in found]
     except FirnError:
         return None
-    return [
-        ParkedTable(
-            table=".".join([*each["identifier"]["namespace"], each["identifier"]["name"]]),
-            reason=str(each.get("reason", "")),
-        )
-        for each in found
-    ]

@@ -2,7 +2,7 @@
 
 import structlog
 
-from lake.http_server import ConnectionLimits, bounded_server
+from lake.http_server import bounded_server
 from lake.settings import QuerySettings
 from query.access.access import Access, check_host
 from query.api.app import create_app
@@ -21,11 +21,6 @@ def serve_until_stopped(settings: QuerySettings) -> None:
         catalog=settings.catalog_uri,
         trino=settings.trino_uri,
     )
-    limits = ConnectionLimits(settings.connections_max, settings.request_timeout_s)
     bounded_server(
-        create_app(settings),
-        limits,
-        host=settings.host,
-        port=settings.port,
-        timeout_graceful_shutdown=SHUTDOWN_S,
+        create_app(settings), settings, shutdown_s=SHUTDOWN_S, host=settings.host, port=settings.port
     ).run()

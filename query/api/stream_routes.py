@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from lake.catalog_client import TableName
+from lake.extras_client import ExtrasClient
 from lake.log_schema import SYSTEM_COLUMNS
 from lake.tenant import TableId
 from query.api.services import CallerOf, Services, ServicesOf, run
@@ -235,10 +236,7 @@ async def undo_drop(
 
     def ask(_: Run) -> UndoneAnswer:
         services.access.check_writer(caller, table.tenant)
-        caller.catalog.post(
-            "/firn/v1/dropped-tables/undo",
-            {"identifier": TableName(table.tenant.namespace, table.table).to_json()},
-        )
+        ExtrasClient(caller.catalog).undo_drop(TableName(table.tenant.namespace, table.table))
         return UndoneAnswer(restored=str(table))
 
     return await run(request, ask, timeout_s=services.settings.search_timeout_s)

@@ -29,6 +29,7 @@ from lake.catalog_client import CatalogClient, CommitStatus
 from lake.clock import Clock, epoch_ms, epoch_us
 from lake.data_file import EQUALITY_DELETES, DataFile
 from lake.errors import NotFoundError, RefusedError
+from lake.extras_client import ExtrasClient, UnreachedFile
 from lake.log_schema import OFFSET, LogSchema
 from lake.storage import AnyStorage, canonical
 from lake.table_layout import data_file_uri
@@ -56,7 +57,6 @@ ROUNDS = 20
 ATTEMPTS = 40
 BACKOFF_S = 0.05
 COMMIT_TIMEOUT_S = 30.0
-DELETIONS = "/firn/v1/deletions"
 QUEUED_AT_ONCE = 1_000
 # DuckDB adds it to what it reads.
 POSITION = "file_row_number"
@@ -360,10 +360,7 @@ def queue_unreached(tools: Tools, table: TableId, noted: Sequence[str]) -> list[
     not_before_ms = epoch_ms(tools.clock.now()) + int(tools.grace_s * 1000)
     record = {"table": str(version.state.name), "table-uuid": version.state.uuid, "why": "erasure"}
     for at in range(0, len(gone), QUEUED_AT_ONCE):
-        files = [
-            {"location": uri, "not-before-ms": not_before_ms, "record": record}
-            for uri in gone[at : at + QUEUED_AT_ONCE]
-        ]
+        files = [UnreachedFile(uri, not_before_ms, record) for uri in gone[at : at + QUEUED_AT_ONCE]]
         with suppress(NotFoundError):
-            tools.catalog.post(DELETIONS, {"deletions": files})
+            ExtrasClient(tools.catalog).queue_deletions(files)
     return gone

@@ -4,10 +4,10 @@ records and dropped streams, which are named."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from lake.catalog_client import CatalogClient
 from lake.errors import FirnError, NotFoundError
+from lake.extras_client import ExtrasClient, ParkedEntry
 from lake.tenant import TenantId, from_identifier
 from query.erasure.awaited import Awaited, awaited_now, still_awaited
 from query.erasure.erasure import Erasure
@@ -15,7 +15,6 @@ from query.erasure.letter_search import FoundMessage, Kind, find_messages
 from query.executors.executor import Executor
 from query.export.export import ExportJobs
 from query.model.cancellation import Run
-from query.model.catalog_lists import entries
 from query.model.problem import BadRequestError
 from query.model.table_view import table_id
 from query.search.ingest_gateway import IngestGateway
@@ -94,7 +93,7 @@ class OutsideTables:
 
     def _parked_records(self, found: list[FoundMessage]) -> list[str]:
         """Those that wait for their table, and copies of those that are in it by now."""
-        parkings = {str((entry.get("record") or {}).get("id", "")) for entry in self._parked_entries()}
+        parkings = {str(entry.record.get("id", "")) for entry in self._parked_entries()}
         waiting, left = (
             [each for each in found if (each.parking in parkings) == waits] for waits in (True, False)
         )
@@ -117,17 +116,15 @@ class OutsideTables:
             else said
         )
 
-    def _parked_entries(self) -> list[dict[str, Any]]:
+    def _parked_entries(self) -> list[ParkedEntry]:
         try:
-            return list(entries(self.catalog, "/firn/v1/parked", "parked"))
+            return list(ExtrasClient(self.catalog).parked())
         except NotFoundError:
             return []  # a catalog that keeps no such list
 
     def _parked(self, tenant: TenantId) -> list[str]:
         parked = [
-            entry["identifier"]["name"]
-            for entry in self._parked_entries()
-            if entry["identifier"]["namespace"] == [tenant.namespace]
+            entry.table.name for entry in self._parked_entries() if entry.table.namespace == tenant.namespace
         ]
         return [
             f"the stream {from_identifier(name) or name!r} is parked: records of it wait in Kafka; erase "
@@ -137,16 +134,14 @@ class OutsideTables:
 
     def _dropped(self, tenant: TenantId) -> list[str]:
         try:
-            dropped = entries(self.catalog, "/firn/v1/dropped-tables", "dropped-tables")
-            names = [
-                e["identifier"]["name"] for e in dropped if e["identifier"]["namespace"] == [tenant.namespace]
-            ]
+            tables = [dropped.table for dropped in ExtrasClient(self.catalog).dropped_tables()]
         except NotFoundError:
             return []
         return [
             f"the stream {from_identifier(name) or name!r} was dropped and can still be brought back: its "
             "files stay until its purge"
-            for name in names
+            for namespace, name in tables
+            if namespace == tenant.namespace
         ]
 
 

@@ -7,15 +7,12 @@ files stay.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import NotFoundError
+from lake.extras_client import DroppedTable, ExtrasClient
 from lake.tenant import TableId, TenantId, from_identifier
-from query.model.catalog_lists import entries
 from query.model.table_view import EPOCH
-
-PATH = "/firn/v1/dropped-tables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +32,9 @@ def undo_window(own: CatalogClient) -> timedelta | None:
     """How long a stream that is deleted now can be brought back; None where the catalog has no undo. `own`: a
     client with the room's key."""
     try:
-        window_ms = own.get(PATH, pageSize=1).get("undo-window-ms")
+        return ExtrasClient(own).undo_window()
     except NotFoundError:
         return None
-    return None if window_ms is None else timedelta(milliseconds=int(window_ms))
 
 
 def drop(caller: CatalogClient, own: CatalogClient, table: TableId) -> Dropped | None:
@@ -59,26 +55,22 @@ def dropped_streams(own: CatalogClient, tenant: TenantId) -> list[Dropped]:
     catalog without undo."""
     try:
         found = [
-            _dropped(entry)
-            for entry in entries(own, PATH, "dropped-tables")
-            if entry["identifier"]["namespace"] == [tenant.namespace]
+            _dropped(table)
+            for table in ExtrasClient(own).dropped_tables()
+            if table.table.namespace == tenant.namespace
         ]
     except NotFoundError:
         return []
     return [each for each in found if each is not None]
 
 
-def _dropped(entry: dict[str, Any]) -> Dropped | None:
-    tenant, stream = (
-        from_identifier(entry["identifier"]["namespace"][0]),
-        from_identifier(entry["identifier"]["name"]),
-    )
+def _dropped(table: DroppedTable) -> Dropped | None:
+    tenant, stream = from_identifier(table.table.namespace), from_identifier(table.table.name)
     if tenant is None or stream is None:
         return None
-    due = entry.get("purge-due-ms")
-    at, purge_due = _moment(int(entry["dropped-ms"])), None if due is None else _moment(int(due))
+    due = None if table.purge_due_ms is None else _moment(table.purge_due_ms)
     return Dropped(
-        int(entry["id"]), tenant, stream, at, purge_due, restorable=not entry.get("purge-started-ms")
+        table.id, tenant, stream, _moment(table.dropped_ms), due, restorable=table.purge_started_ms is None
     )
 
 

@@ -3,14 +3,14 @@ know what a round is."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from itertools import islice
 
 import structlog
 
 from lake.catalog_client import CatalogClient
 from lake.clock import moment_of
 from lake.errors import FirnError
-from query.model.catalog_lists import entries
+from lake.extras_client import ChangedPartition, ExtrasClient
 from query.tables.maintenance_state import DUTIES, LEASE, MANY_FILES
 
 log = structlog.get_logger()
@@ -82,48 +82,33 @@ def maintenance_debt(room: CatalogClient, caller: CatalogClient, now: datetime) 
     """As the catalog knows it: who runs maintenance asked with the room's key, partitions with the caller's.
     None beside a catalog without extras."""
     try:
-        leases = room.get("/firn/v1/leases").get("leases", [])
-        last = next(
-            (
-                int(task["record"]["at-ms"])
-                for task in entries(room, "/firn/v1/tasks", "tasks", kind=DUTIES)
-                if task["id"] == ROUND
-            ),
-            None,
-        )
+        leader = ExtrasClient(room).lease_holder(LEASE)
+        round_ = ExtrasClient(room).find_task(DUTIES, ROUND)
     except FirnError as error:
         log.info("maintenance.not_known", error=str(error))
         return None
-    leader = next(
-        (str(lease["holder"]) for lease in leases if lease["name"] == LEASE and lease.get("in-force")), None
-    )
+    last = None if round_ is None else moment_of(int(round_.record["at-ms"]))
     crowded = _crowded(caller)
-    late = None if crowded is None else [entry for entry in crowded if _is_waiting(entry, now)]
-    oldest = min((moment_of(entry["changed-ms"]) for entry in late), default=None) if late else None
+    late = None if crowded is None else [each for each in crowded if _is_waiting(each, now)]
+    oldest = min((moment_of(each.changed_ms) for each in late), default=None) if late else None
     return MaintenanceDebt(
         leader,
-        None if last is None else moment_of(last),
+        last,
         None if crowded is None else len(crowded),
         None if late is None else len(late),
         oldest,
     )
 
 
-def _crowded(caller: CatalogClient) -> list[dict[str, Any]] | None:
+def _crowded(caller: CatalogClient) -> list[ChangedPartition] | None:
     """Partitions of many files, the longest unchanged first; None where the catalog or the key does not
     tell."""
     try:
-        return list(
-            caller.get("/firn/v1/dirty-partitions", **{"min-files": MANY_FILES, "pageSize": LISTED_MAX}).get(
-                "partitions", []
-            )
-        )
+        return list(islice(ExtrasClient(caller).changed_partitions(files_min=MANY_FILES), LISTED_MAX))
     except FirnError:
         return None
 
 
-def _is_waiting(entry: dict[str, Any], now: datetime) -> bool:
-    return bool(
-        moment_of(entry["changed-ms"]) < now - SETTLED
-        and entry["bytes"] < SMALL_FILE_BYTES * max(1, entry["data-files"])
-    )
+def _is_waiting(partition: ChangedPartition, now: datetime) -> bool:
+    is_small = partition.size_bytes < SMALL_FILE_BYTES * max(1, partition.data_files)
+    return is_small and moment_of(partition.changed_ms) < now - SETTLED

@@ -11,13 +11,13 @@ from sqlglot import exp
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock
 from lake.errors import NotFoundError
+from lake.extras_client import ExtrasClient, Task
 from lake.tenant import SYSTEM_NAMESPACE, TableId, TenantId
 from query.executors.executor import Executor, Source, from_source
 from query.files.file_index import FileIndex
 from query.language.search_language import Everything
 from query.language.search_sql import all_of, column, text_literal, within
 from query.model.cancellation import Run
-from query.model.catalog_lists import entries
 from query.model.table_view import EPOCH, view_of
 from query.search.file_planner import plan_files, slices
 
@@ -66,35 +66,25 @@ class MaintenanceState:
 def maintenance_state(catalog: CatalogClient, tenant: TenantId | None) -> MaintenanceState:
     """As the catalog knows it, of one tenant or of all. Raises NotFoundError beside a catalog without
     extras."""
-    leases = catalog.get("/firn/v1/leases").get("leases", [])
-    leader = next(
-        (str(lease["holder"]) for lease in leases if lease["name"] == LEASE and lease.get("in-force")), None
-    )
-    waiting = [_waiting(task) for task in entries(catalog, "/firn/v1/tasks", "tasks", kind=TABLES)]
-    duties = {
-        str(task["id"]).rpartition(":")[2]: _moment(task["changed-ms"])
-        for task in entries(catalog, "/firn/v1/tasks", "tasks", kind=DUTIES)
-    }
-    listed = islice(
-        entries(catalog, "/firn/v1/dirty-partitions", "partitions", **{"min-files": MANY_FILES}), COUNTED_MAX
-    )
-    crowded = sum(
-        tenant is None or entry["identifier"]["namespace"] == [tenant.namespace] for entry in listed
-    )
-    due = len(catalog.get("/firn/v1/deletions", pageSize=1_000).get("deletions", [])) if tenant is None else 0
+    extras = ExtrasClient(catalog)
+    leader = extras.lease_holder(LEASE)
+    waiting = [_waiting(task) for task in extras.tasks(TABLES)]
+    duties = {task.id.rpartition(":")[2]: _moment(task.changed_ms) for task in extras.tasks(DUTIES)}
+    listed = islice(extras.changed_partitions(files_min=MANY_FILES), COUNTED_MAX)
+    crowded = sum(tenant is None or each.table.namespace == tenant.namespace for each in listed)
+    due = len(extras.due_deletions()) if tenant is None else 0
     return MaintenanceState(
         leader, crowded, [each for each in waiting if _is_of(each.table, tenant)], duties, due
     )
 
 
-def _waiting(task: dict[str, Any]) -> Waiting:
-    record = task.get("record") or {}
-    until_ms = int(record.get("until-ms", 0))
+def _waiting(task: Task) -> Waiting:
+    until_ms = int(task.record.get("until-ms", 0))
     return Waiting(
-        str(task["id"]).removeprefix(f"{TABLES}:"),
-        str(task["state"]),
-        str(record.get("reason", "")),
-        int(record.get("failures", 0)),
+        task.id.removeprefix(f"{TABLES}:"),
+        task.state,
+        str(task.record.get("reason", "")),
+        int(task.record.get("failures", 0)),
         _moment(until_ms) if until_ms else None,
     )
 

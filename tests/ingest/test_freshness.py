@@ -24,8 +24,12 @@ class Catalog:
         """A partition has so many rows now."""
         self.partitions[hour] = {
             "identifier": {"namespace": [to_identifier("acme")], "name": "logs"},
+            "table-uuid": "7d6f",
             "table-id": 7,
             "partition": f"{hour}",
+            "data-files": 1,
+            "delete-files": 0,
+            "bytes": 1_000,
             "records": records,
             "changed-ms": int(at.timestamp() * 1000),
         }

@@ -7,7 +7,7 @@ from typing import Any, cast
 from ingest.commit.table_states import TableStates
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble
-from ingest.parking.parking import DRAINS_AT_ONCE, PROBE_MAX_S, Parking
+from ingest.parking.parking import DRAINS_AT_ONCE, PROBES, Parking
 from lake.tenant import TableId, TenantId
 from tests.ingest.fake_clock import FakeClock
 
@@ -54,7 +54,7 @@ def test_every_table_is_tried_however_many_fail_for_long() -> None:
         at_work: dict[TableId, float] = {}
         round_s = len(TABLES) / DRAINS_AT_ONCE * FAILS_AFTER_S
         began_s = clock.s
-        while clock.s < began_s + 4 * (round_s + PROBE_MAX_S):
+        while clock.s < began_s + 4 * (round_s + PROBES.max_s):
             parking.step()
             at_work |= {
                 table: times[-1] for table, times in states.opened.items() if times and table not in at_work
@@ -68,4 +68,4 @@ def test_every_table_is_tried_however_many_fail_for_long() -> None:
         for times in states.opened.values()
         for earlier, later in zip([began_s, *times], [*times, clock.s], strict=True)
     ]
-    assert max(gaps) <= 2 * round_s + PROBE_MAX_S
+    assert max(gaps) <= 2 * round_s + PROBES.max_s

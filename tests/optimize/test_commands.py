@@ -13,7 +13,7 @@ from lake.catalog_client import CatalogClient
 from lake.errors import NotFoundError, PrerequisiteError
 from lake.storage import local_path, open_storage
 from optimize.__main__ import app
-from optimize.leader import Leader
+from optimize.leader import leader_lease
 from tests.optimize.live_files import live_files
 from tests.optimize.maintained import maintenance
 from tests.optimize.small_files import SmallFiles, this_hour
@@ -101,8 +101,8 @@ def test_status_names_leader_and_paused_tables_and_resume_ends_a_pause(
     say("resume", str(table.name))
     assert str(table.name) not in say("status")
     assert "leader: nobody" in say("status")
-    with Leader(catalog, 60.0) as leader:
-        assert leader._try()
+    with leader_lease(catalog, 60.0) as leader:
+        leader.take()
         assert f"leader: {leader._holder}" in say("status")
 
 
@@ -112,8 +112,8 @@ def test_commands_that_change_give_way_to_the_leader(
     """While another process leads, retention is refused and changes nothing; after that it takes what the dry
     run told."""
     monkeypatch.setenv("FIRN_OPTIMIZE_LEASE_S", "1")
-    with Leader(catalog, 60.0) as leader:
-        assert leader._try()
+    with leader_lease(catalog, 60.0) as leader:
+        leader.take()
         with pytest.raises(PrerequisiteError, match="another process leads"):
             say("retention", "--table", str(table.name))
         assert live_files(catalog, table.storage, table.name) == {this_hour() - 48: 2, this_hour() - 3: 4}

@@ -12,7 +12,7 @@ import pytest
 
 from lake.catalog_client import CatalogClient
 from lake.storage import local_path, open_storage
-from optimize.leader import Leader
+from optimize.leader import leader_lease
 from tests.optimize.conftest import Optimizer
 from tests.optimize.live_files import live_files, missing_files, offsets_of
 from tests.optimize.maintained import maintenance
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.stack
 
 def test_second_leader_waits_until_the_first_lets_go(catalog: CatalogClient) -> None:
     """While one holds the lease another does not get it; after the release it does, with a larger token."""
-    with Leader(catalog, 5.0) as first, Leader(catalog, 5.0) as second:
+    with leader_lease(catalog, 5.0) as first, leader_lease(catalog, 5.0) as second:
         assert first.acquire(threading.Event(), 10.0)
         assert not second.acquire(threading.Event(), 0.0)
         token = first.token
@@ -32,7 +32,7 @@ def test_second_leader_waits_until_the_first_lets_go(catalog: CatalogClient) -> 
         assert second.acquire(threading.Event(), 10.0)
         assert second.token is not None
         assert token is not None
-        assert int(second.token.split(":")[1]) > int(token.split(":")[1])
+        assert second.token > token
 
 
 def test_leader_that_lost_its_lease_cannot_commit(catalog: CatalogClient) -> None:
@@ -40,10 +40,10 @@ def test_leader_that_lost_its_lease_cannot_commit(catalog: CatalogClient) -> Non
     deleted."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 10, times=4)
-    with Leader(catalog, 1.0) as frozen, Leader(catalog, 5.0) as successor:
+    with leader_lease(catalog, 1.0) as frozen, leader_lease(catalog, 5.0) as successor:
         assert frozen.acquire(threading.Event(), 10.0)
-        token = frozen.token
-        frozen._stop.set()  # no renewal any more, and nobody who notices
+        token = frozen.fencing_token
+        frozen._released.set()  # no renewal any more, and nobody who notices
 
         with_token = CatalogClient(catalog.uri, lease=token)
 
@@ -82,13 +82,13 @@ def test_leader_frozen_past_its_lease_cannot_commit_after_waking(
     process = one.start("run", "--table", str(table.name))
     wait_for(lambda: executes(process), 120, "an executor")
     os.kill(process.pid, signal.SIGSTOP)  # the driver alone: Spark's JVM and the executor go on
-    with Leader(catalog, 60.0) as successor:
+    with leader_lease(catalog, 60.0) as successor:
         wait_for(lambda: successor.acquire(threading.Event(), 0.0), 20, "the successor")
         wait_for(
             lambda: list(folder.glob("merged-*")), 60, "the merged file, by the executor that nobody froze"
         )
         os.kill(process.pid, signal.SIGCONT)
-        wait_for(lambda: "optimize.lease_lost" in one.log(), 60, "its notice")
+        wait_for(lambda: "lease.lost" in one.log(), 60, "its notice")
         wait_for(
             lambda: "optimize.table_failed" in one.log() or process.poll() is not None,
             120,

@@ -44,7 +44,7 @@ from lake import metrics
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock, SystemClock
 from lake.errors import FatalError, RefusedError, SettingsError, UnavailableError
-from lake.lease import NodeLease, control_of
+from lake.lease import NODE_TIMES, Lease, control_of, lease_name
 from lake.relief import Bounds
 from lake.settings import IngestSettings
 from lake.storage import open_storage
@@ -127,11 +127,12 @@ class LocalEngine:
             with attempt:
                 warehouse = self._prepare()
         holder = f"{socket.gethostname()}:{os.getpid()}"
-        lease = NodeLease(
+        lease = Lease(
             control_of(self.settings, self._catalog),
-            self.settings,
-            self._clock,
-            holder,
+            lease_name(self.settings),
+            NODE_TIMES,
+            holder=holder,
+            clock=self._clock,
             still_s=STANDS_STILL_S,
         )
         while not self._stopping.is_set():
@@ -178,7 +179,7 @@ class LocalEngine:
 
     # ---- one generation of workers
 
-    def _run_generation(self, warehouse: str, lease: NodeLease) -> None:
+    def _run_generation(self, warehouse: str, lease: Lease) -> None:
         health_probe = HealthProbe(self._catalog, self._storage, warehouse, self.settings.group)
         health_probe.settle()
         node = self._node = self._make_node(warehouse, lease, health_probe)
@@ -207,7 +208,7 @@ class LocalEngine:
             self._listen(node, WAIT_BUSY_S if node.is_busy else WAIT_IDLE_S)
             self._step(node)
 
-    def _make_node(self, warehouse: str, lease: NodeLease, health_probe: HealthProbe) -> Node:
+    def _make_node(self, warehouse: str, lease: Lease, health_probe: HealthProbe) -> Node:
         s = self.settings
         control = control_of(s, self._catalog)
         records = None if control is None else ParkedRecords(control, timeout_s=s.commit_timeout_s)
@@ -222,7 +223,7 @@ class LocalEngine:
             self._clock,
             LOAD_TIMEOUT_S,
             new_tables,
-            lease.name_and_token,
+            lease.fencing_token or "",
             self._ledger,
         )
         writer = f"{s.group}@{socket.gethostname()}:{os.getpid()}"
@@ -239,7 +240,7 @@ class LocalEngine:
                 self._pool,
                 self._clock,
                 s.workers,
-                lease.name_and_token,
+                lease.fencing_token or "",
                 self._tell,
                 committer.drop,
                 begins,

@@ -28,7 +28,7 @@ from ingest.model.link import Counts, Outcome, Report, TableView, WrittenFlush
 from ingest.node.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, plan, waiting
 from ingest.node.engines.spark_task_spec import Firsts, RoutingDecisions, TaskFlush, TaskResult
 from ingest.node.engines.spark_topics import PlannedTopics
-from ingest.node.pipeline import AGAIN_FIRST_S, AGAIN_MAX_S, POSTPONED, CommitLink
+from ingest.node.pipeline import AGAIN, POSTPONED, CommitLink
 from ingest.write.flush_writer import TABLE_DELETED, FlushWriter
 from lake.clock import Clock
 from lake.errors import Rejected
@@ -170,7 +170,7 @@ class SparkLine:
         if not any(lag.records for lag in lags):
             self._waits_since_s = None
             return None
-        if self._stalled_since_s is not None and now_s - self._stalled_since_s < AGAIN_MAX_S:
+        if self._stalled_since_s is not None and now_s - self._stalled_since_s < AGAIN.max_s:
             return None
         self._waits_since_s = self._waits_since_s if self._waits_since_s is not None else now_s
         if (
@@ -305,9 +305,7 @@ class SparkLine:
         for table, trouble in (entry for result in results for entry in result.stuck):
             backlog = self._backlog[table]
             backlog.tries += 1
-            backlog.not_before_s = self.clock.monotonic_s() + min(
-                AGAIN_MAX_S, AGAIN_FIRST_S * 2 ** min(backlog.tries, 10)
-            )
+            backlog.not_before_s = self.clock.monotonic_s() + AGAIN.delay_s(backlog.tries)
             self.link.stuck(table, trouble)
 
     def _read_to(self, job: Job, results: Sequence[TaskResult], number: int) -> int:

@@ -1,0 +1,336 @@
+"""What Firn's catalog offers beyond the REST protocol, under `/firn/v1`, with types: leases, parked records,
+tasks, changed partitions, files to delete, dropped tables.
+
+The control service beside a foreign catalog offers leases and parked records. Whoever offers none of a kind
+answers 404: every method then raises NotFoundError. All raise UnavailableError where nobody answers and
+RefusedError for what the key or a stale lease does not allow. Batch commits are `CatalogClient.commit_all`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+from urllib.parse import quote
+
+from lake.catalog_client import EXTRAS_PATH, CatalogClient, TableName, pages
+from lake.errors import NotFoundError
+
+PAGE_SIZE = 1_000
+# Only asked for their status, with keys of others; nobody here reads their answers.
+WHOAMI_PATH = f"{EXTRAS_PATH}/whoami"
+TENANTS_PATH = f"{EXTRAS_PATH}/tenants"
+_LEASES = f"{EXTRAS_PATH}/leases"
+_PARKED = f"{EXTRAS_PATH}/parked"
+_TASKS = f"{EXTRAS_PATH}/tasks"
+_PARTITIONS = f"{EXTRAS_PATH}/dirty-partitions"
+_DELETIONS = f"{EXTRAS_PATH}/deletions"
+_DROPPED = f"{EXTRAS_PATH}/dropped-tables"
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedEntry:
+    """A parked table. `version`: for the next compare-and-set; `record`: what ingest wrote, or the catalog;
+    `changed_ms`: ms since 1970."""
+
+    table: TableName
+    version: int
+    reason: str
+    record: Mapping[str, Any]
+    changed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedChange:
+    """A parked record to be written over the version last read (0: there was none); `record` None removes
+    it."""
+
+    table: TableName
+    version: int
+    reason: str
+    record: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The state of a piece of work. `version`: the one last read, 0 for a new task; `changed_ms`: ms since
+    1970, the catalog sets it."""
+
+    id: str
+    kind: str
+    state: str
+    version: int
+    record: Mapping[str, Any]
+    changed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPartition:
+    """A partition as the catalog's index has it. `path`: its name, `changed_ms`: its last change, ms since
+    1970."""
+
+    table: TableName
+    table_id: int
+    path: str
+    data_files: int
+    size_bytes: int
+    rows: int
+    changed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnreachedFile:
+    """A file to delete once `not_before_ms` (since 1970) is over. `record` names its `table` and
+    `table-uuid`."""
+
+    uri: str
+    not_before_ms: int
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DueDeletion:
+    """A file whose time has come. `roots`: prefixes below one of which it has to lie to be deleted; none: it
+    is not its table's."""
+
+    id: int
+    uri: str
+    roots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedTable:
+    """A table that can still be brought back, or waits for its purge. Times are ms since 1970.
+
+    `purge_due_ms` None: nobody asked for a purge. `purge_started_ms` None: it may still come back.
+    `shares_location`: a living table lies at, above or below its location (known only of purgeable ones).
+    """
+
+    id: int
+    table: TableName
+    uuid: str
+    location: str
+    metadata_location: str
+    dropped_ms: int
+    purge_due_ms: int | None
+    purge_started_ms: int | None
+    shares_location: bool
+
+
+class ExtrasClient:
+    """Talks to the extras through a catalog client, and with its key; thread-safe, free to make."""
+
+    def __init__(self, client: CatalogClient) -> None:
+        self._client = client
+
+    # ---- leases
+
+    def lease_holder(self, name: str) -> str | None:
+        """Who holds a lease now; None: nobody."""
+        leases = self._client.get(_LEASES)["leases"]
+        holders = (str(each["holder"]) for each in leases if each["name"] == name and each["in-force"])
+        return next(holders, None)
+
+    def acquire_lease(self, name: str, holder: str, ttl_s: float, *, timeout_s: float | None = None) -> int:
+        """Takes a lease, or one's own again; its fencing token, larger than all before. Raises ConflictError
+        while another holds it."""
+        body = {"holder": holder, "ttl-ms": int(ttl_s * 1000)}
+        return int(self._client.post(f"{_LEASES}/{name}/acquire", body, timeout_s=timeout_s)["token"])
+
+    def renew_lease(self, name: str, token: int, ttl_s: float, *, timeout_s: float | None = None) -> None:
+        """Holds on to a lease. Raises RefusedError where it ran out or passed to another."""
+        body = {"token": token, "ttl-ms": int(ttl_s * 1000)}
+        self._client.post(f"{_LEASES}/{name}/renew", body, timeout_s=timeout_s)
+
+    def release_lease(self, name: str, token: int, *, timeout_s: float | None = None) -> None:
+        """Lets a lease go, so that the next holder need not wait. Raises RefusedError where it is lost."""
+        self._client.post(f"{_LEASES}/{name}/release", {"token": token}, timeout_s=timeout_s)
+
+    # ---- parked records
+
+    def parked(self) -> Iterator[ParkedEntry]:
+        """All parked tables, by their identifiers."""
+        return (_parked(entry) for entry in self._entries(_PARKED, "parked"))
+
+    def find_parked(self, table: TableName) -> ParkedEntry | None:
+        """One table's record; None where it is not parked, or nobody keeps such records."""
+        path = f"{_PARKED}/{quote(table.namespace, safe='')}/{quote(table.name, safe='')}"
+        try:
+            return _parked(self._client.get(path))
+        except NotFoundError:
+            return None
+
+    def change_parked(
+        self,
+        changes: Sequence[ParkedChange],
+        *,
+        lease: str,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[int | None]:
+        """Changes records, each by compare-and-set; the new version of each (0: none), None where somebody
+        changed it since. Without changes it asks whether the lease (`name:token`) is in force.
+
+        `idempotency_key`: a UUID, the same one for every repetition after an unknown outcome.
+        """
+        body = {
+            "lease": lease,
+            "changes": [
+                {
+                    "identifier": each.table.to_json(),
+                    "version": each.version,
+                    "reason": each.reason,
+                    "record": each.record,
+                }
+                for each in changes
+            ],
+        }
+        answer = self._client.post(_PARKED, body, timeout_s=timeout_s, idempotency_key=idempotency_key)
+        return [None if "error" in each else int(each["version"]) for each in answer["results"]]
+
+    # ---- tasks
+
+    def tasks(self, kind: str) -> Iterator[Task]:
+        """All tasks of a kind, by their ids."""
+        return (_task(entry) for entry in self._entries(_TASKS, "tasks", kind=kind))
+
+    def find_task(self, kind: str, task_id: str) -> Task | None:
+        """One task of a kind."""
+        return next((task for task in self.tasks(kind) if task.id == task_id), None)
+
+    def save_tasks(self, tasks: Sequence[Task], *, lease: str | None = None) -> None:
+        """Writes tasks, each over the version last read; one that somebody changed since stays as it is. With
+        a lease (`name:token`) that is not in force everything is refused."""
+        body = [
+            {
+                "id": task.id,
+                "kind": task.kind,
+                "state": task.state,
+                "version": task.version,
+                "record": task.record,
+            }
+            for task in tasks
+        ]
+        self._client.post(_TASKS, _under(lease, {"tasks": body}))
+
+    def remove_task(self, task_id: str) -> None:
+        """Forgets a task, known or not."""
+        self._client.delete(f"{_TASKS}/{task_id}")
+
+    # ---- partitions
+
+    def changed_partitions(
+        self, *, files_min: int = 1, since_ms: int = 0, page_size: int = PAGE_SIZE
+    ) -> Iterator[ChangedPartition]:
+        """Partitions of at least so many files, data and delete files together, changed since then (ms since
+        1970); the oldest change first."""
+        query = {"min-files": files_min, "changed-since-ms": max(0, since_ms)}
+        return (_partition(row) for row in self._entries(_PARTITIONS, "partitions", page_size, **query))
+
+    # ---- files to delete
+
+    def queue_deletions(self, files: Sequence[UnreachedFile], *, lease: str | None = None) -> list[str]:
+        """Queues files; one that is queued already stays as it is. Gives the URIs of those that are not their
+        table's: they are not queued."""
+        body = [
+            {"location": file.uri, "not-before-ms": file.not_before_ms, "record": file.record}
+            for file in files
+        ]
+        return list(self._client.post(_DELETIONS, _under(lease, {"deletions": body})).get("refused", []))
+
+    def due_deletions(self) -> list[DueDeletion]:
+        """The first 1,000 files whose time has come. Those that are acknowledged leave the list."""
+        entries = islice(self._entries(_DELETIONS, "deletions"), PAGE_SIZE)
+        return [
+            DueDeletion(int(entry["id"]), str(entry["location"]), tuple(entry.get("places", ())))
+            for entry in entries
+        ]
+
+    def acknowledge_deletions(self, ids: Sequence[int], *, lease: str | None = None) -> None:
+        """Says which files are gone."""
+        self._client.post(f"{_DELETIONS}/acknowledge", _under(lease, {"ids": list(ids)}))
+
+    # ---- dropped tables
+
+    def undo_window(self) -> timedelta:
+        """How long a table that is dropped now can be brought back."""
+        return timedelta(milliseconds=int(self._client.get(_DROPPED, pageSize=1)["undo-window-ms"]))
+
+    def dropped_tables(self, *, purgeable: bool = False) -> Iterator[DroppedTable]:
+        """All dropped tables, the last one last; with `purgeable` only those whose purge is due."""
+        asked = "true" if purgeable else None
+        return (_dropped(entry) for entry in self._entries(_DROPPED, "dropped-tables", purgeable=asked))
+
+    def undo_drop(self, table: TableName) -> None:
+        """Brings back the last table dropped under this name. Raises ConflictError where the name is taken or
+        the purge has begun."""
+        self._client.post(f"{_DROPPED}/undo", {"identifier": table.to_json()})
+
+    def start_purge(self, dropped_id: int) -> DroppedTable:
+        """Closes the way back; the table as it stands. Raises ConflictError before the purge is due."""
+        return _dropped(self._client.post(f"{_DROPPED}/{dropped_id}/purge-started", {}))
+
+    def finish_purge(self, dropped_id: int) -> None:
+        """Says that a table's files are gone: its name is free."""
+        self._client.delete(f"{_DROPPED}/{dropped_id}")
+
+    def _entries(
+        self, path: str, key: str, page_size: int = PAGE_SIZE, **query: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Every entry of a list, `key` being its name in the answer; asks for a page when it is needed."""
+        for page in pages(
+            lambda token: self._client.get(path, pageSize=page_size, pageToken=token or None, **query)
+        ):
+            yield from page[key]
+
+
+def _under(lease: str | None, body: dict[str, Any]) -> dict[str, Any]:
+    return {**body, "lease": lease} if lease else body
+
+
+def _parked(entry: Mapping[str, Any]) -> ParkedEntry:
+    return ParkedEntry(
+        TableName.parse(entry["identifier"]),
+        int(entry["version"]),
+        str(entry["reason"]),
+        entry.get("record") or {},
+        int(entry["changed-ms"]),
+    )
+
+
+def _task(entry: Mapping[str, Any]) -> Task:
+    return Task(
+        str(entry["id"]),
+        str(entry["kind"]),
+        str(entry["state"]),
+        int(entry["version"]),
+        entry.get("record") or {},
+        int(entry["changed-ms"]),
+    )
+
+
+def _partition(entry: Mapping[str, Any]) -> ChangedPartition:
+    return ChangedPartition(
+        TableName.parse(entry["identifier"]),
+        int(entry["table-id"]),
+        str(entry["partition"]),
+        int(entry["data-files"]),
+        int(entry["bytes"]),
+        int(entry["records"]),
+        int(entry["changed-ms"]),
+    )
+
+
+def _dropped(entry: Mapping[str, Any]) -> DroppedTable:
+    due_ms, started_ms = entry.get("purge-due-ms"), entry["purge-started-ms"]
+    return DroppedTable(
+        int(entry["id"]),
+        TableName.parse(entry["identifier"]),
+        str(entry["table-uuid"]),
+        str(entry["location"]),
+        str(entry["metadata-location"]),
+        int(entry["dropped-ms"]),
+        None if due_ms is None else int(due_ms),
+        None if started_ms is None else int(started_ms),
+        bool(entry.get("location-shared")),
+    )

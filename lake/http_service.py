@@ -1,0 +1,67 @@
+"""What every FastAPI service of Firn has: pages for whoever watches it, and gates that a request passes
+before a route sees it. The catalog, whose requests have to be cheap, has pages of its own."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from fastapi import FastAPI, Response
+from fastapi.concurrency import run_in_threadpool
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from lake.http_body import BoundedBody
+from lake.http_guard import GuardRules, HttpGuard
+
+
+class GateSettings(Protocol):
+    """See the settings of the same names."""
+
+    @property
+    def request_bytes_max(self) -> int: ...
+    @property
+    def request_timeout_s(self) -> float: ...
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]: ...
+    @property
+    def allowed_origins(self) -> tuple[str, ...]: ...
+
+
+def add_gates(
+    app: FastAPI, settings: GateSettings, host: str, who: Callable[..., Any], **options: Any
+) -> None:
+    """Adds the gates: strangers' pages are refused, then `who` (an ASGI middleware, made with `options`) lets
+    callers in, then bodies are bounded. `host`: the address that is listened on."""
+    # The last that is added is the first that a request comes to.
+    app.add_middleware(
+        BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s
+    )
+    app.add_middleware(who, **options)
+    app.add_middleware(HttpGuard, rules=GuardRules(host, settings.allowed_hosts, settings.allowed_origins))
+
+
+def add_service_routes(
+    app: FastAPI,
+    readiness: Callable[[], Awaitable[Mapping[str, object]]],
+    *,
+    measure: Callable[[], None] | None = None,
+) -> None:
+    """Adds /healthz, /readyz and /metrics. `readiness`: the answer of /readyz, `ready` in it decides between
+    200 and 503; `measure`: brings figures up to date before they are told, and may block."""
+
+    @app.get("/healthz", tags=["service"])
+    async def healthz() -> dict[str, str]:
+        """Whether the process lives."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["service"], description=inspect.getdoc(readiness))
+    async def readyz(response: Response) -> dict[str, object]:
+        answer = dict(await readiness())
+        response.status_code = 200 if answer["ready"] else 503
+        return answer
+
+    @app.get("/metrics", tags=["service"])
+    async def metrics() -> Response:
+        """Prometheus metrics."""
+        if measure is not None:
+            await run_in_threadpool(measure)
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
