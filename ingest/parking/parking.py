@@ -1,98 +1,60 @@
 """The parked tables of a node, from the first trouble to the last drained record. Runs in the main process;
 nothing here blocks.
 
-    writing     the parked record is being put into the catalog; before the answer is known nothing happens to
-                the table
-    parked      every worker sends the table's messages to the parking topic; the table is tried again from
-                time to time, or a person decides
-    opening     its state is being loaded
-    draining    a worker writes what is parked, up to what the topic holds
-    holding     every worker has what it parked acknowledged, and lets the table's messages wait
-    finishing   the rest is drained
-    releasing   the parked record is being taken away; when that is known the table is live again, and what
-                waited is its next flush
-
-From opening on, anything that goes wrong leads back to parked.
+What becomes of a table its `TableLifecycle` decides. Here is what that takes: requests to the catalog in
+threads, messages to the workers, and which table is tried next.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Any
 from uuid import uuid4
 from zlib import crc32
 
 import structlog
 
+from ingest.commit.table_lifecycle import (
+    AT_WORK,
+    Ask,
+    Command,
+    DrainEnded,
+    Event,
+    Failed,
+    GiveUp,
+    HeldBy,
+    Load,
+    NotAnswered,
+    ParkTable,
+    Probe,
+    RecordFound,
+    RecordRead,
+    RecordWritten,
+    RequestKind,
+    StartDrain,
+    State,
+    StateKnown,
+    StopDrain,
+    StopWork,
+    TableLifecycle,
+    TellHold,
+    TellParked,
+    TellReleased,
+    Tick,
+)
 from ingest.commit.table_states import TableStates
 from ingest.model.fault_point import reach
 from ingest.model.link import Drain, Drained, Held, Hold, Park, Release, StopDraining, ToWorker, WrittenFlush
-from ingest.model.parked_record import REREAD, ParkedRecord, ParkedRecords
-from ingest.model.trouble import FOR_A_PERSON, VERDICTS, Cause, Trouble
+from ingest.model.parked_record import ParkedRecord, ParkedRecords
+from ingest.model.trouble import Cause, Trouble
 from lake import metrics
 from lake.clock import Clock
 from lake.errors import RetryableError, UnavailableError
 from lake.tenant import TableId
 
-PROBE_FIRST_S, PROBE_MAX_S = 2.0, 60.0
-# A table that fails again so soon after its release is tried again ever more seldom.
-RELAPSE_S = 120.0
 DRAINS_AT_ONCE = 4
-HOLD_MAX_S = 30.0
 LIST_EVERY_S = 2.0
-TRIES_MAX = 3
-AGAIN_AFTER_S = 1.0
 log = structlog.get_logger()
-
-
-class Stage(Enum):
-    """How far a parked table is."""
-
-    WRITING = "writing"
-    PARKED = "parked"
-    OPENING = "opening"
-    DRAINING = "draining"
-    HOLDING = "holding"
-    FINISHING = "finishing"
-    RELEASING = "releasing"
-
-
-AT_WORK = frozenset({Stage.OPENING, Stage.DRAINING, Stage.HOLDING, Stage.FINISHING})
-
-
-class PendingRequest(Enum):
-    """What is to be asked of the catalog about a table's record, until an answer is known."""
-
-    PUT = "put"
-    REMOVE = "remove"
-    FIND = "find"
-
-
-@dataclass(slots=True)
-class ParkedTable:
-    """One table. `told`: the id of the parking under which workers send its messages to the topic; empty
-    where they do not.
-
-    `pending_request` is on its way as `answer`; `key` stays the same while an identical change is repeated.
-    `changed_s`: when the version of the record became known, so that older listings are told apart.
-    `reached`: offset of the parking topic below which all is drained, once it is held.
-    """
-
-    record: ParkedRecord
-    stage: Stage = Stage.WRITING
-    told: str = ""
-    pending_request: PendingRequest | None = None
-    answer: Future[Any] | None = None
-    key: str = ""
-    not_before_s: float = 0.0
-    held: set[int] = field(default_factory=set)
-    probe_after_s: float = PROBE_FIRST_S
-    number: int = 0  # of the hold or drain that goes on
-    stage_since_s: float = 0.0
-    changed_s: float = 0.0
-    tries: int = 0
-    reached: int = 0
 
 
 @dataclass
@@ -109,22 +71,18 @@ class Parking:
     tell: Callable[[int | None, ToWorker], None]
     forget_flushes: Callable[[TableId], None]
     begins: Callable[[TableId], tuple[str, int, int]]
-    _tables: dict[TableId, ParkedTable] = field(default_factory=dict)
-    _released: dict[TableId, tuple[float, float]] = field(
-        default_factory=dict
-    )  # when, and after how long it was to be tried again
+    _lives: dict[TableId, TableLifecycle] = field(default_factory=dict)
+    _parked: dict[TableId, TableLifecycle] = field(default_factory=dict)  # those of them that are parked
+    _answers: dict[Future[Any], tuple[TableLifecycle, Ask]] = field(default_factory=dict)
     _listing: tuple[float, Future[dict[TableId, ParkedRecord]]] | None = None
     _listed_s: float = 0.0
-    _orders: int = 0
 
     def load(self) -> Mapping[TableId, str]:
         """Reads what is parked, before anything is routed; table -> id of its parking. Blocks. Raises
         UnavailableError."""
         for record in self.records.all().values():
             if not record.id:  # the catalog parked it, and no node has taken that up
-                record = record.begun(
-                    *self.begins(record.table), self.clock.now().isoformat(timespec="seconds")
-                )
+                record = self._begun(record)
                 version = self.records.write(record, lease=self.lease, key=str(uuid4()))
                 if version is None:
                     raise UnavailableError(
@@ -132,94 +90,63 @@ class Parking:
                         "again"
                     )
                 record = replace(record, version=version)
-            entry = self._tables[record.table] = ParkedTable(record, told=record.id)
-            self._rest(entry, now=True)
+            life = self._parked[record.table] = self._life(record.table)
+            life.resume(record, self.clock.monotonic_s())
         self._measure()
-        return {table: entry.record.id for table, entry in self._tables.items()}
+        return {table: life.parked.record.id for table, life in self._parked.items()}
 
     # ---- what others ask and tell
 
     def __contains__(self, table: TableId) -> bool:
-        return table in self._tables
+        return table in self._parked
 
     def version(self, table: TableId) -> int | None:
         """The version of a parked table's record, as it was read or written last."""
-        entry = self._tables.get(table)
-        return None if entry is None else entry.record.version
+        life = self._parked.get(table)
+        return None if life is None or life.record is None else life.record.version
 
     def accepts(self, flush: WrittenFlush) -> bool:
         """Whether a flush may be committed: one from the input while the table is live, one of the drain that
         goes on while it is parked."""
-        entry = self._tables.get(flush.table)
-        if entry is None:
-            return not flush.drain
-        return flush.drain == entry.number and entry.stage in (Stage.DRAINING, Stage.FINISHING)
+        return self._life(flush.table).accepts(flush.drain)
 
     def park(self, table: TableId, trouble: Trouble) -> None:
         """Begins to park a table that is live."""
-        if table in self._tables:
-            return
-        log.error("table.parks", table=str(table), reason=trouble.cause.value, sentence=trouble.sentence)
-        self._write(
-            ParkedTable(
-                ParkedRecord(table, trouble.cause, trouble.sentence, expected=trouble.expected),
-                probe_after_s=self._after_relapse(table),
-            )
-        )
+        life = self._life(table)
+        if not life.is_parked:
+            log.error("table.parks", table=str(table), reason=trouble.cause.value, sentence=trouble.sentence)
+            self._on(life, ParkTable(trouble))
 
     def failed(self, table: TableId, trouble: Trouble) -> None:
         """A parked table could not be loaded, or what was drained of it not committed."""
-        entry = self._tables.get(table)
-        if entry is None or entry.stage not in AT_WORK:
-            return
-        entry.tries += 1
-        if trouble.cause in VERDICTS or entry.stage is Stage.OPENING or entry.tries >= TRIES_MAX:
-            self._back(entry, trouble)
+        self._on(self._life(table), Failed(trouble))
 
     def known(self, tables: Iterable[TableId]) -> None:
         """States that have been loaded: what waited for them is drained."""
         for table in tables:
-            entry = self._tables.get(table)
-            if entry is not None and entry.stage is Stage.OPENING:
-                self._drain(entry, Stage.DRAINING)
+            if (life := self._parked.get(table)) is not None:
+                self._on(life, StateKnown())
 
     def drained(self, message: Drained) -> None:
         """A worker has come to the end of what was parked, or could not go on."""
-        entry = self._tables.get(message.table)
-        if (
-            entry is None
-            or entry.stage not in (Stage.DRAINING, Stage.FINISHING)
-            or message.number != entry.number
-        ):
-            return
-        if message.trouble is not None:
-            self._back(entry, message.trouble)
-        elif entry.stage is Stage.DRAINING:
-            entry.reached = message.reached
-            self._hold(entry)
-        else:
-            self._enter(entry, Stage.RELEASING)
-            self._begin(entry, PendingRequest.REMOVE)
+        self._on(self._life(message.table), DrainEnded(message.number, message.reached, message.trouble))
 
     def held(self, worker: int, message: Held) -> None:
         """A worker lets the table's messages wait, and all it has parked of them is acknowledged."""
-        entry = self._tables.get(message.table)
-        if entry is not None and entry.stage is Stage.HOLDING and message.number == entry.number:
-            entry.held.add(worker)
-            if len(entry.held) == self.workers:
-                self._drain(entry, Stage.FINISHING)
+        self._on(self._life(message.table), HeldBy(worker, self.workers, message.number))
 
     def status(self) -> list[dict[str, Any]]:
         """What is parked, for people."""
         return [
             {
-                "table": str(table),
-                "reason": e.record.cause.value,
-                "since": e.record.since,
-                "stage": e.stage.value,
-                "sentence": e.record.sentence,
+                "table": str(record.table),
+                "reason": record.cause.value,
+                "since": record.since,
+                "stage": life.state.value,
+                "sentence": record.sentence,
             }
-            for table, e in list(self._tables.items())  # asked for by another thread
+            for life in list(self._parked.values())  # asked for by another thread
+            if (record := life.record) is not None
         ]
 
     # ---- as time goes on
@@ -227,32 +154,20 @@ class Parking:
     def step(self, *, stopping: bool = False) -> None:
         """Takes in answers of the catalog, tries again what is due. Raises RefusedError where the node's
         lease is lost."""
+        for future in [future for future in self._answers if future.done()]:
+            self._take_answer(*self._answers.pop(future), future)
         now_s = self.clock.monotonic_s()
-        # The one that has waited longest is tried first, or some would never be.
-        for entry in sorted(self._tables.values(), key=lambda entry: entry.not_before_s):
-            if entry.answer is not None and entry.answer.done():
-                self._take_answer(entry, entry.answer)
-            elif entry.pending_request is not None and entry.answer is None and entry.not_before_s <= now_s:
-                entry.answer = self.pool.submit(self._run, entry.pending_request, entry.record, entry.key)
-            elif entry.stage in (Stage.HOLDING, Stage.FINISHING) and now_s - entry.stage_since_s > HOLD_MAX_S:
-                self._back(entry, Trouble(Cause.FAILING, "what is left could not be drained in time"))
-            elif (
-                entry.stage is Stage.PARKED
-                and entry.not_before_s <= now_s
-                and not stopping
-                and self._may_probe(entry)
-            ):
-                self._enter(entry, Stage.OPENING)
-                entry.tries = 0
-                self.states.outdate(entry.record.table)
-                self.states.want([entry.record.table])
-        self._list(now_s)
-
-    def _may_probe(self, entry: ParkedTable) -> bool:
-        return (
-            not entry.record.awaits_person
-            and sum(each.stage in AT_WORK for each in self._tables.values()) < DRAINS_AT_ONCE
+        free = (
+            0 if stopping else DRAINS_AT_ONCE - sum(life.state in AT_WORK for life in self._parked.values())
         )
+        # The one that has waited longest is tried first, or some would never be.
+        for life in sorted(self._parked.values(), key=lambda life: life.parked.not_before_s):
+            if free > 0 and life.may_probe(now_s):
+                free -= 1
+                self._on(life, Probe())
+            else:
+                self._on(life, Tick())
+        self._list(now_s)
 
     def _list(self, now_s: float) -> None:
         """Reads all records now and then: the catalog parks what moves back, a person decides about it."""
@@ -275,204 +190,128 @@ class Parking:
 
     def _reconcile(self, found: Mapping[TableId, ParkedRecord], began_s: float) -> None:
         for table, record in found.items():
-            entry = self._tables.get(table)
-            if entry is None and self._released.get(table, (0.0, 0.0))[0] < began_s:
+            was_live = table not in self._parked
+            self._on(self._life(table), RecordRead(record, began_s))
+            if was_live and table in self._parked:
                 log.error(
                     "table.parked_by_others",
                     table=str(table),
                     reason=record.cause.value,
                     sentence=record.sentence,
                 )
-                self._tables[table] = ParkedTable(record)
-                self._adopt(self._tables[table], record)
-            elif (
-                entry is not None
-                and entry.pending_request is None
-                and entry.changed_s < began_s
-                and entry.record.version != record.version
-            ):
-                self._adopt(entry, record)
-        for table, entry in list(self._tables.items()):
-            if table not in found and entry.pending_request is None and entry.changed_s < began_s:
+        for table, life in list(self._parked.items()):
+            if table not in found and self._on(life, RecordRead(None, began_s)):
                 log.warning(
                     "parked.record_missing",
                     table=str(table),
                     advice="somebody removed it by hand; it is put back, for records wait",
                 )
-                self._write(entry, version=0)
 
     # ---- the record in the catalog
 
-    def _write(self, entry: ParkedTable, **changes: Any) -> None:
-        """Puts the record of the table; nothing is committed to the table any more."""
-        entry.record = replace(entry.record, **changes)
-        self._tables[entry.record.table] = entry
-        self._stop_work(entry)
-        self._enter(entry, Stage.WRITING)
-        self._begin(entry, PendingRequest.PUT)
+    def _begun(self, record: ParkedRecord) -> ParkedRecord:
+        """Blocks."""
+        return record.begun(*self.begins(record.table), self.clock.now().isoformat(timespec="seconds"))
 
-    def _begin(self, entry: ParkedTable, pending_request: PendingRequest) -> None:
-        entry.pending_request, entry.key, entry.not_before_s = pending_request, str(uuid4()), 0.0
-
-    def _run(
-        self, pending_request: PendingRequest, record: ParkedRecord, key: str
-    ) -> tuple[ParkedRecord, int | None] | ParkedRecord | None:
+    def _run(self, ask: Ask) -> tuple[ParkedRecord, int | None] | ParkedRecord | None:
         """In a thread: asks the catalog. PUT and REMOVE give the record as written and its version, None
         where somebody else has changed it."""
-        if pending_request is PendingRequest.FIND:
+        record = ask.record
+        if ask.kind is RequestKind.FIND:
             found = self.records.find(record.table)
             self.records.confirm(self.lease)
             return found
+        remove = ask.kind is RequestKind.REMOVE
         try:
-            if pending_request is PendingRequest.PUT and not record.id:
-                record = record.begun(
-                    *self.begins(record.table), self.clock.now().isoformat(timespec="seconds")
-                )
-            return record, self.records.write(
-                record, lease=self.lease, key=key, remove=pending_request is PendingRequest.REMOVE
-            )
+            if not remove and not record.id:
+                record = self._begun(record)
+            return record, self.records.write(record, lease=self.lease, key=ask.key, remove=remove)
         except RetryableError as error:
             raise NotWrittenError(record, str(error)) from error
 
-    def _take_answer(self, entry: ParkedTable, answer: Future[Any]) -> None:
-        entry.answer = None
+    def _take_answer(self, life: TableLifecycle, ask: Ask, answer: Future[Any]) -> None:
         try:
             result = answer.result()
-        except RetryableError as error:  # the identical request again, until its fate is known
-            log.warning("parked.not_written", table=str(entry.record.table), reason=str(error))
-            entry.record = error.record if isinstance(error, NotWrittenError) else entry.record
-            entry.not_before_s = self.clock.monotonic_s() + AGAIN_AFTER_S
+        except RetryableError as error:
+            log.warning("parked.not_written", table=str(life.table), reason=str(error))
+            record = error.record if isinstance(error, NotWrittenError) else ask.record
+            self._on(life, NotAnswered(ask.key, record))
             return
-        pending_request, entry.pending_request = entry.pending_request, None
-        entry.changed_s = self.clock.monotonic_s()
-        if isinstance(result, tuple):
-            record, version = result
-            entry.record = record if version is None else replace(record, version=version)
-            if version is None:
-                self._begin(entry, PendingRequest.FIND)
-            elif pending_request is PendingRequest.REMOVE:
-                reach("parked_record_removed")
-                self._release(entry)
-            else:
-                reach("parked_record_written")
-                self._rest(entry)
-        elif result is not None:
-            self._adopt(entry, result)
-        elif entry.stage is Stage.RELEASING:
-            self._release(entry)
+        if ask.kind is RequestKind.FIND:
+            self._on(life, RecordFound(ask.key, result))
+            return
+        record, version = result
+        if version is not None:
+            reach("parked_record_removed" if ask.kind is RequestKind.REMOVE else "parked_record_written")
+        self._on(life, RecordWritten(ask.key, record, version))
+
+    # ---- the life of each table
+
+    def _life(self, table: TableId) -> TableLifecycle:
+        life = self._lives.get(table)
+        if life is None:
+            life = self._lives[table] = TableLifecycle(table)
+        return life
+
+    def _on(self, life: TableLifecycle, event: Event) -> bool:
+        """Tells a table's life of an event and carries out what follows; whether anything did."""
+        before = life.state
+        state, commands = life.on(event, self.clock.monotonic_s())
+        if life.is_parked:
+            self._parked[life.table] = life
         else:
-            self._write(entry, version=0)
+            self._parked.pop(life.table, None)
+        for command in commands:
+            self._carry_out(life, command)
+        if state is not before and life.is_parked:
+            reason = life.parked.record.cause.value
+            log.info("table.parking", table=str(life.table), stage=state.value, reason=reason)
+        if state is not before and state in (State.PARKED, State.LIVE):
+            self._measure()
+        return bool(commands)
 
-    def _adopt(self, entry: ParkedTable, found: ParkedRecord) -> None:
-        """Takes over what somebody else has written: the catalog, a person, a node before this one."""
-        self._stop_work(entry)
-        if found.cause is Cause.RESOLVED:
-            self.states.forget(found.table)
-        entry.record, entry.changed_s = found, self.clock.monotonic_s()
-        if found.id:
-            entry.probe_after_s = PROBE_FIRST_S
-            self._rest(entry, now=True)
-        else:
-            self._write(entry)
-
-    # ---- from stage to stage
-
-    def _enter(self, entry: ParkedTable, stage: Stage) -> None:
-        entry.stage, entry.stage_since_s = stage, self.clock.monotonic_s()
-        log.info(
-            "table.parking", table=str(entry.record.table), stage=stage.value, reason=entry.record.cause.value
-        )
-
-    def _rest(self, entry: ParkedTable, *, now: bool = False) -> None:
-        """Parked from here on, until it is tried again."""
-        record = entry.record
-        if entry.told != record.id:
-            self.tell(None, Park({record.table: record.id}))
-            reach("parking_told")
-        entry.told = record.id
-        entry.not_before_s = self.clock.monotonic_s() + (0.0 if now else entry.probe_after_s)
-        self._enter(entry, Stage.PARKED)
-        self._measure()
-
-    def _back(self, entry: ParkedTable, trouble: Trouble) -> None:
-        """The table does not take its records yet."""
-        log.warning(
-            "table.not_drained",
-            table=str(entry.record.table),
-            reason=trouble.cause.value,
-            sentence=trouble.sentence,
-            stage=entry.stage.value,
-        )
-        self._stop_work(entry)
-        entry.probe_after_s = min(PROBE_MAX_S, entry.probe_after_s * 2)
-        if trouble.cause in FOR_A_PERSON:
-            expected = entry.record.expected.joined(trouble.expected)
-            self._write(entry, cause=trouble.cause, sentence=trouble.sentence, expected=expected)
-        else:
-            self._rest(entry)
-
-    def _stop_work(self, entry: ParkedTable) -> None:
-        table = entry.record.table
-        self.forget_flushes(table)
-        self.states.drop(table)
-        if entry.stage in (Stage.DRAINING, Stage.FINISHING):
-            self.tell(self._drainer(table), StopDraining(table))
-
-    def _hold(self, entry: ParkedTable) -> None:
-        self._enter(entry, Stage.HOLDING)
-        entry.held.clear()
-        entry.told = ""
-        self.tell(None, Hold(entry.record.table, self._next_number(entry)))
-
-    def _next_number(self, entry: ParkedTable) -> int:
-        """Answers to an order that was given up are told by its number."""
-        self._orders += 1
-        entry.number = self._orders
-        return entry.number
-
-    def _drain(self, entry: ParkedTable, stage: Stage) -> None:
-        record = entry.record
-        self._enter(entry, stage)
-        entry.tries = 0
-        # Live records wait while the drain is finished: it goes on where the one before has ended.
-        start, reread = (
-            (record.start, record.resolution == REREAD) if stage is Stage.DRAINING else (entry.reached, False)
-        )
-        order = Drain(
-            record.table,
-            self._next_number(entry),
-            self.states.view(record.table),
-            record.id,
-            record.topic_id,
-            start,
-            reread,
-        )
-        self.tell(self._drainer(record.table), order)
+    def _carry_out(self, life: TableLifecycle, command: Command) -> None:
+        table = life.table
+        match command:
+            case StopWork(forget):
+                self.forget_flushes(table)
+                (self.states.forget if forget else self.states.drop)(table)
+            case Load():
+                self.states.outdate(table)
+                self.states.want([table])
+            case Ask():
+                self._answers[self.pool.submit(self._run, command)] = life, command
+            case TellParked(id):
+                self.tell(None, Park({table: id}))
+                reach("parking_told")
+            case TellHold(number):
+                self.tell(None, Hold(table, number))
+            case StartDrain(number, record, start, reread):
+                view = self.states.view(table)
+                order = Drain(table, number, view, record.id, record.topic_id, start, reread)
+                self.tell(self._drainer(table), order)
+            case StopDrain():
+                self.tell(self._drainer(table), StopDraining(table))
+            case GiveUp(state, trouble):
+                log.warning(
+                    "table.not_drained",
+                    table=str(table),
+                    reason=trouble.cause.value,
+                    sentence=trouble.sentence,
+                    stage=state.value,
+                )
+            case TellReleased(record):
+                log.info("table.released", table=str(table), parked_since=record.since)
+                self.tell(None, Release({table: self.states.view(table)}))
+                reach("released")
 
     def _drainer(self, table: TableId) -> int:
         return crc32(str(table).encode()) % self.workers
 
-    def _release(self, entry: ParkedTable) -> None:
-        table = entry.record.table
-        log.info("table.released", table=str(table), parked_since=entry.record.since)
-        del self._tables[table]
-        self._released[table] = self.clock.monotonic_s(), entry.probe_after_s
-        self.tell(None, Release({table: self.states.view(table)}))
-        reach("released")
-        self._measure()
-
-    def _after_relapse(self, table: TableId) -> float:
-        released_s, probe_after_s = self._released.pop(table, (0.0, 0.0))
-        return (
-            min(PROBE_MAX_S, 2 * probe_after_s)
-            if released_s and self.clock.monotonic_s() - released_s < RELAPSE_S
-            else PROBE_FIRST_S
-        )
-
     def _measure(self) -> None:
         counted: dict[str, int] = {cause.value: 0 for cause in Cause}
-        for entry in self._tables.values():
-            counted[entry.record.cause.value] += 1
+        for life in self._parked.values():
+            counted[life.parked.record.cause.value] += 1
         for reason, number in counted.items():
             metrics.TABLES_PARKED.labels(reason).set(number)
 

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.faults.protocol_node import AT_WORK, Entry, Flush, Job, Node, Order, Said, Stage, View, Worker
+from ingest.commit.table_lifecycle import (
+    TRIES_MAX,
+    Ask,
+    Command,
+    DrainEnded,
+    Event,
+    Failed,
+    HeldBy,
+    Load,
+    ParkTable,
+    RecordFound,
+    RecordWritten,
+    RequestKind,
+    StartDrain,
+    State,
+    StateKnown,
+    StopDrain,
+    StopWork,
+    TellHold,
+    TellParked,
+    TellReleased,
+    Tick,
+)
+from ingest.model.parked_record import ParkedRecord
+from ingest.model.trouble import Cause, Trouble
+from tests.faults.protocol_node import Flush, Job, Life, Node, Order, Said, View, Worker
 from tests.faults.protocol_world import (
-    DELETED,
-    FAILING,
-    RESOLVED,
-    ROLLED_BACK,
     Commit,
     CommitCheckpoint,
     GroupWrite,
     Message,
-    ParkedRecord,
     ParkedWrite,
     Violation,
     World,
@@ -23,165 +43,99 @@ from tests.faults.protocol_world import (
 # ---- parking, in the main process
 
 
-def park(w: World, node: Node, table: str, cause: str) -> None:
-    """Begins to park a live table, or changes why it is parked."""
-    entry = node.tables.get(table)
-    if entry is None:
-        entry = node.tables[table] = Entry(ParkedRecord(0, cause))
-        w.seen["parked"] += 1
-    write(w, node, table, entry, replace(entry.record, cause=cause))
-    if not w.rules.record_before_parking:
-        rest(node, table, entry)
+def on(w: World, node: Node, table: str, event: Event) -> bool:
+    """The main process tells a table's life of something, and carries out what follows; whether anything
+    did."""
+    life = node.lives[table]
+    _, commands = life.on(event, w.moment_s())
+    for command in commands:
+        carry_out(w, node, table, command)
+    while life.is_parked and life.parked.request is not None and not life.parked.asked:
+        on(w, node, table, Tick())
+    return bool(commands)
 
 
-def write(w: World, node: Node, table: str, entry: Entry, record: ParkedRecord) -> None:
-    stop_work(node, table, entry)
-    entry.stage = Stage.WRITING
-    entry.record = record if record.id else replace(record, id=w.next_id(), start=len(w.parking))
-    entry.write = ParkedWrite(table, entry.record, entry.record.version, node.token, w.next_id())
-    w.air.append(Message(entry.write, node))
+def carry_out(w: World, node: Node, table: str, command: Command) -> None:
+    life = node.lives[table]
+    match command:
+        case StopWork(forget):
+            node.jobs.pop(table, None)
+            node.waiting = [flush for flush in node.waiting if flush.table != table]
+            forget_loaded(node, table)
+            if forget:
+                node.last.pop(table, None)
+        case Load():
+            forget_loaded(node, table)
+        case Ask(RequestKind.FIND, _, key):
+            on(w, node, table, RecordFound(key, w.parked.get(table)))
+        case Ask(kind, record, key):
+            if not record.id:
+                record = replace(record, id=str(w.next_id()), start=len(w.parking))
+            written = record if kind is RequestKind.PUT else None
+            life.sent = ParkedWrite(table, written, record.version, node.token, key)
+            w.air.append(Message(life.sent, node))
+        case TellParked():
+            node.tell(Order("park", table, record=life.parked.record))
+        case TellHold(number):
+            node.tell(Order("hold", table, number))
+        case StartDrain(number, record, start, reread):
+            view = known(node, table, "drained into")
+            order = Order("drain", table, number, view, record=record, start=start, reread=reread)
+            node.workers[0].orders.append(order)
+        case StopDrain():
+            node.workers[0].orders.append(Order("stop", table))
+        case TellReleased():
+            w.seen["released"] += 1
+            node.tell(Order("release", table, view=known(node, table, "released")))
 
 
-def stop_work(node: Node, table: str, entry: Entry) -> None:
-    node.jobs.pop(table, None)
-    node.waiting = [flush for flush in node.waiting if flush.table != table]
+def forget_loaded(node: Node, table: str) -> None:
     node.known.pop(table, None)
     node.loaded.pop(table, None)
-    if entry.stage in (Stage.DRAINING, Stage.FINISHING):
-        node.workers[0].orders.append(Order("stop", table))
 
 
-def rest(node: Node, table: str, entry: Entry) -> None:
-    if entry.told != entry.record.id:
-        node.tell(Order("park", table, record=entry.record))
-    entry.told = entry.record.id
-    entry.stage = Stage.PARKED
-
-
-def adopt(w: World, node: Node, table: str, found: ParkedRecord) -> None:
-    """Takes over what somebody else has written."""
-    entry = node.tables.setdefault(table, Entry(found))
-    stop_work(node, table, entry)
-    if found.cause == RESOLVED and w.rules.forget_what_was:
-        node.last.pop(table, None)
-    entry.record, entry.write = found, None
-    if found.id:
-        rest(node, table, entry)
-    else:
-        write(w, node, table, entry, found)
-
-
-def back(w: World, node: Node, table: str, cause: str) -> None:
-    """The table does not take its records yet."""
-    entry = node.tables[table]
-    if cause == ROLLED_BACK and w.rules.keep_rolled_back:
-        write(w, node, table, entry, replace(entry.record, cause=cause))
-    else:
-        stop_work(node, table, entry)
-        rest(node, table, entry)
-
-
-def failed(w: World, node: Node, table: str, cause: str) -> None:
-    """A table is in trouble: a live one is parked, one that is being drained rests again."""
-    if table not in node.tables:
-        park(w, node, table, cause)
-    elif node.tables[table].stage in AT_WORK:
-        back(w, node, table, cause)
-
-
-def accepts(w: World, node: Node, flush: Flush) -> bool:
-    entry = node.tables.get(flush.table)
-    if entry is None:
-        return not flush.drain
-    if not w.rules.refuse_live_while_parked:
-        return True
-    return flush.drain == entry.number and entry.stage in (Stage.DRAINING, Stage.FINISHING)
-
-
-def next_number(node: Node, entry: Entry) -> int:
-    node.numbers += 1
-    entry.number = node.numbers
-    return entry.number
-
-
-def drain(node: Node, table: str, stage: Stage) -> None:
-    entry = node.tables[table]
-    entry.stage = stage
+def known(node: Node, table: str, what: str) -> View:
     if table not in node.known:
-        raise Violation(f"{table} is drained into a table that node {node.token} does not know")
-    record, first = entry.record, stage is Stage.DRAINING
-    start, reread = record.start if first else entry.reached, first and record.cause == RESOLVED
-    node.workers[0].orders.append(
-        Order(
-            "drain",
-            table,
-            next_number(node, entry),
-            node.known[table],
-            record=record,
-            start=start,
-            reread=reread,
-        )
-    )
+        raise Violation(f"{table} is {what} without node {node.token} knowing it")
+    return node.known[table]
+
+
+def failed(w: World, node: Node, table: str, cause: Cause) -> None:
+    """A table is in trouble: a live one is parked, one that is being drained rests again. Nobody is patient
+    here: what fails counts as if it had failed long enough."""
+    life, trouble = node.lives[table], Trouble(cause, "")
+    for _ in range(TRIES_MAX if life.is_parked else 0):
+        on(w, node, table, Failed(trouble))
+    if not life.is_parked:
+        w.seen["parked"] += 1
+        on(w, node, table, ParkTable(trouble))
+        for command in [] if w.rules.record_before_parking else life.park_unwritten():
+            carry_out(w, node, table, command)
 
 
 def heard(w: World, node: Node, worker: Worker, said: Said) -> None:
     """The main process takes a message of a worker."""
-    entry = node.tables.get(said.table)
-    fresh = entry is not None and (said.number == entry.number or not w.rules.numbered_orders)
-    if said.kind == "submit" and said.flush is not None and accepts(w, node, said.flush):
-        node.waiting.append(said.flush)
+    if said.kind == "submit" and said.flush is not None:
+        if node.lives[said.table].accepts_flush(said.flush.drain):
+            node.waiting.append(said.flush)
     elif said.kind == "durable":
         node.confirmations.append((worker, said.number))
-    elif said.kind == "held" and entry is not None and fresh and entry.stage is Stage.HOLDING:
-        entry.held.add(node.workers.index(worker))
-        if len(entry.held) == len(node.workers) or not w.rules.everybody_holds:
-            if w.rules.drain_after_the_hold:
-                drain(node, said.table, Stage.FINISHING)
-            else:
-                begin_release(w, node, said.table)
-    elif said.kind == "drained" and entry is not None and fresh and entry.stage is Stage.DRAINING:
-        entry.stage, entry.held, entry.told, entry.reached = Stage.HOLDING, set(), 0, said.reached
-        node.tell(Order("hold", said.table, next_number(node, entry)))
-    elif said.kind == "drained" and entry is not None and fresh and entry.stage is Stage.FINISHING:
-        begin_release(w, node, said.table)
-
-
-def begin_release(w: World, node: Node, table: str) -> None:
-    entry = node.tables[table]
-    entry.stage = Stage.RELEASING
-    entry.write = ParkedWrite(table, None, entry.record.version, node.token, w.next_id())
-    w.air.append(Message(entry.write, node))
-    if not w.rules.release_when_known:
-        release(w, node, table)
-
-
-def release(w: World, node: Node, table: str) -> None:
-    node.tables.pop(table, None)
-    w.seen["released"] += 1
-    if table not in node.known:
-        raise Violation(f"{table} is released without node {node.token} knowing it")
-    node.tell(Order("release", table, view=node.known[table]))
+    elif said.kind == "held":
+        held = HeldBy(node.workers.index(worker), len(node.workers), said.number)
+        on(w, node, said.table, held)
+    elif said.kind == "drained":
+        on(w, node, said.table, DrainEnded(said.number, said.reached))
 
 
 def parked_answer(w: World, node: Node, body: ParkedWrite, result: str, version: int) -> bool:
     """The catalog's answer about a parked record; False where the node has lost its lease and ends."""
-    entry = node.tables.get(body.table)
-    if entry is None or entry.write != body:
+    life = node.lives[body.table]
+    if not life.is_parked or not life.parked.awaits(body.key):
         return True
     if result == "stale":
         return False
-    entry.write = None
-    if result == "ok" and body.record is None:
-        release(w, node, body.table)
-    elif result == "ok":
-        entry.record = replace(entry.record, version=version)
-        rest(node, body.table, entry)
-    elif body.table in w.parked:  # changed: it is read again
-        adopt(w, node, body.table, w.parked[body.table])
-    elif body.record is None:
-        release(w, node, body.table)
-    else:
-        write(w, node, body.table, entry, replace(entry.record, version=0))
+    record = body.record or life.parked.record
+    on(w, node, body.table, RecordWritten(body.key, record, version if result == "ok" else None))
     return True
 
 
@@ -211,7 +165,7 @@ def commit_answer(w: World, node: Node, body: Commit, result: str) -> None:
     job.request = None
     w.seen[result] += 1
     if result in ("deleted", "failed"):
-        failed(w, node, body.table, DELETED if result == "deleted" else FAILING)
+        failed(w, node, body.table, Cause.DELETED if result == "deleted" else Cause.FAILING)
 
 
 def learn(node: Node, table: str, view: View, made: int) -> None:
@@ -227,7 +181,7 @@ def load(w: World, node: Node, table: str) -> str:
     found, before = w.tables.get(table), node.last.get(table)
     if found is None or found.dropped:
         if before is not None and before.exists and found is None and w.rules.notice_vanished:
-            failed(w, node, table, ROLLED_BACK)
+            failed(w, node, table, Cause.ROLLED_BACK)
             return f"finds {table} gone without having been dropped"
         node.loaded[table] = (
             (before if before is not None and not before.exists else View(w.next_id(), False, None, {})),
@@ -240,7 +194,7 @@ def load(w: World, node: Node, table: str) -> str:
         and head is not None
         and any(mark > head.get(p, 0) for p, mark in found.marks.items())
     ):
-        failed(w, node, table, ROLLED_BACK)
+        failed(w, node, table, Cause.ROLLED_BACK)
         return f"finds {table} moved back by its head"
     made = found.snapshots[found.head].made if found.head is not None else 0
     node.loaded[table] = View(found.uuid, True, found.head, dict(found.marks)), made
@@ -253,15 +207,15 @@ def look_for_rollbacks(w: World, node: Node) -> None:
     loaded, node.loaded = node.loaded, {}
     for table, (view, made) in loaded.items():
         record = w.parked.get(table)
-        if record is not None and is_news(node.tables.get(table), record) and w.rules.take_up_before_known:
+        if record is not None and is_news(node.lives[table], record) and w.rules.take_up_before_known:
             continue  # it is loaded again when the record has been taken up
         if has_lost(node.last.get(table), view) and w.rules.marks_never_go_back:
-            failed(w, node, table, ROLLED_BACK)
+            failed(w, node, table, Cause.ROLLED_BACK)
         else:
             learn(node, table, view, made)
-    for table, entry in node.tables.items():
-        if entry.stage is Stage.OPENING and table in node.known:
-            drain(node, table, Stage.DRAINING)
+    for table, life in node.tables.items():
+        if life.state is State.OPENING and table in node.known:
+            on(w, node, table, StateKnown())
 
 
 def has_lost(before: View | None, now: View) -> bool:
@@ -272,9 +226,9 @@ def has_lost(before: View | None, now: View) -> bool:
     )
 
 
-def is_news(entry: Entry | None, record: ParkedRecord) -> bool:
+def is_news(life: Life, record: ParkedRecord) -> bool:
     """Whether somebody has changed the parked record since the node read it."""
-    return not record.id if entry is None else record.version != entry.record.version
+    return not record.id if life.record is None else record.version != life.record.version
 
 
 def settle(node: Node, job: Job, kind: str, flushes: list[Flush] | None = None) -> None:

@@ -5,29 +5,26 @@ A step takes its choices from `pick(n)`, so that a run is a list of (step, picks
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from ingest.commit.table_lifecycle import AT_WORK, PROBE_MAX_S, NotAnswered, Probe, RecordRead, State
+from ingest.model.trouble import Cause
 from tests.faults.protocol_main import (
-    adopt,
     attempt,
-    back,
     commit_answer,
+    failed,
     group_write,
     heard,
     load,
     look_for_rollbacks,
+    on,
     parked_answer,
     settle,
-    write,
 )
-from tests.faults.protocol_node import AT_WORK, Flush, Job, Node, Order, Said, Stage, Worker
+from tests.faults.protocol_node import Flush, Job, Node, Order, Said, Worker
 from tests.faults.protocol_worker import convert, drain_step, obey
 from tests.faults.protocol_world import (
-    ROLLED_BACK,
     Commit,
     GroupWrite,
-    Message,
-    ParkedRecord,
     World,
     commit,
     park,
@@ -101,7 +98,7 @@ def act_route(w: World, pick: Pick) -> str | None:
     record = w.log[p][worker.routed[p]]
     worker.routed[p] += 1
     if record.table is None:
-        worker.send(0, record)
+        worker.send("", record)
         return f"node {node.token} buries {record}"
     if record.table in worker.parked and (record.table not in worker.held or not w.rules.held_records_wait):
         worker.send(worker.parked[record.table], record)
@@ -254,7 +251,7 @@ def act_load(w: World, pick: Pick) -> str | None:
     if (node := a_node(w, pick)) is None:
         return None
     wanted = {job.table for job in node.jobs.values() if not job.in_air} | {
-        t for t, e in node.tables.items() if e.stage is Stage.OPENING
+        t for t, life in node.tables.items() if life.state is State.OPENING
     }
     wanted |= {
         t
@@ -343,35 +340,27 @@ def act_write_again(w: World, pick: Pick) -> str | None:
     """A parked record whose fate is unknown is sent once more, identical."""
     if (node := a_node(w, pick)) is None:
         return None
-    writes = [entry.write for entry in node.tables.values() if entry.write is not None]
+    writes = [life.sent for life in node.tables.values() if life.sent is not None and life.parked.asked]
     if not writes:
         return None
     body = writes[pick(len(writes))]
     if sum(message.body == body for message in w.air) > int(w.faults_allowed):
         return None
-    w.air.append(Message(body, node))
+    record = body.record or node.lives[body.table].parked.record
+    on(w, node, body.table, NotAnswered(body.key, record))
     return f"node {node.token} sends again: {body}"
-
-
-def awaits_person(w: World, record: ParkedRecord) -> bool:
-    return record.cause == ROLLED_BACK and w.rules.keep_rolled_back
 
 
 def act_probe(w: World, pick: Pick) -> str | None:
     """A parked table is tried again."""
     if (node := a_node(w, pick)) is None or not node.begun:
         return None
-    resting = [
-        t
-        for t, e in sorted(node.tables.items())
-        if e.stage is Stage.PARKED and not awaits_person(w, e.record)
-    ]
+    now_s = w.moment_s() + PROBE_MAX_S
+    resting = [t for t, life in sorted(node.tables.items()) if life.may_probe(now_s)]
     if not resting:
         return None
     table = resting[pick(len(resting))]
-    node.tables[table].stage = Stage.OPENING
-    node.known.pop(table, None)
-    node.loaded.pop(table, None)
+    on(w, node, table, Probe())
     return f"node {node.token} tries {table}"
 
 
@@ -379,10 +368,10 @@ def act_give_up(w: World, pick: Pick) -> str | None:
     """What goes on with a parked table takes too long."""
     if (node := a_node(w, pick)) is None or not w.faults_allowed:
         return None
-    busy = [t for t, e in sorted(node.tables.items()) if e.stage in AT_WORK]
+    busy = [t for t, life in sorted(node.tables.items()) if life.state in AT_WORK]
     if not busy:
         return None
-    back(w, node, busy[pick(len(busy))], "late")
+    failed(w, node, busy[pick(len(busy))], Cause.FAILING)
     w.seen["given up"] += 1
     return f"node {node.token} gives up for now"
 
@@ -397,14 +386,9 @@ def act_list(w: World, pick: Pick) -> str | None:
     ):  # what its successor parks is not its own to park
         w.nodes.remove(node)
         return f"node {node.token} ends: its lease is lost"
+    read_s = w.moment_s()
     changed = [
-        t
-        for t, r in sorted(w.parked.items())
-        if (e := node.tables.get(t)) is None or (e.write is None and e.record.version != r.version)
+        on(w, node, table, RecordRead(w.parked.get(table), read_s))
+        for table in sorted(w.parked.keys() | node.tables.keys())
     ]
-    missing = [t for t, e in sorted(node.tables.items()) if t not in w.parked and e.write is None]
-    for table in changed:
-        adopt(w, node, table, w.parked[table])
-    for table in missing:
-        write(w, node, table, node.tables[table], replace(node.tables[table].record, version=0))
-    return f"node {node.token} reads all parked records" if changed or missing else None
+    return f"node {node.token} reads all parked records" if any(changed) else None

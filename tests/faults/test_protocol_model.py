@@ -39,8 +39,8 @@ NOTICED = {
     "maintenance_repeats_head": 290,
     "keep_rolled_back": 180,
     "reread_from_input": 25,
-    "ask_witness": 15,
-    "keep_newer_witness": 2002443,
+    "ask_checkpoint": 15,
+    "keep_newer_checkpoint": 2002443,
 }
 
 
