@@ -5,7 +5,7 @@ What becomes of a table its `TableLifecycle` decides. Here is what that takes: r
 threads, messages to the workers, and which table is tried next.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,16 +14,15 @@ from zlib import crc32
 
 import structlog
 
-from ingest.commit.table_lifecycle import (
+from ingest.commit.table_events import (
     AT_WORK,
     Ask,
-    Command,
     DrainEnded,
+    Entered,
     Event,
     Failed,
     GiveUp,
     HeldBy,
-    Load,
     NotAnswered,
     ParkTable,
     Probe,
@@ -33,18 +32,16 @@ from ingest.commit.table_lifecycle import (
     RequestKind,
     StartDrain,
     State,
-    StateKnown,
     StopDrain,
-    StopWork,
-    TableLifecycle,
     TellHold,
     TellParked,
     TellReleased,
     Tick,
 )
+from ingest.commit.table_lifecycle import TableLifecycle, Tables
 from ingest.commit.table_states import TableStates
 from ingest.model.fault_point import reach
-from ingest.model.link import Drain, Drained, Held, Hold, Park, Release, StopDraining, ToWorker, WrittenFlush
+from ingest.model.link import Drain, Drained, Held, Hold, Park, Release, StopDraining, ToWorker
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble
 from lake import metrics
@@ -69,13 +66,26 @@ class Parking:
     workers: int
     lease: str
     tell: Callable[[int | None, ToWorker], None]
-    forget_flushes: Callable[[TableId], None]
     begins: Callable[[TableId], tuple[str, int, int]]
-    _lives: dict[TableId, TableLifecycle] = field(default_factory=dict)
-    _parked: dict[TableId, TableLifecycle] = field(default_factory=dict)  # those of them that are parked
     _answers: dict[Future[Any], tuple[TableLifecycle, Ask]] = field(default_factory=dict)
     _listing: tuple[float, Future[dict[TableId, ParkedRecord]]] | None = None
     _listed_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._lives.run |= {
+            Entered: self._entered,
+            Ask: self._ask,
+            TellParked: self._tell_parked,
+            TellHold: self._tell_hold,
+            StartDrain: self._start_drain,
+            StopDrain: self._stop_drain,
+            GiveUp: self._give_up,
+            TellReleased: self._tell_released,
+        }
+
+    @property
+    def _lives(self) -> Tables:
+        return self.states.lives
 
     def load(self) -> Mapping[TableId, str]:
         """Reads what is parked, before anything is routed; table -> id of its parking. Blocks. Raises
@@ -90,50 +100,33 @@ class Parking:
                         "again"
                     )
                 record = replace(record, version=version)
-            life = self._parked[record.table] = self._life(record.table)
-            life.resume(record, self.clock.monotonic_s())
+            self._lives.resume(record, self.clock.monotonic_s())
         self._measure()
-        return {table: life.parked.record.id for table, life in self._parked.items()}
+        return {life.table: life.parked.record.id for life in self._lives.parked}
 
     # ---- what others ask and tell
 
     def __contains__(self, table: TableId) -> bool:
-        return table in self._parked
-
-    def version(self, table: TableId) -> int | None:
-        """The version of a parked table's record, as it was read or written last."""
-        life = self._parked.get(table)
-        return None if life is None or life.record is None else life.record.version
-
-    def accepts(self, flush: WrittenFlush) -> bool:
-        """Whether a flush may be committed: one from the input while the table is live, one of the drain that
-        goes on while it is parked."""
-        return self._life(flush.table).accepts(flush.drain)
+        life = self._lives.get(table)
+        return life is not None and life.is_parked
 
     def park(self, table: TableId, trouble: Trouble) -> None:
         """Begins to park a table that is live."""
-        life = self._life(table)
-        if not life.is_parked:
+        if table not in self:
             log.error("table.parks", table=str(table), reason=trouble.cause.value, sentence=trouble.sentence)
-            self._on(life, ParkTable(trouble))
+            self._on(self._lives[table], ParkTable(trouble))
 
     def failed(self, table: TableId, trouble: Trouble) -> None:
-        """A parked table could not be loaded, or what was drained of it not committed."""
-        self._on(self._life(table), Failed(trouble))
-
-    def known(self, tables: Iterable[TableId]) -> None:
-        """States that have been loaded: what waited for them is drained."""
-        for table in tables:
-            if (life := self._parked.get(table)) is not None:
-                self._on(life, StateKnown())
+        """What is drained of a parked table could not be written."""
+        self._on(self._lives[table], Failed(trouble))
 
     def drained(self, message: Drained) -> None:
         """A worker has come to the end of what was parked, or could not go on."""
-        self._on(self._life(message.table), DrainEnded(message.number, message.reached, message.trouble))
+        self._on(self._lives[message.table], DrainEnded(message.number, message.reached, message.trouble))
 
     def held(self, worker: int, message: Held) -> None:
         """A worker lets the table's messages wait, and all it has parked of them is acknowledged."""
-        self._on(self._life(message.table), HeldBy(worker, self.workers, message.number))
+        self._on(self._lives[message.table], HeldBy(worker, self.workers, message.number))
 
     def status(self) -> list[dict[str, Any]]:
         """What is parked, for people."""
@@ -145,7 +138,7 @@ class Parking:
                 "stage": life.state.value,
                 "sentence": record.sentence,
             }
-            for life in list(self._parked.values())  # asked for by another thread
+            for life in list(self._lives.parked)  # asked for by another thread
             if (record := life.record) is not None
         ]
 
@@ -157,11 +150,10 @@ class Parking:
         for future in [future for future in self._answers if future.done()]:
             self._take_answer(*self._answers.pop(future), future)
         now_s = self.clock.monotonic_s()
-        free = (
-            0 if stopping else DRAINS_AT_ONCE - sum(life.state in AT_WORK for life in self._parked.values())
-        )
+        parked = list(self._lives.parked)
+        free = 0 if stopping else DRAINS_AT_ONCE - sum(life.state in AT_WORK for life in parked)
         # The one that has waited longest is tried first, or some would never be.
-        for life in sorted(self._parked.values(), key=lambda life: life.parked.not_before_s):
+        for life in sorted(parked, key=lambda life: life.parked.not_before_s):
             if free > 0 and life.may_probe(now_s):
                 free -= 1
                 self._on(life, Probe())
@@ -190,20 +182,20 @@ class Parking:
 
     def _reconcile(self, found: Mapping[TableId, ParkedRecord], began_s: float) -> None:
         for table, record in found.items():
-            was_live = table not in self._parked
-            self._on(self._life(table), RecordRead(record, began_s))
-            if was_live and table in self._parked:
+            was_live = table not in self
+            self._on(self._lives[table], RecordRead(record, began_s))
+            if was_live and table in self:
                 log.error(
                     "table.parked_by_others",
                     table=str(table),
                     reason=record.cause.value,
                     sentence=record.sentence,
                 )
-        for table, life in list(self._parked.items()):
-            if table not in found and self._on(life, RecordRead(None, began_s)):
+        for life in [life for life in self._lives.parked if life.table not in found]:
+            if self._on(life, RecordRead(None, began_s)):
                 log.warning(
                     "parked.record_missing",
-                    table=str(table),
+                    table=str(life.table),
                     advice="somebody removed it by hand; it is put back, for records wait",
                 )
 
@@ -245,72 +237,57 @@ class Parking:
             reach("parked_record_removed" if ask.kind is RequestKind.REMOVE else "parked_record_written")
         self._on(life, RecordWritten(ask.key, record, version))
 
-    # ---- the life of each table
-
-    def _life(self, table: TableId) -> TableLifecycle:
-        life = self._lives.get(table)
-        if life is None:
-            life = self._lives[table] = TableLifecycle(table)
-        return life
+    # ---- what lives ask for
 
     def _on(self, life: TableLifecycle, event: Event) -> bool:
-        """Tells a table's life of an event and carries out what follows; whether anything did."""
-        before = life.state
-        state, commands = life.on(event, self.clock.monotonic_s())
-        if life.is_parked:
-            self._parked[life.table] = life
-        else:
-            self._parked.pop(life.table, None)
-        for command in commands:
-            self._carry_out(life, command)
-        if state is not before and life.is_parked:
-            reason = life.parked.record.cause.value
-            log.info("table.parking", table=str(life.table), stage=state.value, reason=reason)
-        if state is not before and state in (State.PARKED, State.LIVE):
-            self._measure()
-        return bool(commands)
+        return self._lives.on(life, event, self.clock.monotonic_s())
 
-    def _carry_out(self, life: TableLifecycle, command: Command) -> None:
-        table = life.table
-        match command:
-            case StopWork(forget):
-                self.forget_flushes(table)
-                (self.states.forget if forget else self.states.drop)(table)
-            case Load():
-                self.states.outdate(table)
-                self.states.want([table])
-            case Ask():
-                self._answers[self.pool.submit(self._run, command)] = life, command
-            case TellParked(id):
-                self.tell(None, Park({table: id}))
-                reach("parking_told")
-            case TellHold(number):
-                self.tell(None, Hold(table, number))
-            case StartDrain(number, record, start, reread):
-                view = self.states.view(table)
-                order = Drain(table, number, view, record.id, record.topic_id, start, reread)
-                self.tell(self._drainer(table), order)
-            case StopDrain():
-                self.tell(self._drainer(table), StopDraining(table))
-            case GiveUp(state, trouble):
-                log.warning(
-                    "table.not_drained",
-                    table=str(table),
-                    reason=trouble.cause.value,
-                    sentence=trouble.sentence,
-                    stage=state.value,
-                )
-            case TellReleased(record):
-                log.info("table.released", table=str(table), parked_since=record.since)
-                self.tell(None, Release({table: self.states.view(table)}))
-                reach("released")
+    def _entered(self, life: TableLifecycle, command: Entered) -> None:
+        reason = life.parked.record.cause.value
+        log.info("table.parking", table=str(life.table), stage=command.stage.value, reason=reason)
+        if command.stage is State.PARKED:
+            self._measure()
+
+    def _ask(self, life: TableLifecycle, command: Ask) -> None:
+        self._answers[self.pool.submit(self._run, command)] = life, command
+
+    def _tell_parked(self, life: TableLifecycle, command: TellParked) -> None:
+        self.tell(None, Park({life.table: command.id}))
+        reach("parking_told")
+
+    def _tell_hold(self, life: TableLifecycle, command: TellHold) -> None:
+        self.tell(None, Hold(life.table, command.number))
+
+    def _start_drain(self, life: TableLifecycle, command: StartDrain) -> None:
+        number, record, start, reread = command
+        view = self.states.view(life.table)
+        order = Drain(life.table, number, view, record.id, record.topic_id, start, reread)
+        self.tell(self._drainer(life.table), order)
+
+    def _stop_drain(self, life: TableLifecycle, _: StopDrain) -> None:
+        self.tell(self._drainer(life.table), StopDraining(life.table))
+
+    def _give_up(self, life: TableLifecycle, command: GiveUp) -> None:
+        log.warning(
+            "table.not_drained",
+            table=str(life.table),
+            reason=command.trouble.cause.value,
+            sentence=command.trouble.sentence,
+            stage=command.state.value,
+        )
+
+    def _tell_released(self, life: TableLifecycle, command: TellReleased) -> None:
+        log.info("table.released", table=str(life.table), parked_since=command.record.since)
+        self.tell(None, Release({life.table: self.states.view(life.table)}))
+        reach("released")
+        self._measure()
 
     def _drainer(self, table: TableId) -> int:
         return crc32(str(table).encode()) % self.workers
 
     def _measure(self) -> None:
         counted: dict[str, int] = {cause.value: 0 for cause in Cause}
-        for life in self._parked.values():
+        for life in self._lives.parked:
             counted[life.parked.record.cause.value] += 1
         for reason, number in counted.items():
             metrics.TABLES_PARKED.labels(reason).set(number)

@@ -4,7 +4,7 @@ rollbacks, a restored database, decisions."""
 import copy
 from dataclasses import replace
 
-from ingest.commit.table_lifecycle import RecordRead
+from ingest.commit.table_events import RecordRead
 from ingest.model.parked_record import REREAD
 from ingest.model.trouble import Cause
 from tests.faults.protocol_main import on

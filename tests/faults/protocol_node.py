@@ -12,27 +12,36 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ingest.commit.table_lifecycle import Ask, Command, Parked, RequestKind, TableLifecycle
+from ingest.commit.table_events import Ask, Command, RequestKind
+from ingest.commit.table_lifecycle import TRIES_MAX, Job, Parked, TableLifecycle
+from ingest.model.link import Outcome, WrittenFlush
 from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Trouble
+from lake.commit import TableState
+from lake.marks import Marks as ProductMarks
+from lake.marks import Range
 from tests.faults.protocol_world import (
-    Commit,
+    PLACES,
     CommitCheckpoint,
     Marks,
     ParkedWrite,
     Record,
     Rules,
+    Violation,
     table_id,
 )
 
 
 class View(NamedTuple):
-    """What is known of a table; one that does not exist has the uuid that its creation will give it."""
+    """What a worker knows of a table; one that does not exist has the uuid that its creation will give it."""
 
-    uuid: int
-    exists: bool
-    head: int | None
+    uuid: str
     marks: Marks
+
+
+def view_of(state: TableState) -> View:
+    """What workers are told of a table."""
+    return View(state.uuid, {place.partition: offset for place, offset in state.marks.offsets.items()})
 
 
 @dataclass(eq=False)
@@ -135,18 +144,17 @@ class Worker:
         )
 
 
-@dataclass(eq=False)
-class Job:
-    """The commit of one table: merged flushes, and the request that is out or of unknown outcome."""
+@dataclass(frozen=True, slots=True)
+class Handed(WrittenFlush):
+    """A flush as the main process gets it."""
 
-    table: str
-    flushes: list[Flush]
-    request: Commit | None = None
-    in_air: bool = False
+    of: Flush | None = None
 
-    @property
-    def ranges(self) -> dict[int, tuple[int, int]]:
-        return {p: r for flush in self.flushes for p, r in flush.ranges.items()}
+
+def handed(flush: Flush) -> Handed:
+    ranges = {PLACES[p]: Range(*r) for p, r in flush.ranges.items()}
+    rows = len(flush.rows)
+    return Handed(table_id(flush.table), flush.view.uuid, ranges, (), rows, {}, flush.drain, flush)
 
 
 class Life(TableLifecycle):
@@ -159,10 +167,6 @@ class Life(TableLifecycle):
         self.sent: ParkedWrite | None = None
         self._token, self._keys = token, 0
 
-    def accepts_flush(self, drain: int) -> bool:
-        """What the product asks of a written flush."""
-        return self.accepts(drain) or (self.is_parked and not self.rules.refuse_live_while_parked)
-
     def park_unwritten(self) -> list[Command]:
         """Parks without waiting for the answer of the catalog."""
         assert self.sent is not None
@@ -174,6 +178,46 @@ class Life(TableLifecycle):
     def _new_key(self) -> str:
         self._keys += 1
         return f"{self._token}-{self.table}-{self._keys}"
+
+    def _accepts(self, drain: int) -> bool:
+        return super()._accepts(drain) or (self.is_parked and not self.rules.refuse_live_while_parked)
+
+    def _failed(self, parked: Parked, trouble: Trouble) -> None:
+        """Nobody is patient here: what fails counts as if it had failed long enough."""
+        parked.tries = TRIES_MAX
+        super()._failed(parked, trouble)
+
+    def _is_moved_back(self, state: TableState) -> bool:
+        return super()._is_moved_back(state) and self.rules.compare_head
+
+    def _has_vanished(self) -> bool:
+        return super()._has_vanished() and self.rules.notice_vanished
+
+    def _is_news(self, record: ParkedRecord) -> bool:
+        return super()._is_news(record) and self.rules.take_up_before_known
+
+    def _lost(self, state: TableState | None) -> Trouble | None:
+        return super()._lost(state) if self.rules.marks_never_go_back else None
+
+    def _is_there(self, job: Job, marks: ProductMarks) -> bool:
+        return super()._is_there(job, marks) and self.rules.compare_with_marks
+
+    def _verdict(
+        self, flush: WrittenFlush, known: TableState, marks: ProductMarks
+    ) -> Outcome | Trouble | None:
+        """A flush that begins behind its marks is never to come so far: others go first."""
+        if not self.rules.compare_with_marks:
+            return None
+        verdict = super()._verdict(flush, known, marks)
+        if isinstance(verdict, Trouble):
+            if self.rules.marks_never_go_back:
+                raise Violation(
+                    f"a node would leave a gap in {self.table}: {flush.ranges} on {marks.offsets}"
+                )
+            return None
+        if verdict is Outcome.REDO and flush.uuid == known.uuid and not self.rules.redo_what_is_ahead:
+            return None
+        return verdict
 
     def _is_answer(self, parked: Parked, number: int) -> bool:
         return super()._is_answer(parked, number) or not self.rules.numbered_orders
@@ -196,8 +240,8 @@ class Life(TableLifecycle):
     def _is_for_a_person(self, trouble: Trouble) -> bool:
         return super()._is_for_a_person(trouble) and self.rules.keep_rolled_back
 
-    def _awaits_person(self) -> bool:
-        return super()._awaits_person() and self.rules.keep_rolled_back
+    def _awaits_person(self, record: ParkedRecord) -> bool:
+        return super()._awaits_person(record) and self.rules.keep_rolled_back
 
     def _is_decided(self, found: ParkedRecord) -> bool:
         return super()._is_decided(found) and self.rules.forget_what_was
@@ -209,13 +253,6 @@ class Node:
     workers: list[Worker]
     lives: dict[str, Life]
     begun: bool = False
-    known: dict[str, View] = field(default_factory=dict)
-    last: dict[str, View] = field(default_factory=dict)  # as it was when it was last known
-    loaded: dict[str, tuple[View, int]] = field(
-        default_factory=dict
-    )  # not yet compared with the parked records
-    waiting: list[Flush] = field(default_factory=list)
-    jobs: dict[str, Job] = field(default_factory=dict)
     confirmations: list[tuple[Worker, int]] = field(default_factory=list)
     newest: CommitCheckpoint | None = None
 

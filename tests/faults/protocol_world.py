@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ingest.commit.table_lifecycle import AGAIN_AFTER_S
 from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Cause
+from lake.catalog_client import TableName
+from lake.commit import TableState, new_table_state
+from lake.marks import Marks as ProductMarks
+from lake.marks import TopicPartition
 from lake.tenant import TableId, TenantId
 
 if TYPE_CHECKING:
@@ -22,9 +26,18 @@ if TYPE_CHECKING:
 Marks = dict[int, int]  # partition -> the next offset that is not absorbed
 
 
+PLACES = [TopicPartition("input", partition) for partition in range(3)]
+EMPTY = new_table_state(TableName("t", "logs"), "t", "logs", "file:///warehouse")
+
+
 def table_id(name: str) -> TableId:
     """A table of the model as the product names it."""
     return TableId(TenantId(name), "logs")
+
+
+def product_marks(marks: Marks) -> ProductMarks:
+    """Marks as the product has them."""
+    return ProductMarks({PLACES[partition]: offset for partition, offset in marks.items()})
 
 
 class Violation(Exception):
@@ -110,7 +123,7 @@ class Snapshot:
 
 @dataclass
 class Table:
-    uuid: int
+    uuid: str
     head: int | None = None
     marks: Marks = field(default_factory=dict)
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
@@ -133,6 +146,19 @@ class Table:
             at = snapshot.parent
         return {}
 
+    def state(self) -> TableState:
+        """What the product loads of it."""
+        head_marks = self.head_marks()
+        return replace(
+            EMPTY,
+            uuid=self.uuid,
+            exists=True,
+            head=self.head,
+            marks=product_marks(self.marks),
+            head_marks=None if head_marks is None else product_marks(head_marks),
+            head_ms=self.snapshots[self.head].made if self.head is not None else 0,
+        )
+
     def add(self, snapshot: int, rows: tuple[Record, ...], marks: Marks | None, made: int) -> None:
         self.snapshots[snapshot] = Snapshot(snapshot, self.head, rows, marks, made)
         self.head = snapshot
@@ -143,7 +169,7 @@ class Commit(NamedTuple):
     none."""
 
     table: str
-    uuid: int
+    uuid: str
     exists: bool
     head: int | None
     snapshot: int

@@ -241,7 +241,6 @@ class LocalEngine:
                 s.workers,
                 lease.name_and_token,
                 self._tell,
-                committer.drop,
                 begins,
             )
         return Node(
