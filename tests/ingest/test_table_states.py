@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from ingest.commit.table_events import RecordRead
+from ingest.commit.table_events import Entered, GiveUp, Probe, RecordRead, State
 from ingest.commit.table_lifecycle import Tables
 from ingest.commit.table_states import Arrivals, NewTables, TableStates
 from ingest.model.link import Grown, GrowTables, Opened, OpenTables
@@ -160,13 +160,14 @@ def test_marks_that_went_back_are_noticed_whatever_is_to_be_written(
     catalog.mark = 7
     assert known(states, None)
     catalog.mark, parked.record = 5, ParkedRecord(TABLE, Cause.FAILING, version=2, id="p")
-    states.outdate(TABLE)
-    ((table, trouble),) = arrivals(states, 2).failed
-    assert (table, trouble.cause, trouble.expected.of(TopicPartition("id", 0))) == (
-        TABLE,
-        Cause.ROLLED_BACK,
-        7,
-    )
+    states.lives.run |= dict.fromkeys((Entered, GiveUp), lambda *_: None)
+    states.lives.resume(parked.record, 0.0)
+    life = states.lives[TABLE]
+    states.lives.on(life, Probe(), 100.0)
+    assert not known(states, None)
+    assert life.record is not None
+    lost = life.record.expected.of(TopicPartition("id", 0))
+    assert (life.state, life.record.cause, lost) == (State.WRITING, Cause.ROLLED_BACK, 7)
 
 
 def test_marks_that_a_person_has_set_back_stand(
