@@ -834,7 +834,8 @@ class Tables(dict[TableId, TableLifecycle]):
 
 
 def _keep(index: dict[TableLifecycle, None], life: TableLifecycle, belongs: bool) -> None:
-    if belongs:
-        index[life] = None
-    else:
-        index.pop(life, None)
+    if belongs is not (life in index):
+        if belongs:
+            index[life] = None
+        else:
+            del index[life]
