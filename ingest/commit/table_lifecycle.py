@@ -36,10 +36,9 @@ From opening on, anything that goes wrong leads back to parked. Why each rule is
 loses or doubles a record without it: `tests/faults/protocol_world.py`, `protocol_script.py`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 from uuid import uuid4
 
 from ingest.commit.promised_columns import PromisedColumns
@@ -793,49 +792,3 @@ def moved_back(state: TableState) -> Trouble:
         f"table {state.name} was moved back: its marks are {state.marks.to_property()}, those of its "
         f"snapshot {head}",
     )
-
-
-class Tables(dict[TableId, TableLifecycle]):
-    """The entries of all tables that a node has met, each made when it is met.
-
-    `run`: who carries a command out. `loading`, `committing`, `parked`: the tables of which something is
-    under way, so that nobody looks at all of them.
-    """
-
-    def __init__(self, make: Callable[[TableId], TableLifecycle] = TableLifecycle) -> None:
-        self._make = make
-        self.run: dict[type[Command], Callable[[TableLifecycle, Any], None]] = {}
-        self.loading: dict[TableLifecycle, None] = {}
-        self.committing: dict[TableLifecycle, None] = {}
-        self.parked: dict[TableLifecycle, None] = {}
-
-    def __missing__(self, table: TableId) -> TableLifecycle:
-        life = self[table] = self._make(table)
-        return life
-
-    def on(self, life: TableLifecycle, event: Event, now_s: float) -> bool:
-        """Tells a table of an event, and has carried out what follows; whether anything did."""
-        _, commands = life.on(event, now_s)
-        self._note(life)
-        for command in commands:
-            self.run[type(command)](life, command)
-        return bool(commands)
-
-    def resume(self, record: ParkedRecord, now_s: float) -> None:
-        """Begins with a table that is parked, as all workers do."""
-        life = self[record.table]
-        life.resume(record, now_s)
-        self._note(life)
-
-    def _note(self, life: TableLifecycle) -> None:
-        _keep(self.loading, life, life.loading is not None)
-        _keep(self.committing, life, life.has_flushes)
-        _keep(self.parked, life, life.is_parked)
-
-
-def _keep(index: dict[TableLifecycle, None], life: TableLifecycle, belongs: bool) -> None:
-    if belongs is not (life in index):
-        if belongs:
-            index[life] = None
-        else:
-            del index[life]

@@ -38,7 +38,8 @@ from ingest.commit.table_events import (
     Outdated,
     Want,
 )
-from ingest.commit.table_lifecycle import LoadStep, TableLifecycle, Tables
+from ingest.commit.table_lifecycle import LoadStep, TableLifecycle
+from ingest.commit.tables import Tables
 from ingest.model.link import TableView
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble, trouble_of

@@ -38,8 +38,9 @@ from ingest.commit.table_events import (
     TellReleased,
     Tick,
 )
-from ingest.commit.table_lifecycle import TableLifecycle, Tables
+from ingest.commit.table_lifecycle import TableLifecycle
 from ingest.commit.table_states import TableStates
+from ingest.commit.tables import Tables
 from ingest.model.fault_point import reach
 from ingest.model.link import Drain, Drained, Held, Hold, Park, Release, StopDraining, ToWorker
 from ingest.model.parked_record import ParkedRecord, ParkedRecords

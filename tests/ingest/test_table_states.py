@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from ingest.commit.table_events import Entered, GiveUp, Probe, RecordRead, State
-from ingest.commit.table_lifecycle import Tables
 from ingest.commit.table_states import Arrivals, NewTables, TableStates
+from ingest.commit.tables import Tables
 from ingest.model.link import Grown, GrowTables, Opened, OpenTables
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause
