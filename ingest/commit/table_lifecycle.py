@@ -523,20 +523,19 @@ class TableLifecycle:
             case Failed(trouble):
                 self._failed(parked, trouble)
             case HeldBy(worker, workers, number) if parked.stage is State.HOLDING:
-                if self._is_answer(parked, number):
-                    parked.held.add(worker)
-                    if self._all_hold(parked, workers):
-                        self._all_held(parked)
+                self._held(parked, worker, workers, number)
             case DrainEnded(number, reached, trouble) if parked.stage in DRAINS:
                 if self._is_answer(parked, number):
                     self._drained(parked, reached, trouble)
             case Tick():
                 self._tick(parked)
             case Probe() if parked.stage is State.PARKED:
-                self._enter(parked, State.OPENING)
-                parked.tries = 0
-                self.is_fresh = False
-                self._want()
+                self._probe(parked)
+            case _:
+                self._on_record(parked, event)
+
+    def _on_record(self, parked: Parked, event: Event) -> None:
+        match event:
             case RecordRead(record, read_s) if parked.request is None and parked.changed_s < read_s:
                 self._compare_records(parked, record)
             case RecordWritten(key, record, version) if parked.awaits(key):
@@ -547,6 +546,18 @@ class TableLifecycle:
                 # The identical request again, until its fate is known.
                 parked.asked, parked.record = False, record
                 parked.not_before_s = self._now_s + AGAIN_AFTER_S
+
+    def _probe(self, parked: Parked) -> None:
+        self._enter(parked, State.OPENING)
+        parked.tries = 0
+        self.is_fresh = False
+        self._want()
+
+    def _held(self, parked: Parked, worker: int, workers: int, number: int) -> None:
+        if self._is_answer(parked, number):
+            parked.held.add(worker)
+            if self._all_hold(parked, workers):
+                self._all_held(parked)
 
     def _tick(self, parked: Parked) -> None:
         if parked.request is not None:
