@@ -21,7 +21,7 @@ Nothing here blocks, so a table that fails or is slow holds up its own commits a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
@@ -31,48 +31,34 @@ from ingest.commit.commit_sending import BATCH_TABLES, AdaptiveTimeout, Answer, 
 from ingest.commit.dropped_table import DEAD_LETTER, PARK, RECREATE, on_deleted
 from ingest.commit.relief import Reliefs
 from ingest.commit.second_writer import SecondWriters
-from ingest.commit.table_states import TableStates, moved_back, table_name
+from ingest.commit.table_events import (
+    Answered,
+    Commit,
+    CommitTrouble,
+    Compare,
+    Event,
+    Flushed,
+    Gather,
+    NoteAhead,
+    Sent,
+    Settle,
+    Submitted,
+    Took,
+)
+from ingest.commit.table_lifecycle import TableLifecycle
+from ingest.commit.table_states import TableStates, table_name
 from ingest.model.link import Outcome, TableView, WrittenFlush
-from ingest.model.trouble import Cause, Trouble
+from ingest.model.trouble import Trouble
 from lake import metrics
-from lake.backoff import Backoff
 from lake.catalog_client import CommitStatus
 from lake.clock import Clock, epoch_ms
-from lake.commit import Prepared, TableState, prepare_append
+from lake.commit import Prepared, prepare_append
 from lake.errors import FirnError
-from lake.marks import Marks, Range, TopicPartition, Verdict
 from lake.relief import Bounds
 from lake.tenant import TableId
 
 ISOLATED_AT_ONCE = 8
-RETRIES = Backoff(0.2, 5.0)
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Flushed:
-    """A worker's written flush."""
-
-    worker: int
-    flush: WrittenFlush
-
-
-@dataclass(slots=True)
-class Job:
-    """What the committer does for one table: the flushes of its workers, merged into one commit; `sent` is
-    out or of unknown outcome."""
-
-    table: TableId
-    flushes: list[Flushed]
-    sent: Prepared | None = None
-    sent_on: TableState | None = None
-    in_air: bool = False
-    not_before_s: float = 0.0
-    tries: int = 0
-
-    @property
-    def ranges(self) -> Mapping[TopicPartition, Range]:
-        return {p: r for flushed in self.flushes for p, r in flushed.flush.ranges.items()}
 
 
 Settlement = tuple[int, TableId, Outcome, TableView]  # worker, table, outcome, view
@@ -80,10 +66,11 @@ Settlement = tuple[int, TableId, Outcome, TableView]  # worker, table, outcome, 
 
 @dataclass(frozen=True, slots=True)
 class InAir:
-    """Jobs whose commits were sent together. `batch`: as one of all tables that are due, not because they
+    """Tables whose commits were sent together. `batch`: as one of all tables that are due, not because they
     gave trouble."""
 
-    jobs: Sequence[Job]
+    lives: Sequence[TableLifecycle]
+    prepared: Sequence[Prepared]
     batch: bool
     since_s: float
 
@@ -99,8 +86,7 @@ class Step:
 
 @dataclass
 class Committer:
-    """Owns the flushes between a worker's `submit` and their settlement. One thread; only `send` runs in
-    others."""
+    """Gives the commits of tables their turns, and sends them. One thread; only `send` runs in others."""
 
     states: TableStates
     pool: Executor
@@ -110,8 +96,8 @@ class Committer:
     writer: str
     bounds: Bounds = field(default_factory=Bounds)
     reliefs: Reliefs = field(init=False)
-    _waiting: dict[TableId, list[Flushed]] = field(default_factory=lambda: defaultdict(list))
-    _jobs: dict[TableId, Job] = field(default_factory=dict)
+    _step: Step = field(default_factory=Step)
+    _ready: list[TableLifecycle] = field(default_factory=list)
     _air: dict[Future[Sending], InAir] = field(default_factory=dict)
     _timeout: AdaptiveTimeout = field(default_factory=AdaptiveTimeout)
     _isolation: Isolation = field(default_factory=Isolation)
@@ -122,216 +108,144 @@ class Committer:
 
     def __post_init__(self) -> None:
         self.reliefs = Reliefs(self.states.catalog, self.states.storage, self.pool, self.clock, self.bounds)
+        self.states.lives.run |= {
+            Commit: self._is_ready,
+            Settle: self._settle,
+            Took: self._took,
+            NoteAhead: self._note_ahead,
+            CommitTrouble: self._commit_trouble,
+        }
 
     def submit(self, worker: int, flushes: Iterable[WrittenFlush]) -> None:
         """Takes written flushes over; `step` commits them."""
         for flush in flushes:
-            self._waiting[flush.table].append(Flushed(worker, flush))
-
-    def drop(self, table: TableId) -> None:
-        """Forgets the table's flushes: their records go another way. What is in the air may still land; the
-        marks will tell."""
-        self._waiting.pop(table, None)
-        self._jobs.pop(table, None)
+            self._on(self.states.lives[flush.table], Submitted(Flushed(worker, flush)))
 
     @property
     def is_idle(self) -> bool:
-        return not self._jobs and not self._waiting
+        return not self.states.lives.committing
 
     def step(self) -> Step:
         """Takes in answers and sends what is due. Never blocks."""
-        step = Step()
         for future in [future for future in self._air if future.done()]:
-            self._take_answers(self._air.pop(future), future.result(), step)
+            self._take_answers(self._air.pop(future), future.result())
         for table in self.reliefs.finished():
             self.states.outdate(table)
-        for table in [table for table in self._waiting if table not in self._jobs]:
-            self._jobs[table] = Job(table, self._waiting.pop(table))
-        self._send([job for job in self._due() if self._is_ready(job, step)])
+        for life in [life for life in self.states.lives.committing if life.job is None]:
+            self._on(life, Gather())
+        self._send(self._compared())
+        step, self._step = self._step, Step()
         return step
+
+    def _on(self, life: TableLifecycle, event: Event) -> None:
+        self.states.lives.on(life, event, self.clock.monotonic_s())
 
     # ---- before an attempt
 
-    def _due(self) -> list[Job]:
-        """Jobs that could be sent now: not those that wait for the batch in the air to come back."""
+    def _compared(self) -> list[TableLifecycle]:
+        """Tables whose flushes have just been compared, and something is left to commit."""
+        self._ready = []
+        for life in self._due():
+            assert life.known is not None
+            self._on(life, Compare(self.states.ledger.marks(life.known)))
+        return self._ready
+
+    def _due(self) -> list[TableLifecycle]:
+        """Tables that could be sent now: not those that wait for the batch in the air to come back."""
         now_s = self.clock.monotonic_s()
         due = [
-            job
-            for job in self._jobs.values()
-            if not job.in_air and job.not_before_s <= now_s and not self.reliefs.holds(job.table)
+            life
+            for life in self.states.lives.committing
+            if life.may_compare(now_s) and not self.reliefs.holds(life.table)
         ]
-        self.states.want(job.table for job in due if self.states.get(job.table) is None)
+        self.states.want([life.table for life in due if life.current is None])
         if self._batch_in_air:
-            due = [job for job in due if self._isolation.size(job.table, now_s) < BATCH_TABLES]
-        return [job for job in due if self.states.get(job.table) is not None]
+            due = [life for life in due if self._isolation.size(life.table, now_s) < BATCH_TABLES]
+        return [life for life in due if life.current is not None]
 
     @property
     def _batch_in_air(self) -> bool:
         return any(sent.batch for sent in self._air.values())
 
-    def _is_ready(self, job: Job, step: Step) -> bool:
-        """Compares; what is absorbed or has to be written again leaves the job. True where something is left
-        to commit."""
-        state = self.states.get(job.table)
-        assert state is not None
-        if job.sent is not None:
-            if (
-                job.sent.after.uuid == state.uuid
-                and self.states.ledger.marks(state).compare(job.ranges) is Verdict.ABSORBED
-            ):
-                self._done(job, step)
-                return False
-            if job.sent_on is not None and (job.sent_on.head, job.sent_on.exists) == (
-                state.head,
-                state.exists,
-            ):
-                return True  # the identical request again
-            job.sent = None
-        for flushed in list(job.flushes):
-            verdict = self._verdict(flushed.flush, state)
-            if isinstance(verdict, Trouble):
-                step.failed.append((job.table, verdict))
-                self._later(job)
-                return False
-            if verdict is not None:
-                self._settle(job, [flushed], verdict, step)
-        return bool(job.flushes)
-
-    def _verdict(self, flush: WrittenFlush, state: TableState) -> Outcome | Trouble | None:
-        """None: commit it as it is."""
-        if flush.uuid != state.uuid:
-            return Outcome.REDO  # dropped and created again meanwhile
-        verdict = self.states.ledger.marks(state).compare(flush.ranges)
-        if verdict is Verdict.ABSORBED:
-            return Outcome.DONE
-        if verdict is Verdict.BEHIND:
-            lost = Marks({partition: start for partition, (start, _) in flush.ranges.items()})
-            return Trouble(
-                Cause.ROLLED_BACK,
-                f"{moved_back(state).sentence}; this node had written up to {lost.to_property()}",
-                lost,
-            )
-        if verdict is Verdict.AHEAD:
-            self.second_writers.note(
-                flush.table, self.states.ledger.moved_by(state), self.writer, self.clock.monotonic_s()
-            )
-            return Outcome.REDO
-        return None if self.states.ids_stand(flush.table, flush.new) else Outcome.REDO
+    def _is_ready(self, life: TableLifecycle, _: Commit) -> None:
+        self._ready.append(life)
 
     # ---- an attempt
 
-    def _send(self, ready: Sequence[Job]) -> None:
+    def _send(self, ready: Sequence[TableLifecycle]) -> None:
         """One batch is in the air at a time; what comes up meanwhile makes up the next one. Tables that gave
         trouble go apart, beside it."""
         now_s = self.clock.monotonic_s()
-        by_size: dict[int, list[Job]] = defaultdict(list)
-        for job in ready:
-            by_size[self._isolation.size(job.table, now_s)].append(job)
+        by_size: dict[int, list[TableLifecycle]] = defaultdict(list)
+        for life in ready:
+            by_size[self._isolation.size(life.table, now_s)].append(life)
         batch = by_size.pop(BATCH_TABLES, [])
         apart = [
-            jobs[at : at + size] for size, jobs in sorted(by_size.items()) for at in range(0, len(jobs), size)
+            lives[at : at + size]
+            for size, lives in sorted(by_size.items())
+            for at in range(0, len(lives), size)
         ]
         if batch and not self._batch_in_air:
-            self._send_out(InAir(batch[:BATCH_TABLES], batch=True, since_s=now_s), self._timeout.s)
-        for jobs in apart[: ISOLATED_AT_ONCE - sum(not sent.batch for sent in self._air.values())]:
-            self._send_out(
-                InAir(jobs, batch=False, since_s=now_s),
-                self._timeout.s * 2 ** min(10, max(job.tries for job in jobs)),
-            )
+            self._send_out(batch[:BATCH_TABLES], now_s, self._timeout.s, batch=True)
+        for lives in apart[: ISOLATED_AT_ONCE - sum(not sent.batch for sent in self._air.values())]:
+            tries = max(life.job.tries for life in lives if life.job is not None)
+            self._send_out(lives, now_s, self._timeout.s * 2 ** min(10, tries), batch=False)
 
-    def _send_out(self, sent: InAir, deadline_s: float) -> None:
-        prepared = [self._prepare(job) for job in sent.jobs]
-        for job in sent.jobs:
-            job.in_air = True
-        self._air[
-            self.pool.submit(
-                send, self.states.catalog, self.states.storage, prepared, min(deadline_s, self.timeout_s)
-            )
-        ] = sent
+    def _send_out(
+        self, lives: Sequence[TableLifecycle], now_s: float, deadline_s: float, *, batch: bool
+    ) -> None:
+        prepared = [self._prepare(life) for life in lives]
+        for life, each in zip(lives, prepared, strict=True):
+            self._on(life, Sent(each))
+        catalog, storage = self.states.catalog, self.states.storage
+        future = self.pool.submit(send, catalog, storage, prepared, min(deadline_s, self.timeout_s))
+        self._air[future] = InAir(lives, prepared, batch, now_s)
 
-    def _prepare(self, job: Job) -> Prepared:
-        if job.sent is None:
-            state = self.states.get(job.table)
-            assert state is not None
-            files = [file for flushed in job.flushes for file in flushed.flush.files]
-            new = {
-                name
-                for flushed in job.flushes
-                for name in flushed.flush.new
-                if name not in state.schema.by_name
-            }
-            schema = self.states.promised_schema(job.table) if new else state.schema
-            advance, now_ms = (
-                self.states.ledger.advance(state, job.ranges, self.writer),
-                epoch_ms(self.clock.now()),
-            )
-            recreate = job.table in self._dropped and self._policy(job.table) == RECREATE
-            job.sent = prepare_append(
-                state,
-                files,
-                schema,
-                advance.marks,
-                now_ms,
-                writer=advance.writer,
-                recreate=recreate,
-                properties=advance.properties,
-            )
-            job.sent_on = state
-        return job.sent
+    def _prepare(self, life: TableLifecycle) -> Prepared:
+        job, state = life.job, life.current
+        assert job is not None
+        assert state is not None
+        if job.sent is not None:
+            return job.sent
+        flushes = [flushed.flush for flushed in job.flushes]
+        is_grown = any(name not in state.schema.by_name for flush in flushes for name in flush.new)
+        advance = self.states.ledger.advance(state, job.ranges, self.writer)
+        return prepare_append(
+            state,
+            [file for flush in flushes for file in flush.files],
+            life.columns.schema(state) if is_grown else state.schema,
+            advance.marks,
+            epoch_ms(self.clock.now()),
+            writer=advance.writer,
+            recreate=life.table in self._dropped and self._policy(life.table) == RECREATE,
+            properties=advance.properties,
+        )
 
     # ---- after an attempt
 
-    def _take_answers(self, sent: InAir, sending: Sending, step: Step) -> None:
+    def _take_answers(self, sent: InAir, sending: Sending) -> None:
         now_s = self.clock.monotonic_s()
         metrics.ROUND_SECONDS.observe(now_s - sent.since_s)
-        self._isolation.note([job.table for job in sent.jobs], sending, now_s)
+        self._isolation.note([life.table for life in sent.lives], sending, now_s)
         if sent.batch:
             self._timeout.note(sending)
-        for job, answer in zip(sent.jobs, sending.answers, strict=True):
-            job.in_air = False
+        for life, prepared, answer in zip(sent.lives, sent.prepared, sending.answers, strict=True):
             metrics.COMMITS.labels(answer.result.status.value).inc()
-            if self._jobs.get(job.table) is job:  # else it was dropped meanwhile
-                self._note(job, answer, step)
+            if life.job is not None and life.job.sent is prepared:  # else it was given up meanwhile
+                self._on(life, self._answered(life, prepared, answer))
 
-    def _note(self, job: Job, answer: Answer, step: Step) -> None:
-        status = answer.result.status
-        if status is CommitStatus.COMMITTED:
-            self._note_committed(job, step)
-            return
-        log.warning(
-            "commit.not_applied",
-            table=str(job.table),
-            status=status.value,
-            message=answer.result.message,
-            tries=job.tries,
-        )
-        policy = self._policy(job.table) if status is CommitStatus.DELETED else PARK
-        if policy == DEAD_LETTER:
-            self._settle(job, job.flushes, Outcome.DEAD_LETTER, step)
-            return
-        self.states.outdate(job.table)
-        if status is not CommitStatus.UNKNOWN:
-            job.sent = None
-        if status is not CommitStatus.CONFLICT:
-            self._later(job)
-            if answer.trouble is not None and policy == PARK:
-                step.failed.append((job.table, answer.trouble))
-        elif job.sent_on is not None and not job.sent_on.exists:
-            self._later(job)
-            if job.tries > 1:  # who was faster would have been found by now
-                step.failed.append((job.table, Trouble(Cause.REFUSED, answer.result.message)))
-
-    def _note_committed(self, job: Job, step: Step) -> None:
-        assert job.sent is not None
-        self.states.put(job.table, job.sent.after)
-        self.reliefs.note(job.table, job.sent.after)
-        self._dropped.pop(job.table, None)
-        self._done(job, step)
-
-    def _done(self, job: Job, step: Step) -> None:
-        metrics.RECORDS_WRITTEN.inc(sum(flushed.flush.rows for flushed in job.flushes))
-        step.committed.append(job.table)
-        self._settle(job, job.flushes, Outcome.DONE, step)
+    def _answered(self, life: TableLifecycle, prepared: Prepared, answer: Answer) -> Answered:
+        status, message = answer.result.status, answer.result.message
+        if status is not CommitStatus.COMMITTED and life.job is not None:
+            log.warning(
+                "commit.not_applied",
+                table=str(life.table),
+                status=status.value,
+                message=message,
+                tries=life.job.tries,
+            )
+        policy = self._policy(life.table) if status is CommitStatus.DELETED else PARK
+        return Answered(prepared, status, message, answer.trouble, policy == PARK, policy == DEAD_LETTER)
 
     def _policy(self, table: TableId) -> str | None:
         """Where records go whose table was dropped; None while that is being looked up."""
@@ -349,13 +263,25 @@ class Committer:
             del self._dropped[table]
             return None
 
-    def _settle(self, job: Job, flushes: Sequence[Flushed], outcome: Outcome, step: Step) -> None:
-        view = self.states.view(job.table)
-        step.settled += [(flushed.worker, job.table, outcome, view) for flushed in flushes]
-        job.flushes = [flushed for flushed in job.flushes if flushed not in flushes]
-        if not job.flushes:
-            self._jobs.pop(job.table, None)
+    # ---- what lives ask for
 
-    def _later(self, job: Job) -> None:
-        job.tries += 1
-        job.not_before_s = self.clock.monotonic_s() + RETRIES.delay_s(job.tries)
+    def _took(self, life: TableLifecycle, command: Took) -> None:
+        if command.after is not None:
+            self.states.newest.made(command.after, epoch_ms(self.clock.now()))
+            self.reliefs.note(life.table, command.after)
+            self._dropped.pop(life.table, None)
+        metrics.RECORDS_WRITTEN.inc(command.rows)
+        self._step.committed.append(life.table)
+
+    def _settle(self, life: TableLifecycle, command: Settle) -> None:
+        view = self.states.view(life.table)
+        self._step.settled += [
+            (flushed.worker, life.table, command.outcome, view) for flushed in command.flushes
+        ]
+
+    def _note_ahead(self, life: TableLifecycle, command: NoteAhead) -> None:
+        moved_by = self.states.ledger.moved_by(command.state)
+        self.second_writers.note(life.table, moved_by, self.writer, self.clock.monotonic_s())
+
+    def _commit_trouble(self, life: TableLifecycle, command: CommitTrouble) -> None:
+        self._step.failed.append((life.table, command.trouble))

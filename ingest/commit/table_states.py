@@ -1,4 +1,4 @@
-"""What the committer knows of every table, and the ids of new columns that it has promised to workers.
+"""Brings about what the node knows of its tables.
 
 Tables are loaded in threads, each with a deadline of its own, so that one the catalog is slow for delays
 nobody. What was loaded counts as known only after two more questions. The parked records are read: a rollback
@@ -9,8 +9,7 @@ table's marks are below those that the node has known. So no commit is ever made
 unseen.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,19 +21,36 @@ from ingest.commit.checkpoint import Newest
 from ingest.commit.dropped_table import was_dropped
 from ingest.commit.ledger import Ledger, LiveMarks
 from ingest.commit.look_alikes import LookAlikes
+from ingest.commit.table_events import (
+    BecameKnown,
+    BeginCheck,
+    BeginLoad,
+    Checked,
+    CreateTable,
+    Event,
+    Gone,
+    Loaded,
+    LoadFailed,
+    LoadTable,
+    LoadTrouble,
+    MayCreate,
+    NotChecked,
+    Outdated,
+    Want,
+)
+from ingest.commit.table_lifecycle import LoadStep, TableLifecycle
+from ingest.commit.tables import Tables
 from ingest.model.link import TableView
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble, trouble_of
-from lake.backoff import Backoff
 from lake.catalog_client import CatalogClient, TableName
-from lake.clock import Clock, epoch_ms
+from lake.clock import Clock
 from lake.commit import TableState, creation_request, load_state, new_table_state
 from lake.errors import ConflictError, FatalError, FirnError, RetryableError, UnavailableError
 from lake.log_schema import SYSTEM_COLUMNS, SYSTEM_FIELDS, LogSchema, arrow_type
 from lake.storage import AnyStorage
 from lake.tenant import TableId
 
-RETRIES = Backoff(0.4, 5.0)
 LOADS_AT_ONCE = 64
 log = structlog.get_logger()
 
@@ -43,13 +59,7 @@ class UnfitError(FatalError):
     """The table's columns cannot hold our rows."""
 
 
-class VanishedError(FatalError):
-    """The table is gone, and nobody dropped it."""
-
-
 def _trouble(error: FirnError) -> Trouble:
-    if isinstance(error, VanishedError):
-        return Trouble(Cause.ROLLED_BACK, str(error))
     return trouble_of(error, Cause.COLUMNS) if isinstance(error, UnfitError) else trouble_of(error)
 
 
@@ -59,12 +69,6 @@ class Arrivals:
 
     known: list[TableId] = field(default_factory=list)
     failed: list[tuple[TableId, Trouble]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Wanted:
-    not_before_s: float = 0.0
-    tries: int = 0
 
 
 @dataclass
@@ -91,7 +95,8 @@ class NewTables:
 
 @dataclass
 class TableStates:
-    """One thread calls it; only `_load` and `_create` run in others, and they change nothing here."""
+    """Loads, checks and creates tables as their lives ask for it. One thread calls it; only `_load` and
+    `_create` run in others, and they change nothing here."""
 
     catalog: CatalogClient
     storage: AnyStorage
@@ -104,201 +109,122 @@ class TableStates:
     lease: str
     ledger: Ledger = field(default_factory=LiveMarks)
     look_alikes: LookAlikes = field(init=False)
-    _states: dict[TableId, TableState] = field(default_factory=dict)
-    _stale: set[TableId] = field(default_factory=set)
-    _wanted: dict[TableId, _Wanted] = field(default_factory=dict)
-    _loading: dict[TableId, Future[TableState | None]] = field(default_factory=dict)
-    _unchecked: dict[TableId, TableState | None] = field(default_factory=dict)
-    _check: tuple[dict[TableId, TableState | None], Future[Mapping[TableId, ParkedRecord]]] | None = None
+    lives: Tables = field(default_factory=Tables)
     newest: Newest = field(default_factory=Newest)
-    # Tables that do not exist, each waiting until it may be created.
-    postponed: dict[TableId, None] = field(default_factory=dict)
-    # Columns handed out and not yet committed: name -> (id, original path). Void as soon as somebody else
-    # takes an id.
-    _promised: dict[TableId, dict[str, tuple[int, str]]] = field(default_factory=lambda: defaultdict(dict))
+    _arrivals: Arrivals = field(default_factory=Arrivals)
+    _loads: dict[Future[Loaded | Gone], tuple[TableLifecycle, int]] = field(default_factory=dict)
+    _check: tuple[list[tuple[TableLifecycle, int]], Future[Mapping[TableId, ParkedRecord]]] | None = None
 
     def __post_init__(self) -> None:
         self.look_alikes = LookAlikes(lambda: self.catalog.namespaces())  # noqa: PLW0108 - where nothing is ever created there may be no catalog
+        self.lives.run |= {
+            LoadTable: self._load_table,
+            CreateTable: self._create_table,
+            BecameKnown: self._became_known,
+            LoadTrouble: self._load_trouble,
+        }
 
     # ---- what is known
 
     def get(self, table: TableId) -> TableState | None:
         """The state to commit to; None where it has to be loaded first."""
-        return None if table in self._stale else self._states.get(table)
+        life = self.lives.get(table)
+        return None if life is None else life.current
 
     def last_known(self, table: TableId) -> TableState | None:
         """The state as it was when it was last known."""
-        return self._states.get(table)
-
-    def put(self, table: TableId, state: TableState) -> None:
-        """The state after a commit that was acknowledged."""
-        self.newest.made(state, epoch_ms(self.clock.now()))
-        self._states[table] = state
-        self._stale.discard(table)
-        self._promised[table] = {
-            name: promise
-            for name, promise in self._promised[table].items()
-            if name not in state.schema.by_name
-        }
-
-    def outdate(self, table: TableId) -> None:
-        """Somebody may have changed the table: it is to be loaded before it is used again."""
-        if table in self._states:
-            self._stale.add(table)
+        life = self.lives.get(table)
+        return None if life is None else life.known
 
     def view(self, table: TableId) -> TableView:
         """What a worker has to know of a table that is known."""
-        state = self._states[table]
+        state = self._known(table)
         return TableView(
             state.uuid, state.location, orjson.dumps(state.schema.json), self.ledger.marks(state)
         )
 
-    # ---- columns
-
     def grow(self, table: TableId, names: Mapping[str, str]) -> bytes:
         """The table's schema (JSON) with columns for these names (name -> original path); ids are promised
         until somebody else takes them."""
-        state, promised = self._states[table], self._promised[table]
-        last = max([state.last_column_id, *(column_id for column_id, _ in promised.values())])
-        for name in names:
-            if name not in state.schema.by_name and name not in promised:
-                last += 1
-                promised[name] = (last, names[name])
-        return orjson.dumps(self.promised_schema(table).json)
+        state, columns = self._known(table), self.lives[table].columns
+        columns.promise(state, names)
+        return orjson.dumps(columns.schema(state).json)
 
-    def promised_schema(self, table: TableId) -> LogSchema:
-        """The table's schema with all columns that were promised."""
-        state = self._states[table]
-        new = {
-            name: promise
-            for name, promise in self._promised[table].items()
-            if name not in state.schema.by_name
-        }
-        return state.schema.with_strings(new, state.schema_id_max + 1) if new else state.schema
+    def _known(self, table: TableId) -> TableState:
+        state = self.lives[table].known
+        assert state is not None
+        return state
 
-    def ids_stand(self, table: TableId, new: Mapping[str, int]) -> bool:
-        """Whether the columns of a file still have, or may still get, the ids it was written with."""
-        state, promised = self._states[table], self._promised.get(table, {})
-        for name, column_id in new.items():
-            column = state.schema.by_name.get(name)
-            if (column.id if column is not None else promised.get(name, (None, ""))[0]) != column_id:
-                return False
-        return True
-
-    # ---- loading
+    @property
+    def postponed(self) -> list[TableId]:
+        """Tables that do not exist, each waiting until it may be created."""
+        # Asked for by another thread, too.
+        return [life.table for life in list(self.lives.loading) if life.is_at(LoadStep.POSTPONED)]
 
     def want(self, tables: Iterable[TableId]) -> None:
         """Has tables loaded, again and again until it works; `poll` tells."""
         for table in tables:
-            self._wanted.setdefault(table, _Wanted())
+            self._on(self.lives[table], Want())
 
-    def drop(self, table: TableId) -> None:
-        """Nothing more is wanted of the table for now."""
-        self._wanted.pop(table, None)
-        self.postponed.pop(table, None)
-        self.outdate(table)
+    def outdate(self, table: TableId) -> None:
+        """Somebody may have changed the table: it is to be loaded before it is used again."""
+        self._on(self.lives[table], Outdated())
 
-    def forget(self, table: TableId) -> None:
-        """A person has decided how the table goes on: what was known of it is no measure any more of what
-        there should be."""
-        self.drop(table)
-        self._states.pop(table, None)
-        self._stale.discard(table)
-        self._promised.pop(table, None)
+    # ---- loading
 
-    def poll(self, parked_version: Callable[[TableId], int | None] | None = None) -> Arrivals:
+    def poll(self, *, live: bool = False) -> Arrivals:
         """Takes in what threads have found and sends them out again. Never blocks. Raises RefusedError where
         the node's lease is lost.
 
-        `parked_version`: the version of a table's parked record as the node knows it, None where it does not
-        know one. It is not needed by who moves no live mark.
+        `live`: whether live marks are moved, so that a table may be known only as far as its parked record
+        is. It does not matter to others.
         """
-        arrivals = Arrivals()
-        self._take_in(arrivals)
-        self._check_loaded(arrivals, parked_version)
+        for future in [future for future in self._loads if future.done()]:
+            self._take_in(*self._loads.pop(future), future)
+        self._check_loaded(live=live)
         self._create_postponed()
         self._send_out()
+        arrivals, self._arrivals = self._arrivals, Arrivals()
         return arrivals
 
-    def _take_in(self, arrivals: Arrivals) -> None:
-        for table, future in [(table, future) for table, future in self._loading.items() if future.done()]:
-            del self._loading[table]
-            if table not in self._wanted:
-                continue
-            try:
-                state = future.result()
-            except FirnError as error:
-                self._fail(table, _trouble(error), arrivals)
-                continue
-            except (
-                Exception
-            ) as error:  # whatever somebody has written into a table's metadata, it must not stop the others
-                log.exception("table.not_loaded", table=str(table))
-                self._fail(
-                    table,
-                    Trouble(Cause.METADATA, f"table {table}: its metadata cannot be read ({error!r})"),
-                    arrivals,
-                )
-                continue
-            if state is not None and state.moved_back:
-                self._fail(table, moved_back(state), arrivals)
-            else:
-                self._unchecked[table] = state
+    def _on(self, life: TableLifecycle, event: Event) -> None:
+        self.lives.on(life, event, self.clock.monotonic_s())
 
-    def _check_loaded(
-        self, arrivals: Arrivals, parked_version: Callable[[TableId], int | None] | None
-    ) -> None:
+    def _take_in(self, life: TableLifecycle, number: int, future: Future[Loaded | Gone]) -> None:
+        try:
+            event: Event = future.result()
+        except FirnError as error:
+            event = LoadFailed(number, _trouble(error))
+        except Exception as error:  # whatever somebody has written into metadata, it must not stop the others
+            log.exception("table.not_loaded", table=str(life.table))
+            sentence = f"table {life.table}: its metadata cannot be read ({error!r})"
+            event = LoadFailed(number, Trouble(Cause.METADATA, sentence))
+        self._on(life, event)
+
+    def _check_loaded(self, *, live: bool) -> None:
         """Asks the two questions about what was loaded before they were asked, one set after the other."""
         if self._check is not None and self._check[1].done():
-            (loaded, future), self._check = self._check, None
+            (asked, future), self._check = self._check, None
             try:
                 parked = future.result()
             except RetryableError as error:
                 log.warning("parked.not_read", reason=str(error))
-                self._unchecked = loaded | self._unchecked
+                for life, number in asked:
+                    self._on(life, NotChecked(number))
             else:
-                for table, state in loaded.items():
-                    record = parked.get(table)
-                    if record is not None and record.awaits_person:
-                        self._fail(
-                            table,
-                            Trouble(Cause.ROLLED_BACK, f"table {table} was moved back to an earlier state"),
-                            arrivals,
-                        )
-                    elif (
-                        record is not None
-                        and parked_version is not None
-                        and _is_news(record, parked_version(table))
-                    ):
-                        self._again_later(table)
-                    elif parked_version is not None and (lost := self._lost(table, state)) is not None:
-                        self._fail(table, lost, arrivals)
-                    elif table in self._wanted:
-                        self._take(table, state, arrivals)
-        if self._check is None and self._unchecked:
-            loaded, self._unchecked = self._unchecked, {}
-            self._check = (
-                loaded,
-                self.pool.submit(
-                    self._ask, any(state is not None and state.exists for state in loaded.values())
-                ),
-            )
+                for life, number in asked:
+                    self._on(life, Checked(number, parked.get(life.table), live))
+        if self._check is None:
+            self._begin_check([life for life in self.lives.loading if life.is_at(LoadStep.LOADED)])
 
-    def _lost(self, table: TableId, state: TableState | None) -> Trouble | None:
-        """What is wrong where a table's marks are not as far any more as this node knows that they were."""
-        before = self._states.get(table)
-        if (
-            state is None
-            or before is None
-            or before.uuid != state.uuid
-            or not before.marks.exceeds(state.marks)
-        ):
-            return None
-        return Trouble(
-            Cause.ROLLED_BACK,
-            f"{moved_back(state).sentence}; this node knew of rows up to {before.marks.to_property()}",
-            before.marks,
-        )
+    def _begin_check(self, lives: Sequence[TableLifecycle]) -> None:
+        loaded = [(life, life.loading) for life in lives if life.loading is not None]
+        if loaded:
+            some_exist = any(loading.found is not None and loading.found.exists for _, loading in loaded)
+            numbers = [(life, loading.number) for life, loading in loaded]
+            self._check = numbers, self.pool.submit(self._ask, some_exist)
+        for life in lives:
+            self._on(life, BeginCheck())
 
     def _ask(self, some_exist: bool) -> Mapping[TableId, ParkedRecord]:
         """In a thread: what is parked, as far as it matters. Raises RefusedError where the lease is not in
@@ -308,121 +234,68 @@ class TableStates:
         self.records.confirm(self.lease)
         return self.records.all() if some_exist else {}
 
-    def _take(self, table: TableId, state: TableState | None, arrivals: Arrivals) -> None:
-        before = self._states.get(table)
-        if state is None and before is not None and not before.exists:
-            state = before  # keeps the uuid and location that its files were written for
-        if state is None:
-            self.postponed[table] = None
-        else:
-            self._accept(table, state, arrivals)
-
     def _create_postponed(self) -> None:
-        for table in [table for table in self.postponed if table not in self._loading]:
+        for life in [life for life in self.lives.loading if life.is_at(LoadStep.POSTPONED)]:
             if not self.new_tables.take():
                 return
-            del self.postponed[table]
-            self._loading[table] = self.pool.submit(self._create, table)
+            self._on(life, MayCreate())
 
     def _send_out(self) -> None:
         now_s = self.clock.monotonic_s()
-        for table, wanted in self._wanted.items():
-            if len(self._loading) >= LOADS_AT_ONCE:
+        for life in [life for life in self.lives.loading if life.may_load(now_s)]:
+            if len(self._loads) >= LOADS_AT_ONCE:
                 return
-            busy = (
-                table in self._loading
-                or table in self.postponed
-                or table in self._unchecked
-                or (self._check is not None and table in self._check[0])
-            )
-            if not busy and wanted.not_before_s <= now_s:
-                self._loading[table] = self.pool.submit(self._load, table, self._states.get(table))
+            self._on(life, BeginLoad())
 
-    def _accept(self, table: TableId, state: TableState, arrivals: Arrivals) -> None:
-        self.newest.met(state)
-        self._states[table] = state
-        self._stale.discard(table)
-        self._wanted.pop(table, None)
-        promised = self._promised.get(table, {})
-        if any(
-            column_id <= state.last_column_id and name not in state.schema.by_name
-            for name, (column_id, _) in promised.items()
-        ):
-            promised.clear()  # somebody else took an id that was handed out
-        arrivals.known.append(table)
+    # ---- what lives ask for
 
-    def _fail(self, table: TableId, trouble: Trouble, arrivals: Arrivals) -> None:
-        if self._again_later(table):
-            arrivals.failed.append((table, trouble))
+    def _load_table(self, life: TableLifecycle, command: LoadTable) -> None:
+        number, known = command
+        self._loads[self.pool.submit(self._load, life.table, number, known)] = life, number
 
-    def _again_later(self, table: TableId) -> bool:
-        """Has a table loaded once more after a while; False where nobody wants it."""
-        wanted = self._wanted.get(table)
-        if wanted is None:
-            return False
-        wanted.tries += 1
-        wanted.not_before_s = self.clock.monotonic_s() + RETRIES.delay_s(wanted.tries)
-        return True
+    def _create_table(self, life: TableLifecycle, command: CreateTable) -> None:
+        self._loads[self.pool.submit(self._create, life.table, command.number)] = life, command.number
+
+    def _became_known(self, life: TableLifecycle, command: BecameKnown) -> None:
+        self.newest.met(command.state)
+        self._arrivals.known.append(life.table)
+
+    def _load_trouble(self, life: TableLifecycle, command: LoadTrouble) -> None:
+        self._arrivals.failed.append((life.table, command.trouble))
 
     # ---- in threads
 
-    def _load(self, table: TableId, before: TableState | None) -> TableState | None:
+    def _load(self, table: TableId, number: int, known: TableState | None) -> Loaded | Gone:
         state = load_state(self.catalog, self.storage, table_name(table), timeout_s=self.timeout_s)
-        if (
-            state is None
-            and before is not None
-            and before.exists
-            and not was_dropped(self.catalog, before.name, before.uuid)
-        ):
-            raise VanishedError(
-                f"table {table} is gone without having been dropped: the catalog's database went back, or "
-                "somebody renamed the table"
-            )
-        if state is not None and (why := misfit(state.schema)):
+        if state is None:
+            if known is None or not known.exists:
+                return Gone(number, dropped=False)
+            return Gone(number, was_dropped(self.catalog, known.name, known.uuid))
+        if why := misfit(state.schema):
             raise UnfitError(
                 f"table {table} takes no rows of ours: {why}; put it right, or drop the table so that it is "
                 "created anew"
             )
-        return state
+        return Loaded(number, state)
 
-    def _create(self, table: TableId) -> TableState:
+    def _create(self, table: TableId, number: int) -> Loaded:
         name = table_name(table)
         self.look_alikes.check(table)
         new = new_table_state(name, table.tenant.name, table.stream, self.warehouse)
         if self.catalog.has_extras:
-            return new  # created together with its first rows
+            return Loaded(number, new)  # created together with its first rows
         self.catalog.create_namespace(name.namespace, {})
         with suppress(ConflictError):  # somebody else created it: the same
             self.catalog.create_table(name, creation_request(new))
         state = load_state(self.catalog, self.storage, name, timeout_s=self.timeout_s)
         if state is None:
             raise UnavailableError(f"table {name} was created and is not there; it is tried again")
-        return state
+        return Loaded(number, state)
 
 
 def table_name(table: TableId) -> TableName:
     """The table's identifiers in the catalog."""
     return TableName(table.tenant.namespace, table.table)
-
-
-def _is_news(record: ParkedRecord, known: int | None) -> bool:
-    """Whether somebody has changed a table's parked record since the node read it: a person, perhaps, who has
-    rows read again that others must not overtake.
-
-    Where the node knows of none, one with an id is its own and on its way out, or was when the question was
-    asked.
-    """
-    return not record.id if known is None else record.version != known
-
-
-def moved_back(state: TableState) -> Trouble:
-    """What is said of a table whose head is older than its marks."""
-    head = state.head_marks.to_property() if state.head_marks is not None else "none"
-    return Trouble(
-        Cause.ROLLED_BACK,
-        f"table {state.name} was moved back: its marks are {state.marks.to_property()}, those of its "
-        f"snapshot {head}",
-    )
 
 
 def misfit(schema: LogSchema) -> str | None:

@@ -62,8 +62,6 @@ class Node:
     pool: Executor
     clock: Clock
     tell: Callable[[int | None, ToWorker], None]
-    _asked: dict[TableId, set[int]] = field(default_factory=lambda: defaultdict(set))
-    _told_postponed: set[TableId] = field(default_factory=set)
     _durable: dict[int, tuple[int, float]] = field(default_factory=dict)
     _probing: tuple[float, Future[bool]] | None = None  # when the health probe was asked, and its answer
     _works_since_s: float | None = (
@@ -73,7 +71,8 @@ class Node:
     @property
     def is_busy(self) -> bool:
         """Whether something is under way that will be heard of soon."""
-        return not self.committer.is_idle or bool(self._asked) or bool(self._durable)
+        is_asked = any(life.asked_by for life in self.states.lives.loading)
+        return not self.committer.is_idle or is_asked or bool(self._durable)
 
     def status(self) -> dict[str, Any]:
         """Tables that take no rows now, and who else writes to them."""
@@ -111,10 +110,7 @@ class Node:
             case Submit(flushes):
                 for flush in flushes:
                     self.troubles.passed(flush.table, Where.WRITE)
-                self.committer.submit(
-                    worker,
-                    [flush for flush in flushes if self.parking is None or self.parking.accepts(flush)],
-                )
+                self.committer.submit(worker, flushes)
             case Stuck(table, trouble):
                 self._failed(table, Where.WRITE, trouble)
             case Held() if self.parking is not None:
@@ -131,7 +127,7 @@ class Node:
             self.tell(worker, Opened(known))
         missing = [table for table in tables if table not in known and not self._is_parked(table)]
         for table in missing:
-            self._asked[table].add(worker)
+            self.states.lives[table].asked_by.add(worker)
         self.states.want(missing)
 
     def _is_parked(self, table: TableId) -> bool:
@@ -142,7 +138,7 @@ class Node:
     def step(self, *, stopping: bool) -> None:
         """Takes in what threads have found, settles, parks. Raises RefusedError where the lease is lost,
         FatalError for what a person has to decide."""
-        self._arrived(self.states.poll() if self.parking is None else self.states.poll(self.parking.version))
+        self._arrived(self.states.poll(live=self.parking is not None))
         self._commit()
         self._judge()
         if self.parking is not None:
@@ -153,22 +149,25 @@ class Node:
         answers: dict[int | None, dict[TableId, Any]] = defaultdict(dict)
         for table in arrivals.known:
             self.troubles.passed(table, Where.LOAD)
-            asked = self._asked.pop(table, set())
-            for worker in (
-                [None] if table in self._told_postponed else asked
-            ):  # as all were told that it waits
+            life = self.states.lives[table]
+            # As all were told that it waits.
+            asked: Iterable[int | None] = [None] if life.told_postponed else life.asked_by
+            for worker in asked:
                 answers[worker][table] = self.states.view(table)
+            life.asked_by.clear()
+            life.told_postponed = False
         for worker, views in answers.items():
             self.tell(worker, Opened(views))
-        if self.parking is not None:
-            self.parking.known(arrivals.known)
         for table, trouble in arrivals.failed:
             self._failed(table, Where.LOAD, trouble)
-        if new := [table for table in self.states.postponed if table not in self._told_postponed]:
-            self._told_postponed.update(new)
-            self.tell(None, Opened({}, new))
-        self._told_postponed.difference_update(arrivals.known)
-        self._told_postponed = {table for table in self._told_postponed if not self._is_parked(table)}
+        self._tell_postponed()
+
+    def _tell_postponed(self) -> None:
+        lives = [self.states.lives[table] for table in self.states.postponed]
+        if new := [life for life in lives if not life.told_postponed]:
+            for life in new:
+                life.told_postponed = True
+            self.tell(None, Opened({}, [life.table for life in new]))
 
     def _commit(self) -> None:
         step = self.committer.step()
@@ -232,7 +231,6 @@ class Node:
     def _park(self, table: TableId, trouble: Trouble) -> None:
         assert self.parking is not None
         self.troubles.forget(table)
-        self._asked.pop(table, None)
         self.parking.park(table, trouble)
 
     def _confirm(self) -> None:

@@ -4,10 +4,13 @@ rollbacks, a restored database, decisions."""
 import copy
 from dataclasses import replace
 
-from tests.faults.protocol_main import write
-from tests.faults.protocol_node import Entry, Node, Stage, Worker
+from ingest.commit.table_events import RecordRead
+from ingest.model.parked_record import REREAD
+from ingest.model.trouble import Cause
+from tests.faults.protocol_main import on
+from tests.faults.protocol_node import Life, Node, Worker
 from tests.faults.protocol_steps import Pick, a_node, land
-from tests.faults.protocol_world import RESOLVED, ROLLED_BACK, CommitCheckpoint, GroupWrite, World, roll_back
+from tests.faults.protocol_world import CommitCheckpoint, GroupWrite, World, roll_back
 
 SETBACKS_MAX = 2
 
@@ -16,12 +19,13 @@ def new_node(w: World) -> str:
     """A start takes a new token, asks the checkpoints, and reads what is parked."""
     w.token += 1
     workers = [Worker(tuple(range(at, len(w.log), w.workers))) for at in range(w.workers)]
-    node = Node(w.token, workers)
+    node = Node(w.token, workers, {name: Life(name, w.rules, w.token) for name in w.names()})
     w.nodes.append(node)
     for table, record in w.parked.items() if w.rules.parked_at_start else ():
-        entry = node.tables[table] = Entry(record, Stage.PARKED, told=record.id)
-        if not record.id:
-            write(w, node, table, entry, record)
+        if record.id:
+            node.lives[table].resume(record, w.moment_s())
+        else:
+            on(w, node, table, RecordRead(record, w.moment_s()))
     return f"node {w.token} starts"
 
 
@@ -47,7 +51,7 @@ def act_start(w: World, pick: Pick) -> str | None:
     if not w.nodes:
         return new_node(w)
     node = w.nodes[-1]
-    if node.begun or any(not entry.told for entry in node.tables.values()):
+    if node.begun or any(not life.parked.told for life in node.tables.values()):
         return None
     if w.hidden or (
         w.rules.ask_checkpoint and went_back(w)
@@ -67,7 +71,7 @@ def act_start(w: World, pick: Pick) -> str | None:
     if w.rules.keep_newer_checkpoint:
         node.newest = max(checkpoints(w), default=None)
     for worker in node.workers:
-        worker.parked = {table: entry.told for table, entry in node.tables.items()}
+        worker.parked = {table: life.parked.told for table, life in node.tables.items()}
         for p in worker.partitions:
             worker.position[p] = worker.routed[p] = w.group[p].offset if p in w.group else 0
     return f"node {node.token} reads from { {p: g.offset for p, g in w.group.items()} }"
@@ -167,7 +171,7 @@ def act_set_back(w: World, pick: Pick) -> str | None:
 def act_decide(w: World, pick: Pick) -> str | None:
     """A person resolves a table that was moved back: reads it, commits the marks of its head, changes the
     parked record."""
-    waiting = [name for name, record in sorted(w.parked.items()) if record.cause == ROLLED_BACK]
+    waiting = [name for name, record in sorted(w.parked.items()) if record.cause is Cause.ROLLED_BACK]
     if not waiting:
         return None
     name = waiting[pick(len(waiting))]
@@ -191,5 +195,5 @@ def act_decide(w: World, pick: Pick) -> str | None:
             table.add(w.next_id(), table.rows, marks, w.ids)
         table.marks = marks
     if record.version == version:
-        w.parked[name] = replace(record, version=version + 1, cause=RESOLVED)
+        w.parked[name] = replace(record, version=version + 1, cause=Cause.RESOLVED, resolution=REREAD)
     return f"a person has {name} read again from {marks}"

@@ -148,9 +148,7 @@ def is_at_rest(w: World) -> bool:
         or w.air
         or w.parked
         or w.deciding
-        or node.jobs
-        or node.waiting
-        or node.tables
+        or any(life.has_flushes or life.is_parked for life in node.lives.values())
     ):
         return False
     for worker in node.workers:

@@ -397,6 +397,23 @@ def notice_vanished(s: Script) -> None:
     s.work()
 
 
+def keep_newer_checkpoint(s: Script) -> None:
+    """A node that has met no table stores an offset; then a database is restored that lacks what a node
+    before it has committed."""
+    s.w.log[0][1] = s.w.log[0][1]._replace(table=None, bad=True)
+    s.begin()
+    s.do("set_back", 0, 1)
+    s.read(1)
+    s.work()
+    s.do("crash")
+    s.begin()
+    s.read(1)
+    s.work()
+    s.do("crash")
+    s.do("set_back", 0, 1)
+    s.begin()
+
+
 SCRIPTS = {
     script.__name__: script
     for script in (
@@ -416,6 +433,7 @@ SCRIPTS = {
         marks_never_go_back,
         forget_what_was,
         notice_vanished,
+        keep_newer_checkpoint,
     )
 }
 PARTITIONS = {"numbered_orders": (1, 2), "everybody_holds": (1, 2), "refuse_live_while_parked": (1, 1)}

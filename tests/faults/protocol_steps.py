@@ -5,29 +5,29 @@ A step takes its choices from `pick(n)`, so that a run is a list of (step, picks
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from ingest.commit.table_events import AT_WORK, Gather, NotAnswered, Probe, RecordRead, State
+from ingest.commit.table_lifecycle import COMMIT_AGAIN_MAX_S, PROBE_MAX_S, LoadStep
+from ingest.model.trouble import Cause
 from tests.faults.protocol_main import (
-    adopt,
     attempt,
-    back,
+    check,
     commit_answer,
+    failed,
     group_write,
     heard,
+    is_in_air,
     load,
-    look_for_rollbacks,
+    on,
     parked_answer,
-    settle,
-    write,
+    request_of,
+    time_out,
 )
-from tests.faults.protocol_node import AT_WORK, Flush, Job, Node, Order, Said, Stage, Worker
+from tests.faults.protocol_node import Flush, Node, Order, Said, Worker, view_of
 from tests.faults.protocol_worker import convert, drain_step, obey
 from tests.faults.protocol_world import (
-    ROLLED_BACK,
     Commit,
     GroupWrite,
-    Message,
-    ParkedRecord,
     World,
     commit,
     park,
@@ -101,7 +101,7 @@ def act_route(w: World, pick: Pick) -> str | None:
     record = w.log[p][worker.routed[p]]
     worker.routed[p] += 1
     if record.table is None:
-        worker.send(0, record)
+        worker.send("", record)
         return f"node {node.token} buries {record}"
     if record.table in worker.parked and (record.table not in worker.held or not w.rules.held_records_wait):
         worker.send(worker.parked[record.table], record)
@@ -253,8 +253,10 @@ def act_confirm(w: World, pick: Pick) -> str | None:
 def act_load(w: World, pick: Pick) -> str | None:
     if (node := a_node(w, pick)) is None:
         return None
-    wanted = {job.table for job in node.jobs.values() if not job.in_air} | {
-        t for t, e in node.tables.items() if e.stage is Stage.OPENING
+    wanted = {
+        t
+        for t, life in node.lives.items()
+        if (life.job is not None and not life.job.in_air) or life.state is State.OPENING
     }
     wanted |= {
         t
@@ -262,7 +264,11 @@ def act_load(w: World, pick: Pick) -> str | None:
         for t in worker.buffer
         if t not in worker.views and t not in worker.parked and t not in node.tables
     }
-    wanted = {t for t in wanted if t not in node.known and t not in node.loaded}
+    wanted = {
+        t
+        for t in wanted
+        if (life := node.lives[t]).current is None and (life.loading is None or life.is_at(LoadStep.DUE))
+    }
     if not wanted:
         return None
     return f"node {node.token} {load(w, node, sorted(wanted)[pick(len(wanted))])}"
@@ -271,12 +277,16 @@ def act_load(w: World, pick: Pick) -> str | None:
 def act_check(w: World, pick: Pick) -> str | None:
     """What was loaded counts as known once the lease was in force after it, and the parked records do not
     name it."""
-    if (node := a_node(w, pick)) is None or not node.loaded:
+    if (node := a_node(w, pick)) is None:
+        return None
+    loaded = [table for table, life in node.lives.items() if life.is_at(LoadStep.LOADED)]
+    if not loaded:
         return None
     if node.token != w.token and w.rules.known_under_the_lease:
         w.nodes.remove(node)
         return f"node {node.token} ends: its lease is lost"
-    look_for_rollbacks(w, node)
+    for table in loaded:
+        check(w, node, table)
     return f"node {node.token} reads the parked records"
 
 
@@ -289,33 +299,34 @@ def act_open(w: World, pick: Pick) -> str | None:
     asked = [
         t
         for t in sorted(worker.buffer)
-        if t not in worker.views and t not in told and t not in node.tables and t in node.known
+        if t not in worker.views and t not in told and t not in node.tables and node.lives[t].current
     ]
     if not asked:
         return None
     table = asked[pick(len(asked))]
-    worker.orders.append(Order("opened", table, view=node.known[table]))
+    state = node.lives[table].current
+    assert state is not None
+    worker.orders.append(Order("opened", table, view=view_of(state)))
     return f"node {node.token} opens {table}"
 
 
 def act_begin_job(w: World, pick: Pick) -> str | None:
-    """Flushes of one table that wait become one commit; one of each worker."""
+    """Flushes of one table that wait become one commit."""
     if (node := a_node(w, pick)) is None:
         return None
-    tables = sorted({flush.table for flush in node.waiting if flush.table not in node.jobs})
+    tables = sorted(table for table, life in node.lives.items() if life.waiting and life.job is None)
     if not tables:
         return None
     table = tables[pick(len(tables))]
-    flushes = {id(flush.worker): flush for flush in reversed(node.waiting) if flush.table == table}
-    node.waiting = [flush for flush in node.waiting if flush not in flushes.values()]
-    node.jobs[table] = Job(table, list(flushes.values()))
-    return f"node {node.token} takes {len(flushes)} flushes of {table}"
+    on(w, node, table, Gather())
+    return f"node {node.token} takes flushes of {table}"
 
 
 def act_attempt(w: World, pick: Pick) -> str | None:
     if (node := a_node(w, pick)) is None:
         return None
-    ready = [job for job in node.jobs.values() if not job.in_air and job.table in node.known]
+    now_s = w.now_s + COMMIT_AGAIN_MAX_S
+    ready = [t for t, life in node.lives.items() if life.may_compare(now_s) and life.current is not None]
     return f"node {node.token} {attempt(w, node, ready[pick(len(ready))])}" if ready else None
 
 
@@ -323,55 +334,44 @@ def act_time_out(w: World, pick: Pick) -> str | None:
     """An answer does not come: the outcome is unknown."""
     if (node := a_node(w, pick)) is None or pick(SELDOM):
         return None
-    jobs = [
-        j
-        for j in node.jobs.values()
-        if j.in_air and (w.faults_allowed or not any(m.body == j.request for m in w.air))
+    out = [
+        table
+        for table, life in node.lives.items()
+        if is_in_air(life) and (w.faults_allowed or not any(m.body == request_of(life) for m in w.air))
     ]
-    if not jobs:
+    if not out:
         return None
-    job = jobs[pick(len(jobs))]
-    job.in_air = False
+    table = out[pick(len(out))]
     w.seen["unknown outcome"] += 1
-    if not w.rules.find_out_unknown:
-        settle(node, job, "settled")
-    node.known.pop(job.table, None)
-    return f"node {node.token} does not know what became of its commit to {job.table}"
+    time_out(w, node, table)
+    return f"node {node.token} does not know what became of its commit to {table}"
 
 
 def act_write_again(w: World, pick: Pick) -> str | None:
     """A parked record whose fate is unknown is sent once more, identical."""
     if (node := a_node(w, pick)) is None:
         return None
-    writes = [entry.write for entry in node.tables.values() if entry.write is not None]
+    writes = [life.sent for life in node.tables.values() if life.sent is not None and life.parked.asked]
     if not writes:
         return None
     body = writes[pick(len(writes))]
     if sum(message.body == body for message in w.air) > int(w.faults_allowed):
         return None
-    w.air.append(Message(body, node))
+    record = body.record or node.lives[body.table].parked.record
+    on(w, node, body.table, NotAnswered(body.key, record))
     return f"node {node.token} sends again: {body}"
-
-
-def awaits_person(w: World, record: ParkedRecord) -> bool:
-    return record.cause == ROLLED_BACK and w.rules.keep_rolled_back
 
 
 def act_probe(w: World, pick: Pick) -> str | None:
     """A parked table is tried again."""
     if (node := a_node(w, pick)) is None or not node.begun:
         return None
-    resting = [
-        t
-        for t, e in sorted(node.tables.items())
-        if e.stage is Stage.PARKED and not awaits_person(w, e.record)
-    ]
+    now_s = w.moment_s() + PROBE_MAX_S
+    resting = [t for t, life in sorted(node.tables.items()) if life.may_probe(now_s)]
     if not resting:
         return None
     table = resting[pick(len(resting))]
-    node.tables[table].stage = Stage.OPENING
-    node.known.pop(table, None)
-    node.loaded.pop(table, None)
+    on(w, node, table, Probe())
     return f"node {node.token} tries {table}"
 
 
@@ -379,10 +379,10 @@ def act_give_up(w: World, pick: Pick) -> str | None:
     """What goes on with a parked table takes too long."""
     if (node := a_node(w, pick)) is None or not w.faults_allowed:
         return None
-    busy = [t for t, e in sorted(node.tables.items()) if e.stage in AT_WORK]
+    busy = [t for t, life in sorted(node.tables.items()) if life.state in AT_WORK]
     if not busy:
         return None
-    back(w, node, busy[pick(len(busy))], "late")
+    failed(w, node, busy[pick(len(busy))], Cause.FAILING)
     w.seen["given up"] += 1
     return f"node {node.token} gives up for now"
 
@@ -397,14 +397,9 @@ def act_list(w: World, pick: Pick) -> str | None:
     ):  # what its successor parks is not its own to park
         w.nodes.remove(node)
         return f"node {node.token} ends: its lease is lost"
+    read_s = w.moment_s()
     changed = [
-        t
-        for t, r in sorted(w.parked.items())
-        if (e := node.tables.get(t)) is None or (e.write is None and e.record.version != r.version)
+        on(w, node, table, RecordRead(w.parked.get(table), read_s))
+        for table in sorted(w.parked.keys() | node.tables.keys())
     ]
-    missing = [t for t, e in sorted(node.tables.items()) if t not in w.parked and e.write is None]
-    for table in changed:
-        adopt(w, node, table, w.parked[table])
-    for table in missing:
-        write(w, node, table, node.tables[table], replace(node.tables[table].record, version=0))
-    return f"node {node.token} reads all parked records" if changed or missing else None
+    return f"node {node.token} reads all parked records" if any(changed) else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
+from ingest.model.parked_record import ParkedRecord
 from tests.faults.protocol_node import Drain, Flush, Order, Said, View, Worker
-from tests.faults.protocol_world import ParkedRecord, Record, World
+from tests.faults.protocol_world import Record, World
 
 
 def obey(w: World, worker: Worker, order: Order) -> None:
@@ -65,7 +66,7 @@ def convert(w: World, worker: Worker, flush: Flush, view: View) -> Flush:
     }
     for record in kept:
         if record.bad:
-            worker.send(0, record)
+            worker.send("", record)
     flush.records[:] = kept
     return replace(
         flush,
@@ -76,7 +77,7 @@ def convert(w: World, worker: Worker, flush: Flush, view: View) -> Flush:
     )
 
 
-def park_unfinished(w: World, worker: Worker, table: str, parking: int) -> None:
+def park_unfinished(w: World, worker: Worker, table: str, parking: str) -> None:
     unfinished = [r for flush in worker.flights.pop(table, []) for r in flush.records] + worker.buffer.pop(
         table, []
     )

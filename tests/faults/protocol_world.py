@@ -8,14 +8,36 @@ air may arrive late, twice, never, or without its answer being heard.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from ingest.commit.table_lifecycle import AGAIN_AFTER_S
+from ingest.model.parked_record import ParkedRecord
+from ingest.model.trouble import Cause
+from lake.catalog_client import TableName
+from lake.commit import TableState, new_table_state
+from lake.marks import Marks as ProductMarks
+from lake.marks import TopicPartition
+from lake.tenant import TableId, TenantId
 
 if TYPE_CHECKING:
     from tests.faults.protocol_node import Node
 
 Marks = dict[int, int]  # partition -> the next offset that is not absorbed
-ROLLED_BACK, RESOLVED, DELETED, FAILING = "rolled back", "resolved", "deleted", "failing"
+
+
+PLACES = [TopicPartition("input", partition) for partition in range(3)]
+EMPTY = new_table_state(TableName("t", "logs"), "t", "logs", "file:///warehouse")
+
+
+def table_id(name: str) -> TableId:
+    """A table of the model as the product names it."""
+    return TableId(TenantId(name), "logs")
+
+
+def product_marks(marks: Marks) -> ProductMarks:
+    """Marks as the product has them."""
+    return ProductMarks({PLACES[partition]: offset for partition, offset in marks.items()})
 
 
 class Violation(Exception):
@@ -101,7 +123,7 @@ class Snapshot:
 
 @dataclass
 class Table:
-    uuid: int
+    uuid: str
     head: int | None = None
     marks: Marks = field(default_factory=dict)
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
@@ -124,17 +146,22 @@ class Table:
             at = snapshot.parent
         return {}
 
+    def state(self) -> TableState:
+        """What the product loads of it."""
+        head_marks = self.head_marks()
+        return replace(
+            EMPTY,
+            uuid=self.uuid,
+            exists=True,
+            head=self.head,
+            marks=product_marks(self.marks),
+            head_marks=None if head_marks is None else product_marks(head_marks),
+            head_ms=self.snapshots[self.head].made if self.head is not None else 0,
+        )
+
     def add(self, snapshot: int, rows: tuple[Record, ...], marks: Marks | None, made: int) -> None:
         self.snapshots[snapshot] = Snapshot(snapshot, self.head, rows, marks, made)
         self.head = snapshot
-
-
-@dataclass(frozen=True)
-class ParkedRecord:
-    version: int
-    cause: str
-    id: int = 0  # 0: no node has taken it up
-    start: int = 0
 
 
 class Commit(NamedTuple):
@@ -142,7 +169,7 @@ class Commit(NamedTuple):
     none."""
 
     table: str
-    uuid: int
+    uuid: str
     exists: bool
     head: int | None
     snapshot: int
@@ -163,10 +190,10 @@ class ParkedWrite(NamedTuple):
     record: ParkedRecord | None
     version: int
     token: int
-    key: int
+    key: str
 
     def __str__(self) -> str:
-        return f"parked record of {self.table} := {self.record.cause if self.record else None}"
+        return f"parked record of {self.table} := {self.record.cause.value if self.record else None}"
 
 
 class CommitCheckpoint(NamedTuple):
@@ -201,11 +228,11 @@ class World:
     faults_allowed: bool = True
     tables: dict[str, Table] = field(default_factory=dict)
     parked: dict[str, ParkedRecord] = field(default_factory=dict)
-    replies: dict[int, tuple[str, int]] = field(default_factory=dict)
+    replies: dict[str, tuple[str, int]] = field(default_factory=dict)
     token: int = 0
     failing: set[str] = field(default_factory=set)
     dead: list[Record] = field(default_factory=list)
-    parking: list[tuple[int, Record]] = field(default_factory=list)  # id of the parking, record
+    parking: list[tuple[str, Record]] = field(default_factory=list)  # id of the parking, record
     group: dict[int, GroupWrite] = field(default_factory=dict)
     air: list[Message] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)  # the last one holds the lease, others are paused
@@ -221,11 +248,17 @@ class World:
     setbacks: int = 0
     parkings_ended: int = 0
     ids: int = 0
+    now_s: float = 0.0
     seen: Counter[str] = field(default_factory=Counter)
 
     def next_id(self) -> int:
         self.ids += 1
         return self.ids
+
+    def moment_s(self) -> float:
+        """A moment later than all before, by more than a node waits with what it tries again."""
+        self.now_s += 2 * AGAIN_AFTER_S
+        return self.now_s
 
     def names(self) -> list[str]:
         return sorted({record.table for part in self.log for record in part if record.table})
@@ -275,9 +308,9 @@ def park(w: World, p: ParkedWrite) -> tuple[str, int]:
         w.parkings_ended += 1
         reply = "ok", 0
     else:
-        w.parked[p.table] = ParkedRecord(version + 1, p.record.cause, p.record.id, p.record.start)
+        w.parked[p.table] = replace(p.record, version=version + 1)
         reply = "ok", version + 1
-        if p.record.cause == ROLLED_BACK:
+        if p.record.cause is Cause.ROLLED_BACK:
             w.hidden.discard(p.table)
     w.replies[p.key] = reply
     return reply
@@ -290,8 +323,8 @@ def roll_back(w: World, name: str) -> None:
     assert table.head is not None
     table.head = table.snapshots[table.head].parent
     if w.own and table.marks:
-        found = w.parked.get(name, ParkedRecord(0, ""))
-        w.parked[name] = ParkedRecord(found.version + 1, ROLLED_BACK, found.id, found.start)
+        found = w.parked.get(name, ParkedRecord(table_id(name), Cause.ROLLED_BACK))
+        w.parked[name] = replace(found, version=found.version + 1, cause=Cause.ROLLED_BACK)
 
 
 # ---- what has to hold

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ingest.commit.table_states import TableStates
+from ingest.commit.table_states import NewTables, TableStates
 from ingest.model.link import ToWorker
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause
@@ -38,17 +38,10 @@ def test_a_node_whose_lease_is_lost_takes_up_nothing_that_its_successor_parked()
     unused = cast("Any", None)
     with ThreadPoolExecutor(1) as pool:
         records = cast("ParkedRecords", Successors())
-        parking = Parking(
-            records,
-            cast("TableStates", unused),
-            pool,
-            SystemClock(),
-            1,
-            "ingest:1",
-            tell,
-            lambda _: None,
-            lambda _: ("id", 0, 0),
-        )
+        clock = SystemClock()
+        new_tables = NewTables(1, clock)
+        states = TableStates(unused, unused, "", records, pool, clock, 1.0, new_tables, "ingest:1")
+        parking = Parking(records, states, pool, clock, 1, "ingest:1", tell, lambda _: ("id", 0, 0))
         parking.step()
         pool.submit(lambda: None).result()  # the listing before it is done
         with pytest.raises(RefusedError):

@@ -1,13 +1,14 @@
 """Which parked table is tried next."""
 
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-from ingest.commit.table_states import TableStates
+from ingest.commit.table_events import State
+from ingest.commit.table_lifecycle import PROBE_MAX_S
+from ingest.commit.table_states import NewTables, TableStates
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble
-from ingest.parking.parking import DRAINS_AT_ONCE, PROBES, Parking
+from ingest.parking.parking import DRAINS_AT_ONCE, Parking
 from lake.tenant import TableId, TenantId
 from tests.ingest.fake_clock import FakeClock
 
@@ -25,47 +26,34 @@ class Records:
         """It is in force."""
 
 
-class States:
-    """Notes which tables are opened, and when."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.clock = clock
-        self.opened: dict[TableId, list[float]] = {table: [] for table in TABLES}
-
-    def want(self, tables: Iterable[TableId]) -> None:
-        for table in tables:
-            self.opened[table].append(self.clock.s)
-
-    def outdate(self, table: TableId) -> None: ...
-
-    def drop(self, table: TableId) -> None: ...
-
-
 def test_every_table_is_tried_however_many_fail_for_long() -> None:
     """Those that fail take all places together for longer than they rest: the one that has waited longest
     goes first, or the last ones would never."""
     clock = FakeClock()
-    states = States(clock)
+    opened: dict[TableId, list[float]] = {table: [] for table in TABLES}
     with ThreadPoolExecutor(1) as pool:
         unused: Any = None
-        parts = (pool, clock, 1, "ingest:1", lambda *_: None, lambda _: None, unused)
-        parking = Parking(cast("ParkedRecords", Records()), cast("TableStates", states), *parts)
+        records = cast("ParkedRecords", Records())
+        new_tables = NewTables(1, clock)
+        states = TableStates(unused, unused, "", records, pool, clock, 1.0, new_tables, "ingest:1")
+        parking = Parking(records, states, pool, clock, 1, "ingest:1", lambda *_: None, unused)
         parking.load()
         at_work: dict[TableId, float] = {}
         round_s = len(TABLES) / DRAINS_AT_ONCE * FAILS_AFTER_S
         began_s = clock.s
-        while clock.s < began_s + 4 * (round_s + PROBES.max_s):
+        while clock.s < began_s + 4 * (round_s + PROBE_MAX_S):
             parking.step()
-            at_work |= {
-                table: times[-1] for table, times in states.opened.items() if times and table not in at_work
-            }
+            for life in states.lives.parked:
+                if life.state is State.OPENING and life.table not in at_work:
+                    opened[life.table].append(clock.s)
+                    at_work[life.table] = clock.s
             for table in [table for table, since_s in at_work.items() if clock.s - since_s >= FAILS_AFTER_S]:
                 del at_work[table]
                 parking.failed(table, Trouble(Cause.STORAGE, "still broken"))
             clock.s += 1.0
     gaps = [
         later - earlier
-        for times in states.opened.values()
+        for times in opened.values()
         for earlier, later in zip([began_s, *times], [*times, clock.s], strict=True)
     ]
-    assert max(gaps) <= 2 * round_s + PROBES.max_s
+    assert max(gaps) <= 2 * round_s + PROBE_MAX_S

@@ -9,7 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from ingest.commit.table_events import Entered, GiveUp, Probe, RecordRead, State
 from ingest.commit.table_states import Arrivals, NewTables, TableStates
+from ingest.commit.tables import Tables
 from ingest.model.link import Grown, GrowTables, Opened, OpenTables
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause
@@ -77,11 +79,20 @@ def states(parked: Parked, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) ->
         )
 
 
+def due_now(states: TableStates) -> None:
+    """The table may be loaded again without a pause."""
+    loading = states.lives[TABLE].loading
+    assert loading is not None
+    loading.not_before_s = 0.0
+
+
 def arrivals(states: TableStates, version: int | None) -> Arrivals:
     """What becomes known to a node that knows this version of the table's parked record."""
+    if version is not None:
+        states.lives.resume(ParkedRecord(TABLE, Cause.FAILING, version=version, id="p"), 0.0)
     states.want([TABLE])
     for _ in range(POLLS):
-        found = states.poll(lambda _: version)
+        found = states.poll(live=True)
         if found.known or found.failed:
             return found
         states.pool.submit(lambda: None).result()  # what was asked before it is answered
@@ -137,7 +148,7 @@ def test_a_table_becomes_known_once_the_record_is_taken_up(states: TableStates, 
     parked.record = ParkedRecord(TABLE, Cause.RESOLVED, version=2)
     assert not known(states, None)
     parked.record = None
-    states._wanted[TABLE].not_before_s = 0.0
+    due_now(states)
     assert known(states, None)
 
 
@@ -149,13 +160,14 @@ def test_marks_that_went_back_are_noticed_whatever_is_to_be_written(
     catalog.mark = 7
     assert known(states, None)
     catalog.mark, parked.record = 5, ParkedRecord(TABLE, Cause.FAILING, version=2, id="p")
-    states.outdate(TABLE)
-    ((table, trouble),) = arrivals(states, 2).failed
-    assert (table, trouble.cause, trouble.expected.of(TopicPartition("id", 0))) == (
-        TABLE,
-        Cause.ROLLED_BACK,
-        7,
-    )
+    states.lives.run |= dict.fromkeys((Entered, GiveUp), lambda *_: None)
+    states.lives.resume(parked.record, 0.0)
+    life = states.lives[TABLE]
+    states.lives.on(life, Probe(), 100.0)
+    assert not known(states, None)
+    assert life.record is not None
+    lost = life.record.expected.of(TopicPartition("id", 0))
+    assert (life.state, life.record.cause, lost) == (State.WRITING, Cause.ROLLED_BACK, 7)
 
 
 def test_marks_that_a_person_has_set_back_stand(
@@ -165,7 +177,9 @@ def test_marks_that_a_person_has_set_back_stand(
     catalog.mark = 7
     assert known(states, None)
     catalog.mark, parked.record = 5, ParkedRecord(TABLE, Cause.RESOLVED, version=3, id="p")
-    states.forget(TABLE)
+    life = states.lives[TABLE]
+    life.on(RecordRead(parked.record, 1.0), 2.0)
+    assert life.known is None
     assert known(states, 3)
 
 
@@ -179,7 +193,7 @@ def test_a_table_that_nobody_can_read_fails_alone(
     ((table, trouble),) = arrivals(states, None).failed
     assert (table, trouble.cause) == (TABLE, Cause.METADATA)
     monkeypatch.setattr("ingest.commit.table_states.load_state", catalog.load)
-    states._wanted[TABLE].not_before_s = 0.0
+    due_now(states)
     assert known(states, None)
 
 
@@ -188,11 +202,12 @@ class Told:
 
     def __init__(self) -> None:
         self.messages: list[tuple[int | None, Any]] = []
-        self.asked: list[Any] = []
+        self.lives = Tables()
+        self.asked: list[bool] = []
         self.arrivals = Arrivals()
         self.postponed: dict[TableId, None] = {}
         self.tables = dict[TableId, Any]()
-        self.parking = SimpleNamespace(version=lambda _: 7, known=lambda _: None, step=lambda **_: None)
+        self.parking = SimpleNamespace(step=lambda **_: None)
         nothing = SimpleNamespace(committed=(), failed=(), settled=())
         troubles = SimpleNamespace(now={}, verdicts=dict, suspects=lambda _: {}, passed=lambda *_: None)
         parts: Any = (
@@ -218,8 +233,8 @@ class Told:
 
     # ---- as TableStates
 
-    def poll(self, parked_version: Any = None) -> Arrivals:
-        self.asked.append(parked_version)
+    def poll(self, *, live: bool = False) -> Arrivals:
+        self.asked.append(live)
         return self.arrivals
 
     def get(self, table: TableId) -> Any:
@@ -240,10 +255,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     return Told()
 
 
-def test_the_node_says_which_parked_records_it_knows(told: Told) -> None:
+def test_the_node_says_that_it_moves_live_marks(told: Told) -> None:
     """Each time it takes in what was loaded."""
     told.step()
-    assert told.asked == [told.parking.version]
+    assert told.asked == [True]
 
 
 def test_who_was_told_that_a_table_waits_is_told_when_it_does_not(told: Told) -> None:

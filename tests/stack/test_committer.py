@@ -98,6 +98,12 @@ class Commits:
         self.known(table)
         assert self.settled(self.flush(table, 0, end)) == [Outcome.DONE]
 
+    def tries(self, table: TableId) -> int:
+        """How often the commit that goes on has failed."""
+        job = self.states.lives[table].job
+        assert job is not None
+        return job.tries
+
     def rows(self, table: TableId) -> int:
         return self.line.rows_written(table.tenant.name)
 
@@ -248,9 +254,9 @@ def test_a_table_whose_name_a_view_has_is_refused(commits: Commits, line: Line) 
     line.catalog.post(f"/v1/namespaces/{name.namespace}/views", body)
     commits.committer.submit(0, [flush])
     assert commits.trouble() is Cause.REFUSED
-    began_s, tries = time.monotonic(), commits.committer._jobs[table].tries
+    began_s, tries = time.monotonic(), commits.tries(table)
     commits.until(lambda *_: time.monotonic() - began_s > 2, "two seconds")
-    assert commits.committer._jobs[table].tries - tries <= 3
+    assert commits.tries(table) - tries <= 3
     line.catalog.delete(f"/v1/namespaces/{name.namespace}/views/{name.name}")
     assert commits.until(lambda step, _: bool(step.settled), "the commit")[0].settled[0][2] is Outcome.DONE
 
@@ -331,7 +337,9 @@ def test_refused_commit_is_the_tables_trouble(commits: Commits, line: Line) -> N
     flush = commits.flush(table, 0, 1)
     state = commits.states.last_known(table)
     assert state is not None
-    commits.states.put(table, replace(state, location="file:///outside/of/the/warehouse/" + state.uuid))
+    commits.states.lives[table].learn(
+        replace(state, location="file:///outside/of/the/warehouse/" + state.uuid)
+    )
     commits.committer.submit(0, [replace(flush, files=[])])
     assert commits.trouble() in (Cause.REFUSED, Cause.STORAGE)
 

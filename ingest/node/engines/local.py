@@ -242,7 +242,6 @@ class LocalEngine:
                 s.workers,
                 lease.fencing_token or "",
                 self._tell,
-                committer.drop,
                 begins,
             )
         return Node(
