@@ -33,7 +33,8 @@ demo-check: setup ## the demo without staying; fails if the numbers do not add u
 
 # Most of the time is spent waiting for services, so two runs share the machine; each starts services of its own.
 test: setup ## everything CI runs, on the real services
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-line test-rooms
+	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=2 --output-sync=target test-line test-rooms; code=$$?; \
+	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
 
 test-line: python # the line as a whole, and its searches
 	@$(BIN)/python -m pytest -q tests/faults tests/stack tests/query

@@ -109,7 +109,8 @@ def read_by_pyiceberg(metadata: Json) -> None:
     assert read.format_version == normal["format-version"]
     assert [schema.schema_id for schema in read.schemas] == [s["schema-id"] for s in normal["schemas"]]
     assert read.schema().highest_field_id <= read.last_column_id
-    assert [spec.spec_id for spec in read.partition_specs] == [s["spec-id"] for s in normal["partition-specs"]]
+    specs = [spec["spec-id"] for spec in normal["partition-specs"]]
+    assert [spec.spec_id for spec in read.partition_specs] == specs
     assert {snapshot.snapshot_id for snapshot in read.snapshots} == {
         snapshot["snapshot-id"] for snapshot in normal["snapshots"]
     }
