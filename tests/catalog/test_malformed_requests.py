@@ -36,7 +36,8 @@ from tests.catalog.table_requests import JSON, create_body
 pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
-REQUESTS = int(os.environ.get("FIRN_CATALOG_REQUESTS", "30"))
+# Zero: once every operation, half of them on each database; the long proof sends thousands to all on both.
+REQUESTS = int(os.environ.get("FIRN_CATALOG_REQUESTS", "0"))
 PER_ROUND = max(1, REQUESTS // 250)  # more of one kind at once are cheaper
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 KNOWN = {"namespace": "a", "table": "t", "view": "v", "lease": "l", "task": "x", "dropped": "1", "key": "k"}
@@ -51,18 +52,23 @@ def furnish(client: httpx.Client) -> None:
 
 
 @pytest.mark.timeout(3_600)
-def test_no_generated_request_breaks_the_server(server: Server, client: httpx.Client) -> None:
+def test_no_generated_request_breaks_the_server(
+    server: Server, client: httpx.Client, database_kind: str
+) -> None:
     """Valid and invalid requests of every operation, on things that exist and that do not, are answered
     without a 5xx, refusals in Iceberg's form."""
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     operations = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
+    if not REQUESTS:
+        operations = operations[("sqlite", "postgres").index(database_kind) :: 2]
     sent: list[int] = []
     rounds = itertools.count()
     with requests.Session() as session:
-        while len(sent) < REQUESTS:
+        while len(sent) < max(1, REQUESTS):
             for operation in operations:
                 furnish(client)
                 send_all(operation, session, server.url, next(rounds), sent)
+    assert len(sent) >= len(operations), "nearly every operation takes some request"
 
 
 def send_all(operation: Any, session: requests.Session, url: str, number: int, sent: list[int]) -> None:
