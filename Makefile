@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# One of the halves of `make test`, cut so that both take about as long.
+LINE := tests/faults tests/stack tests/query tests/optimize
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python demo demo-check test test-line test-rooms test-fast check style prove audit requirements clean
@@ -33,13 +35,14 @@ demo-check: setup ## the demo without staying; fails if the numbers do not add u
 
 # Most of the time is spent waiting for services, so two runs share the machine; each starts services of its own.
 test: setup ## everything CI runs, on the real services
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-line test-rooms
+	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=2 --output-sync=target test-line test-rooms; code=$$?; \
+	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
 
-test-line: python # the line as a whole, and its searches
-	@$(BIN)/python -m pytest -q tests/faults tests/stack tests/query
+test-line: python # the line as a whole, its searches and its maintenance
+	@$(BIN)/python -m pytest -q $(LINE)
 
 test-rooms: python # each other room by itself, and the front end
-	@$(BIN)/python -m pytest -q --ignore=tests/faults --ignore=tests/stack --ignore=tests/query
+	@$(BIN)/python -m pytest -q $(LINE:%=--ignore=%)
 
 test-fast: python ## the tests that need no service
 	@$(BIN)/python -m pytest -q -m "not stack"

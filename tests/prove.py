@@ -1,9 +1,9 @@
 """`python -m tests.prove`: the proofs that take too long for every run of the tests.
 
 Each proof is a pytest run with larger numbers and a seed of its own; the longest ones are several, of other
-seeds. What passed is kept in tests/proofs/<commit>.json with the figures that its tests have recorded
-(`record_property`), so that a run that was interrupted goes on where it stopped, and everybody can see on
-which commit a proof was made.
+seeds. The newest run of each is kept in tests/proofs/<proof>.json with its commit and the figures that its
+tests have recorded (`record_property`), so that a run that was interrupted goes on where it stopped, and
+everybody can see on which commit a proof was made. A run that fails does not replace one that passed.
 """
 
 import os
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,26 +120,39 @@ def main(
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    file = RESULTS / f"{commit}.json"
     failed = []
     for proof in PROOFS:
-        if (only and not proof.name.startswith(tuple(only))) or (
-            not again and _kept(file).get(proof.name, {}).get("passed")
-        ):
+        if only and not proof.name.startswith(tuple(only)):
+            continue
+        if not again and passed_on(proof.name, commit, RESULTS):
             continue
         result = _run(proof, seed)
-        RESULTS.mkdir(exist_ok=True)
-        file.write_bytes(
-            orjson.dumps(_kept(file) | {proof.name: result}, option=orjson.OPT_INDENT_2)
-        )  # another run may have added to it meanwhile
+        keep(proof.name, {"commit": commit, **result}, RESULTS)
         if not result["passed"]:
             failed.append(proof.name)
     if failed:
         raise SystemExit(f"not proven: {', '.join(failed)}")
 
 
-def _kept(file: Path) -> dict[str, dict[str, object]]:
-    return dict(orjson.loads(file.read_bytes())) if file.exists() else {}
+def passed_on(name: str, commit: str, folder: Path) -> bool:
+    """Return whether the kept run of a proof passed on this commit."""
+    kept = _kept(name, folder)
+    return kept is not None and bool(kept["passed"]) and kept["commit"] == commit
+
+
+def keep(name: str, result: Mapping[str, object], folder: Path) -> None:
+    """Write a run of a proof to its file in `folder`, in place of the one before it; one that passed is
+    replaced only by another that passed."""
+    kept = _kept(name, folder)
+    if kept is not None and kept["passed"] and not result["passed"]:
+        return
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.json").write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2))
+
+
+def _kept(name: str, folder: Path) -> dict[str, object] | None:
+    file = folder / f"{name}.json"
+    return dict(orjson.loads(file.read_bytes())) if file.exists() else None
 
 
 def _run(proof: Proof, seed: int) -> dict[str, object]:

@@ -86,6 +86,7 @@ def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Jso
             | {key: value for key, value in given.items() if key not in RESERVED_PROPERTIES},
         }
     )
+    _fill_version_1(metadata)
     return metadata
 
 
@@ -179,11 +180,7 @@ def finish(draft: Draft, *, previous_location: str | None, previous_updated_ms: 
     _check_bound(metadata)
     _check_named_files(draft)
     _trim_snapshot_log(draft)
-    if metadata["format-version"] == 1:
-        metadata["schema"] = by_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
-        metadata["partition-spec"] = (
-            by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"]) or {}
-        )["fields"]
+    _fill_version_1(metadata)
     log = metadata["metadata-log"]
     latest_ms = max((entry["timestamp-ms"] for entry in metadata["snapshot-log"][-1:]), default=0)
     metadata["last-updated-ms"] = max(draft.now_ms, previous_updated_ms, latest_ms - CLOCK_SKEW_MS)
@@ -199,6 +196,15 @@ def finish(draft: Draft, *, previous_location: str | None, previous_updated_ms: 
     gone = [entry["metadata-file"] for entry in log if entry["metadata-file"] not in staying]
     place = place_of(metadata["location"], metadata["properties"].get(GRANTS_PROPERTY)) if gone else NOWHERE
     return [uri for uri in gone if place.holds(uri)]
+
+
+def _fill_version_1(metadata: Json) -> None:
+    """Repeats the current schema and spec under the names that readers of format version 1 require."""
+    if metadata["format-version"] == 1:
+        metadata["schema"] = by_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
+        metadata["partition-spec"] = (
+            by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"]) or {}
+        )["fields"]
 
 
 def _versions_max(given: dict[str, str]) -> int:

@@ -26,6 +26,13 @@ from tests.catalog.engines import SPARK_EXTENSIONS
 from tests.catalog.table_requests import NOWHERE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# Tests kill the catalog, never this server or its machine, so nothing has to reach the disk at once.
+UNSYNCED = (
+    *("-c", "max_connections=200"),
+    *("-c", "fsync=off"),
+    *("-c", "synchronous_commit=off"),
+    *("-c", "full_page_writes=off"),
+)
 START_TIMEOUT_S = 60.0
 # Most tests of the protocol commit snapshots whose files nobody reads: an administrator may name them there.
 ALLOWED = {"FIRN_CATALOG_ALLOWED_LOCATIONS": f'["{NOWHERE}"]'}
@@ -170,7 +177,7 @@ def postgres() -> Iterator[Postgres]:
         "-N",
     ]
     subprocess.run(arguments, check=True, capture_output=True, cwd=folder, **user)
-    options = ["-k", str(folder), "-h", "127.0.0.1", "-p", str(port), "-c", "max_connections=200"]
+    options = ["-k", str(folder), "-h", "127.0.0.1", "-p", str(port), *UNSYNCED]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [postgres_binary("postgres"), "-D", str(data), *options],

@@ -36,7 +36,9 @@ from tests.catalog.table_requests import JSON, create_body
 pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
-REQUESTS = int(os.environ.get("FIRN_CATALOG_REQUESTS", "30"))
+# In every run of the tests half of the operations on each database; the long proof has all on both.
+WHOLE = "FIRN_CATALOG_REQUESTS" in os.environ
+REQUESTS = int(os.environ.get("FIRN_CATALOG_REQUESTS", "15"))
 PER_ROUND = max(1, REQUESTS // 250)  # more of one kind at once are cheaper
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 KNOWN = {"namespace": "a", "table": "t", "view": "v", "lease": "l", "task": "x", "dropped": "1", "key": "k"}
@@ -51,11 +53,15 @@ def furnish(client: httpx.Client) -> None:
 
 
 @pytest.mark.timeout(3_600)
-def test_no_generated_request_breaks_the_server(server: Server, client: httpx.Client) -> None:
+def test_no_generated_request_breaks_the_server(
+    server: Server, client: httpx.Client, database_kind: str
+) -> None:
     """Valid and invalid requests of every operation, on things that exist and that do not, are answered
     without a 5xx, refusals in Iceberg's form."""
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     operations = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
+    if not WHOLE:
+        operations = operations[("sqlite", "postgres").index(database_kind) :: 2]
     sent: list[int] = []
     rounds = itertools.count()
     with requests.Session() as session:

@@ -12,9 +12,8 @@ from infra.local.supervisor import Stack
 from ingest.model.fault_point import STEPS
 from tests.faults.crash_matrix import LISTED, OTHERS, cases, run_matrix
 
-pytestmark = pytest.mark.stack
-
-KILLS = int(os.environ.get("FIRN_MATRIX_KILLS", "8"))
+# In every run of the tests half of the listed cases; the long proofs kill two hundred times.
+KILLS = int(os.environ.get("FIRN_MATRIX_KILLS", "4"))
 
 
 def test_every_named_step_is_among_the_cases() -> None:
@@ -23,8 +22,17 @@ def test_every_named_step_is_among_the_cases() -> None:
     assert {case.step for case in every} >= set(STEPS)
     assert len(set(every)) == len(every)
     assert cases(8, random.Random(1)) == list(LISTED)
+    assert cases(200, random.Random(1))[:8] == list(LISTED)
 
 
+def test_few_kills_are_of_the_listed_cases_and_each_is_drawn() -> None:
+    """A run with few kills takes different listed cases, and over some seeds every one has its turn."""
+    drawn = [cases(4, random.Random(seed)) for seed in range(50)]
+    assert all(len(set(each)) == 4 and set(each) <= set(LISTED) for each in drawn)
+    assert {case for each in drawn for case in each} == set(LISTED)
+
+
+@pytest.mark.stack
 @pytest.mark.timeout(60 * KILLS + 600)
 def test_nothing_is_lost_or_doubled_however_a_process_dies(
     stack: Stack, tmp_path: Path, record_property: Callable[[str, object], None]

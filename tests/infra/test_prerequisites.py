@@ -95,8 +95,10 @@ def test_all_missing_things_are_in_one_message() -> None:
 
 
 def test_nothing_missing_is_no_error() -> None:
-    """Where nothing is missing, nothing is raised."""
+    """Where nothing is missing nothing is raised, and one thing alone is enough for an error."""
     require([])
+    with pytest.raises(PrerequisiteError, match="Java"):
+        require([Missing("Java", package="jre")])
 
 
 def test_missing_maven_is_told_only_for_absent_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

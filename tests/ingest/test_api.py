@@ -26,13 +26,13 @@ from tests.stack.waiting import wait_for
 def test_the_server_is_gone_when_the_engine_has_ended() -> None:
     """Also when the engine fails: a thread of the server that outlives the interpreter ends the process by a
     segmentation fault."""
-    engine = cast(Any, SimpleNamespace(ready=True, status=dict))
+    engine = LocalEngine(_settings())
     listener = socket.create_server((LOOPBACK, 0))
     address = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
 
     def run() -> None:
         with serving(engine, IngestSettings(), listener):
-            wait_for(lambda: httpx.get(f"{address}/readyz", trust_env=False).json() == {"ready": True}, 10.0)
+            wait_for(lambda: httpx.get(f"{address}/readyz", trust_env=False).json() == {"ready": False}, 10.0)
             raise RuntimeError("the engine fails")
 
     with pytest.raises(RuntimeError, match="the engine fails"):

@@ -8,6 +8,7 @@ import pytest
 from ingest.serve import freshness
 from ingest.serve.freshness import Freshness
 from lake.tenant import to_identifier
+from tests.ingest.fake_clock import FakeClock
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 
@@ -39,7 +40,9 @@ class Catalog:
         return {"partitions": sorted(rows, key=lambda row: row["changed-ms"])}
 
 
-class Clock:
+class StoppedClock(FakeClock):
+    """Stands still at `NOW`."""
+
     def now(self) -> datetime:
         return NOW
 
@@ -54,7 +57,7 @@ def test_a_merge_is_no_sign_of_life() -> None:
     """A partition that changed and has no more rows than before was maintained; rows that come make the
     tenant fresh."""
     catalog = Catalog()
-    fresh = Freshness(cast(Any, catalog), cast(Any, Clock()))
+    fresh = Freshness(cast(Any, catalog), StoppedClock())
     for hour in (1, 2):
         catalog.change(hour, 100, NOW - timedelta(minutes=30 - hour))
     assert _ages(fresh) == {"acme": timedelta(minutes=28)}
@@ -70,7 +73,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     another is not."""
     monkeypatch.setattr(freshness, "PARTITIONS_MAX", 2)
     catalog = Catalog()
-    fresh = Freshness(cast(Any, catalog), cast(Any, Clock()))
+    fresh = Freshness(cast(Any, catalog), StoppedClock())
     for hour in (1, 2, 3):
         catalog.change(hour, 100, NOW - timedelta(minutes=30 - hour))
     assert _ages(fresh) == {"acme": timedelta(minutes=27)}

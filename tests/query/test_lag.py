@@ -1,13 +1,12 @@
 """What a search says of the lag, whoever answers or not."""
 
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any, cast
 
 import httpx
 import pytest
 
-from query.model.table_view import table_id
+from lake.catalog_client import TableName
+from query.model.table_view import table_id, view_of
 from query.search import lag as lags
 from query.search.completeness import Completeness, Freshness, assess
 from query.search.lag import IngestLag
@@ -15,10 +14,22 @@ from query.search.lag import IngestLag
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 TABLE = table_id("acme", "logs")
 EVERYTHING = {"lag_records": 0, "complete_until": NOW.isoformat()}
+# A table with one snapshot.
+METADATA = {
+    "table-uuid": "6b1e6b1e-0000-4000-8000-000000000001",
+    "location": "file:///w/acme/logs",
+    "current-schema-id": 0,
+    "schemas": [{"schema-id": 0, "type": "struct", "fields": []}],
+    "partition-specs": [],
+    "current-snapshot-id": 1,
+    "snapshots": [
+        {"snapshot-id": 1, "timestamp-ms": 1, "manifest-list": "file:///w/acme/logs/1.avro", "summary": {}}
+    ],
+}
 
 
 def _assess(source: IngestLag, end: datetime) -> Completeness:
-    view = cast(Any, SimpleNamespace(snapshot_id=1))
+    view = view_of(TABLE, TableName("acme", "logs"), METADATA)
     return assess(
         end, NOW, Freshness(None, None, None, source.of(TABLE)), stopped=None, view=view, pin=None, rows=None
     )

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from infra.local.ports import LOOPBACK
+from ingest.node.engines.local import LocalEngine
 from ingest.serve.api import serving
-from lake.settings import IngestSettings
+from lake.settings import IngestSettings, TopicSettings
 from tests.query.guarded import Guarded
 from tests.query.processes import Child
 from tests.stack.line import Line
@@ -23,6 +23,7 @@ from tests.stack.tool_line import ToolLine
 
 TOKEN = "the-token-of-ingest"
 SLOW_S = 2.0
+TOPICS = (TopicSettings(name="logs"),)
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,9 @@ def limited(room: str, **settings: object) -> dict[str, str]:
 
 @contextmanager
 def node(settings: IngestSettings) -> Iterator[str]:
-    """The address of a node's endpoint, over an engine that has nothing to do."""
+    """The address of a node's endpoint, over an engine that was not started."""
     listener = socket.create_server((LOOPBACK, 0))
-    engine = cast(Any, SimpleNamespace(ready=True, status=lambda: {"role": "active"}))
-    with serving(engine, settings, listener):
+    with serving(LocalEngine(settings), settings, listener):
         yield f"http://{LOOPBACK}:{listener.getsockname()[1]}"
 
 
@@ -78,7 +78,7 @@ def open_edges(line: Line, folder: Path) -> Iterator[list[Edge]]:
         ).start()
         everything.callback(query.kill)
         serve = everything.enter_context(ToolLine(line, line.kafka.topic()).serve())
-        at_node = everything.enter_context(node(IngestSettings()))
+        at_node = everything.enter_context(node(IngestSettings(topics=TOPICS)))
         yield [
             Edge("catalog", uri, "/v1/namespaces", "/v1/namespaces", {"namespace": ["by_a_page"]}),
             Edge(
@@ -113,7 +113,9 @@ def keyed_edges(
         everything.callback(query.kill)
         texts = {name: str(value) for name, value in patience.items()}
         serve = everything.enter_context(ToolLine(line, line.kafka.topic()).serve(serve_token=TOKEN, **texts))
-        at_node = everything.enter_context(node(IngestSettings.load(serve_token=TOKEN, **patience)))
+        at_node = everything.enter_context(
+            node(IngestSettings.load(topics=TOPICS, serve_token=TOKEN, **patience))
+        )
         token, key = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {keyed.keys['mine']}"}
         yield [
             Edge(

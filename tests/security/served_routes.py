@@ -3,7 +3,6 @@ parameter written as {}."""
 
 import re
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
 
@@ -12,9 +11,11 @@ from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from streamlit.web.server.starlette.starlette_app import create_streamlit_routes
 
 from catalog.http.app import create_app as catalog_app
+from ingest.node.engines.local import LocalEngine
 from ingest.serve.api import make_app as node_app
 from ingest.serve.app import create_app as serve_app
-from lake.settings import CatalogSettings, IngestSettings, QuerySettings
+from ingest.serve.tools import Tools
+from lake.settings import CatalogSettings, IngestSettings, QuerySettings, TopicSettings
 from query.api.app import create_app as query_app
 
 RouteKey = tuple[str, str, str]
@@ -29,12 +30,12 @@ def plain(key: RouteKey) -> RouteKey:
 
 def served() -> set[RouteKey]:
     """All of them. `optimize` has no table: prometheus_client answers whatever path is asked for."""
-    tools: Any = SimpleNamespace(settings=IngestSettings(), status=lambda: None)
+    ingest = IngestSettings(topics=(TopicSettings(name="logs"),)).with_replay_topic()
     tables: dict[str, Sequence[BaseRoute]] = {
         "catalog": catalog_app(CatalogSettings(warehouse="file:///nowhere")).routes,
         "query": query_app(QuerySettings()).routes,
-        "ingest-serve": serve_app(tools).routes,
-        "ingest-node": node_app(cast("Any", None), IngestSettings()).routes,
+        "ingest-serve": serve_app(Tools.open(ingest)).routes,
+        "ingest-node": node_app(LocalEngine(ingest), ingest).routes,
         "ui": create_streamlit_routes(MagicMock()),
     }
     return {

@@ -19,7 +19,8 @@ from tests.stack.waiting import fresh, pause, wait_for
 pytestmark = pytest.mark.stack
 
 SEED_VARIABLE = "FIRN_TEST_SEED"
-KILLS = int(os.environ.get("FIRN_TEST_KILLS", "7"))
+# The long proof kills sixty times.
+KILLS = int(os.environ.get("FIRN_TEST_KILLS", "4"))
 PARTITIONS = 4
 TENANTS = 6
 CHUNK_RECORDS = 100
