@@ -34,6 +34,7 @@ _SETTING = re.compile(r"\[([a-z]+(?:\.[a-z_]+)*)\] ([a-z][a-z0-9_]+)")
 # In prose only names with a unit or a bound are told from other names.
 _WITH_UNIT = re.compile(r"[a-z][a-z0-9_]*_(?:s|mb|max|min)")
 _FILE = re.compile(r"(?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|sh|xml|txt|java|yml)")
+_FOLDER = re.compile(rf"(?:{'|'.join(ROOMS)})(?:/[a-z][\w-]*)+/?")
 _ROW = re.compile(r"\| `(\w+)` \|(?: `(FIRN_\w+)` \|)?")
 
 
@@ -236,6 +237,8 @@ def _wrong_names(page: Page, known: Known) -> Iterator[tuple[int, str]]:
         for path in _FILE.findall(piece):
             if not _is_file(path, known):
                 yield number, f"there is no file {path}"
+        if _FOLDER.fullmatch(piece) and not _is_folder_or_module(piece, known):
+            yield number, f"there is no folder {piece}"
         if page.path.parts[0] == "docs" and _WITH_UNIT.fullmatch(piece) and piece not in last_names:
             yield number, f"there is no setting {piece}"
 
@@ -243,6 +246,10 @@ def _wrong_names(page: Page, known: Known) -> Iterator[tuple[int, str]]:
 def _is_file(path: str, known: Known) -> bool:
     """Whether a file exists, named from the repository's root or, as the pages of a room do, from below."""
     return path in known.files or any(name.endswith(f"/{path}") for name in known.files)
+
+
+def _is_folder_or_module(path: str, known: Known) -> bool:
+    return f"{path}.py" in known.files or any(name.startswith(f"{path.rstrip('/')}/") for name in known.files)
 
 
 def _wrong_program_lines(page: Page, known: Known) -> Iterator[tuple[int, str]]:

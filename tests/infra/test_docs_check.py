@@ -41,6 +41,7 @@ def test_no_page_names_what_does_not_exist(known: Known) -> None:
         ("`python -m infra.demos run`", "there is no module `infra.demos`"),
         ("```\nmake coffee   # hot\n```", "the Makefile has no target `coffee`"),
         ("read `ingest/kafka/gone.py`", "there is no file ingest/kafka/gone.py"),
+        ("see `tests/gone`", "there is no folder tests/gone"),
     ],
 )
 def test_what_does_not_exist_is_found(text: str, sentence: str, known: Known) -> None:
@@ -61,7 +62,7 @@ def test_what_does_not_exist_is_found(text: str, sentence: str, known: Known) ->
         '```toml\n[optimize]\nzstd_level = 3\n[optimize.spark_options]\n"spark.executor.cores" = "2"\n```',
         "`python -m ingest dead-letters replay --reason too_late --tenant acme`",
         "`python -m ui serve` and `python -m infra up --port kafka=9092`; `python -m venv .venv`",
-        "make it so: `make test-fast`",
+        "make it so: `make test-fast`; see `tests/stack`, `ingest/kafka/` and `lake/commit`",
     ],
 )
 def test_what_exists_is_let_pass(text: str, known: Known) -> None:
