@@ -14,19 +14,26 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Protocol
 from unittest import mock
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_command
-
-Command = TyperCommand | TyperGroup
 
 ROOMS = ("lake", "catalog", "ingest", "optimize", "query", "ui", "infra", "tests")
 _PROGRAM = re.compile(rf"python3? -m ((?:{'|'.join(ROOMS)})(?:\.\w+)*)\b([^|;&><#)]*)")
 _MAKE = re.compile(r"(?:^|&& |\$ )make ([a-z][a-z-]*)")
 _VERB = re.compile(r"[a-z][a-z-]*")
 _TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+
+
+class Command(Protocol):
+    """A verb, or a group of verbs."""
+
+    @property
+    def params(self) -> Sequence[Any]:
+        """Its arguments and options."""
 
 
 def targets(makefile: Path) -> set[str]:
