@@ -200,6 +200,32 @@ def new_table_state(name: TableName, tenant: str, stream: str, warehouse: str) -
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What one commit does to a table: its files, and what its snapshot says of them.
+
+    `entries` go into new manifests beside the `kept` ones; `summary_marks` is what the summary repeats of the
+    marks (None: nothing).
+    """
+
+    operation: str
+    entries: Sequence[ManifestEntry]
+    added: Sequence[DataFile]
+    removed: Sequence[DataFile]
+    kept: ManifestList
+    schema: LogSchema
+    marks: Marks
+    summary_marks: Marks | None
+    writer: str
+
+    def summary(self) -> dict[str, str]:
+        """What the snapshot's summary says beside its counts."""
+        told = {"engine-name": "firn"}
+        if self.summary_marks is not None:
+            told[MARKS_PROPERTY] = self.summary_marks.to_property()
+        return told | ({WRITER_SUMMARY: self.writer} if self.writer else {})
+
+
 def prepare_append(
     state: TableState,
     files: Sequence[DataFile],
@@ -219,18 +245,15 @@ def prepare_append(
     further table properties set in the same commit.
     """
     entries = [ManifestEntry(Status.ADDED, file) for file in files]
-    prepared = _prepare(
-        state, "append", entries, files, (), state.manifests, schema, marks, marks, now_ms, writer
-    )
+    change = _Change("append", entries, files, (), state.manifests, schema, marks, marks, writer)
+    prepared = _prepare(state, change, now_ms)
     if properties:
         updates = [*prepared.request["updates"], {"action": "set-properties", "updates": dict(properties)}]
         after = replace(prepared.after, properties={**state.properties, **properties})
         prepared = replace(prepared, request={**prepared.request, "updates": updates}, after=after)
-    return (
-        replace(prepared, request={**prepared.request, "allow-recreate": True})
-        if recreate and not state.exists
-        else prepared
-    )
+    if recreate and not state.exists:
+        prepared = replace(prepared, request={**prepared.request, "allow-recreate": True})
+    return prepared
 
 
 def prepare_replace(
@@ -247,19 +270,7 @@ def prepare_replace(
     Its summary says of the marks what its parent's said, or nothing, so that maintenance never hides that a
     table was moved back.
     """
-    return _prepare(
-        state,
-        "replace",
-        entries,
-        added,
-        removed,
-        _list(state, kept),
-        state.schema,
-        state.marks,
-        state.head_marks,
-        now_ms,
-        state.writer,
-    )
+    return _prepare(state, _maintenance(state, "replace", entries, added, removed, kept), now_ms)
 
 
 def prepare_delete(
@@ -271,19 +282,7 @@ def prepare_delete(
 ) -> Prepared:
     """A commit that takes whole files away with their rows (retention); `entries` and `kept` as in
     `prepare_replace`."""
-    return _prepare(
-        state,
-        "delete",
-        entries,
-        (),
-        removed,
-        _list(state, kept),
-        state.schema,
-        state.marks,
-        state.head_marks,
-        now_ms,
-        state.writer,
-    )
+    return _prepare(state, _maintenance(state, "delete", entries, (), removed, kept), now_ms)
 
 
 def prepare_overwrite(
@@ -296,58 +295,36 @@ def prepare_overwrite(
 ) -> Prepared:
     """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones;
     the rest as in `prepare_replace`."""
-    return _prepare(
-        state,
-        "overwrite",
-        entries,
-        added,
-        removed,
-        _list(state, kept),
-        state.schema,
-        state.marks,
-        state.head_marks,
-        now_ms,
-        state.writer,
-    )
+    return _prepare(state, _maintenance(state, "overwrite", entries, added, removed, kept), now_ms)
 
 
-def _list(state: TableState, kept: Sequence[ManifestFile]) -> ManifestList:
-    return ManifestList.of(kept, state.manifests.version)
-
-
-def _prepare(
+def _maintenance(
     state: TableState,
     operation: str,
     entries: Sequence[ManifestEntry],
     added: Sequence[DataFile],
     removed: Sequence[DataFile],
-    kept: ManifestList,
-    schema: LogSchema,
-    marks: Marks,
-    summary_marks: Marks | None,
-    now_ms: int,
-    writer: str,
-) -> Prepared:
-    check_row_ids(state, entries, added if operation != "append" else ())
+    kept: Sequence[ManifestFile],
+) -> _Change:
+    """A change of files that leaves schema, marks and what is said of them as they are."""
+    return _Change(
+        operation,
+        entries,
+        added,
+        removed,
+        ManifestList.of(kept, state.manifests.version),
+        state.schema,
+        state.marks,
+        state.head_marks,
+        state.writer,
+    )
+
+
+def _prepare(state: TableState, change: _Change, now_ms: int) -> Prepared:
+    check_row_ids(state, change.entries, change.added if change.operation != "append" else ())
     snapshot_id, sequence, version = new_snapshot_id(), state.sequence_number + 1, state.manifests.version
-    files, lines = list[tuple[str, bytes]](), list[ManifestFile]()
-    for at, first in enumerate(range(0, len(entries), MANIFEST_ENTRIES_MAX)):
-        uri, part = (
-            metadata_uri(state.location, f"{snapshot_id:016x}-m{at}.avro"),
-            entries[first : first + MANIFEST_ENTRIES_MAX],
-        )
-        data, line = write_manifest(
-            uri,
-            part,
-            schema=schema.json,
-            spec=state.spec,
-            snapshot_id=snapshot_id,
-            sequence_number=sequence,
-            version=version,
-        )
-        files.append((uri, data))
-        lines.append(line)
-    manifests, first_row_id, new_ids = kept.after(lines), None, 0
+    files, lines = _new_manifests(state, change, snapshot_id, sequence)
+    manifests, first_row_id, new_ids = change.kept.after(lines), None, 0
     if version >= ROW_LINEAGE:
         first_row_id = state.next_row_id
         manifests, new_ids = manifests.with_row_ids(first_row_id)
@@ -359,13 +336,9 @@ def _prepare(
         sequence_number=sequence,
         first_row_id=first_row_id,
     )
-    files.append((list_uri, listed))
-    extra = {"engine-name": "firn"}
-    if summary_marks is not None:
-        extra[MARKS_PROPERTY] = summary_marks.to_property()
-    if writer:
-        extra[WRITER_SUMMARY] = writer
-    summary, totals = summarise(operation, added, removed, state.totals, extra)
+    summary, totals = summarise(
+        change.operation, change.added, change.removed, state.totals, change.summary()
+    )
     timestamp_ms = max(now_ms, state.updated_ms)
     snapshot = snapshot_json(
         snapshot_id=snapshot_id,
@@ -374,30 +347,53 @@ def _prepare(
         timestamp_ms=timestamp_ms,
         manifest_list=list_uri,
         summary=summary,
-        schema_id=schema.id,
+        schema_id=change.schema.id,
     )
     if first_row_id is not None:
         snapshot |= {"first-row-id": first_row_id, "added-rows": new_ids}
     after = replace(
         state,
         exists=True,
-        schema=schema,
-        schema_id_max=max(state.schema_id_max, schema.id),
-        last_column_id=max(state.last_column_id, schema.last_column_id),
+        schema=change.schema,
+        schema_id_max=max(state.schema_id_max, change.schema.id),
+        last_column_id=max(state.last_column_id, change.schema.last_column_id),
         head=snapshot_id,
         sequence_number=sequence,
         updated_ms=timestamp_ms,
         totals=totals,
-        marks=marks,
+        marks=change.marks,
         manifests=manifests,
-        head_marks=summary_marks,
-        writer=writer,
+        head_marks=change.summary_marks,
+        writer=change.writer,
         head_ms=timestamp_ms,
         snapshots=state.snapshots + 1,
         version=version,
         next_row_id=state.next_row_id + new_ids,
     )
-    return Prepared(_request(state, schema, snapshot, marks), files, snapshot_id, after)
+    request = _request(state, change.schema, snapshot, change.marks)
+    return Prepared(request, [*files, (list_uri, listed)], snapshot_id, after)
+
+
+def _new_manifests(
+    state: TableState, change: _Change, snapshot_id: int, sequence: int
+) -> tuple[list[tuple[str, bytes]], list[ManifestFile]]:
+    """The change's entries in manifests of bounded size: (location, content) of each, and its line in the
+    manifest list."""
+    files, lines = list[tuple[str, bytes]](), list[ManifestFile]()
+    for at, first in enumerate(range(0, len(change.entries), MANIFEST_ENTRIES_MAX)):
+        uri = metadata_uri(state.location, f"{snapshot_id:016x}-m{at}.avro")
+        data, line = write_manifest(
+            uri,
+            change.entries[first : first + MANIFEST_ENTRIES_MAX],
+            schema=change.schema.json,
+            spec=state.spec,
+            snapshot_id=snapshot_id,
+            sequence_number=sequence,
+            version=state.manifests.version,
+        )
+        files.append((uri, data))
+        lines.append(line)
+    return files, lines
 
 
 def check_row_ids(state: TableState, entries: Sequence[ManifestEntry], rewritten: Sequence[DataFile]) -> None:

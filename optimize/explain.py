@@ -57,18 +57,8 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
             f"failing: {count_failures(memory.failures)} in a row ({memory.reason}); it is tried again at "
             "the next round"
         )
-    if plan.merges and share.reason:
-        return f"lag: {share.reason}, {share.share:.0%} of a round's work is done until it has caught up"
-    if plan.merges and memory is not None and memory.state is State.RUNNING:
-        return "in work: part of its merges is done, a round does the rest"
-    if plan.merges and memory is not None and memory.state is State.WAITING:
-        return "waiting its turn: other tables filled the last round"
-    if plan.merges and memory is not None and memory.state is State.LAG:
-        return "waiting its turn: the last round did only a part of the work, because ingestion lagged"
-    if plan.merges and plan.never_optimized:
-        return "never optimized: it is due at the next round"
     if plan.merges:
-        return "due at the next round"
+        return _why_not_merged(plan, memory, share)
     if Standing.COOLING_DOWN in standings:
         ends = min(
             p.due_at_ms
@@ -80,6 +70,20 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
         ends = min(p.due_at_ms for p in plan.partitions if p.due_at_ms is not None)
         return f"open hour: its data is of hours that still fill; the first closes at {_time(ends)}"
     return "up to date"
+
+
+def _why_not_merged(plan: TablePlan, memory: Memory | None, share: Share) -> str:
+    """Why merges that are due have not been done."""
+    if share.reason:
+        return f"lag: {share.reason}, {share.share:.0%} of a round's work is done until it has caught up"
+    reasons = {
+        State.RUNNING: "in work: part of its merges is done, a round does the rest",
+        State.WAITING: "waiting its turn: other tables filled the last round",
+        State.LAG: "waiting its turn: the last round did only a part of the work, because ingestion lagged",
+    }
+    if memory is not None and memory.state in reasons:
+        return reasons[memory.state]
+    return "never optimized: it is due at the next round" if plan.never_optimized else "due at the next round"
 
 
 def count_failures(failures: int) -> str:

@@ -19,6 +19,7 @@ from infra.demo.counts import RowCount, count_dead_letters, count_rows, tables
 from infra.demo.producer import create_topics
 from infra.demo.record import JSON_TOPIC, TEXT_TOPIC
 from infra.demo.second_half import disagreements, optimize, search
+from infra.demo.spark_stretch import spark_ingests
 from infra.demo.tally import Tally, TenantTally, read_tally
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
@@ -32,6 +33,8 @@ FLUSH_INTERVAL_S = 10
 # Hours of logs arrive in seconds; small flushes leave the optimizer something to merge, as a day of trickling
 # would.
 FLUSH_BYTES = 256 * 1024
+# One record in so many comes while Spark ingests.
+SPARK_PART = 10
 LOAD_TIMEOUT_S = 240.0
 VISIBLE_TIMEOUT_S = 120.0
 TRICKLE_PER_S = 20.0
@@ -99,14 +102,14 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Term
         create_topics(stack.address("kafka"))
         stack.start(*SERVICES, environment=_environment())
         console.print(f"services are up after {time.monotonic() - started_s:.0f} s", highlight=False)
-        tally, loaded_s = _load(stack, state, records, seed, console)
-        outcome = _wait_until_visible(stack, tally, loaded_s, console)
+        tally, loaded_s = _load(stack, state, "load", records, seed, console)
+        _require_sums(_wait_until_visible(stack, tally, loaded_s, console), state, console)
+        with spark_ingests(stack):
+            more, loaded_s = _load(stack, state, "spark-load", records // SPARK_PART, seed + 1, console)
+            outcome = _wait_until_visible(stack, tally + more, loaded_s, console)
+        console.print(f"Spark ingested {more.total.produced:,} of them", highlight=False)
         console.print(_report(outcome))
-        wrong = outcome.mismatches()
-        for sentence in wrong:
-            console.print(sentence, style="red", markup=False, highlight=False)
-        if wrong:
-            raise UnavailableError(f"the numbers do not add up; the logs are in {state / 'logs'}")
+        _require_sums(outcome, state, console)
         _second_half(stack, console)
         console.print(
             f"every record is accounted for, {time.monotonic() - started_s:.0f} s after the start",
@@ -114,6 +117,15 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Term
         )
         if not check:
             _stay(stack, state, seed, console)
+
+
+def _require_sums(outcome: Outcome, state: Path, console: TerminalConsole) -> None:
+    """Raises UnavailableError where a sum does not hold, after all sentences about it."""
+    wrong = outcome.mismatches()
+    for sentence in wrong:
+        console.print(sentence, style="red", markup=False, highlight=False)
+    if wrong:
+        raise UnavailableError(f"the numbers do not add up; the logs are in {state / 'logs'}")
 
 
 def _second_half(stack: Stack, console: TerminalConsole) -> None:
@@ -190,10 +202,10 @@ def _producer(stack: Stack, state: Path, *options: str) -> Iterator[subprocess.P
 
 
 def _load(
-    stack: Stack, state: Path, records: int, seed: int, console: TerminalConsole
+    stack: Stack, state: Path, name: str, records: int, seed: int, console: TerminalConsole
 ) -> tuple[Tally, float]:
-    """Produces the first load; returns the tally and the monotonic time at its end."""
-    file = state / "tally.json"
+    """Produces one load; returns its tally, which is kept as NAME.json, and the monotonic time at its end."""
+    file = state / f"{name}.json"
     deadline_s = time.monotonic() + LOAD_TIMEOUT_S
     with (
         _producer(
@@ -285,7 +297,7 @@ def _stay(stack: Stack, state: Path, seed: int, console: TerminalConsole) -> Non
         "--records",
         "0",
         "--seed",
-        str(seed + 1),
+        str(seed + 2),
         "--trickle",
         str(TRICKLE_PER_S),
         "--tally",

@@ -52,6 +52,16 @@ class Tally:
         self.failed += 1
         self.first_failure = self.first_failure or reason
 
+    def __add__(self, other: "Tally") -> "Tally":
+        """The records of both, by tenant."""
+        both = Tally()
+        both.failed = self.failed + other.failed
+        both.first_failure = self.first_failure or other.first_failure
+        for tenant in {**self.tenants, **other.tenants}:
+            counts = [asdict(tally.tenants.get(tenant, TenantTally())) for tally in (self, other)]
+            both.tenants[tenant] = TenantTally(**{name: sum(c[name] for c in counts) for name in counts[0]})
+        return both
+
     @property
     def total(self) -> TenantTally:
         """The sum over all tenants."""

@@ -62,6 +62,20 @@ def test_the_file_keeps_the_tally(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_tallies_of_two_loads_make_one() -> None:
+    """The sum counts every record of both, those of tenants that only one of them has included."""
+    first, second, both = Tally(), Tally(), Tally()
+    for tally, seed in ((first, 1), (second, 2)):
+        for record in first_load(seed, 3_000, END, 6):
+            tally.delivered(record)
+            both.delivered(record)
+    del first.tenants[NO_TENANT]
+    both.tenants[NO_TENANT] = second.tenants[NO_TENANT]
+    second.not_delivered("broker away")
+    added = first + second
+    assert (added.tenants, added.failed, added.first_failure) == (both.tenants, 1, "broker away")
+
+
 def test_undelivered_records_are_counted_and_raised(tmp_path: Path) -> None:
     """Without a broker the load fails with the number of lost records, and the tally file says so."""
     job = Job(seed=1, records=50, hours=1, end=END, trickle_per_s=0, tally_file=tmp_path / "tally.json")
