@@ -70,9 +70,10 @@ audit: python .venv-audit/.installed ## compares the pinned Python packages with
 	@.venv-docs/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@touch $@
 
+# MkDocs does not count its warnings, which --strict fails by, where it is told to be --quiet.
 docs: python .venv-docs/.installed ## the documentation as a site in .site/html; broken links, unknown settings and commands fail it
 	@$(BIN)/python -m tests.docs_check --pages .site/pages
-	@.venv-docs/bin/mkdocs build --strict --quiet
+	@.venv-docs/bin/mkdocs build --strict
 	@echo "documentation: .site/html/index.html"
 
 requirements: ## compiles the hashed requirement files anew from pyproject.toml (needs uv)
