@@ -208,7 +208,7 @@ class LocalStorage:
 
     @contextmanager
     def _create(self, uri: str, buffering: int) -> Iterator[IO[bytes]]:
-        path = _local_text(uri)
+        path = local_text(uri)
         with _disk_errors(path):
             try:
                 file = _temporary(path, buffering)
@@ -225,7 +225,7 @@ class LocalStorage:
                 raise
 
     def sync(self, uris: Sequence[str]) -> None:
-        paths = [_local_text(uri) for uri in uris]
+        paths = [local_text(uri) for uri in uris]
         if not paths:
             return
         own = {os.path.dirname(path) for path in paths}
@@ -259,7 +259,7 @@ class LocalStorage:
         os.makedirs(folder, exist_ok=True)
 
     def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:
-        path = _local_text(uri)
+        path = local_text(uri)
         with _disk_errors(path):
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
             try:
@@ -302,7 +302,7 @@ class LocalStorage:
 
     def delete(self, uris: Iterable[str], *, root: str | None = None) -> None:
         for uri in uris:
-            path = _local_text(uri)
+            path = local_text(uri)
             with suppress(FileNotFoundError), _disk_errors(path, missing_is_fine=True):
                 if root is None:
                     os.unlink(path)
@@ -454,10 +454,11 @@ def _stored(path: Path) -> StoredObject:
 
 def local_path(uri: str) -> Path:
     """The path behind a local URI. Raises SettingsError for any other scheme."""
-    return Path(_local_text(uri))
+    return Path(local_text(uri))
 
 
-def _local_text(uri: str) -> str:
+def local_text(uri: str) -> str:
+    """The same as text. Raises SettingsError."""
     # Where thousands of small files are written, the handling of `Path` costs as much as the system calls.
     location = canonical(uri)
     if not location.startswith("file://"):
@@ -481,7 +482,7 @@ def _check_real(descriptor: int, path: str, root: str) -> None:
     if real.endswith(" (deleted)"):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     # Where there are no links at all, which is the rule, nothing has to be resolved.
-    if (real != path or not path.startswith(f"{_local_text(root).rstrip('/')}/")) and real != _without_links(
+    if (real != path or not path.startswith(f"{local_text(root).rstrip('/')}/")) and real != _without_links(
         path, root
     ):
         raise _leads_out(path, root)
@@ -490,7 +491,7 @@ def _check_real(descriptor: int, path: str, root: str) -> None:
 def _without_links(path: str, root: str) -> str | None:
     """Where a path lies if neither `root` itself nor anything below it is a link; None where it is not below
     it."""
-    folder = _local_text(root).rstrip("/")
+    folder = local_text(root).rstrip("/")
     if path != folder and not path.startswith(f"{folder}/"):
         return None
     above = os.path.dirname(folder).rstrip("/")
@@ -499,7 +500,7 @@ def _without_links(path: str, root: str) -> str | None:
 
 def _leads_out(path: str, root: str) -> ForeignFileError:
     return ForeignFileError(
-        f"{path} is reached by a symbolic link that leads out of {_local_text(root)}; put the file in the "
+        f"{path} is reached by a symbolic link that leads out of {local_text(root)}; put the file in the "
         "place of the link"
     )
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from lake.errors import ForeignFileError
 from lake.manifest import ManifestEntry, read_manifest
 from lake.manifest_list import ManifestFile, read_manifest_list
-from lake.storage import Storage, canonical, check_links, local_path
+from lake.storage import Storage, check_links, local_text
 from lake.table_location import TableLocation
 
 # Of a metadata file, manifest list or manifest, as it is stored. A manifest of 4,000 files with a thousand
@@ -48,9 +48,9 @@ def check_ordinary(place: TableLocation, uri: str, folders: set[str]) -> None:
     `folders` grows by those that were found right. A file that is not there is for its reader to miss.
     """
     root = place.check(uri)
-    if not canonical(uri).startswith("file:"):
+    if not root.startswith("file:"):
         return
-    path = str(local_path(uri))
+    path = local_text(uri)
     folder = os.path.dirname(path)
     if folder not in folders:
         check_links(folder, root)

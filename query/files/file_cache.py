@@ -4,18 +4,20 @@ change, so a copy is never stale."""
 import hashlib
 import shutil
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lake.errors import ForeignFileError, TooLargeError
-from lake.storage import Storage, canonical, local_path
+from lake.storage import Storage, canonical, local_text
 from lake.table_files import check_ordinary
 from lake.table_location import TableLocation
 
 FETCHES_AT_ONCE = 8
 FETCH_BYTES_MAX = 16 * 1024**3
 COPY_BYTES = 1024**2
+FOLDERS_CHECKED_S = 10.0
 # DuckDB takes a path with these for a pattern of many.
 _WILD = frozenset("*?[")
 
@@ -29,19 +31,28 @@ class FileCache:
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
         self._fetching: dict[str, threading.Lock] = {}
+        self._folders: set[str] = set()
+        self._folders_until_s = 0.0
 
     def local_paths(self, uris: Sequence[str], place: TableLocation) -> list[str]:
         """A path for each data file of the table that lies there. Raises ForeignFileError, NotFoundError,
         UnavailableError."""
-        _check(uris, place)
+        _check(uris, place, self._checked_folders())
         remote = [uri for uri in uris if not canonical(uri).startswith("file:")]
         if not remote:
-            return [str(local_path(uri)) for uri in uris]
+            return [local_text(uri) for uri in uris]
         self._folder.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(FETCHES_AT_ONCE) as pool:
             fetched = dict(zip(remote, pool.map(self._fetched, remote), strict=True))
         self._shrink(keep=set(fetched.values()))
-        return [str(fetched[uri]) if uri in fetched else str(local_path(uri)) for uri in uris]
+        return [str(fetched[uri]) if uri in fetched else local_text(uri) for uri in uris]
+
+    def _checked_folders(self) -> set[str]:
+        """Folders that no link led to a moment ago: one search after the other reads the same ones."""
+        now_s = time.monotonic()
+        if now_s >= self._folders_until_s:
+            self._folders, self._folders_until_s = set(), now_s + FOLDERS_CHECKED_S
+        return self._folders
 
     def forget(self, uris: Sequence[str]) -> None:
         """Removes the copies of files whose rows must not stay anywhere."""
@@ -90,10 +101,9 @@ class FileCache:
                     held -= size
 
 
-def _check(uris: Sequence[str], place: TableLocation) -> None:
+def _check(uris: Sequence[str], place: TableLocation, folders: set[str]) -> None:
     """Raises ForeignFileError unless every file is the table's own, and those of this machine are ordinary
     files that no link leads to."""
-    folders: set[str] = set()
     for uri in uris:
         root = place.check(uri)
         check_ordinary(place, uri, folders)
