@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 LINE := tests/faults tests/stack tests/query tests/optimize
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-line test-rooms test-fast check style prove audit requirements clean
+.PHONY: help setup python demo demo-check test test-line test-rooms test-fast check style prove audit docs requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,8 +68,19 @@ prove: setup ## the long proofs: seeded, resumable, results kept with the commit
 audit: python .venv-audit/.installed ## compares the pinned Python packages with the known vulnerabilities (needs an advisory service)
 	@$(BIN)/python -m tests.audit
 
+.venv-docs/.installed: requirements/docs.txt
+	@$(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+# MkDocs does not count its warnings, which --strict fails by, where it is told to be --quiet.
+docs: python .venv-docs/.installed ## the documentation as a site in .site/html; broken links, unknown settings and commands fail it
+	@$(BIN)/python -m tests.docs_check --pages .site/pages
+	@.venv-docs/bin/mkdocs build --strict
+	@echo "documentation: .site/html/index.html"
+
 requirements: ## compiles the hashed requirement files anew from pyproject.toml (needs uv)
 	@bash requirements/compile.sh
 
-clean: ## removes state and caches of the tools, not .venv and not the JVM parts
-	@rm -rf state .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## removes state, the site and caches of the tools, not .venv and not the JVM parts
+	@rm -rf state .site .mypy_cache .ruff_cache .pytest_cache .hypothesis

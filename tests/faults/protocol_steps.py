@@ -7,7 +7,7 @@ A step takes its choices from `pick(n)`, so that a run is a list of (step, picks
 from collections.abc import Callable
 
 from ingest.commit.table_events import AT_WORK, Gather, NotAnswered, Probe, RecordRead, State
-from ingest.commit.table_lifecycle import COMMIT_AGAIN_MAX_S, PROBE_MAX_S, LoadStep
+from ingest.commit.table_lifecycle import COMMIT_RETRIES, PROBE_MAX_S, LoadStep
 from ingest.model.trouble import Cause
 from tests.faults.protocol_main import (
     attempt,
@@ -325,7 +325,7 @@ def act_begin_job(w: World, pick: Pick) -> str | None:
 def act_attempt(w: World, pick: Pick) -> str | None:
     if (node := a_node(w, pick)) is None:
         return None
-    now_s = w.now_s + COMMIT_AGAIN_MAX_S
+    now_s = w.now_s + COMMIT_RETRIES.max_s
     ready = [t for t, life in node.lives.items() if life.may_compare(now_s) and life.current is not None]
     return f"node {node.token} {attempt(w, node, ready[pick(len(ready))])}" if ready else None
 
