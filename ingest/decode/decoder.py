@@ -60,7 +60,7 @@ def look_closer(value: bytes, topic_format: TopicFormat) -> MessageKind:
     """What a message is whose first byte leaves it OPEN: LINE, or BATCH, which includes an object with blanks
     before it."""
     candidates = topic_format.by_begin.get(value[:1])
-    if candidates is None:
+    if candidates is None:  # a blank
         if value.lstrip(BLANK_BYTES)[:1] == OBJECT_BEGINS:
             return LOOKS_BATCH
         candidates = topic_format.candidates(value)

@@ -58,8 +58,8 @@ class TopicFormat:
 
     `by_first_byte`, `otherwise`: what a message is by its first byte. Loops over messages look there
     themselves, since a call for each would cost more than the look.
-    `batches`: the formats that a message with several records is tried for, in order; `by_begin`: the same by
-    a message's first byte, where that is no blank. `surely`: whether the topic holds nothing else.
+    `batches`: the formats that a message with several records is tried for, in order; `by_begin`, `of_any`:
+    the same by a first byte that is no blank. `surely`: whether the topic holds nothing else.
     """
 
     otherwise: MessageKind
@@ -67,17 +67,21 @@ class TopicFormat:
     by_first_byte: Mapping[bytes, MessageKind] = field(default_factory=dict)
     surely: bool = False
     by_begin: Mapping[bytes, Sequence[BatchFormat]] = field(init=False)
+    of_any: Sequence[BatchFormat] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.of_any = self._beginning(b"", b"")
         begins = {each.begins for each in self.batches} - FIRST_BLANKS
-        self.by_begin = {first: self._candidates(first, first) for first in begins}
+        self.by_begin = {first: self._beginning(first, first) for first in begins}
 
     def candidates(self, value: bytes) -> Sequence[BatchFormat]:
         """The formats with several records that a message may have by its first byte."""
-        known = self.by_begin.get(value[:1])
-        return self._candidates(value[:1], value.lstrip(BLANK_BYTES)[:1]) if known is None else known
+        first = value[:1]
+        if first in FIRST_BLANKS:
+            return self._beginning(first, value.lstrip(BLANK_BYTES)[:1])
+        return self.by_begin.get(first, self.of_any)
 
-    def _candidates(self, first: bytes, first_of_json: bytes) -> Sequence[BatchFormat]:
+    def _beginning(self, first: bytes, first_of_json: bytes) -> Sequence[BatchFormat]:
         return [
             each for each in self.batches if each.begins in (b"", first_of_json if each.is_json else first)
         ]
