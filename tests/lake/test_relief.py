@@ -89,12 +89,15 @@ class Table:
 
 
 def grown(folder: Path, count: int) -> Table:
-    """A table after so many commits."""
+    """A table after so many commits; after each of them it has as few snapshots and manifests as it
+    should."""
     table = Table(folder)
     for at in range(count):
         table.append(at)
         if is_crowded(table.state, BOUNDS):
             table.relieve()
+        assert len(table.snapshots) <= BOUNDS.snapshots
+        assert len(table.state.manifests) <= BOUNDS.snapshots + 4 * FAN_IN + at // ENTRIES_FULL
     return table
 
 
@@ -112,8 +115,6 @@ def test_manifests_and_snapshots_stay_few_and_entries_are_seldom_written_again(t
     # The snapshots of reliefs have sequence numbers as well, so those of files only grow.
     numbers = [number for _, _, number in table.entries()]
     assert numbers == sorted(set(numbers), key=lambda number: number or 0)
-    assert len(table.snapshots) <= BOUNDS.snapshots
-    assert len(table.state.manifests) <= BOUNDS.snapshots + 4 * FAN_IN + count // ENTRIES_FULL
     assert table.rewritten <= 4 * count
     assert table.reliefs <= count // (BOUNDS.snapshots // 2 - 2)
     assert len(plain.state.manifests) == 300

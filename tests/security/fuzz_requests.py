@@ -63,6 +63,7 @@ class Hostile:
         ]
         documented = {service for service, _ in self._operations}
         assert documented >= {"catalog", "query", "ingest-serve", "ingest-node"}, documented
+        self._plainly = False
         self.known = sorted({variant for name in names.values() for variant in spellings(name)})
 
     def shots(self, count: int) -> list[Shot]:
@@ -74,6 +75,15 @@ class Hostile:
         made += [self._from_route(self._random.choice(ROUTES)) for _ in range(count - len(made))]
         self._random.shuffle(made)
         return made
+
+    def plain(self) -> list[Shot]:
+        """Every row of the matrix once with each name as it is, the other tenant's: what any one check that
+        is missing lets through."""
+        self._plainly = True
+        try:
+            return [self._from_route(route) for route in ROUTES]
+        finally:
+            self._plainly = False
 
     def _from_document(self, service: str, operation: Any, count: int) -> list[Shot]:
         """Sound and unsound requests of an operation, most of them with a name of the other tenant
@@ -125,6 +135,8 @@ class Hostile:
 
     def _word(self, name: str) -> str:
         """What a parameter says: most often a name of the other tenant."""
+        if self._plainly:
+            return self._names.get(name, "x")
         roll = self._random.random()
         if roll < 0.15:
             return self._own.get(name, "x")
@@ -139,7 +151,7 @@ class Hostile:
     def _filled(self, template: Any) -> Any:
         """A template with words in its places; here and there a value of a type that does not belong
         there."""
-        if self._random.random() < 0.02:
+        if not self._plainly and self._random.random() < 0.02:
             return self._random.choice(WRONG_TYPES)
         if isinstance(template, str):
             for name in {*self._names, *self._own}:

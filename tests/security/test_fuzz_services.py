@@ -155,7 +155,7 @@ def test_whatever_is_asked_the_other_tenant_is_not_touched(
     beside: list[tuple[float, float]] = []
     try:
         while gun.sent < REQUESTS:
-            shots = hostile.shots(min(CHUNK, max(50, REQUESTS - gun.sent)))
+            shots = hostile.shots(min(CHUNK, max(50, REQUESTS - gun.sent))) if gun.sent else hostile.plain()
             began_s = time.monotonic()
             working.more(ALONE_MIN)
             alone.append((began_s, time.monotonic()))

@@ -22,19 +22,21 @@ from lake.commit import prepare_append
 from lake.data_file import DataFile
 from lake.log_schema import LogSchema, leaf_ids, new_log_schema
 from lake.storage import open_storage
+from lake.table_layout import US_PER_HOUR
 from optimize.bounds_proof import SeenValues
 from optimize.compaction import write_file
 from optimize.merge_job import FileLayout
 from optimize.verify import ProofFailed, check_written
 from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, rows_of, write_small_file
+from tests.optimize.small_files import UTC_US, SmallFiles, rows_of, write_small_file
 from tests.stack.line import Line, Sql
 from tests.stack.waiting import fresh
 
 pytestmark = pytest.mark.finding(12)
 
 HOUR = 490_000
-HOURS, FILES, ROWS, GROUP = 3, 3, 700, 1_000
+# A group of rows has those of one era, whose bounds are none of another's.
+HOURS, FILES, ROWS = 3, 3, 1_000
 SUBQUERIES = 40
 Part = TypeVar("Part")
 Draw = Callable[[random.Random, int], Any]
@@ -176,12 +178,16 @@ def _table(catalog: CatalogClient, chance: random.Random) -> tuple[SmallFiles, d
     table.append(HOUR - 100, 1)  # a new table has the system columns, the others come with the next commit
     arrow, seen = schema.arrow, dict[str, list[Any]]((name, []) for name in NAMES)
     for hour in range(HOUR, HOUR + HOURS):
-        for era in chance.sample(range(6), FILES):
+        for at, era in enumerate(chance.sample(range(6), FILES)):
             drawn = {
                 name: [None if chance.random() < 0.05 else kind.draw(chance, era) for _ in range(ROWS)]
                 for name, kind in zip(NAMES, KINDS, strict=True)
             }
             columns = {name: pa.array(values, arrow.field(name).type) for name, values in drawn.items()}
+            first_us = (
+                hour * US_PER_HOUR + at * US_PER_HOUR // FILES
+            )  # merged rows are ordered by time: one file's after the other's
+            columns["timestamp"] = pa.array(range(first_us, first_us + ROWS), pa.int64()).cast(UTC_US)
             file = write_small_file(
                 table.storage, table.state, schema, hour, rows_of(hour, table.offset, ROWS) | columns
             )
@@ -243,7 +249,7 @@ def test_skipping_files_by_their_bounds_loses_no_row(line: Line, catalog_client:
         table, seen = _table(catalog_client, chance)
         name = f'"{table.name.namespace}"."{table.name.name}"'
         predicates = list(_predicates(seen, chance))
-        report = maintenance(catalog_client, [table.name], row_group_rows=GROUP).run()
+        report = maintenance(catalog_client, [table.name], row_group_rows=ROWS).run()
         assert (report.files_before, report.files_after, report.failures) == (HOURS * FILES, HOURS, {})
         for part in _parts(predicates):
             skipped, read = _skipping(line.sql, name, part), _reading_all(line.sql, name, part)

@@ -57,7 +57,7 @@ def make_view(catalog: CatalogClient, name: str, sql: str, owner: str = "") -> N
         "default-catalog": "lake",
         "default-namespace": ["a"],
     }
-    properties = {"owner": owner, "trino.view.owner": owner, "trino.run-as-invoker": "false"} if owner else {}
+    properties = {"trino.run-as-owner": owner} if owner else {}
     catalog.post(
         "/v1/namespaces/a/views",
         {"name": name, "schema": schema, "view-version": version, "properties": properties},

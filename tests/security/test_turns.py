@@ -116,7 +116,7 @@ def test_64_requests_that_never_end_stop_nobody(
         if not (key == "mine" and body.get("tenant") == "b"):
             wait_for(lambda: len(trino.connections) >= 2, PATIENCE_S, "statements that hang")
         others_are_served(hung)
-        before = len(trino.connections)
+        assert trino.asked_as("b") == 0
         pool.submit(
             httpx.post,
             f"{hung.api.address}/v1/sql",
@@ -124,9 +124,7 @@ def test_64_requests_that_never_end_stop_nobody(
             headers=hung.client("theirs").headers,
             timeout=5,
         )
-        wait_for(
-            lambda: len(trino.connections) > before, PATIENCE_S, "the other tenant's statement reaching Trino"
-        )
+        wait_for(lambda: trino.asked_as("b"), PATIENCE_S, "the other tenant's statement reaching Trino")
         flood(hung, key, path, body, pool)
         others_are_served(hung)
 
