@@ -170,7 +170,7 @@ def test_who_sends_a_byte_now_and_then_is_hung_up_on_too(edges: list[Edge]) -> N
             assert connection.recv(65_536) == b""
         # Who is hung up on for slowness alone had all of its head read until then.
         wait_for(
-            lambda: closed(edge, "large_head") > before,
+            lambda: closed(edge, "large_head") > before,  # noqa: B023
             20 * SLOW_S,
             f"{edge.name} hanging up on a head without end",
         )
