@@ -168,7 +168,7 @@ class Gun:
             except requests.Timeout:
                 self.hung.append(f"{shot.options['method']} {shot.options['url'][:300]}")
                 return 0
-            except (requests.RequestException, UnicodeError, ValueError):
+            except (requests.RequestException, UnicodeError, ValueError, TypeError):  # cannot be sent at all
                 return None
             found = [marker.decode() for marker in self._secret if marker in _content(answer)]
             if found:
