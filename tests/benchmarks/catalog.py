@@ -55,6 +55,7 @@ class Tables:
     def __init__(self, count: int) -> None:
         self.count = count
         self.heads: dict[int, tuple[int, int]] = {}
+        self.locations: dict[int, str] = {}
 
     def append(self, number: int) -> Json:
         parent, sequence_number = self.heads.get(number, (None, 0))
@@ -67,7 +68,7 @@ class Tables:
         }  # fmt: skip
         snapshot: Json = {
             "snapshot-id": snapshot_id, "sequence-number": sequence_number + 1, "timestamp-ms": int(time.time() * 1000),
-            "manifest-list": f"file:///{'x' * 150}.avro", "summary": summary, "schema-id": 0,
+            "manifest-list": f"{self.locations[number]}/metadata/".ljust(154, "x") + ".avro", "summary": summary, "schema-id": 0,
         }  # fmt: skip
         if parent is not None:
             snapshot["parent-snapshot-id"] = parent
@@ -81,21 +82,26 @@ class Tables:
         return {"requirements": [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": parent}], "updates": updates}
 
 
-def batch(client: Client, commits: list[Json]) -> None:
+def batch(client: Client, commits: list[Json]) -> list[Json]:
+    """The results, every one of them a commit."""
     results = json.loads(client.call("POST", "/firn/v1/commits", {"commits": commits}))["results"]
     refused = [result for result in results if result["status"] != "committed"]
     if refused:
         raise RuntimeError(f"{len(refused)} commits were refused, the first: {refused[0]}")
+    return list(results)
 
 
 def identifier(number: int) -> Json:
     return {"namespace": [NAMESPACE], "name": f"table_{number:06d}"}
 
 
-def create(client: Client, first: int, last: int) -> None:
+def create(client: Client, tables: Tables, first: int, last: int) -> None:
     for start in range(first, last, BATCH):
         create_body = {"schema": SCHEMA, "partition-spec": SPEC, "properties": PROPERTIES}
-        batch(client, [{"identifier": identifier(number), "create": create_body} for number in range(start, min(last, start + BATCH))])
+        numbers = range(start, min(last, start + BATCH))
+        results = batch(client, [{"identifier": identifier(number), "create": create_body} for number in numbers])
+        for number, result in zip(numbers, results, strict=True):
+            tables.locations[number] = result["metadata-location"].rsplit("/metadata/", 1)[0]
 
 
 def batched_commits(client: Client, tables: Tables, rounds: int) -> float:
@@ -158,11 +164,11 @@ def list_all(client: Client, expected: int) -> float:
 def run(port: int, server: psutil.Process, count: int, say: Any) -> Json:
     """All measurements, at 1,000 tables first and then at all of them."""
     client, tables = Client(port), Tables(min(BATCH, count))
-    create(client, 0, tables.count)
+    create(client, tables, 0, tables.count)
     batched_commits(client, tables, 1)
     small = batched_commits(client, tables, 5)  # few, because the histories of a few tables grow while those of many hardly do
     say(f"{small:.0f} batched commits/s at {tables.count} tables")
-    create(client, tables.count, count)
+    create(client, tables, tables.count, count)
     tables.count = count
     say(f"{count} tables created")
     batched_commits(client, tables, 2)
