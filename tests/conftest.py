@@ -11,10 +11,10 @@ from hypothesis import settings
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import KafkaTopics
-from tests.stack.line import Line, Sql
-from tests.ui.browser import browser, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import KafkaTopics
+from tests.stack.support.line import Line, Sql
+from tests.ui.support.browser import browser, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
 
 # No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a
 # longer search.

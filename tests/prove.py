@@ -62,8 +62,10 @@ PROOFS = (
         {"FIRN_FUZZ_EXAMPLES": "1000"},
     ),
     Proof("fuzz", ("tests/lake", "tests/ingest", "-m", "not stack"), {"FIRN_FUZZ_EXAMPLES": "3000"}),
-    *in_parts(4, "protocol-model", ("tests/faults/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "25000"}),
-    *in_parts(4, "crash-matrix", ("tests/faults/test_crash_matrix.py",), {"FIRN_MATRIX_KILLS": "50"}),
+    *in_parts(
+        4, "protocol-model", ("tests/faults/model/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "25000"}
+    ),
+    *in_parts(4, "crash-matrix", ("tests/faults/crash/test_crash_matrix.py",), {"FIRN_MATRIX_KILLS": "50"}),
     Proof(
         "line", ("tests/stack", "-m", "prove", "--ignore=tests/stack/test_isolation.py"), {"FIRN_PROVE": "1"}
     ),

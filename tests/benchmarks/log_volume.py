@@ -29,7 +29,7 @@ from lake.marks import Marks, TopicPartition
 from lake.storage import open_storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
 from lake.tenant import TableId, TenantId
-from tests.ingest.conversion import converted
+from tests.ingest.support.conversion import converted
 
 SAMPLE_RECORDS = 20_000
 ROW_GROUP_ROWS = 131_072

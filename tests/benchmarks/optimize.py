@@ -31,8 +31,8 @@ from lake.commit import prepare_append
 from lake.data_file import DataFile
 from lake.errors import UnavailableError
 from lake.storage import open_storage
-from tests.optimize.live_files import live_files
-from tests.optimize.small_files import UTC_US, SmallFiles, grown, rows_of, this_hour, write_small_file
+from tests.optimize.support.live_files import live_files
+from tests.optimize.support.small_files import UTC_US, SmallFiles, grown, rows_of, this_hour, write_small_file
 
 FILES = 12
 ROWS = 60

@@ -22,8 +22,8 @@ import pytest
 from catalog.store.database import Database, schema
 from infra.local import java, jvm_parts
 from lake.spark_session import SparkOptions, open_session
-from tests.catalog.engines import SPARK_EXTENSIONS
-from tests.catalog.table_requests import NOWHERE
+from tests.catalog.support.engines import SPARK_EXTENSIONS
+from tests.catalog.support.table_requests import NOWHERE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Tests kill the catalog, never this server or its machine, so nothing has to reach the disk at once.

@@ -11,9 +11,9 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import ForbiddenError
 
 from tests.catalog.conftest import REPOSITORY, Server, wait_until
-from tests.catalog.engines import spark_catalog
-from tests.catalog.table_requests import create_body
-from tests.stack.waiting import fresh
+from tests.catalog.support.engines import spark_catalog
+from tests.catalog.support.table_requests import create_body
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.catalog.conftest import Server
-from tests.catalog.table_requests import SCHEMA, SPEC, append, main_is
+from tests.catalog.support.table_requests import SCHEMA, SPEC, append, main_is
 
 pytestmark = pytest.mark.stack
 

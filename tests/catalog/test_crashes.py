@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.catalog.conftest import Server
-from tests.catalog.table_requests import append, create_body, main_is
+from tests.catalog.support.table_requests import append, create_body, main_is
 
 pytestmark = pytest.mark.stack
 

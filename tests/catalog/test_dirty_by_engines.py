@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from lake.catalog_client import CatalogClient, TableName
-from tests.catalog.engines import PyIcebergEngine, spark_catalog
-from tests.catalog.random_commits import Counts, RandomCommits, truth
-from tests.stack.line import Line
-from tests.stack.waiting import fresh
+from tests.catalog.support.engines import PyIcebergEngine, spark_catalog
+from tests.catalog.support.random_commits import Counts, RandomCommits, truth
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

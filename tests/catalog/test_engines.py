@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.catalog.engines import Engine, PyIcebergEngine, SparkEngine, TrinoEngine, spark_catalog
-from tests.stack.line import Line
-from tests.stack.waiting import fresh
+from tests.catalog.support.engines import Engine, PyIcebergEngine, SparkEngine, TrinoEngine, spark_catalog
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.catalog.conftest import wait_until
-from tests.catalog.table_requests import append, create_body, main_is
+from tests.catalog.support.table_requests import append, create_body, main_is
 
 pytestmark = pytest.mark.stack
 

@@ -9,7 +9,7 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.errors import ConflictError, RefusedError
 from lake.extras_client import ExtrasClient, ParkedChange, Task, UnreachedFile
 from tests.catalog.conftest import Server
-from tests.catalog.table_requests import create_body
+from tests.catalog.support.table_requests import create_body
 
 pytestmark = pytest.mark.stack
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.catalog.conftest import Server
-from tests.catalog.table_requests import create_body
+from tests.catalog.support.table_requests import create_body
 
 pytestmark = pytest.mark.stack
 

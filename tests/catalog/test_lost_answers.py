@@ -14,8 +14,8 @@ import pytest
 from catalog.access.access import Scope, create_key
 from catalog.store.database import Database, migrate, schema
 from tests.catalog.conftest import Server, empty_database
-from tests.catalog.dropping_proxy import DroppingProxy
-from tests.catalog.table_requests import JSON, SCHEMA, append, create_body
+from tests.catalog.support.dropping_proxy import DroppingProxy
+from tests.catalog.support.table_requests import JSON, SCHEMA, append, create_body
 
 pytestmark = pytest.mark.stack
 

@@ -31,7 +31,7 @@ from catalog.http.routes.request_schemas import (
     VIEW_UPDATES,
 )
 from tests.catalog.conftest import Server
-from tests.catalog.table_requests import JSON, create_body
+from tests.catalog.support.table_requests import JSON, create_body
 
 pytestmark = pytest.mark.stack
 

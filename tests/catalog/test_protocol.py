@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tests.catalog.conftest import Server, wait_until
-from tests.catalog.table_requests import JSON, SCHEMA, SPEC, append, create_body, main_is
+from tests.catalog.support.table_requests import JSON, SCHEMA, SPEC, append, create_body, main_is
 
 pytestmark = pytest.mark.stack
 

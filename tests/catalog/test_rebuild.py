@@ -14,8 +14,8 @@ import pytest
 from catalog.store.database import Database, schema
 from lake.catalog_client import CatalogClient, TableName
 from tests.catalog.conftest import REPOSITORY, Server, dump
-from tests.catalog.log_tables import append_rows, offsets_and_marks
-from tests.catalog.table_requests import append, create_body
+from tests.catalog.support.log_tables import append_rows, offsets_and_marks
+from tests.catalog.support.table_requests import append, create_body
 
 pytestmark = pytest.mark.stack
 

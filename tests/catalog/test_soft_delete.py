@@ -9,7 +9,7 @@ import pytest
 
 from lake.catalog_client import CatalogClient, TableName
 from tests.catalog.conftest import Server
-from tests.catalog.log_tables import STORAGE, append_rows, offsets_and_marks
+from tests.catalog.support.log_tables import STORAGE, append_rows, offsets_and_marks
 
 pytestmark = pytest.mark.stack
 

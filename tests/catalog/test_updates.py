@@ -18,7 +18,7 @@ from catalog.http.routes.request_schemas import COMMIT, CREATE
 from catalog.model.error_response import CatalogError
 from catalog.store.metadata_store import MetadataStore
 from lake.storage import open_storage
-from tests.catalog.table_requests import append, create_body
+from tests.catalog.support.table_requests import append, create_body
 
 Json = dict[str, Any]
 UUID = "6b1e6b1e-0000-4000-8000-000000000001"

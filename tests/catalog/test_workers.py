@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.catalog.conftest import Postgres, Server, empty_database, wait_until
-from tests.catalog.table_requests import append, create_body
+from tests.catalog.support.table_requests import append, create_body
 from tests.catalog.test_crashes import race_on_one_table
 
 pytestmark = pytest.mark.stack

@@ -14,7 +14,7 @@ from lake import storage as storage_module
 from lake.errors import PrerequisiteError, SettingsError, UnavailableError
 from lake.settings import StorageSettings
 from lake.storage import AnyStorage, canonical, local_path
-from tests.contracts.storage_suite import StorageContract
+from tests.contracts.support.storage_suite import StorageContract
 
 
 class TestLocalFiles(StorageContract):

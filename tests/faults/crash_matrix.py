@@ -28,13 +28,13 @@ from infra.local.supervisor import Stack
 from ingest.model.fault_point import STEPS
 from lake.catalog_client import CatalogClient
 from lake.storage import local_path
-from tests.faults.catalog_proxy import CatalogProxy
-from tests.faults.identities import Found, compare, dead, rows
-from tests.faults.record_flow import RecordFlow, table_of
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import KafkaTopics
-from tests.stack.parked import unwritable
-from tests.stack.waiting import fresh, pause, wait_for
+from tests.faults.crash.catalog_proxy import CatalogProxy
+from tests.faults.crash.identities import Found, compare, dead, rows
+from tests.faults.crash.record_flow import RecordFlow, table_of
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import KafkaTopics
+from tests.stack.support.parked import unwritable
+from tests.stack.support.waiting import fresh, pause, wait_for
 
 PARTITIONS = 4
 TENANTS = 6

@@ -20,7 +20,7 @@ from ingest.serve.api import serving
 from lake import metrics
 from lake.errors import PrerequisiteError, SettingsError
 from lake.settings import IngestSettings, TopicSettings
-from tests.stack.waiting import wait_for
+from tests.stack.support.waiting import wait_for
 
 
 def test_the_server_is_gone_when_the_engine_has_ended() -> None:

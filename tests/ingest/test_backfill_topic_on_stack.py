@@ -18,11 +18,11 @@ from lake.catalog_client import TableName
 from lake.marks import MARKS_PROPERTY, Marks, parse_marks
 from lake.tenant import to_identifier
 from lake.topic_fill import all_fills
-from tests.stack.kafka_topics import Delivered, Record
-from tests.stack.line import Line
-from tests.stack.parked import roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
-from tests.stack.tool_line import WRONG, ToolLine
-from tests.stack.waiting import fresh
+from tests.stack.support.kafka_topics import Delivered, Record
+from tests.stack.support.line import Line
+from tests.stack.support.parked import roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
+from tests.stack.support.tool_line import WRONG, ToolLine
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

@@ -16,7 +16,7 @@ from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import LogSchema, new_log_schema
 from lake.tenant import TableId, TenantId
-from tests.ingest.conversion import ANY_TIME, KAFKA_MS, rows_of
+from tests.ingest.support.conversion import ANY_TIME, KAFKA_MS, rows_of
 from tests.ingest.test_fast_path import DECLARED, PLAIN, RECORDS
 
 SOURCES = [Source("topic", "id", partition, "auto") for partition in range(2)]

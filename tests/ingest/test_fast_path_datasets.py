@@ -17,7 +17,7 @@ from ingest.decode.formats.rejected_record import RejectedRecord
 from lake.errors import Rejected
 from lake.log_schema import INDEX, OFFSET
 from lake.settings import FormatName
-from tests.ingest.conversion import by_exact_path, converted
+from tests.ingest.support.conversion import by_exact_path, converted
 
 pytestmark = pytest.mark.datasets
 

@@ -22,7 +22,7 @@ from ingest.decode.formats.registry import MessageKind
 from ingest.decode.formats.text_line import LineFormat, Values
 from ingest.route.router import Envelope, Router
 from lake.settings import FormatName, TopicSettings
-from tests.ingest.conversion import by_exact_path, converted, fields_of, rows_of
+from tests.ingest.support.conversion import by_exact_path, converted, fields_of, rows_of
 
 # What formats are made of. A module that brings a format does not belong here: register its format.
 SHARED = {"batch_format", "json_object", "protobuf", "rejected_record", "text_line"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ingest.convert.row import TimeLimits
 from ingest.convert.work import ConverterLimits
 from ingest.decode.formats.rejected_record import RejectedRecord
-from tests.ingest.conversion import ANY_TIME, by_exact_path, converted, fields_of, rows_of
+from tests.ingest.support.conversion import ANY_TIME, by_exact_path, converted, fields_of, rows_of
 
 NOW = "2026-11-20T21:26:40+00:00"
 AT = '"time":"2026-11-20T21:00:00Z"'

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.ingest.conversion import converted, rows_of
+from tests.ingest.support.conversion import converted, rows_of
 
 pytestmark = pytest.mark.datasets
 

@@ -8,7 +8,7 @@ import pytest
 from ingest.serve import freshness
 from ingest.serve.freshness import Freshness
 from lake.tenant import to_identifier
-from tests.ingest.fake_clock import FakeClock
+from tests.ingest.support.fake_clock import FakeClock
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble
 from ingest.parking.parking import DRAINS_AT_ONCE, Parking
 from lake.tenant import TableId, TenantId
-from tests.ingest.fake_clock import FakeClock
+from tests.ingest.support.fake_clock import FakeClock
 
 TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(80)]
 FAILS_AFTER_S = 5.0

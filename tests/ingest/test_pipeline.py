@@ -14,7 +14,7 @@ from ingest.write.flush_writer import Flush, Written
 from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.settings import IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId
-from tests.ingest.fake_clock import FakeClock
+from tests.ingest.support.fake_clock import FakeClock
 
 FAR = 1_000
 TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(30)]

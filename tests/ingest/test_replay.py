@@ -17,7 +17,7 @@ from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION, new_log_schema
 from lake.settings import FormatName, IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId
-from tests.ingest.conversion import ANY_TIME, KAFKA_MS
+from tests.ingest.support.conversion import ANY_TIME, KAFKA_MS
 
 TABLE = TableId(TenantId("Acme ☃"), "web")
 SOURCES = [Source("firn.replay", "replay-id", 0, "replay"), Source("topic", "id", 1, "auto")]

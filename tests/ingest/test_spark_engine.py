@@ -17,14 +17,14 @@ from infra.local.supervisor import Stack
 from ingest.model.fault_point import SPARK_STEPS
 from lake.catalog_client import CatalogClient, TableName
 from lake.storage import local_path, open_storage
-from tests.faults.identities import compare, dead, rows
-from tests.faults.record_flow import RecordFlow, table_of
-from tests.optimize.live_files import live_files, live_uris
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import KafkaTopics, Record
-from tests.stack.parked import unwritable
-from tests.stack.spark_cluster import OPTIONS, spark_machines
-from tests.stack.waiting import fresh, pause, wait_for
+from tests.faults.crash.identities import compare, dead, rows
+from tests.faults.crash.record_flow import RecordFlow, table_of
+from tests.optimize.support.live_files import live_files, live_uris
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import KafkaTopics, Record
+from tests.stack.support.parked import unwritable
+from tests.stack.support.spark_cluster import OPTIONS, spark_machines
+from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -18,7 +18,7 @@ from ingest.write.flush_writer import TABLE_DELETED
 from lake.marks import Marks, Range, TopicPartition
 from lake.settings import IngestSettings
 from lake.tenant import TableId, TenantId
-from tests.ingest.fake_clock import FakeClock
+from tests.ingest.support.fake_clock import FakeClock
 
 PLACE = TopicPartition("id", 0)
 A, B = TableId(TenantId("a"), "logs"), TableId(TenantId("b"), "logs")

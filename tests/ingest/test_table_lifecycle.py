@@ -1,6 +1,7 @@
 """The life of a table in the main process, event by event: the state that follows, and what is to be done.
 
-Whether that loses or doubles anything is tried by the protocol's model (`tests/faults/protocol_model.py`).
+Whether that loses or doubles anything is tried by the protocol's model
+(`tests/faults/model/protocol_model.py`).
 """
 
 from dataclasses import replace

@@ -17,7 +17,7 @@ from lake.log_schema import new_log_schema
 from lake.settings import IngestSettings, TopicSettings
 from lake.storage import open_storage
 from lake.tenant import TableId, TenantId
-from tests.ingest.conversion import ANY_TIME, KAFKA_MS, TABLE, by_exact_path, converted, rows_of
+from tests.ingest.support.conversion import ANY_TIME, KAFKA_MS, TABLE, by_exact_path, converted, rows_of
 
 TIME = b'"ts":1795210000000'
 DIGITS = b"9" * 5_000

@@ -8,7 +8,7 @@ import pytest
 from lake.catalog_client import CatalogClient
 from lake.errors import ConflictError, FirnError, RefusedError, UnavailableError
 from lake.lease import Lease, LeaseTimes, held_lease
-from tests.stack.waiting import wait_for
+from tests.stack.support.waiting import wait_for
 
 TIMES = LeaseTimes(ttl_s=6.0, renew_every_s=0.01, try_every_s=0.01)
 

@@ -16,8 +16,8 @@ from infra.local import java, jvm_parts
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
-from tests.stack.line import Line
-from tests.stack.waiting import fresh
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh
 
 END_BYTES = 4_000
 ROUND_S = 180.0

@@ -8,11 +8,11 @@ import pytest
 
 from lake.storage import open_storage
 from tests.optimize.conftest import Optimizer
-from tests.optimize.live_files import live_files, missing_files
-from tests.optimize.small_files import SmallFiles, this_hour
-from tests.stack.line import Line
-from tests.stack.spark_cluster import OPTIONS, spark_machines
-from tests.stack.waiting import fresh
+from tests.optimize.support.live_files import live_files, missing_files
+from tests.optimize.support.small_files import SmallFiles, this_hour
+from tests.stack.support.line import Line
+from tests.stack.support.spark_cluster import OPTIONS, spark_machines
+from tests.stack.support.waiting import fresh
 
 pytestmark = [pytest.mark.stack, pytest.mark.prove]
 

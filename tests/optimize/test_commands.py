@@ -14,11 +14,11 @@ from lake.errors import NotFoundError, PrerequisiteError
 from lake.storage import local_path, open_storage
 from optimize.__main__ import app
 from optimize.leader import leader_lease
-from tests.optimize.live_files import live_files
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, this_hour
+from tests.optimize.support.live_files import live_files
+from tests.optimize.support.maintained import maintenance
+from tests.optimize.support.small_files import SmallFiles, this_hour
 from tests.optimize.test_rounds import Damaging
-from tests.stack.waiting import fresh
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

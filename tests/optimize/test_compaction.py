@@ -20,7 +20,7 @@ from lake.storage import AnyStorage, local_path, open_storage
 from optimize.compaction import merge_bin, write_file
 from optimize.merge_job import Bin, FileLayout, JobResult, MergeGroup, MergeJob
 from optimize.merged_file import merged_at_ms
-from tests.optimize.damage import (
+from tests.optimize.support.damage import (
     removed,
     truncated,
     with_a_changed_value,
@@ -28,7 +28,7 @@ from tests.optimize.damage import (
     with_a_row_twice,
     without_a_row,
 )
-from tests.optimize.small_files import rows_of
+from tests.optimize.support.small_files import rows_of
 
 HOUR = 490_000
 NOW_MS = 1_800_000_000_000

@@ -11,10 +11,10 @@ import pytest
 
 from lake.storage import open_storage
 from tests.optimize.conftest import Optimizer
-from tests.optimize.live_files import live_files, missing_files
-from tests.optimize.small_files import SmallFiles, this_hour
-from tests.stack.line import Line
-from tests.stack.waiting import fresh, pause, wait_for
+from tests.optimize.support.live_files import live_files, missing_files
+from tests.optimize.support.small_files import SmallFiles, this_hour
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 

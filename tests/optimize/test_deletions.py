@@ -11,7 +11,7 @@ from lake.errors import UnavailableError
 from lake.settings import StorageSettings
 from lake.storage import AnyStorage
 from optimize.deletions import DELETE_FILES, DeletionQueue, Throttle
-from tests.stack.waiting import fresh
+from tests.stack.support.waiting import fresh
 
 TABLE = TableName("acme", "logs")
 # Of a table that is purged already: files below its location are nobody else's.

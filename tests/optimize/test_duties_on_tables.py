@@ -22,12 +22,12 @@ from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.orphan_files import delete_orphans, find_orphans
 from optimize.purge import Dropped
 from optimize.table_view import load_view
-from tests.optimize.delete_files import add_delete_file
-from tests.optimize.live_files import live_files, missing_files, offsets_of
-from tests.optimize.maintained import FixedClock, maintenance, utc
-from tests.optimize.small_files import SmallFiles, hour_of, rows_of, this_hour
+from tests.optimize.support.delete_files import add_delete_file
+from tests.optimize.support.live_files import live_files, missing_files, offsets_of
+from tests.optimize.support.maintained import FixedClock, maintenance, utc
+from tests.optimize.support.small_files import SmallFiles, hour_of, rows_of, this_hour
 from tests.optimize.test_maintenance_tasks import SPELLINGS
-from tests.stack.waiting import fresh
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 LONG_AGO_S = (datetime.now(UTC) - timedelta(days=30)).timestamp()

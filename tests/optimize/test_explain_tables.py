@@ -14,11 +14,11 @@ from lake.storage import open_storage
 from optimize.explain import explain_table
 from optimize.maintenance import Maintenance
 from optimize.table_view import load_view
-from tests.optimize.delete_files import add_delete_file
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, this_hour
+from tests.optimize.support.delete_files import add_delete_file
+from tests.optimize.support.maintained import maintenance
+from tests.optimize.support.small_files import SmallFiles, this_hour
 from tests.optimize.test_rounds import Damaging
-from tests.stack.waiting import fresh
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

@@ -16,12 +16,12 @@ from lake.commit import load_state, prepare_append
 from lake.storage import open_storage
 from lake.tenant import to_identifier
 from tests.optimize.conftest import Optimizer
-from tests.optimize.live_files import live_files, missing_files
-from tests.optimize.small_files import this_hour
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.waiting import fresh, wait_for
+from tests.optimize.support.live_files import live_files, missing_files
+from tests.optimize.support.small_files import this_hour
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.prove]
 

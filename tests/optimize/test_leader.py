@@ -14,10 +14,10 @@ from lake.catalog_client import CatalogClient
 from lake.storage import local_path, open_storage
 from optimize.leader import leader_lease
 from tests.optimize.conftest import Optimizer
-from tests.optimize.live_files import live_files, missing_files, offsets_of
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, this_hour
-from tests.stack.waiting import fresh, wait_for
+from tests.optimize.support.live_files import live_files, missing_files, offsets_of
+from tests.optimize.support.maintained import maintenance
+from tests.optimize.support.small_files import SmallFiles, this_hour
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -15,8 +15,8 @@ from optimize.planner import MS_PER_HOUR
 from optimize.purge import own_prefix
 from optimize.retention import expired_files, first_hour_kept, parse_retention
 from optimize.table_view import Partition
-from tests.optimize.maintained import utc
-from tests.optimize.small_files import hour_of
+from tests.optimize.support.maintained import utc
+from tests.optimize.support.small_files import hour_of
 
 UUID = "11111111-2222-3333-4444-555555555555"
 

@@ -11,11 +11,11 @@ from lake.catalog_client import TableName
 from lake.marks import MARKS_PROPERTY, parse_marks
 from lake.storage import open_storage
 from tests.optimize.conftest import Optimizer
-from tests.optimize.live_files import live_files, missing_files
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.waiting import fresh, wait_for
+from tests.optimize.support.live_files import live_files, missing_files
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -17,11 +17,11 @@ from optimize.replacement import REWRITE_BRANCH
 from optimize.spark_executor import SparkExecutor
 from optimize.table_view import load_view
 from tests.optimize.conftest import Optimizer
-from tests.optimize.live_files import live_files, missing_files
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, this_hour
-from tests.stack.line import Line
-from tests.stack.waiting import fresh
+from tests.optimize.support.live_files import live_files, missing_files
+from tests.optimize.support.maintained import maintenance
+from tests.optimize.support.small_files import SmallFiles, this_hour
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh
 
 pytestmark = [pytest.mark.stack, pytest.mark.prove]
 

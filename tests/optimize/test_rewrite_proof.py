@@ -15,8 +15,8 @@ from lake.storage import local_path, open_storage
 from optimize.compaction import write_file
 from optimize.merge_job import FileLayout, MergeGroup
 from optimize.rewrite_proof import PATH, POSITION, Proof, Rewrite, prove_all
-from tests.optimize.damage import truncated, with_a_flipped_byte
-from tests.optimize.small_files import rows_of
+from tests.optimize.support.damage import truncated, with_a_flipped_byte
+from tests.optimize.support.small_files import rows_of
 
 HOUR = 490_000
 SCHEMA = new_log_schema()

@@ -16,7 +16,7 @@ from lake.storage import AnyStorage, local_path, open_storage
 from optimize.explain import explain_table
 from optimize.history import TABLE
 from optimize.table_view import load_view
-from tests.optimize.damage import (
+from tests.optimize.support.damage import (
     removed,
     truncated,
     with_a_changed_value,
@@ -24,11 +24,11 @@ from tests.optimize.damage import (
     with_a_row_twice,
     without_a_row,
 )
-from tests.optimize.delete_files import add_delete_file
-from tests.optimize.live_files import live_files, missing_files, offsets_of
-from tests.optimize.maintained import FixedClock, maintenance
-from tests.optimize.small_files import SmallFiles, hour_of, rows_of, this_hour
-from tests.stack.waiting import fresh, wait_for
+from tests.optimize.support.delete_files import add_delete_file
+from tests.optimize.support.live_files import live_files, missing_files, offsets_of
+from tests.optimize.support.maintained import FixedClock, maintenance
+from tests.optimize.support.small_files import SmallFiles, hour_of, rows_of, this_hour
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 

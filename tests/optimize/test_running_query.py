@@ -10,11 +10,11 @@ import trino
 
 from infra.local.service import host_port
 from lake.storage import open_storage
-from tests.optimize.live_files import live_files, missing_files
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, this_hour
-from tests.stack.line import Line
-from tests.stack.waiting import fresh, wait_for
+from tests.optimize.support.live_files import live_files, missing_files
+from tests.optimize.support.maintained import maintenance
+from tests.optimize.support.small_files import SmallFiles, this_hour
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 

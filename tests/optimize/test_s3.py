@@ -14,11 +14,11 @@ from optimize.orphan_files import comparable
 from optimize.orphan_files import live_files as named_files
 from optimize.table_view import load_view
 from tests.optimize.conftest import Optimizer
-from tests.optimize.delete_files import delete_positions
-from tests.optimize.live_files import live_files, missing_files, offsets_of
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, this_hour
-from tests.stack.waiting import fresh
+from tests.optimize.support.delete_files import delete_positions
+from tests.optimize.support.live_files import live_files, missing_files, offsets_of
+from tests.optimize.support.maintained import maintenance
+from tests.optimize.support.small_files import SmallFiles, this_hour
+from tests.stack.support.waiting import fresh
 
 pytestmark = [pytest.mark.stack, pytest.mark.prove]
 

@@ -5,10 +5,10 @@ import pytest
 from lake.catalog_client import CatalogClient
 from lake.storage import open_storage
 from optimize.snapshot_watch import SnapshotWatch
-from tests.optimize.live_files import missing_files
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, this_hour
-from tests.stack.waiting import fresh
+from tests.optimize.support.live_files import missing_files
+from tests.optimize.support.maintained import maintenance
+from tests.optimize.support.small_files import SmallFiles, this_hour
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

@@ -8,8 +8,8 @@ import pytest
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
-from tests.query.guarded import Guarded, start_guarded
-from tests.query.log_table import LogTable, fresh_tenant
+from tests.query.support.guarded import Guarded, start_guarded
+from tests.query.support.log_table import LogTable, fresh_tenant
 
 
 @pytest.fixture(scope="session")

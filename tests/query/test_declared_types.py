@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lake.log_schema import new_log_schema
 from query.model.problem import BadRequestError
 from query.tables.declared_types import TYPES, changed_fields, declared_types
-from tests.query.log_table import LogTable
+from tests.query.support.log_table import LogTable
 
 START = datetime(2026, 7, 1, 8, 0, tzinfo=UTC)
 

@@ -23,10 +23,10 @@ from query.erasure.rewritten_file import write_without
 from query.executors.embedded import EmbeddedExecutor
 from query.files.file_index import FileIndex
 from query.model.cancellation import Run
-from tests.query.log_table import LogTable
+from tests.query.support.log_table import LogTable
 from tests.query.test_two_engines import schema as wide_schema
-from tests.stack.line import Sql
-from tests.stack.waiting import wait_for
+from tests.stack.support.line import Sql
+from tests.stack.support.waiting import wait_for
 
 START = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)
 END = START + timedelta(days=1)

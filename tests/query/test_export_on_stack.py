@@ -18,8 +18,8 @@ import pytest
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.benchmarks.log_volume import load
-from tests.query.processes import Child
-from tests.stack.waiting import wait_for
+from tests.query.support.processes import Child
+from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 # The long proof exports 5,000,000.

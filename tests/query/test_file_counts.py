@@ -15,7 +15,7 @@ import pytest
 from query.facets.file_counts import Counts, FileCounts
 from query.files.file_index import LiveFile
 from query.language.severity import Level, level_of
-from tests.query.log_table import LogTable
+from tests.query.support.log_table import LogTable
 
 START = datetime(2026, 4, 5, 6, 0, tzinfo=UTC)
 FILE = LiveFile("file:///a", 3, 10, 0, 1, None, None, None, None)

@@ -13,7 +13,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
 from lake.catalog_client import CatalogClient
-from tests.query.log_table import LogTable, fresh_tenant
+from tests.query.support.log_table import LogTable, fresh_tenant
 
 pytestmark = pytest.mark.stack
 # Of all operations together; the long proof sends 5,000.

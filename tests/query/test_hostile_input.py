@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from lake.catalog_client import CatalogClient
-from tests.query.guarded import SECRET, START, Guarded
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.stack.line import Sql
-from tests.stack.waiting import wait_for
+from tests.query.support.guarded import SECRET, START, Guarded
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.stack.support.line import Sql
+from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -11,10 +11,10 @@ import orjson
 import pytest
 
 from infra.local.supervisor import Stack
-from tests.query.following import Following
-from tests.query.processes import run
-from tests.stack.line import Line
-from tests.stack.waiting import wait_for
+from tests.query.support.following import Following
+from tests.query.support.processes import run
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -10,9 +10,9 @@ from infra.local.supervisor import Stack
 from lake.errors import SettingsError
 from lake.settings import QuerySettings
 from query.access.access import Access, check_host
-from tests.query.guarded import INGEST_TOKEN, SECRET, START, Guarded
-from tests.query.processes import run
-from tests.stack.waiting import wait_for
+from tests.query.support.guarded import INGEST_TOKEN, SECRET, START, Guarded
+from tests.query.support.processes import run
+from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 

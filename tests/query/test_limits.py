@@ -16,10 +16,10 @@ from lake.tenant import TenantId
 from query.model.cancellation import CancelledError, Run, TimeOverError
 from query.model.lane import Lane
 from query.model.limits import BusyError, ConcurrencyLimit, Share, Tails
-from tests.query.log_table import LogTable
-from tests.query.processes import Child
-from tests.stack.line import Sql
-from tests.stack.waiting import wait_for
+from tests.query.support.log_table import LogTable
+from tests.query.support.processes import Child
+from tests.stack.support.line import Sql
+from tests.stack.support.waiting import wait_for
 
 START = datetime(2026, 6, 7, 8, 0, tzinfo=UTC)
 ONE, OTHER = TenantId("one"), TenantId("other")

@@ -10,8 +10,8 @@ import pytest
 
 from lake.catalog_client import CatalogClient
 from optimize.maintenance_tasks import MaintenanceTasks
-from tests.optimize.maintained import maintenance
-from tests.query.log_table import LogTable
+from tests.optimize.support.maintained import maintenance
+from tests.query.support.log_table import LogTable
 
 pytestmark = pytest.mark.stack
 # Long enough ago that its hours are closed, recent enough that a retention of days takes only the older half.

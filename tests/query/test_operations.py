@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from lake.catalog_client import CatalogClient
-from tests.optimize.maintained import maintenance
-from tests.query.log_table import LogTable
+from tests.optimize.support.maintained import maintenance
+from tests.query.support.log_table import LogTable
 
 pytestmark = pytest.mark.stack
 START = datetime(2026, 3, 3, 3, 0, tzinfo=UTC)

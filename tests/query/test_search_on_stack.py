@@ -9,7 +9,7 @@ import pytest
 
 from lake.catalog_client import CatalogClient
 from lake.storage import local_path
-from tests.query.log_table import LogTable, fresh_tenant
+from tests.query.support.log_table import LogTable, fresh_tenant
 
 pytestmark = pytest.mark.stack
 

@@ -19,9 +19,9 @@ from lake.catalog_client import CatalogClient
 from lake.errors import SettingsError
 from lake.tenant import TenantId
 from query.access.trino_access import PASSWORDS, RULES, write_access
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.stack.line import patiently
-from tests.stack.waiting import wait_for
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.stack.support.line import patiently
+from tests.stack.support.waiting import wait_for
 
 REFUSED = (trino.exceptions.Error, trino.exceptions.HttpError)
 START = datetime(2026, 8, 9, 10, 0, tzinfo=UTC)

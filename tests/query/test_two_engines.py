@@ -24,9 +24,9 @@ from query.language.search_sql import compile_search
 from query.model.cancellation import Run
 from query.model.table_view import TableView, table_id
 from query.search.search import select_rows
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.query.reference import START, TYPES, matches, random_query, records
-from tests.stack.line import Sql
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.query.support.reference import START, TYPES, matches, random_query, records
+from tests.stack.support.line import Sql
 
 ROWS = 400
 # The long proof takes 300.

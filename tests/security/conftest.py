@@ -7,9 +7,9 @@ import pytest
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
-from tests.query.guarded import Guarded, start_guarded
-from tests.stack.line import Line
-from tests.stack.parked import forget_parkings
+from tests.query.support.guarded import Guarded, start_guarded
+from tests.stack.support.line import Line
+from tests.stack.support.parked import forget_parkings
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from query.executors.bounded_session import BoundedSession, TooLargeError
 from query.model.answer_size import BATCH_BYTES_MAX, batches_of, row_bytes, rows_within
-from tests.query.guarded import START
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.query.processes import Child
+from tests.query.support.guarded import START
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.query.support.processes import Child
 
 pytestmark = pytest.mark.finding(8)
 KIB = 1024

@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 
 from tests.catalog.test_malformed_requests import in_chunks
-from tests.query.guarded import Guarded
-from tests.security.edges import SLOW_S, Edge, keyed_edges
-from tests.stack.line import Line
-from tests.stack.waiting import wait_for
+from tests.query.support.guarded import Guarded
+from tests.security.support.edges import SLOW_S, Edge, keyed_edges
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.finding(18), pytest.mark.stack]
 MIB = 1024 * 1024

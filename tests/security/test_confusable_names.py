@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from lake.confusable import peculiarities, skeleton, visible, warnings_of
-from tests.query.guarded import START, Guarded
-from tests.query.log_table import LogTable
-from tests.query.processes import run
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.waiting import fresh, wait_for
+from tests.query.support.guarded import START, Guarded
+from tests.query.support.log_table import LogTable
+from tests.query.support.processes import run
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.finding(34)
 

@@ -12,10 +12,10 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from lake.storage import local_path
 from optimize.maintenance_tasks import MaintenanceTasks
-from tests.optimize.maintained import maintenance
-from tests.query.guarded import START, Guarded
-from tests.query.log_table import LogTable
-from tests.query.processes import Child
+from tests.optimize.support.maintained import maintenance
+from tests.query.support.guarded import START, Guarded
+from tests.query.support.log_table import LogTable
+from tests.query.support.processes import Child
 from ui.components.stream_detail import what_follows
 
 pytestmark = pytest.mark.finding(11)

@@ -19,7 +19,7 @@ from query.files.file_index import LiveFile
 from query.model.cancellation import Run
 from query.model.table_view import TableView, table_id
 from query.search.search import select_rows
-from tests.query.guarded import START
+from tests.query.support.guarded import START
 
 pytestmark = pytest.mark.finding(32)
 

@@ -23,12 +23,12 @@ from ingest.route.buffer import RawRecord
 from lake.settings import IngestSettings
 from lake.storage import local_path, open_storage
 from lake.tenant import TableId, TenantId
-from tests.query.following import Following
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.query.processes import Child, run
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.waiting import pause, wait_for
+from tests.query.support.following import Following
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.query.support.processes import Child, run
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import pause, wait_for
 
 pytestmark = [pytest.mark.finding(10), pytest.mark.stack]
 SECRET = "alice-4711"

@@ -7,7 +7,7 @@ import pytest
 
 from query.export.export import ExportJobs, Job
 from tests.query.test_export import Rows, finished, job
-from tests.stack.waiting import wait_for
+from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.finding(8)
 

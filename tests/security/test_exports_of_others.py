@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from query.export.export_formats import text_cell
-from tests.query.guarded import START, Guarded
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.query.processes import Child
-from tests.security.edges import limited
-from tests.stack.waiting import wait_for
+from tests.query.support.guarded import START, Guarded
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.query.support.processes import Child
+from tests.security.support.edges import limited
+from tests.stack.support.waiting import wait_for
 from ui.components.spreadsheet import to_csv
 
 RANGE = {"from": START.isoformat(), "to": "2026-09-02"}

@@ -13,12 +13,12 @@ import pytest
 from lake.catalog_client import CatalogClient
 from lake.errors import NotFoundError
 from lake.storage import local_path
-from tests.query.guarded import SECRET, START, Guarded
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.security.hostile_tables import ROUTES, Hostile, craft, send
-from tests.stack.line import Line
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import wait_for
+from tests.query.support.guarded import SECRET, START, Guarded
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.security.support.hostile_tables import ROUTES, Hostile, craft, send
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(2)]
 TIMES = {"from": "2026-09-01T00:00:00Z", "to": "2026-09-02T00:00:00Z"}

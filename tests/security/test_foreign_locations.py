@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from lake.storage import local_path
-from tests.catalog.table_requests import SCHEMA, create_body
-from tests.security.hostile_tables import Hostile, start_hostile
+from tests.catalog.support.table_requests import SCHEMA, create_body
+from tests.security.support.hostile_tables import Hostile, start_hostile
 
 pytestmark = pytest.mark.stack
 TABLES = "/v1/namespaces/a/tables"

@@ -14,11 +14,11 @@ from ingest.kafka.topic_mac import TopicMac, check_keys
 from lake.errors import NotFoundError, RefusedError, SettingsError
 from lake.settings import IngestSettings
 from lake.storage import open_storage
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.parked import location, numbered, numbers, unwritable, wait_parked, wait_released
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import fresh
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.parked import location, numbered, numbers, unwritable, wait_parked, wait_released
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.finding(7)
 

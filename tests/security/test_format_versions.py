@@ -16,11 +16,11 @@ from optimize.ingestion_lag import Share
 from optimize.planner import TableFacts, plan_table
 from optimize.table_view import Partition
 from tests.catalog.conftest import spark  # noqa: F401 - the session-wide fixture
-from tests.catalog.engines import spark_catalog
-from tests.stack.line import Line
-from tests.stack.parked import numbered, numbers, table_name
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import fresh
+from tests.catalog.support.engines import spark_catalog
+from tests.stack.support.line import Line
+from tests.stack.support.parked import numbered, numbers, table_name
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.finding(13)
 

@@ -23,14 +23,14 @@ import requests
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
-from tests.query.guarded import Guarded, start_guarded
-from tests.query.processes import child_environment
-from tests.security.asking import ANSWER_S, Services, started_services
-from tests.security.fuzz_requests import Hostile, Shot
-from tests.security.markers import Markers
-from tests.security.route_matrix import TOKEN_KIND
-from tests.stack.line import Line
-from tests.stack.waiting import wait_for
+from tests.query.support.guarded import Guarded, start_guarded
+from tests.query.support.processes import child_environment
+from tests.security.support.asking import ANSWER_S, Services, started_services
+from tests.security.support.fuzz_requests import Hostile, Shot
+from tests.security.support.markers import Markers
+from tests.security.support.route_matrix import TOKEN_KIND
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import wait_for
 
 # The long proof sends 20,000.
 REQUESTS = int(os.environ.get("FIRN_SECURITY_REQUESTS", "300"))
@@ -68,7 +68,7 @@ class Working:
         command = [
             sys.executable,
             "-m",
-            "tests.security.working_tenant",
+            "tests.security.support.working_tenant",
             keyed.api.address,
             keyed.theirs.tenant,
             str(self._file),

@@ -26,8 +26,8 @@ from query.erasure.erased_version import load_version as load_erased
 from query.files.file_cache import FileCache
 from query.files.file_index import FileIndex
 from query.model.table_view import view_of
-from tests.query.log_table import LogTable
-from tests.security.hostile_tables import (
+from tests.query.support.log_table import LogTable
+from tests.security.support.hostile_tables import (
     IN_REQUEST,
     ROUTES,
     SECRET,

@@ -14,7 +14,7 @@ from infra.local import java, jvm_parts, part_hashes
 from infra.local.supervisor import Stack
 from lake.errors import PrerequisiteError
 from lake.spark_session import SparkOptions, open_context
-from tests.security.fixed_versions import FIXED
+from tests.security.support.fixed_versions import FIXED
 
 JAR = re.compile(r"(?:.*_)?(?P<artifact>[A-Za-z][\w.-]*?)-(?P<version>\d+(?:\.\d+)*)[^/]*\.jar")
 NEEDED = {fixed.artifact: fixed for fixed in FIXED}

@@ -16,8 +16,8 @@ from catalog.model.error_response import CatalogError
 from catalog.store.database import MIGRATIONS, Database, migrate, schema_version
 from infra.local.jvm_parts import REPOSITORY
 from tests.catalog.conftest import Server, database_kind, database_url, postgres  # noqa: F401 - fixtures
-from tests.query.guarded import START, Guarded
-from tests.stack.waiting import wait_for
+from tests.query.support.guarded import START, Guarded
+from tests.stack.support.waiting import wait_for
 
 NOW_MS = 1_790_000_000_000
 DAY_MS = 86_400_000

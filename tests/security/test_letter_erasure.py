@@ -22,9 +22,9 @@ from lake.errors import Reason, Rejected, UnavailableError
 from lake.settings import IngestSettings
 from lake.storage import local_path, open_storage
 from lake.tenant import TenantId
-from tests.stack.kafka_topics import Delivered, Record
-from tests.stack.line import Line
-from tests.stack.tool_line import ToolLine
+from tests.stack.support.kafka_topics import Delivered, Record
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
 
 pytestmark = [pytest.mark.finding(10), pytest.mark.stack]
 SECRET = "alice@example.org"

@@ -16,10 +16,10 @@ from optimize.inventory import Candidate, DirtyPartitions
 from optimize.lone_files import OVERLAP_MS
 from optimize.merged_file import is_as_ingested, merged_at_ms
 from optimize.table_view import load_view
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import SmallFiles, rows_of, this_hour
-from tests.stack.line import Line
-from tests.stack.waiting import fresh
+from tests.optimize.support.maintained import maintenance
+from tests.optimize.support.small_files import SmallFiles, rows_of, this_hour
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(14)]
 

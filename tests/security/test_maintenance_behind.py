@@ -10,8 +10,8 @@ from catalog.http.services import ROUND_TASK
 from lake.catalog_client import CatalogClient
 from optimize.maintenance_tasks import KIND, ROUND, MaintenanceTasks
 from query.tables.maintenance_debt import LISTED_MAX, MaintenanceDebt
-from tests.optimize.maintained import maintenance
-from tests.query.guarded import Guarded
+from tests.optimize.support.maintained import maintenance
+from tests.query.support.guarded import Guarded
 
 pytestmark = pytest.mark.finding(17)
 

@@ -27,10 +27,10 @@ from optimize.bounds_proof import SeenValues
 from optimize.compaction import write_file
 from optimize.merge_job import FileLayout
 from optimize.verify import ProofFailed, check_written
-from tests.optimize.maintained import maintenance
-from tests.optimize.small_files import UTC_US, SmallFiles, rows_of, write_small_file
-from tests.stack.line import Line, Sql
-from tests.stack.waiting import fresh
+from tests.optimize.support.maintained import maintenance
+from tests.optimize.support.small_files import UTC_US, SmallFiles, rows_of, write_small_file
+from tests.stack.support.line import Line, Sql
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.finding(12)
 

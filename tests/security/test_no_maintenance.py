@@ -20,8 +20,8 @@ from lake.relief import Bounds
 from lake.tenant import TableId
 from optimize.deletions import Throttle
 from optimize.orphan_files import delete_orphans, find_orphans
-from tests.stack.line import Line
-from tests.stack.parked import table_name
+from tests.stack.support.line import Line
+from tests.stack.support.parked import table_name
 from tests.stack.test_committer import STORAGE, Commits
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(17)]

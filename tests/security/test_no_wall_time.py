@@ -1,10 +1,10 @@
 """No test asserts that something took less than so long by the clock: on a machine that does other things as
 well that says nothing of the product.
 
-Tests wait for a condition with a generous limit (`tests.stack.waiting`), compare CPU time or counts, or take
-what the machine kept them waiting off the clock. Found by reading: a duration is a difference of times of a
-clock, or what is computed from one; an upper bound of one in an `assert` is a finding, unless it stands below
-with its reason.
+Tests wait for a condition with a generous limit (`tests.stack.support.waiting`), compare CPU time or counts,
+or take what the machine kept them waiting off the clock. Found by reading: a duration is a difference of
+times of a clock, or what is computed from one; an upper bound of one in an `assert` is a finding, unless it
+stands below with its reason.
 """
 
 import ast

@@ -10,10 +10,10 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from lake.http_guard import GuardRules
-from tests.query.processes import Child
-from tests.security.edges import Edge, open_edges
-from tests.stack.line import Line
-from tests.ui.front_end import start_front_end
+from tests.query.support.processes import Child
+from tests.security.support.edges import Edge, open_edges
+from tests.stack.support.line import Line
+from tests.ui.support.front_end import start_front_end
 
 pytestmark = pytest.mark.finding(9)
 STRANGE = "http://evil.example"

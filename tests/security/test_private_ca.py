@@ -19,7 +19,7 @@ from lake.errors import SettingsError, UnavailableError
 from lake.settings import IngestSettings
 from lake.tls import tls_context
 from query.cli.remote import Remote
-from tests.stack.waiting import wait_for
+from tests.stack.support.waiting import wait_for
 from ui.api_client import ApiClient, ApiError
 
 pytestmark = pytest.mark.finding(26)

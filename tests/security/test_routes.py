@@ -8,12 +8,12 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from tests.query.guarded import Guarded
-from tests.security.asking import Asker, Names, Services, started_services
-from tests.security.markers import Markers
-from tests.security.route_matrix import KINDS, OF_A, ROUTES, TOKEN_KIND, Access, Route
-from tests.security.served_routes import plain, served
-from tests.stack.line import Line
+from tests.query.support.guarded import Guarded
+from tests.security.support.asking import Asker, Names, Services, started_services
+from tests.security.support.markers import Markers
+from tests.security.support.route_matrix import KINDS, OF_A, ROUTES, TOKEN_KIND, Access, Route
+from tests.security.support.served_routes import plain, served
+from tests.stack.support.line import Line
 
 WRITES = (Access.WRITE_OF_B, Access.VIEW_OF_B, Access.COMMIT_OF_B, Access.COMMIT_EACH)
 TELLS_NOTHING = (

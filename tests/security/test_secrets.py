@@ -18,7 +18,7 @@ from lake.errors import SettingsError
 from lake.secret_files import secret_names
 from lake.settings import CatalogSettings, IngestSettings, RoomSettings
 from lake.settings_docs import document, rooms
-from tests.query.processes import child_environment, run
+from tests.query.support.processes import child_environment, run
 
 pytestmark = pytest.mark.finding(27)
 SECRET = "correct-horse-battery-staple"

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from tests.security.hostile_batches import GZIP, LZ4, SNAPPY, ZSTD, Wire, batch, damage, record
+from tests.security.support.hostile_batches import GZIP, LZ4, SNAPPY, ZSTD, Wire, batch, damage, record
 from tests.security.test_unreadable_batches import MIB, broker_logs
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import fresh
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(3)]
 

@@ -17,7 +17,7 @@ from query.model.problem import BadRequestError
 from query.sql.sql_guard import CHARACTERS_MAX, read_statement
 from query.sql.sql_readers import SqlReaders
 from query.sql.sql_words import BRACKETS_MAX, PARENTHESES_MAX
-from tests.stack.waiting import wait_for
+from tests.stack.support.waiting import wait_for
 
 A, B = TenantId("a"), TenantId("b")
 CPU_S = 1.0

@@ -19,11 +19,11 @@ from lake.tenant import TenantId
 from query.access.trino_access import write_access
 from query.executors.trino import TrinoExecutor
 from query.model.cancellation import Run
-from tests.query.guarded import SECRET, START, Guarded
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.query.processes import Child
+from tests.query.support.guarded import SECRET, START, Guarded
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.query.support.processes import Child
 from tests.query.test_trino_users import REFUSED, Users
-from tests.stack.waiting import wait_for
+from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(1)]
 

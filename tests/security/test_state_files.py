@@ -10,7 +10,7 @@ import pytest
 from catalog.store.database import Database, migrate
 from infra.local.supervisor import Stack
 from lake.private_files import OTHERS, private_file, private_folder
-from tests.query.guarded import Guarded
+from tests.query.support.guarded import Guarded
 
 pytestmark = pytest.mark.finding(29)
 

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.query.guarded import START, Guarded
-from tests.query.processes import Child
-from tests.security.edges import limited
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import wait_for
+from tests.query.support.guarded import START, Guarded
+from tests.query.support.processes import Child
+from tests.security.support.edges import limited
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.finding(31), pytest.mark.stack]
 WAITING = 4_321  # records of others that nobody reads

@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.query.guarded import START, Guarded
-from tests.query.processes import Child
-from tests.security.edges import Silent, limited
-from tests.stack.waiting import wait_for
+from tests.query.support.guarded import START, Guarded
+from tests.query.support.processes import Child
+from tests.security.support.edges import Silent, limited
+from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.finding(8), pytest.mark.stack]
 ASKED = 64

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
 
 from lake.catalog_client import CatalogClient
-from tests.query.log_table import LogTable
-from tests.ui.gestures import cell, choose, choose_row, open_list, settle
+from tests.query.support.log_table import LogTable
+from tests.ui.support.gestures import cell, choose, choose_row, open_list, settle
 from ui.components.plain_text import code, isolated, plain
 
 pytestmark = pytest.mark.finding(24)

@@ -8,11 +8,11 @@ import orjson
 import psutil
 import pytest
 
-from tests.security.hostile_batches import GZIP, ZSTD, Wire, batch, damage, record
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import fresh
+from tests.security.support.hostile_batches import GZIP, ZSTD, Wire, batch, damage, record
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(3)]
 

@@ -25,8 +25,8 @@ from query.language.search_sql import ONCE, compile_search
 from query.language.word_pattern import word_pattern
 from query.model.cancellation import Run
 from query.model.problem import BadRequestError
-from tests.query.reference import is_word, lower, matches
-from tests.stack.line import Sql
+from tests.query.support.reference import is_word, lower, matches
+from tests.stack.support.line import Sql
 
 CODE_POINTS = [point for point in range(1, 0x110000) if not 0xD800 <= point <= 0xDFFF]
 # A table of all of them in Trino, whose `sequence` has at most 10,000 entries.

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stack.line import Line
-from tests.stack.parked import forget_parkings
+from tests.stack.support.line import Line
+from tests.stack.support.parked import forget_parkings
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ from lake.log_schema import LogSchema
 from lake.manifest import ManifestEntry, Status, read_manifest
 from lake.marks import Range, TopicPartition
 from lake.storage import open_storage
-from tests.stack.line import Line
-from tests.stack.waiting import fresh
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

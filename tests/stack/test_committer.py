@@ -23,10 +23,10 @@ from lake.log_schema import LogSchema
 from lake.marks import Marks, Range, TopicPartition
 from lake.storage import local_path, open_storage
 from lake.tenant import TableId, TenantId
-from tests.faults.catalog_proxy import CatalogProxy
-from tests.stack.line import Line
-from tests.stack.parked import table_name, unwritable
-from tests.stack.waiting import fresh, wait_for
+from tests.faults.crash.catalog_proxy import CatalogProxy
+from tests.stack.support.line import Line
+from tests.stack.support.parked import table_name, unwritable
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -10,10 +10,10 @@ import orjson
 import pytest
 import zstandard
 
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import fresh
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh
 
 pytestmark = [pytest.mark.stack, pytest.mark.datasets]
 

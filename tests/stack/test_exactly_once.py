@@ -11,10 +11,10 @@ import orjson
 import pytest
 
 from infra.local.supervisor import Stack
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import Delivered, KafkaTopics, Record
-from tests.stack.line import Line
-from tests.stack.waiting import fresh, pause, wait_for
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import Delivered, KafkaTopics, Record
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 

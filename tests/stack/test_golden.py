@@ -9,10 +9,10 @@ import pytest
 
 from ingest.kafka.claim_check import read_aside
 from lake.storage import open_storage
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.waiting import fresh
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

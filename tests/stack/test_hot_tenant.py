@@ -10,11 +10,11 @@ import pytest
 
 from lake.catalog_client import TableName
 from lake.tenant import to_identifier
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import Delivered, Record
-from tests.stack.line import Line
-from tests.stack.visibility import Watcher, catalog_database, visibility_s
-from tests.stack.waiting import fresh, wait_for
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import Delivered, Record
+from tests.stack.support.line import Line
+from tests.stack.support.visibility import Watcher, catalog_database, visibility_s
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 

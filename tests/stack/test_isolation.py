@@ -10,13 +10,13 @@ import psutil
 import pytest
 
 from lake.catalog_client import TableName
-from tests.faults.catalog_proxy import CatalogProxy
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import Delivered
-from tests.stack.line import Line
-from tests.stack.parked import location, numbered, numbers, table_name, unwritable
-from tests.stack.visibility import Watcher, catalog_database, p99_s
-from tests.stack.waiting import fresh, pause, wait_for
+from tests.faults.crash.catalog_proxy import CatalogProxy
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import Delivered
+from tests.stack.support.line import Line
+from tests.stack.support.parked import location, numbered, numbers, table_name, unwritable
+from tests.stack.support.visibility import Watcher, catalog_database, p99_s
+from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -18,10 +18,10 @@ import pytest
 from lake.catalog_client import CatalogClient, TableName
 from lake.marks import MARKS_PROPERTY, Marks, TopicPartition, parse_marks
 from lake.tenant import to_identifier
-from tests.stack.ingester import Ingester
-from tests.stack.line import Line
-from tests.stack.visibility import Watcher, catalog_database
-from tests.stack.waiting import fresh, pause, wait_for
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.line import Line
+from tests.stack.support.visibility import Watcher, catalog_database
+from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -12,11 +12,11 @@ import pytest
 
 from lake.catalog_client import TableName
 from lake.tenant import to_identifier
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.raw_producer import produce_raw
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import fresh
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.raw_producer import produce_raw
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

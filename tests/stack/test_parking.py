@@ -8,9 +8,9 @@ import pytest
 
 from ingest.kafka.internal_topic import MESSAGE_BYTES_MAX
 from lake.catalog_client import TableName
-from tests.stack.ingester import Ingester
-from tests.stack.line import Line
-from tests.stack.parked import (
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.line import Line
+from tests.stack.support.parked import (
     flowing,
     location,
     numbered,
@@ -21,7 +21,7 @@ from tests.stack.parked import (
     wait_parked,
     wait_released,
 )
-from tests.stack.waiting import fresh, pause, wait_for
+from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 

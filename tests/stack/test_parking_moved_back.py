@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.parked import (
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.parked import (
     flowing,
     numbered,
     numbers,
@@ -22,7 +22,7 @@ from tests.stack.parked import (
     wait_parked,
     wait_released,
 )
-from tests.stack.waiting import fresh
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

@@ -17,11 +17,11 @@ from lake.commit import load_state, prepare_append, prepare_replace
 from lake.manifest import ManifestEntry, Status, read_manifest
 from lake.storage import open_storage
 from lake.tenant import to_identifier
-from tests.stack.kafka_topics import KafkaTopics, Record
-from tests.stack.line import Line
-from tests.stack.parked import location, table_name, unwritable, wait_parked, wait_released
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import fresh
+from tests.stack.support.kafka_topics import KafkaTopics, Record
+from tests.stack.support.line import Line
+from tests.stack.support.parked import location, table_name, unwritable, wait_parked, wait_released
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 

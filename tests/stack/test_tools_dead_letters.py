@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import fresh, wait_for
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -15,10 +15,10 @@ from ingest.serve import live_tail
 from ingest.serve.live_tail import LiveTail, TailFilter
 from lake.settings import IngestSettings, TopicSettings
 from lake.tenant import TenantId
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.tool_line import ToolLine
-from tests.stack.waiting import fresh, wait_for
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from tests.stack.ingester import Ingester
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.waiting import fresh, pause
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import fresh, pause
 
 pytestmark = pytest.mark.stack
 

@@ -11,12 +11,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from lake.log_schema import ValueReason
-from tests.query.following import Following
-from tests.stack.kafka_topics import Record
-from tests.stack.line import Line
-from tests.stack.waiting import wait_for
-from tests.ui.front_end import start_front_end
-from tests.ui.gestures import cell, choose, choose_row
+from tests.query.support.following import Following
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.waiting import wait_for
+from tests.ui.support.front_end import start_front_end
+from tests.ui.support.gestures import cell, choose, choose_row
 from ui.app_pages.errors import WHAT
 
 WITHOUT_TENANT = b'{"message":"sent without a tenant"}'

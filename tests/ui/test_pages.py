@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.stack.waiting import wait_for
-from tests.ui.browser import PATIENCE_MS
-from tests.ui.gestures import bring_into_view, cell, choose_row, open_search, settle
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.stack.support.waiting import wait_for
+from tests.ui.support.browser import PATIENCE_MS
+from tests.ui.support.gestures import bring_into_view, cell, choose_row, open_search, settle
 
 pytestmark = pytest.mark.stack
 

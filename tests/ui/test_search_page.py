@@ -9,8 +9,8 @@ import orjson
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.query.log_table import LogTable, fresh_tenant
-from tests.ui.gestures import cell, choose, choose_row, open_search, settle
+from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.ui.support.gestures import cell, choose, choose_row, open_search, settle
 
 pytestmark = pytest.mark.stack
 

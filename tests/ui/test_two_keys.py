@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from infra.local.supervisor import Stack
-from tests.query.guarded import SECRET, START, Guarded, start_guarded
-from tests.query.processes import run
-from tests.ui.browser import PATIENCE_MS
-from tests.ui.front_end import start_front_end
-from tests.ui.gestures import cell, choose_row, open_list, settle
+from tests.query.support.guarded import SECRET, START, Guarded, start_guarded
+from tests.query.support.processes import run
+from tests.ui.support.browser import PATIENCE_MS
+from tests.ui.support.front_end import start_front_end
+from tests.ui.support.gestures import cell, choose_row, open_list, settle
 from ui.exposure import check_host
 
 pytestmark = pytest.mark.stack

@@ -1,0 +1,1 @@
+"""The executable model of the protocol, and what tries to break it."""

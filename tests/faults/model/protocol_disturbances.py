@@ -1,0 +1,199 @@
+"""What goes wrong around a node, and what people do: starts, crashes, takeovers, maintenance, drops,
+rollbacks, a restored database, decisions."""
+
+import copy
+from dataclasses import replace
+
+from ingest.commit.table_events import RecordRead
+from ingest.model.parked_record import REREAD
+from ingest.model.trouble import Cause
+from tests.faults.model.protocol_main import on
+from tests.faults.model.protocol_node import Life, Node, Worker
+from tests.faults.model.protocol_steps import Pick, a_node, land
+from tests.faults.model.protocol_world import CommitCheckpoint, GroupWrite, World, roll_back
+
+SETBACKS_MAX = 2
+
+
+def new_node(w: World) -> str:
+    """A start takes a new token, asks the checkpoints, and reads what is parked."""
+    w.token += 1
+    workers = [Worker(tuple(range(at, len(w.log), w.workers))) for at in range(w.workers)]
+    node = Node(w.token, workers, {name: Life(name, w.rules, w.token) for name in w.names()})
+    w.nodes.append(node)
+    for table, record in w.parked.items() if w.rules.parked_at_start else ():
+        if record.id:
+            node.lives[table].resume(record, w.moment_s())
+        else:
+            on(w, node, table, RecordRead(record, w.moment_s()))
+    return f"node {w.token} starts"
+
+
+def went_back(w: World) -> bool:
+    """Whether the catalog does not know a commit it acknowledged; behind a foreign one a table that is gone
+    may have been dropped."""
+    for _, table, snapshot in checkpoints(w):
+        found = w.tables.get(table)
+        if (w.own and found is None) or (
+            found is not None and not found.dropped and snapshot not in found.snapshots.keys() | found.expired
+        ):
+            return True
+    return False
+
+
+def checkpoints(w: World) -> set[CommitCheckpoint]:
+    return {written.checkpoint for written in w.group.values() if written.checkpoint is not None}
+
+
+def act_start(w: World, pick: Pick) -> str | None:
+    """A node starts, or begins to read once it knows what is parked; where the catalog went back, a person
+    has everything read again."""
+    if not w.nodes:
+        return new_node(w)
+    node = w.nodes[-1]
+    if node.begun or any(not life.parked.told for life in node.tables.values()):
+        return None
+    if w.hidden or (
+        w.rules.ask_checkpoint and went_back(w)
+    ):  # who restores a database under a lease in force knows that he did
+        w.seen["resolved all"] += 1
+        w.hidden.clear()
+        w.nodes.clear()
+        w.air = [message for message in w.air if not isinstance(message.body, GroupWrite)]
+        w.group.clear()
+        return "a person has all input topics read again"
+    # What a dead process had sent arrived while its lease ran out, or never will: its connection ended with
+    # it.
+    w.air = [
+        message for message in w.air if not isinstance(message.body, GroupWrite) or message.sender in w.nodes
+    ]
+    node.begun = True
+    if w.rules.keep_newer_checkpoint:
+        node.newest = max(checkpoints(w), default=None)
+    for worker in node.workers:
+        worker.parked = {table: life.parked.told for table, life in node.tables.items()}
+        for p in worker.partitions:
+            worker.position[p] = worker.routed[p] = w.group[p].offset if p in w.group else 0
+    return f"node {node.token} reads from { {p: g.offset for p, g in w.group.items()} }"
+
+
+def act_crash(w: World, pick: Pick) -> str | None:
+    if (node := a_node(w, pick)) is None:
+        return None
+    for worker in node.workers:
+        for _ in range(min(pick(3), len(worker.outbox))):
+            land(w, worker)
+    w.nodes.remove(node)
+    w.seen["crash"] += 1
+    return f"node {node.token} crashes"
+
+
+def act_take_over(w: World, pick: Pick) -> str | None:
+    """The old node is paused, not dead: it may go on at any time with what it believed."""
+    if len(w.nodes) != 1 or not w.nodes[0].begun:
+        return None
+    w.seen["takeover"] += 1
+    return "takeover: " + new_node(w)
+
+
+def act_maintain(w: World, pick: Pick) -> str | None:
+    """Compaction by Firn or by an engine that does not repeat the marks; expiry of all snapshots but the
+    head."""
+    name = w.names()[pick(len(w.names()))]
+    table, how = w.tables.get(name), pick(4)
+    if table is None or table.dropped or table.head is None:
+        return None
+    if (
+        how == 3 and w.own
+    ):  # behind a foreign catalog, a rollback to what nobody can tell the marks of goes unseen
+        table.expired |= table.snapshots.keys() - {table.head}
+        table.snapshots = {table.head: table.snapshots[table.head]}
+        return f"somebody expires {name}"
+    head = table.head_marks()
+    marks = None if how == 2 else head if w.rules.maintenance_repeats_head else dict(table.marks)
+    table.add(w.next_id(), table.rows, marks, w.ids)
+    return f"somebody compacts {name}"
+
+
+def act_disturb(w: World, pick: Pick) -> str | None:
+    """One table fails, or is well again; it is dropped, or the drop undone."""
+    name = w.names()[pick(len(w.names()))]
+    if pick(3):
+        w.failing ^= {name}
+        return f"{name} {'fails' if name in w.failing else 'is well'}"
+    table = w.tables.get(name)
+    if table is None or w.seen["restored"]:  # a drop hides what a restore took away
+        return None
+    table.dropped = not table.dropped
+    w.seen["dropped"] += 1
+    return f"somebody {'drops' if table.dropped else 'undrops'} {name}"
+
+
+def act_set_back(w: World, pick: Pick) -> str | None:
+    """A table is rolled back; or a copy of the catalog's database is made and later put in its place."""
+    name = w.names()[pick(len(w.names()))]
+    if pick(2):
+        if w.backup is None:
+            w.backup = copy.deepcopy((w.tables, w.parked, w.parkings_ended, w.token))
+            return "the database is copied"
+        # What a restore takes away of parkings and drops alone, ended ones included, nobody can notice.
+        parkings = w.parked != w.backup[1] or w.parkings_ended != w.backup[2]
+        if not w.own or w.setbacks >= SETBACKS_MAX or parkings or w.seen["dropped"]:
+            return None
+        w.setbacks += 1
+        w.seen["restored"] += 1
+        if w.backup[3] != w.token or pick(2):
+            w.token += 1  # the leases went back, too: the one in force is not in the copy, or ran out there
+        else:
+            w.hidden |= {
+                at
+                for at, now in w.tables.items()
+                if at not in w.backup[0] or w.backup[0][at].marks != now.marks
+            }
+        w.tables, w.parked, w.backup = w.backup[0], w.backup[1], None
+        w.deciding.clear()
+        w.air = [
+            message for message in w.air if isinstance(message.body, GroupWrite)
+        ]  # the catalog was down: what was on its way to it is gone
+        return "the database is restored"
+    table = w.tables.get(name)
+    if table is None or table.dropped or table.head is None or w.setbacks >= SETBACKS_MAX:
+        return None
+    parent = table.snapshots[table.head].parent
+    if parent is None or parent not in table.snapshots:
+        return None
+    w.setbacks += 1
+    w.seen["rolled back"] += 1
+    roll_back(w, name)
+    return f"somebody rolls {name} back to #{table.head}"
+
+
+def act_decide(w: World, pick: Pick) -> str | None:
+    """A person resolves a table that was moved back: reads it, commits the marks of its head, changes the
+    parked record."""
+    waiting = [name for name, record in sorted(w.parked.items()) if record.cause is Cause.ROLLED_BACK]
+    if not waiting:
+        return None
+    name = waiting[pick(len(waiting))]
+    table, record = w.tables.get(name), w.parked[name]
+    if table is not None and table.dropped:
+        return None
+    if name not in w.deciding:
+        head = table.head_marks() if table else {}
+        if head is None and table is not None:  # nobody says: what its rows say
+            head = {
+                p: max(r.offset for r in table.rows if r.partition == p) + 1
+                for p in {r.partition for r in table.rows}
+            }
+        w.deciding[name] = record.version, table.head if table else None, dict(head or {})
+        return f"a person looks at {name}"
+    version, old_head, marks = w.deciding.pop(name)
+    if table is not None:
+        if w.rules.resolve_in_a_commit:
+            if table.head != old_head:
+                return f"a person finds {name} changed"
+            table.add(w.next_id(), table.rows, marks, w.ids)
+        table.marks = marks
+    if record.version == version:
+        w.parked[name] = replace(record, version=version + 1, cause=Cause.RESOLVED, resolution=REREAD)
+    return f"a person has {name} read again from {marks}"

@@ -1,0 +1,291 @@
+"""What the main process of a node does around the lives of its tables, which are the product's own: it tells
+them what happens, and carries out what they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ingest.commit.table_events import (
+    Answered,
+    Ask,
+    BecameKnown,
+    BeginCheck,
+    BeginLoad,
+    Checked,
+    Command,
+    CommitTrouble,
+    Compare,
+    CreateTable,
+    DrainEnded,
+    Event,
+    Failed,
+    Flushed,
+    Gone,
+    HeldBy,
+    Loaded,
+    LoadTable,
+    LoadTrouble,
+    MayCreate,
+    NoteAhead,
+    Outdated,
+    ParkTable,
+    RecordFound,
+    RecordWritten,
+    RequestKind,
+    Sent,
+    Settle,
+    StartDrain,
+    StopDrain,
+    Submitted,
+    TellHold,
+    TellParked,
+    TellReleased,
+    Tick,
+    Took,
+    Want,
+)
+from ingest.commit.table_events import Commit as SendCommit
+from ingest.model.link import Outcome
+from ingest.model.trouble import Cause, Trouble
+from lake.catalog_client import CommitStatus
+from lake.commit import Prepared, TableState
+from tests.faults.model.protocol_node import Handed, Life, Node, Order, Said, View, Worker, handed, view_of
+from tests.faults.model.protocol_world import (
+    EMPTY,
+    Commit,
+    CommitCheckpoint,
+    GroupWrite,
+    Message,
+    ParkedWrite,
+    Violation,
+    World,
+    product_marks,
+)
+
+ORDERS = {Outcome.DONE: "settled", Outcome.REDO: "redo"}
+STATUS = {
+    "ok": CommitStatus.COMMITTED,
+    "conflict": CommitStatus.CONFLICT,
+    "deleted": CommitStatus.DELETED,
+    "failed": CommitStatus.FAILED,
+}
+
+
+def on(w: World, node: Node, table: str, event: Event) -> bool:
+    """Tells a table's life of something, and carries out what follows; whether anything did."""
+    life = node.lives[table]
+    _, commands = life.on(event, w.moment_s())
+    for command in commands:
+        carry_out(w, node, table, command)
+    while life.is_parked and life.parked.request is not None and not life.parked.asked:
+        on(w, node, table, Tick())
+    return bool(commands)
+
+
+def carry_out(w: World, node: Node, table: str, command: Command) -> None:
+    life = node.lives[table]
+    match command:
+        case LoadTable(number):
+            found = w.tables.get(table)
+            there = found is not None and not found.dropped
+            gone = Gone(number, dropped=found is not None)
+            on(w, node, table, Loaded(number, found.state()) if there and found is not None else gone)
+        case CreateTable(number):
+            on(w, node, table, Loaded(number, replace(EMPTY, uuid=str(w.next_id()))))
+        case BecameKnown(state):
+            note_newest(node, table, state, state.head_ms)
+        case Took(_, TableState() as after):
+            note_newest(node, table, after, w.next_id())
+        case LoadTrouble(trouble) | CommitTrouble(trouble):
+            failed(w, node, table, trouble.cause)
+        case NoteAhead():
+            w.seen["ahead"] += 1
+        case SendCommit():
+            send(w, node, table)
+        case Settle(flushes, outcome):
+            for flush in (flushed.flush.of for flushed in flushes if isinstance(flushed.flush, Handed)):
+                if flush is not None:
+                    view = known(life, "settled")
+                    flush.worker.orders.append(Order(ORDERS[outcome], table, flush.drain, view, flush))
+        case _:
+            carry_out_parking(w, node, table, command)
+
+
+def carry_out_parking(w: World, node: Node, table: str, command: Command) -> None:
+    life = node.lives[table]
+    match command:
+        case Ask(RequestKind.FIND, _, key):
+            on(w, node, table, RecordFound(key, w.parked.get(table)))
+        case Ask(kind, record, key):
+            if not record.id:
+                record = replace(record, id=str(w.next_id()), start=len(w.parking))
+            written = record if kind is RequestKind.PUT else None
+            life.sent = ParkedWrite(table, written, record.version, node.token, key)
+            w.air.append(Message(life.sent, node))
+        case TellParked():
+            node.tell(Order("park", table, record=life.parked.record))
+        case TellHold(number):
+            node.tell(Order("hold", table, number))
+        case StartDrain(number, record, start, reread):
+            view = known(life, "drained into")
+            order = Order("drain", table, number, view, record=record, start=start, reread=reread)
+            node.workers[0].orders.append(order)
+        case StopDrain():
+            node.workers[0].orders.append(Order("stop", table))
+        case TellReleased():
+            w.seen["released"] += 1
+            node.tell(Order("release", table, view=known(life, "released")))
+
+
+def known(life: Life, what: str) -> View:
+    if life.current is None:
+        raise Violation(f"{life.table} is {what} without the node knowing it")
+    return view_of(life.current)
+
+
+def note_newest(node: Node, table: str, state: TableState, made: int) -> None:
+    """The newest commit a node knows of is the checkpoint of the offsets it stores."""
+    if state.head is not None and (node.newest is None or made >= node.newest.made):
+        node.newest = CommitCheckpoint(made, table, state.head)
+
+
+def failed(w: World, node: Node, table: str, cause: Cause) -> None:
+    """A table is in trouble: a live one is parked, one that is being drained rests again."""
+    life, trouble = node.lives[table], Trouble(cause, "")
+    if life.is_parked:
+        on(w, node, table, Failed(trouble))
+        return
+    w.seen["parked"] += 1
+    on(w, node, table, ParkTable(trouble))
+    for command in [] if w.rules.record_before_parking else life.park_unwritten():
+        carry_out(w, node, table, command)
+
+
+def heard(w: World, node: Node, worker: Worker, said: Said) -> None:
+    """The main process takes a message of a worker."""
+    at = node.workers.index(worker)
+    if said.kind == "submit" and said.flush is not None:
+        on(w, node, said.table, Submitted(Flushed(at, handed(said.flush))))
+    elif said.kind == "durable":
+        node.confirmations.append((worker, said.number))
+    elif said.kind == "held":
+        on(w, node, said.table, HeldBy(at, len(node.workers), said.number))
+    elif said.kind == "drained":
+        on(w, node, said.table, DrainEnded(said.number, said.reached))
+
+
+def parked_answer(w: World, node: Node, body: ParkedWrite, result: str, version: int) -> bool:
+    """The catalog's answer about a parked record; False where the node has lost its lease and ends."""
+    life = node.lives[body.table]
+    if not life.is_parked or not life.parked.awaits(body.key):
+        return True
+    if result == "stale":
+        return False
+    record = body.record or life.parked.record
+    on(w, node, body.table, RecordWritten(body.key, record, version if result == "ok" else None))
+    return True
+
+
+# ---- tables
+
+
+def load(w: World, node: Node, table: str) -> str:
+    """Loads a table; what is found is compared with the parked records before it counts as known."""
+    on(w, node, table, Want())
+    on(w, node, table, BeginLoad())
+    return f"loads {table}"
+
+
+def check(w: World, node: Node, table: str) -> None:
+    """The lease is in force, and the parked records are read."""
+    loading = node.lives[table].loading
+    assert loading is not None
+    on(w, node, table, BeginCheck())
+    on(w, node, table, Checked(loading.number, w.parked.get(table), live=True))
+    on(w, node, table, MayCreate())
+
+
+# ---- commits
+
+
+def attempt(w: World, node: Node, table: str) -> str:
+    """Compares with the marks and sends; the state is known."""
+    life = node.lives[table]
+    assert life.known is not None
+    on(w, node, table, Compare(life.known.marks))
+    job = life.job
+    sent = job is not None and job.in_air and job.sent is not None
+    return f"sends {request_of(life)}" if sent else f"has nothing to commit to {table} now"
+
+
+def send(w: World, node: Node, table: str) -> None:
+    """What the flushes of a table make, or the identical request again."""
+    life = node.lives[table]
+    job, state = life.job, life.current
+    assert job is not None
+    assert state is not None
+    prepared = job.sent
+    if prepared is None:
+        view, snapshot = view_of(state), w.next_id()
+        ends = {place.partition: r.end for place, r in job.ranges.items()}
+        marks = view.marks | {p: max(end, view.marks.get(p, 0)) for p, end in ends.items()}
+        flushes = [flushed.flush.of for flushed in job.flushes if isinstance(flushed.flush, Handed)]
+        rows = tuple(record for flush in flushes if flush is not None for record in flush.rows)
+        body = Commit(
+            table, state.uuid, state.exists, state.head, snapshot, rows, tuple(sorted(marks.items()))
+        )
+        after = replace(
+            state, exists=True, head=snapshot, marks=product_marks(marks), head_marks=product_marks(marks)
+        )
+        prepared = Prepared({"commit": body}, (), snapshot, after)
+    on(w, node, table, Sent(prepared))
+    w.air.append(Message(request_of(life), node))
+
+
+def request_of(life: Life) -> Commit:
+    """The commit of a table that is out, or of unknown outcome."""
+    assert life.job is not None
+    assert life.job.sent is not None
+    body = life.job.sent.request["commit"]
+    assert isinstance(body, Commit)
+    return body
+
+
+def is_in_air(life: Life) -> bool:
+    """Whether an answer to a commit is awaited."""
+    return life.job is not None and life.job.in_air
+
+
+def commit_answer(w: World, node: Node, body: Commit, result: str) -> None:
+    life = node.lives[body.table]
+    if not is_in_air(life) or request_of(life) != body or life.job is None or life.job.sent is None:
+        return
+    before, table = life.known, w.tables.get(body.table)
+    if result == "ok" and table is not None and not w.rules.marks_in_the_commit:
+        table.marks = dict(body.marks)
+    if result != "ok":
+        w.seen[result] += 1
+    causes = {"deleted": Cause.DELETED, "failed": Cause.FAILING}
+    trouble = Trouble(causes[result], "") if result in causes else None
+    on(w, node, body.table, Answered(life.job.sent, STATUS[result], "", trouble))
+    if (
+        result == "conflict"
+        and not w.rules.reload_after_conflict
+        and before is not None
+        and table is not None
+    ):
+        life.learn(replace(table.state(), marks=before.marks))
+
+
+def time_out(w: World, node: Node, table: str) -> None:
+    """Nobody knows what became of a commit."""
+    life = node.lives[table]
+    assert life.job is not None
+    assert life.job.sent is not None
+    status = CommitStatus.UNKNOWN if w.rules.find_out_unknown else CommitStatus.COMMITTED
+    on(w, node, table, Answered(life.job.sent, status))
+    on(w, node, table, Outdated())
+
+
+def group_write(w: World, node: Node, partition: int, offset: int) -> None:
+    w.air.append(Message(GroupWrite(partition, offset, node.newest), node))

@@ -1,0 +1,144 @@
+"""What a worker does with what its main process says, and with what it drains."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from ingest.model.parked_record import ParkedRecord
+from tests.faults.model.protocol_node import Drain, Flush, Order, Said, View, Worker
+from tests.faults.model.protocol_world import Record, World
+
+
+def obey(w: World, worker: Worker, order: Order) -> None:
+    """The worker takes an order of the main process."""
+    table = order.table
+    if order.kind == "opened" and order.view is not None and table not in worker.parked:
+        worker.views[table] = order.view
+    elif order.kind in ("settled", "redo") and order.flush is not None and order.view is not None:
+        settled(w, worker, order.flush, order.view, redo=order.kind == "redo")
+    elif order.kind == "park" and order.record is not None:
+        worker.drains.pop(table, None)
+        park_unfinished(w, worker, table, order.record.id)
+    elif order.kind == "hold":
+        worker.held.add(table)
+        worker.said.append(Said("held", table, order.number))
+    elif order.kind == "release" and order.view is not None:
+        worker.parked.pop(table, None)
+        worker.held.discard(table)
+        worker.views[table] = order.view
+    elif order.kind == "drain" and order.view is not None and order.record is not None:
+        worker.drains[table] = Drain(
+            order.number,
+            order.record,
+            order.view,
+            deque(to_drain(w, order, order.record, order.view)),
+            len(w.parking),
+        )
+    elif order.kind == "stop":
+        worker.drains.pop(table, None)
+
+
+def settled(w: World, worker: Worker, flush: Flush, view: View, *, redo: bool) -> None:
+    table, drain = flush.table, worker.drains.get(flush.table)
+    if flush.drain:
+        if drain is not None and drain.flush is flush:
+            drain.view, drain.flush = view, (convert(w, worker, flush, view) if redo else None)
+    elif flush in (flights := worker.flights.get(table, [])):
+        worker.views[table] = view
+        if redo:
+            flights[flights.index(flush)] = convert(w, worker, flush, view)
+        else:
+            flights.remove(flush)
+
+
+def convert(w: World, worker: Worker, flush: Flush, view: View) -> Flush:
+    """Writes a flush for the table as it is: without the rows below its marks, its bad records buried."""
+    kept = (
+        [r for r in flush.records if r.offset >= view.marks.get(r.partition, 0)]
+        if w.rules.skip_below_marks
+        else flush.records
+    )
+    ranges = {
+        p: (min(view.marks.get(p, 0), to), to)
+        for p, (_, to) in flush.ranges.items()
+        if to > view.marks.get(p, 0) or not w.rules.name_only_what_is_new
+    }
+    for record in kept:
+        if record.bad:
+            worker.send("", record)
+    flush.records[:] = kept
+    return replace(
+        flush,
+        view=view,
+        ranges=ranges,
+        after=worker.sent if w.rules.dead_letters_first else 0,
+        handed_over=False,
+    )
+
+
+def park_unfinished(w: World, worker: Worker, table: str, parking: str) -> None:
+    unfinished = [r for flush in worker.flights.pop(table, []) for r in flush.records] + worker.buffer.pop(
+        table, []
+    )
+    worker.parked[table] = parking
+    worker.held.discard(table)
+    worker.views.pop(table, None)
+    if w.rules.unfinished_first:
+        for record in unfinished:
+            worker.send(parking, record)
+    else:
+        worker.buffer[table] = unfinished
+
+
+def parked_from(w: World, table: str, record: ParkedRecord, start: int) -> list[Record]:
+    return [
+        r
+        for at, (id_, r) in enumerate(w.parking)
+        if r.table == table and at >= start and (id_ == record.id or not w.rules.parking_has_an_id)
+    ]
+
+
+def to_drain(w: World, order: Order, record: ParkedRecord, view: View) -> list[Record]:
+    """What the topics hold now for a drain, in their order."""
+    table, parked = order.table, parked_from(w, order.table, record, order.start)
+    if not order.reread or not w.rules.reread_from_input:
+        return parked
+    return [
+        r for part in w.log for r in part if r.table == table and view.marks.get(r.partition, 0) <= r.offset
+    ] + parked
+
+
+def drain_step(w: World, worker: Worker, table: str, count: int, *, goes_on: bool) -> str:
+    """`goes_on`: where it has come to the end, it takes what has come meanwhile, as if that were much."""
+    drain = worker.drains[table]
+    if not drain.left and goes_on and drain.reached < len(w.parking):
+        drain.left.extend(parked_from(w, table, drain.record, drain.reached))
+        drain.reached = len(w.parking)
+        return f"goes on draining {table}"
+    if not drain.left:
+        del worker.drains[table]
+        worker.said.append(
+            Said(
+                "drained",
+                table,
+                drain.number,
+                reached=drain.reached if w.rules.finish_behind_what_was_read else len(w.parking),
+            )
+        )
+        return f"has drained {table}"
+    taken: list[Record] = []
+    while drain.left and len(taken) < count:
+        record = drain.left.popleft()
+        if record.offset >= max(
+            drain.view.marks.get(record.partition, 0),
+            drain.ends.get(record.partition, 0) if w.rules.drained_in_order else 0,
+        ):
+            taken.append(record)
+            drain.ends[record.partition] = max(drain.ends.get(record.partition, 0), record.offset + 1)
+    if taken:
+        ranges = {r.partition: (drain.view.marks.get(r.partition, 0), drain.ends[r.partition]) for r in taken}
+        drain.flush = convert(
+            w, worker, Flush(table, drain.view, ranges, taken, worker, drain=drain.number), drain.view
+        )
+    return f"drains {table} [{' '.join(map(str, taken))}]"

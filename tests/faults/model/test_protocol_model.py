@@ -1,0 +1,89 @@
+"""The protocol as a model: no schedule loses or doubles a record, and every rule is needed."""
+
+import os
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.faults.model.protocol_model import random_run, replay, shrink
+from tests.faults.model.protocol_script import SCRIPTS, play
+from tests.faults.model.protocol_world import RULES, Rules, Violation
+
+RUNS = int(os.environ.get("FIRN_MODEL_RUNS", "300"))
+# For rules the seed of a run that breaks without them; the others have a schedule written by hand. `python -m
+# tests.faults.model.protocol_model --without all` finds new seeds when steps have changed.
+NOTICED = {
+    "compare_with_marks": 7,
+    "reload_after_conflict": 42,
+    "assert_head": 18,
+    "find_out_unknown": 6,
+    "redo_what_is_ahead": 18,
+    "skip_below_marks": 13,
+    "name_only_what_is_new": 282,
+    "end_is_routed": 5,
+    "one_flush_in_flight": 5,
+    "offsets_wait_for_buffers": 33,
+    "offsets_wait_for_flights": 5,
+    "offsets_wait_for_acknowledgements": 6,
+    "marks_in_the_commit": 5,
+    "parked_at_start": 620,
+    "unfinished_first": 5,
+    "drained_in_order": 5,
+    "hold_after_acknowledgement": 9,
+    "held_records_wait": 82,
+    "drain_after_the_hold": 9,
+    "finish_behind_what_was_read": 9,
+    "record_by_version": 351,
+    "compare_head": 21,
+    "maintenance_repeats_head": 188,
+    "keep_rolled_back": 241,
+    "reread_from_input": 18,
+    "ask_checkpoint": 55,
+}
+
+
+def test_no_schedule_loses_or_doubles_a_record() -> None:
+    """Crashes, takeovers, late and lost answers, parking, drops, rollbacks, restored databases: in the end
+    every record is where it belongs, once."""
+    first = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
+    for seed in range(first, first + RUNS):
+        run = random_run(Rules(), seed)
+        if run.violation:
+            short = replay(Rules(), seed, shrink(Rules(), seed, run.schedule))
+            pytest.fail(
+                "\n  ".join(
+                    [
+                        f"seed {seed}:",
+                        *(line for line in short.trace or () if line),
+                        f"VIOLATION: {short.violation}",
+                    ]
+                )
+            )
+
+
+def test_every_rule_has_a_run_that_breaks_without_it() -> None:
+    """A random one, or one written by hand where chance does not find any in some thousands."""
+    assert {*NOTICED, *SCRIPTS} == {*RULES}
+    assert not {*NOTICED} & {*SCRIPTS}
+
+
+@pytest.mark.parametrize("rule", NOTICED)
+def test_random_schedules_need_the_rule(rule: str) -> None:
+    """Without the rule a known schedule loses or doubles something, and with it the same schedule does
+    not."""
+    seed = NOTICED[rule]
+    run = random_run(replace(Rules(), **{rule: False}), seed)
+    assert run.violation, (
+        f"the schedule of seed {seed} does not break without {rule} any more; find another by --without "
+        f"{rule}"
+    )
+    assert replay(Rules(), seed, run.schedule).violation is None
+
+
+@pytest.mark.parametrize("rule", SCRIPTS)
+def test_written_schedules_need_the_rule(rule: str) -> None:
+    """The same for what was written for it."""
+    play(rule, Rules())
+    with pytest.raises(Violation):
+        play(rule, replace(Rules(), **{rule: False}))

@@ -1,0 +1,105 @@
+"""`python -m <room> serve` as child processes with settings of their own, and their command lines."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+
+from infra.local.jvm_parts import REPOSITORY
+from infra.local.ports import LOOPBACK, reserve_free
+from tests.stack.support.waiting import wait_for
+
+READY_S = 60.0
+STOP_S = 30.0
+END_BYTES = 4_000
+
+
+class Child:
+    """One server on a port of its own; `start` again after `kill` keeps the port."""
+
+    def __init__(
+        self,
+        room: str,
+        folder: Path,
+        environment: Mapping[str, str],
+        *arguments: str,
+        ready_path: str = "/readyz",
+    ) -> None:
+        self.log_file = folder / f"{room}.log"
+        self.port = reserve_free()
+        self._room, self._arguments, self._ready_path = room, arguments, ready_path
+        self._environment = child_environment(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def start(self) -> "Child":
+        """Starts it and returns when it is ready."""
+        # Whatever ends the test run, also SIGKILL, ends its children.
+        tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
+        command = (
+            *tied,
+            sys.executable,
+            "-m",
+            self._room,
+            "serve",
+            "--port",
+            str(self.port),
+            *self._arguments,
+        )
+        with self.log_file.open("ab") as log:
+            process = self._process = subprocess.Popen(
+                command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log
+            )
+
+        def ready() -> bool:
+            assert process.poll() is None, (
+                f"{self._room} ended with {process.returncode}:\n{self.log()[-END_BYTES:]}"
+            )
+            try:
+                return httpx.get(f"{self.address}{self._ready_path}", timeout=5.0, trust_env=False).is_success
+            except httpx.HTTPError:
+                return False
+
+        wait_for(ready, READY_S, f"{self._room} being ready")
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_S)
+
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a child: nothing of a stack that happens to be configured on this machine."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+    return {**inherited, **environment, "FIRN_CONFIG": ""}
+
+
+def run(room: str, environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A verb of a room, run to its end."""
+    command = (sys.executable, "-m", room, *arguments)
+    return subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env=child_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=120.0,
+        check=False,
+    )

@@ -1,0 +1,246 @@
+"""All HTTP services beside each other, and requests to them as the matrix of routes describes them."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from infra.local.jvm_parts import REPOSITORY
+from infra.local.ports import LOOPBACK, is_listening, reserve_free
+from tests.query.support.guarded import SECRET, Guarded
+from tests.query.support.processes import Child, child_environment
+from tests.security.support.markers import Markers
+from tests.security.support.route_matrix import TOKEN_KIND, Route
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import wait_for
+
+ANSWER_S = 60.0
+BYTES_MAX = 8_000_000
+SERVE_TOKEN = "token-of-the-ingest-tools-alone"
+READY_S = 60.0
+
+
+class Names(Enum):
+    """Whose things a request names. Nobody has the `GONE` ones: asking for them changes nothing."""
+
+    OF_B = auto()
+    GONE = auto()
+    GONE_OF_A = auto()
+
+
+@dataclass(frozen=True)
+class Services:
+    """Addresses by service, keys by kind, and the names for the requests."""
+
+    addresses: Mapping[str, str]
+    keys: Mapping[str, str]
+    names: Mapping[Names, Mapping[str, str]]
+    key_id_of_theirs: str
+
+
+def started_services(stack: ExitStack, keyed: Guarded, line: Line, folder: Path) -> Services:
+    """Starts those that are not there yet; they end with `stack`."""
+    tools = ToolLine(line, line.kafka.topic(1), serve_token=SERVE_TOKEN)
+    stack.callback(tools.ingester.kill)
+    tools.ingester.start()
+    serve = stack.enter_context(tools.serve())
+    ui = Child("ui", folder, {"FIRN_UI_API": keyed.api.address}, ready_path="/_stcore/health")
+    stack.callback(ui.kill)
+    addresses = {
+        "catalog": keyed.catalog.address,
+        "query": keyed.api.address,
+        "ingest-serve": str(serve.base_url),
+        "ingest-node": tools.ingester.address,
+        "ui": ui.start().address,
+        "optimize": _metrics_of_optimize(stack, folder),
+    }
+    return Services(addresses, _keys(keyed), _names(keyed), _id_of(keyed.keys["theirs"]))
+
+
+def _metrics_of_optimize(stack: ExitStack, folder: Path) -> str:
+    """`optimize run` with its endpoint, over a catalog of its own that has no tables: there is nothing to
+    maintain, and no Spark to start."""
+    own = {
+        "FIRN_CATALOG_DATABASE_URL": f"sqlite:///{folder}/catalog.db",
+        "FIRN_CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
+    }
+    catalog = Child("catalog", folder, own, "--anonymous")
+    stack.callback(catalog.kill)
+    port = reserve_free()
+    environment = child_environment(
+        {"FIRN_OPTIMIZE_CATALOG_URI": catalog.start().address, "FIRN_OPTIMIZE_PORT": str(port)}
+    )
+    log = stack.enter_context((folder / "optimize.log").open("wb"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "optimize", "run"], cwd=REPOSITORY, env=environment, stdout=log, stderr=log
+    )
+    stack.callback(process.wait, 30)
+    stack.callback(process.kill)
+    wait_for(lambda: is_listening(port), READY_S, "the metrics of optimize")
+    return f"http://{LOOPBACK}:{port}"
+
+
+def _id_of(key: str) -> str:
+    return key.split("_")[1]
+
+
+def _keys(keyed: Guarded) -> dict[str, str]:
+    """The keys of the fixture, and by kind those that it has not."""
+
+    def admin(method: str, path: str, **options: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {keyed.keys['admin']}"}
+        return httpx.request(
+            method,
+            f"{keyed.catalog.address}{path}",
+            headers=headers,
+            timeout=ANSWER_S,
+            trust_env=False,
+            **options,
+        ).raise_for_status()
+
+    maintenance = str(admin("POST", "/firn/v1/keys", json={"scope": "maintenance"}).json()["key"])
+    revoked = str(admin("POST", "/firn/v1/keys", json={"scope": "admin"}).json()["key"])
+    admin("DELETE", f"/firn/v1/keys/{_id_of(revoked)}")
+    own = {
+        "unknown": f"firn_0123456789ab_{'x' * 43}",
+        "revoked": revoked,
+        "maintenance": maintenance,
+        TOKEN_KIND: SERVE_TOKEN,
+    }
+    return {**keyed.keys, **own}
+
+
+def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
+    """What braces in the matrix stand for. `b` gets an export, an erasure and a saved search that others
+    might ask for."""
+    where = {
+        "tenant": keyed.theirs.tenant,
+        "stream": keyed.theirs.stream,
+        "from": "2026-09-01",
+        "to": "2026-09-02",
+    }
+    export = keyed.ask("POST", "/v1/exports", "theirs", json=where).raise_for_status().json()["id"]
+    wanted = {"tenant": keyed.theirs.tenant, "query": SECRET, "dry_run": True}
+    erasure = keyed.ask("POST", "/v1/erasures", "theirs", json=wanted).raise_for_status().json()["id"]
+    keyed.ask(
+        "PUT", "/v1/saved-searches/of-theirs", "theirs", json={"address": {"q": SECRET}}
+    ).raise_for_status()
+    location = keyed.theirs.catalog.load_table(keyed.theirs.name)["metadata"]["location"]
+    path = {
+        "lease": "matrix",
+        "task": "matrix",
+        "dropped": "999999",
+        "letter": "0:0",
+        "part": "part-00000.ndjson",
+        "file": "x",
+        "session": "x",
+    }
+    of_b = {
+        **path,
+        "namespace": keyed.theirs.name.namespace,
+        "tenant": keyed.theirs.tenant,
+        "table": keyed.theirs.name.name,
+        "view": "seen",
+        "location": location,
+        "key": _id_of(keyed.keys["theirs"]),
+        "export": export,
+        "erasure": erasure,
+        "saved": "of-theirs",
+    }
+    gone = of_b | {
+        "table": "gone",
+        "view": "gone",
+        "location": f"{location}/gone",
+        "key": "gone",
+        "export": "gone",
+        "erasure": "gone",
+        "saved": "matrix",
+    }
+    return {
+        Names.OF_B: of_b,
+        Names.GONE: gone,
+        Names.GONE_OF_A: gone | {"namespace": keyed.mine.name.namespace, "tenant": keyed.mine.tenant},
+    }
+
+
+@dataclass
+class Asker:
+    """Sends what the matrix says. `hung`: requests that were not answered in time."""
+
+    services: Services
+    markers: Markers
+    hung: list[str] = field(default_factory=list)
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=ANSWER_S, trust_env=False))
+
+    def ask(self, route: Route, kind: str, whose: Names) -> httpx.Response | None:
+        """The answer, a stream cut where it begins; None where none came in time."""
+        names = self.services.names[whose]
+        path = "/".join(_part(part, names) for part in route.path.split("/"))
+        request = self.client.build_request(
+            "GET" if route.method == "WEBSOCKET" else route.method,
+            f"{self.services.addresses[route.service].rstrip('/')}{path}",
+            params=_filled(route.query, names),
+            headers={} if kind == "none" else {"Authorization": f"Bearer {self.services.keys[kind]}"},
+            **({} if route.body is None else {"json": _filled(route.body, names)}),
+            **({} if route.form is None else {"data": _filled(route.form, names)}),
+        )
+        try:
+            return answered(self.client, request)
+        except httpx.TimeoutException:
+            self.hung.append(f"{route.key} with {kind}")
+            return None
+
+
+def answered(client: httpx.Client, request: httpx.Request) -> httpx.Response:
+    """The whole answer; of a stream of events, which has no end, the beginning. Raises
+    httpx.TimeoutException."""
+    deadline_s = time.monotonic() + ANSWER_S
+    answer = client.send(request, stream=True)
+    try:
+        content = b""
+        for part in answer.iter_bytes():
+            content += part
+            if (
+                answer.headers.get("content-type", "").startswith("text/event-stream")
+                or len(content) > BYTES_MAX
+            ):
+                break
+            if time.monotonic() > deadline_s:
+                raise httpx.ReadTimeout("the answer has no end", request=request)
+    finally:
+        answer.close()
+    kept = {
+        name: value
+        for name, value in answer.headers.items()
+        if name not in ("content-encoding", "content-length", "transfer-encoding")
+    }
+    return httpx.Response(answer.status_code, headers=kept, content=content, request=request)
+
+
+def _part(part: str, names: Mapping[str, str]) -> str:
+    """One part of a path, its parameter filled in and encoded."""
+    return quote(names[part[1:-1].split(":")[0]], safe="") if part.startswith("{") else part
+
+
+def _filled(template: Any, names: Mapping[str, str]) -> Any:
+    """A template with the names in place of the words between braces."""
+    if isinstance(template, str):
+        for name, value in names.items():
+            template = template.replace(f"{{{name}}}", value)
+        return template
+    if isinstance(template, list):
+        return [_filled(each, names) for each in template]
+    return (
+        {key: _filled(value, names) for key, value in template.items()}
+        if isinstance(template, Mapping)
+        else template
+    )

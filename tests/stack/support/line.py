@@ -1,0 +1,139 @@
+"""The whole line as one object: the services of a stack and what a test asks of them."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trino
+
+from infra.local.service import host_port
+from infra.local.supervisor import Stack
+from lake.catalog_client import CatalogClient, TableName
+from lake.tenant import to_identifier
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import KafkaTopics
+from tests.stack.support.waiting import fresh, pause, wait_for
+
+Rows = list[tuple[Any, ...]]
+Sql = Callable[[str], Rows]
+NO_WORKER_S = 60.0
+# Of Trino's own, and over in a moment: it loses sight of its only worker, itself, on a busy machine; its
+# first task finds a client that is not ready.
+PASSING = ("NO_NODES_AVAILABLE", "REMOTE_TASK_ERROR")
+
+
+def trino_sql(address: str) -> Sql:
+    """A callable that sends one statement to Trino and returns all rows as tuples."""
+    host, port = host_port(address)
+
+    def run_once(statement: str) -> Rows:
+        connection: Any = trino.dbapi.Connection(
+            host=host, port=port, user="test", catalog="lake", source="firn-tests"
+        )
+        with closing(connection):
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            return [tuple(row) for row in cursor.fetchall()]
+
+    return lambda statement: patiently(lambda: run_once(statement))
+
+
+def patiently(ask: Callable[[], Rows]) -> Rows:
+    """Asks Trino again what it refused for a reason of its own that passes."""
+    deadline_s = time.monotonic() + NO_WORKER_S
+    while True:
+        try:
+            return ask()
+        except trino.exceptions.TrinoQueryError as error:
+            if error.error_name not in PASSING or time.monotonic() > deadline_s:
+                raise
+            pause(0.5)
+
+
+@dataclass
+class Line:
+    """A stack with catalog and Trino, a broker (its own or a shared one), and the ingesters that tests
+    started on it."""
+
+    stack: Stack
+    kafka: KafkaTopics
+    folder: Path
+    sql: Sql = field(init=False)
+    catalog: CatalogClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sql = trino_sql(self.stack.address("trino"))
+        self.catalog = CatalogClient(self.stack.address("catalog"))
+
+    def ingester(
+        self,
+        topics: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        start: bool = True,
+        **settings: Any,
+    ) -> Ingester:
+        """An ingester on one topic (its name), or on topics as the setting `ingest.topics` spells them. The
+        caller stops it."""
+        if isinstance(topics, str):
+            topics = {"name": topics}
+        name = fresh("g-")
+        own = self.folder / name
+        own.mkdir()
+        fast = {
+            "flush_interval_s": 0.5,
+            "shutdown_s": 20,
+            "group": name,
+            "dead_letter_topic": f"dead-{name}",
+            "parked_topic": f"parked-{name}",
+        }
+        texts = {
+            key: str(value)
+            for key, value in {**fast, "bootstrap_servers": self.kafka.bootstrap_servers, **settings}.items()
+        }
+        ingester = Ingester(
+            own, self.stack.environment(), [topics] if isinstance(topics, Mapping) else topics, texts
+        )
+        return ingester.start() if start else ingester
+
+    def table(self, tenant: str, stream: str = "logs") -> str:
+        """The table of a tenant's stream as SQL spells it in the catalog `lake`."""
+        return f'"{to_identifier(tenant)}"."{to_identifier(stream)}"'
+
+    def exists(self, tenant: str, stream: str = "logs") -> bool:
+        """Whether the catalog has the table."""
+        name = TableName(to_identifier(tenant), to_identifier(stream))
+        return name.namespace in self.catalog.namespaces() and name in set(
+            self.catalog.tables(name.namespace)
+        )
+
+    def rows_written(self, tenant: str, stream: str = "logs") -> int:
+        """Rows of a table as its newest snapshot counts them; 0 where it does not exist."""
+        if not self.exists(tenant, stream):
+            return 0
+        metadata = self.catalog.load_table(TableName(to_identifier(tenant), to_identifier(stream)))[
+            "metadata"
+        ]
+        head = next(
+            (s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"]), None
+        )
+        return int(head["summary"]["total-records"]) if head else 0
+
+    def wait_for_rows(
+        self, ingester: Ingester, tenant: str, count: int, *, stream: str = "logs", timeout_s: float = 60.0
+    ) -> None:
+        """Returns when the table has so many rows or more."""
+        ingester.wait_until(
+            lambda: self.rows_written(tenant, stream) >= count, timeout_s, f"{count} rows of {tenant}"
+        )
+
+    def wait_for_dead_letters(self, ingester: Ingester, count: int, timeout_s: float = 60.0) -> None:
+        """Returns when so many messages, by identity, are dead letters."""
+        wait_for(
+            lambda: len(self.kafka.dead_letters(ingester.dead_letter_topic)) >= count,
+            timeout_s,
+            f"{count} dead letters",
+            poll_s=0.3,
+        )
