@@ -45,7 +45,7 @@ test-rooms: python # each other room by itself, and the front end
 	@$(BIN)/python -m pytest -q $(LINE:%=--ignore=%)
 
 test-fast: python ## the tests that need no service
-	@$(BIN)/python -m pytest -q -m "not stack"
+	@$(BIN)/python -m pytest -q -m "not stack" -n 2 --dist worksteal
 
 check: python ## lint, format, types, import rules
 	@$(BIN)/ruff check .
