@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
 from ingest.kafka.header_workaround import with_readable_headers
-from ingest.kafka.kafka_client import admin_client, go_to, reading_options
+from ingest.kafka.kafka_client import admin_client, go_to, part_with, reading_options
 from ingest.kafka.kafka_reader import Stored, parse_stored, place_of
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from ingest.model.source import Source
@@ -307,4 +307,4 @@ class InputTopics:
 
     def close(self) -> None:
         self._probe.close()
-        self._consumer.close()
+        part_with(self._consumer)

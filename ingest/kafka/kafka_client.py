@@ -1,7 +1,11 @@
 """How every client of Kafka reaches the brokers, and what those that read have in common."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import structlog
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -11,6 +15,8 @@ from lake.settings import IngestSettings
 # is looked for meanwhile.
 ERROR_BACKOFF_MS = 50
 FETCH_BYTES = 1024 * 1024
+CLOSE_S = 5.0
+log = structlog.get_logger()
 
 
 def connection(settings: IngestSettings) -> dict[str, Any]:
@@ -53,6 +59,33 @@ def go_to(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
     place = TopicPartition(topic, partition, offset)
     consumer.incremental_unassign([place])
     consumer.incremental_assign([place])
+
+
+def part_with(consumer: Any) -> None:
+    """Closes a consumer, and goes on without it where that does not end.
+
+    librdkafka 2.16 closes some for ever: behind a batch that it cannot use it resets an offset, and where it
+    is closed meanwhile its thread waits for a lock that it holds itself. Such a client costs its threads and
+    buffers; waiting for it would stop a partition for all tenants.
+    """
+    closing = threading.Thread(target=consumer.close, name="kafka-close", daemon=True)
+    closing.start()
+    closing.join(CLOSE_S)
+    if closing.is_alive():
+        log.warning(
+            "kafka.close_hangs",
+            within_s=CLOSE_S,
+            advice="a client of Kafka is left to itself; restart this process some time if this repeats",
+        )
+
+
+@contextmanager
+def parting_with(consumer: Any) -> Iterator[Any]:
+    """A consumer, closed at the end as `part_with` does."""
+    try:
+        yield consumer
+    finally:
+        part_with(consumer)
 
 
 def reading_consumer(settings: IngestSettings, group: str, fetch_bytes: int = FETCH_BYTES) -> Consumer:

@@ -23,7 +23,7 @@ from confluent_kafka.admin import OffsetSpec
 from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import committed_offsets
 from ingest.kafka.header_workaround import with_readable_headers
-from ingest.kafka.kafka_client import FETCH_BYTES, admin_client, go_to, reading_consumer
+from ingest.kafka.kafka_client import FETCH_BYTES, admin_client, go_to, parting_with, reading_consumer
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
@@ -216,7 +216,7 @@ class KafkaReader:
         left = {partition.key: end for partition, (start, end) in ranges.items() if start < end}
         if not left:
             return
-        with closing(self._consumer(fetch_bytes)) as consumer:
+        with parting_with(self._consumer(fetch_bytes)) as consumer:
             consumer.assign(
                 [partition.at(start) for partition, (start, end) in ranges.items() if start < end]
             )
@@ -234,7 +234,7 @@ class KafkaReader:
         """The first committed record at or beyond an offset; partitions that hold none are left out. Raises
         UnavailableError, FatalError."""
         found: dict[tuple[str, int], Message] = {}
-        with closing(self._consumer(fetch_bytes=1024)) as consumer:
+        with parting_with(self._consumer(fetch_bytes=1024)) as consumer:
             left = {partition.key: 1 << 62 for partition in starts}
             consumer.assign([partition.at(offset) for partition, offset in starts.items()])
             for run in self._until(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from ingest.kafka.kafka_client import reading_options
+from ingest.kafka.kafka_client import part_with, reading_options
 from lake.errors import Reason, Rejected, UnavailableError
 from lake.settings import IngestSettings
 
@@ -100,7 +100,7 @@ class Probe:
 
     def close(self) -> None:
         if self._consumer is not None:
-            self._consumer.close()
+            part_with(self._consumer)
             self._consumer = None
 
     def extent(self, topic: str, partition: int, at: int) -> UnreadableRange | None:

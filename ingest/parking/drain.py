@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from ingest.kafka.aside import Aside
 from ingest.kafka.header_workaround import with_readable_headers
-from ingest.kafka.kafka_client import go_to, reading_consumer
+from ingest.kafka.kafka_client import go_to, part_with, reading_consumer
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader, place_of
 from ingest.kafka.topic_mac import TopicMac
 from ingest.kafka.unreadable import Probe, sound, spoilt_by
@@ -99,7 +99,7 @@ class Drain:
     def close(self) -> None:
         """Ends the reading."""
         self._probe.close()
-        self._consumer.close()
+        part_with(self._consumer)
 
     def step(self, for_s: float) -> bool:
         """Takes what comes, for so long at most, and hands over a flush where it is time; True when all is
