@@ -9,13 +9,18 @@ import structlog
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from lake.errors import UnavailableError
 from lake.settings import IngestSettings
 
 # A broker's answer of bytes that the client cannot use is asked for again after this: the position behind it
 # is looked for meanwhile.
 ERROR_BACKOFF_MS = 50
 FETCH_BYTES = 1024 * 1024
-CLOSE_S = 5.0
+# Somebody waits for records meanwhile; closing takes milliseconds where it ends at all.
+CLOSE_S = 1.0
+# Each keeps three threads and what it had fetched, so a producer of such batches must not make many.
+LEFT_BEHIND_MAX = 16
+_closing: list[threading.Thread] = []
 log = structlog.get_logger()
 
 
@@ -71,11 +76,21 @@ def part_with(consumer: Any) -> None:
     closing = threading.Thread(target=consumer.close, name="kafka-close", daemon=True)
     closing.start()
     closing.join(CLOSE_S)
+    _closing[:] = [each for each in (*_closing, closing) if each.is_alive()]
     if closing.is_alive():
         log.warning(
             "kafka.close_hangs",
-            within_s=CLOSE_S,
-            advice="a client of Kafka is left to itself; restart this process some time if this repeats",
+            left_behind=len(_closing),
+            advice="a client of Kafka is left to itself; a worker that has many ends, and starts anew",
+        )
+
+
+def check_left_behind() -> None:
+    """Raises UnavailableError where so many clients do not close that this process had better end."""
+    alive = sum(each.is_alive() for each in _closing)
+    if alive > LEFT_BEHIND_MAX:
+        raise UnavailableError(
+            f"{alive} clients of Kafka do not close, behind batches that nobody can read; workers start anew"
         )
 
 

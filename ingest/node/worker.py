@@ -16,6 +16,7 @@ from typing import NoReturn, Protocol
 import structlog
 
 from ingest.kafka.aside import Aside
+from ingest.kafka.kafka_client import check_left_behind
 from ingest.model.fault_point import reach
 from ingest.model.link import (
     Begun,
@@ -309,6 +310,7 @@ class Worker(ABC):
 
     def _duties(self) -> None:
         if self._is_time("report", REPORT_EVERY_S):
+            check_left_behind()
             self._report()
         if self._is_time("offsets", STORE_OFFSETS_EVERY_S):
             self._say_durable()
