@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from statistics import median
 
 import psutil
 import pytest
@@ -28,9 +29,10 @@ pytestmark = [pytest.mark.stack, pytest.mark.finding(17)]
 
 COMMITS, HUNDRED = 2_000, 100
 TAGGED_AT = 30
-# Of CPU time on a machine that does other things as well; without relief it is more than four times as much,
-# and bytes nine times.
-CPU_FACTOR, BYTES_FACTOR = 1.5, 1.2
+# Some hundreds at each end, the first left out. The middle one of them counts, because a second of CPU time
+# does less while a JVM starts beside it.
+END = 5
+CPU_FACTOR, BYTES_FACTOR = 2.0, 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +112,13 @@ def test_the_cost_of_a_commit_stays_flat(commits: Commits, line: Line) -> None:
                 _tag(line.catalog, name)
                 commits.states.outdate(table)
         spent.append(_cost(line) - before)
-    second, last = spent[1], spent[-1]
     print(
         "CPU seconds and MB written by the hundred:",
         [(round(c.cpu_s, 2), round(c.written_bytes / 1e6, 1)) for c in spent],
     )
-    assert last.written_bytes < second.written_bytes * BYTES_FACTOR
-    assert last.cpu_s < second.cpu_s * CPU_FACTOR
+    first, last = spent[1 : 1 + END], spent[-END:]
+    assert median(c.written_bytes for c in last) < median(c.written_bytes for c in first) * BYTES_FACTOR
+    assert median(c.cpu_s for c in last) < median(c.cpu_s for c in first) * CPU_FACTOR
     metadata = line.catalog.load_table(name)["metadata"]
     assert len(metadata["snapshots"]) <= Bounds().snapshots + 1
     state = load_state(line.catalog, STORAGE, name)

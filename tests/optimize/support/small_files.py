@@ -1,5 +1,6 @@
 """Tables with many small files, made directly: what a day of flushes leaves behind, in milliseconds."""
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -83,7 +84,8 @@ def grown(state: TableState, names: Iterable[str]) -> LogSchema:
 
 
 class SmallFiles:
-    """One table of a tenant that grows by small files; every append moves the marks, as ingestion does."""
+    """One table of a tenant that grows by small files; every append moves the marks, as ingestion does.
+    Several threads may append: one at a time chooses its offsets and commits them."""
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class SmallFiles:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.catalog, self.storage = catalog, storage
+        self._turn = threading.Lock()
         self.name = TableName(to_identifier(tenant), to_identifier(stream))
         found = load_state(catalog, storage, self.name)
         warehouse = catalog.warehouse
@@ -112,7 +115,8 @@ class SmallFiles:
     ) -> None:
         """Commits `times` files of `count` rows each, one after the other."""
         for _ in range(times):
-            self.commit({hour: rows_of(hour, self.offset, count, columns)}, count)
+            with self._turn:
+                self.commit({hour: rows_of(hour, self.offset, count, columns)}, count)
 
     def commit(self, parts: Mapping[int, Mapping[str, Any]], count: int) -> None:
         """Commits one file per hour; `count` offsets are absorbed. Loads the table again after a conflict."""
