@@ -28,6 +28,7 @@ from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.support.processes import Child, run
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import pause, wait_for
 
 pytestmark = [pytest.mark.finding(10), pytest.mark.stack]
@@ -197,11 +198,10 @@ def test_words_are_erased_from_errors_and_overflow_too(
 )
 def test_a_query_that_is_every_row_by_its_form_is_refused(following: Following, query: str) -> None:
     """Whatever it is dressed up as."""
-    answer = httpx.post(
+    answer = http.post(
         f"{following.api.address}/v1/erasures",
         json={"tenant": following.tenant, "query": query},
         timeout=60.0,
-        trust_env=False,
     )
     assert (answer.status_code, "every row" in answer.text) == (400, True), answer.text
 

@@ -23,6 +23,7 @@ from tests.query.support.guarded import SECRET, START, Guarded
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.support.processes import Child
 from tests.query.test_trino_users import REFUSED, Users
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(1)]
@@ -94,9 +95,7 @@ class Ruled:
     def sql(self, key: str, sql: str, tenant: str = "a") -> httpx.Response:
         headers = {"Authorization": f"Bearer {key}"}
         body = {"sql": sql, "tenant": tenant}
-        return httpx.post(
-            f"{self.api.address}/v1/sql", json=body, headers=headers, timeout=120.0, trust_env=False
-        )
+        return http.post(f"{self.api.address}/v1/sql", json=body, headers=headers, timeout=120.0)
 
 
 @pytest.fixture(scope="module")
@@ -198,9 +197,7 @@ def test_the_api_asks_as_the_tenant(ruled: Ruled, keyed: Guarded) -> None:
     headers = {"Authorization": f"Bearer {keyed.keys['reader']}"}
     for path in ("search", "histogram"):
         body = {"tenant": "a", "engine": "trino", **times}
-        answer = httpx.post(
-            f"{ruled.api.address}/v1/{path}", json=body, headers=headers, timeout=120.0, trust_env=False
-        )
+        answer = http.post(f"{ruled.api.address}/v1/{path}", json=body, headers=headers, timeout=120.0)
         assert answer.status_code == 200, answer.text
         assert (
             answer.json()["engine"],

@@ -13,6 +13,7 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.query.support.log_table import LogTable
 from tests.query.support.processes import Child, run
+from tests.stack.support.plain_http import http
 
 START = datetime(2026, 9, 1, 10, 0, tzinfo=UTC)
 SECRET = "secret-of-the-other-tenant"
@@ -35,9 +36,7 @@ class Guarded:
     def ask(self, method: str, path: str, key: str | None, **options: Any) -> httpx.Response:
         """A request with a key by its name here, or with any other text as key."""
         headers = {"Authorization": f"Bearer {self.keys.get(key, key)}"} if key is not None else {}
-        return httpx.request(
-            method, f"{self.api.address}{path}", headers=headers, timeout=120.0, trust_env=False, **options
-        )
+        return http.request(method, f"{self.api.address}{path}", headers=headers, timeout=120.0, **options)
 
     def client(self, key: str) -> httpx.Client:
         """A client with one of the keys."""

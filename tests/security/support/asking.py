@@ -20,6 +20,7 @@ from tests.query.support.processes import Child, child_environment
 from tests.security.support.markers import Markers
 from tests.security.support.route_matrix import TOKEN_KIND, Route
 from tests.stack.support.line import Line
+from tests.stack.support.plain_http import http
 from tests.stack.support.tool_line import ToolLine
 from tests.stack.support.waiting import wait_for
 
@@ -98,12 +99,11 @@ def _keys(keyed: Guarded) -> dict[str, str]:
 
     def admin(method: str, path: str, **options: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {keyed.keys['admin']}"}
-        return httpx.request(
+        return http.request(
             method,
             f"{keyed.catalog.address}{path}",
             headers=headers,
             timeout=ANSWER_S,
-            trust_env=False,
             **options,
         ).raise_for_status()
 

@@ -19,6 +19,7 @@ from lake.settings import IngestSettings, TopicSettings
 from tests.query.support.guarded import Guarded
 from tests.query.support.processes import Child
 from tests.stack.support.line import Line
+from tests.stack.support.plain_http import http
 from tests.stack.support.tool_line import ToolLine
 
 TOKEN = "the-token-of-ingest"
@@ -40,9 +41,7 @@ class Edge:
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         headers = {**self.headers, **options.pop("headers", {})}
-        return httpx.request(
-            method, f"{self.address}{path}", headers=headers, timeout=60.0, trust_env=False, **options
-        )
+        return http.request(method, f"{self.address}{path}", headers=headers, timeout=60.0, **options)
 
     @property
     def netloc(self) -> str:

@@ -12,6 +12,7 @@ import trino
 from infra.local.service import host_port
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient, TableName
+from lake.errors import NotFoundError
 from lake.tenant import to_identifier
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
@@ -111,11 +112,11 @@ class Line:
 
     def rows_written(self, tenant: str, stream: str = "logs") -> int:
         """Rows of a table as its newest snapshot counts them; 0 where it does not exist."""
-        if not self.exists(tenant, stream):
+        try:
+            loaded = self.catalog.load_table(TableName(to_identifier(tenant), to_identifier(stream)))
+        except NotFoundError:
             return 0
-        metadata = self.catalog.load_table(TableName(to_identifier(tenant), to_identifier(stream)))[
-            "metadata"
-        ]
+        metadata = loaded["metadata"]
         head = next(
             (s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"]), None
         )
