@@ -8,8 +8,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from lake import settings
-from lake.secret_files import SUFFIX, secret_names
 from lake.settings import RoomSettings
+from lake.settings.secret_files import SUFFIX, secret_names
 
 
 def rooms() -> list[type[RoomSettings]]:

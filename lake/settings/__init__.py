@@ -8,22 +8,38 @@ command line. A secret `x` may stand in a file of its own instead, which `x_file
 (see secret_files.py).
 """
 
-from lake.settings.catalog import CatalogSettings as CatalogSettings
-from lake.settings.http import CatalogAccess as CatalogAccess
-from lake.settings.http import HttpSettings as HttpSettings
-from lake.settings.infra import InfraSettings as InfraSettings
-from lake.settings.ingest import IngestSettings as IngestSettings
-from lake.settings.kafka import IngestKafka as IngestKafka
-from lake.settings.optimize import OptimizeSettings as OptimizeSettings
-from lake.settings.query import QuerySettings as QuerySettings
-from lake.settings.room import CONFIG_DEFAULT as CONFIG_DEFAULT
-from lake.settings.room import CONFIG_VARIABLE as CONFIG_VARIABLE
-from lake.settings.room import RoomSettings as RoomSettings
-from lake.settings.room import config_file as config_file
-from lake.settings.storage import StorageSettings as StorageSettings
-from lake.settings.tls import TlsSettings as TlsSettings
-from lake.settings.topics import REPLAY_STREAM as REPLAY_STREAM
-from lake.settings.topics import REPLAY_TENANT as REPLAY_TENANT
-from lake.settings.topics import FormatName as FormatName
-from lake.settings.topics import RecordFormat as RecordFormat
-from lake.settings.topics import TopicSettings as TopicSettings
+from lake.settings.catalog import CatalogSettings
+from lake.settings.group import MIB
+from lake.settings.http import CatalogAccess, HttpSettings
+from lake.settings.infra import InfraSettings
+from lake.settings.ingest import IngestSettings
+from lake.settings.kafka import IngestKafka
+from lake.settings.optimize import OptimizeSettings
+from lake.settings.query import QuerySettings
+from lake.settings.room import CONFIG_DEFAULT, CONFIG_VARIABLE, RoomSettings, config_file
+from lake.settings.storage import StorageSettings
+from lake.settings.tls import TlsSettings
+from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, FormatName, RecordFormat, TopicSettings
+
+__all__ = [
+    "CONFIG_DEFAULT",
+    "CONFIG_VARIABLE",
+    "MIB",
+    "REPLAY_STREAM",
+    "REPLAY_TENANT",
+    "CatalogAccess",
+    "CatalogSettings",
+    "FormatName",
+    "HttpSettings",
+    "InfraSettings",
+    "IngestKafka",
+    "IngestSettings",
+    "OptimizeSettings",
+    "QuerySettings",
+    "RecordFormat",
+    "RoomSettings",
+    "StorageSettings",
+    "TlsSettings",
+    "TopicSettings",
+    "config_file",
+]

@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 # Between a group and its setting, in environment variables and in keyword arguments.
 DELIMITER = "__"
+MIB = 1024 * 1024
 
 
 class SettingsGroup(BaseModel):

@@ -6,13 +6,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from lake.settings.group import SettingsGroup
+from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import CatalogAccess, HttpSettings
 from lake.settings.kafka import IngestKafka, InternalTopics
 from lake.settings.room import RoomSettings
 from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, TopicSettings
-
-MIB = 1024 * 1024
 
 
 class IngestCatalog(CatalogAccess):

@@ -6,11 +6,9 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from lake.settings.group import SettingsGroup
+from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import CatalogAccess, HttpSettings, ListenHost, Port
 from lake.settings.room import RoomSettings
-
-MIB = 1024 * 1024
 
 
 class QueryHttp(HttpSettings):

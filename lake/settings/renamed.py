@@ -1,5 +1,7 @@
-"""The flat names that settings had before they stood in groups by topic, with those that they have now: a room
-refuses an old one and names the new one. `python -m lake.settings_docs --renamed` prints them as a table."""
+"""The flat names that settings had before they stood in groups by topic, with those that they have now.
+
+A room refuses an old one and names the new one. `python -m lake.settings_docs --renamed` prints the table.
+"""
 
 RENAMED: dict[str, dict[str, str]] = {
     "storage": {

@@ -120,7 +120,7 @@ def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(
         folder,
         f"sqlite:///{folder}/catalog.db",
-        environment={"FIRN_CATALOG_REQUEST_BYTES_MAX": str(REQUEST_BYTES_MAX)},
+        environment={"FIRN_CATALOG_HTTP__REQUEST_BYTES_MAX": str(REQUEST_BYTES_MAX)},
     )
     try:
         yield server.start()

@@ -253,7 +253,7 @@ class Matrix:
         lands."""
         self.ingester.kill()
         self.proxy.hold()
-        self.ingester.start(ready=False, environment={"FIRN_INGEST_CATALOG_URI": self.proxy.address})
+        self.ingester.start(ready=False, environment={"FIRN_INGEST_CATALOG__URI": self.proxy.address})
         held = self.proxy.held.wait(REACHED_S)
         self.ingester.kill()
         self.ingester.start()

@@ -58,7 +58,7 @@ def test_what_does_not_exist_is_found(text: str, sentence: str, known: Known) ->
     "text",
     [
         "see [this](search.md#the-language), [that](../LICENSE) and [them](https://example.org/x)",
-        "`FIRN_CATALOG_*`, `FIRN_UI_API`, `FIRN_INGEST_TOPIC_KEYS_FILE`, `FIRN_CACHE`",
+        "`FIRN_CATALOG_*`, `FIRN_UI_API`, `FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS_FILE`, `FIRN_CACHE`",
         '```toml\n[optimize]\nzstd_level = 3\n[optimize.spark_options]\n"spark.executor.cores" = "2"\n```',
         "`python -m ingest dead-letters replay --reason too_late --tenant acme`",
         "`python -m ui serve` and `python -m infra up --port kafka=9092`; `python -m venv .venv`",

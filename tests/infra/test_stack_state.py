@@ -194,10 +194,10 @@ def test_warehouse_in_another_bucket_is_refused(tmp_path: Path) -> None:
 def test_environment_joins_what_the_services_export(tmp_path: Path) -> None:
     """The environment of a stack has what each service exports, and where the stack is."""
     state = StackState(catalog_uri="http://127.0.0.1:5").with_record(
-        ServiceRecord("kafka", exports={"FIRN_INGEST_BOOTSTRAP_SERVERS": "127.0.0.1:9"})
+        ServiceRecord("kafka", exports={"FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:9"})
     )
     state_file.save(tmp_path, state)
     variables = Stack(tmp_path).environment()
-    assert variables["FIRN_INGEST_BOOTSTRAP_SERVERS"] == "127.0.0.1:9"
-    assert variables["FIRN_INGEST_CATALOG_URI"] == "http://127.0.0.1:5"
+    assert variables["FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS"] == "127.0.0.1:9"
+    assert variables["FIRN_INGEST_CATALOG__URI"] == "http://127.0.0.1:5"
     assert variables["FIRN_INFRA_STATE"] == str(tmp_path)

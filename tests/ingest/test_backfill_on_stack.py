@@ -141,7 +141,7 @@ class BackfillRun:
             "COLUMNS": "200",
         }
         if not own["bootstrap_servers"]:
-            self.environment.pop("FIRN_INGEST_BOOTSTRAP_SERVERS", None)
+            self.environment.pop("FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS", None)
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
@@ -272,7 +272,7 @@ def test_archive_beside_a_live_ingester(line: Line, tmp_path: Path, archive: Arc
     conflicts."""
     run = BackfillRun(line, tmp_path, buffer_bytes_max="200000")
     topic = line.kafka.topic(2)
-    ingester = line.ingester({"name": topic, "tenant": [f"const:{run.tenant}"]}, flush_interval_s=0.1)
+    ingester = line.ingester({"name": topic, "tenant": [f"const:{run.tenant}"]}, flush__interval_s=0.1)
     try:
         process, sent = run.start(*_patterns(archive), "--tenant", run.tenant), 0
         while process.poll() is None or sent < 500:

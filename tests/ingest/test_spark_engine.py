@@ -218,7 +218,11 @@ def test_a_cluster_of_which_one_worker_dies_in_the_middle_of_a_task(
     options = OPTIONS | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
     with spark_machines(tmp_path) as machines:
         with _flowing(
-            stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()
+            stack,
+            kafka,
+            tmp_path,
+            spark__master=machines.master,
+            spark__options=orjson.dumps(options).decode(),
         ) as flowing:
             flowing.ingester.start()
             flowing.ingester.wait_until(
@@ -331,7 +335,11 @@ def test_a_task_that_runs_twice_at_once_and_once_more(
     options = OPTIONS | SPECULATION | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
     with spark_machines(tmp_path) as machines:
         with _flowing(
-            stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()
+            stack,
+            kafka,
+            tmp_path,
+            spark__master=machines.master,
+            spark__options=orjson.dumps(options).decode(),
         ) as flowing:
             flowing.ingester.start()
             for step in ("files_synced", "dead_letters_acknowledged"):

@@ -35,7 +35,7 @@ def toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "firn.toml"
     path.touch()
     monkeypatch.setenv("FIRN_CONFIG", str(path))
-    for name in ("FIRN_INGEST_GROUP", "FIRN_INGEST_TOPICS", "FIRN_INGEST_PORT"):
+    for name in ("FIRN_INGEST_KAFKA__GROUP", "FIRN_INGEST_TOPICS", "FIRN_INGEST_NODE__PORT"):
         monkeypatch.delenv(name, raising=False)
     return path
 
@@ -63,13 +63,13 @@ def test_environment_goes_before_file_and_file_before_default(
     toml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Default, file, environment, flag: the later the stronger; a flag that is not given does not count."""
-    assert IngestSettings.load().group == "firn"
+    assert IngestSettings.load().kafka.group == "firn"
     toml.write_text('[ingest]\ngroup = "of-file"\nport = 1000\n[catalog]\nport = 2000\n')
-    assert IngestSettings.load().group == "of-file"
-    monkeypatch.setenv("FIRN_INGEST_GROUP", "of-environment")
-    loaded = IngestSettings.load(port=None)
+    assert IngestSettings.load().kafka.group == "of-file"
+    monkeypatch.setenv("FIRN_INGEST_KAFKA__GROUP", "of-environment")
+    loaded = IngestSettings.load(node__port=None)
     assert (loaded.group, loaded.port) == ("of-environment", 1000)
-    assert IngestSettings.load(group="of-flag").group == "of-flag"
+    assert IngestSettings.load(kafka__group="of-flag").group == "of-flag"
 
 
 def test_topics_come_from_file_and_from_environment_alike(
@@ -170,7 +170,7 @@ def test_the_replay_topic_may_stand_among_the_input_topics() -> None:
 
 def test_wrong_value_in_the_environment_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same sentence for a variable."""
-    monkeypatch.setenv("FIRN_INGEST_PORT", "many")
+    monkeypatch.setenv("FIRN_INGEST_NODE__PORT", "many")
     with pytest.raises(SettingsError, match="port"):
         IngestSettings.load()
 
@@ -225,9 +225,9 @@ def test_file_that_the_variable_names_has_to_be_readable(
     toml.write_text('[ingest]\ngroup = "of-file"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FIRN_CONFIG", "")
-    assert IngestSettings.load().group == "firn"
+    assert IngestSettings.load().kafka.group == "firn"
     with pytest.raises(SettingsError, match=r"Set it as FIRN_INGEST_<NAME> or by its flag"):
-        IngestSettings.load(port=-1)
+        IngestSettings.load(node__port=-1)
 
 
 def test_file_of_the_working_directory_need_not_exist(
@@ -237,13 +237,13 @@ def test_file_of_the_working_directory_need_not_exist(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FIRN_CONFIG")
     toml.write_text('[ingest]\ngroup = "of-file"\n')
-    assert IngestSettings.load().group == "of-file"
+    assert IngestSettings.load().kafka.group == "of-file"
     toml.unlink()
-    assert IngestSettings.load().group == "firn"
+    assert IngestSettings.load().kafka.group == "firn"
 
 
 def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys do not appear where settings are printed."""
-    monkeypatch.setenv("FIRN_STORAGE_S3_SECRET_ACCESS_KEY", "hush-hush")
-    monkeypatch.setenv("FIRN_INGEST_CATALOG_TOKEN", "hush-hush")
+    monkeypatch.setenv("FIRN_STORAGE_S3__SECRET_ACCESS_KEY", "hush-hush")
+    monkeypatch.setenv("FIRN_INGEST_CATALOG__TOKEN", "hush-hush")
     assert "hush" not in repr(StorageSettings.load()) + repr(IngestSettings.load())

@@ -90,7 +90,7 @@ def test_open_hour(catalog: CatalogClient) -> None:
 def test_lag(catalog: CatalogClient, lagging: str) -> None:
     """While ingestion lags, a table with work says by how much."""
     assert "lag: ingestion lags by 1,000,000 records" in reason(
-        maintenance(catalog, ingest_uris=[lagging], ingest_token=TOKEN), new_table(catalog)
+        maintenance(catalog, lag__ingest_uris=[lagging], lag__ingest_token=TOKEN), new_table(catalog)
     )
 
 

@@ -108,7 +108,7 @@ def test_an_erasure_that_waits_in_vain_says_what_is_not_in(following: Following)
     following.produce(following.tenant, record("carol", 5))
     environment = {
         **following.environment,
-        "FIRN_QUERY_ERASURE_WAIT_S": "1",
+        "FIRN_QUERY_ERASURE__WAIT_S": "1",
         "FIRN_QUERY_STATE": str(following.folder / "hasty"),
     }
     api = Child("query", following.folder, environment).start()
@@ -277,7 +277,7 @@ def test_parked_and_replayed_messages_that_match_are_named_and_what_no_table_wai
         name: variables[f"FIRN_INGEST_{name.upper()}"]
         for name in ("bootstrap_servers", "group", "parked_topic", "dead_letter_topic")
     }
-    keys = orjson.loads(variables.get("FIRN_INGEST_TOPIC_KEYS", "[]"))
+    keys = orjson.loads(variables.get("FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS", "[]"))
     settings = IngestSettings.model_validate(
         {**known, "topics": [{"name": following.topic}], "topic_keys": keys}
     )
@@ -307,9 +307,9 @@ def test_parked_and_replayed_messages_that_match_are_named_and_what_no_table_wai
     assert ask(tenant=tenant, query=SECRET)["state"] == "done"
     origin = Origin(following.topic, "an-id", 0, 9, None, "json", "UTC", 1)
     headers = replay_headers(origin, TableId(TenantId(tenant), "logs"))
-    headers += TopicMac(settings).header(settings.replay_topic, None, record(SECRET, 9), headers)
+    headers += TopicMac(settings).header(settings.internal_topics.replay, None, record(SECRET, 9), headers)
     sent = Record(record(SECRET, 9), headers=headers)
-    following.line.kafka.produce(settings.replay_topic, [sent])
+    following.line.kafka.produce(settings.internal_topics.replay, [sent])
     report = ask(tenant=tenant, query=SECRET)
     assert (report["rows"], report["state"]) == (1, "incomplete")
     assert report["elsewhere"][0].startswith("dead letters that were sent again and match: 1 (")

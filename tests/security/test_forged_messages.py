@@ -104,7 +104,7 @@ def test_what_is_forged_among_parked_records_never_reaches_the_table(line: Line)
     """It carries the id of the true parking, and offsets beyond the true ones: the table gets its own
     records, each once, and none of these."""
     topic, tenant = line.kafka.topic(), fresh("Sick-")
-    ours = ToolLine(line, topic, park_after_s=1, flush_interval_s=0.3)
+    ours = ToolLine(line, topic, tables__park_after_s=1, flush__interval_s=0.3)
     parked, running = ours.settings["parked_topic"], ours.ingester
     try:
         running.start()
@@ -143,7 +143,7 @@ def test_what_is_forged_among_parked_records_never_reaches_the_table(line: Line)
 
 
 def _settings(*keys: str, **more: Any) -> IngestSettings:
-    return IngestSettings(topic_keys=tuple(map(SecretStr, keys)), **more)
+    return IngestSettings.load(internal_topics__signing_keys=tuple(map(SecretStr, keys)), **more)
 
 
 def _signed(

@@ -41,7 +41,7 @@ class Graveyard:
             name: self.ours.environment[f"FIRN_INGEST_{name.upper()}"]
             for name in ("dead_letter_topic", "replay_topic", "group", "bootstrap_servers")
         }
-        keys = orjson.loads(self.ours.environment.get("FIRN_INGEST_TOPIC_KEYS", "[]"))
+        keys = orjson.loads(self.ours.environment.get("FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS", "[]"))
         self.settings = IngestSettings.model_validate(
             {**known, "topics": [{"name": topic}], "topic_keys": keys}
         )

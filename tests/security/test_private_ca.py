@@ -131,7 +131,9 @@ def _catalog(folder: Path, certificates: Certificates, **settings: str) -> Itera
 @pytest.fixture(scope="module")
 def mutual(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[str]:
     """One that asks its clients for certificates."""
-    yield from _catalog(tmp_path_factory.mktemp("mutual"), certificates, tls_client_ca=certificates["ca.pem"])
+    yield from _catalog(
+        tmp_path_factory.mktemp("mutual"), certificates, tls__client_ca=certificates["ca.pem"]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +247,7 @@ def test_kafka_is_reached_by_options_that_are_passed_on_and_never_shown() -> Non
         "ssl.certificate.location": "/c.pem",
         "sasl.password": "hidden-word",
     }
-    settings = IngestSettings.load(kafka_options={name: SecretStr(value) for name, value in options.items()})
+    settings = IngestSettings.load(kafka__options={name: SecretStr(value) for name, value in options.items()})
     assert options.items() <= connection(settings).items()
     assert "hidden-word" not in repr(settings)
     for name in (
@@ -258,4 +260,4 @@ def test_kafka_is_reached_by_options_that_are_passed_on_and_never_shown() -> Non
         "plugin.library.paths",
     ):
         with pytest.raises(SettingsError, match=re.escape(name)):
-            IngestSettings.load(kafka_options={name: "x"})
+            IngestSettings.load(kafka__options={name: "x"})

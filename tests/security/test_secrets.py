@@ -15,8 +15,8 @@ from infra.local import processes
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.supervisor import Stack
 from lake.errors import SettingsError
-from lake.secret_files import secret_names
 from lake.settings import CatalogSettings, IngestSettings, RoomSettings
+from lake.settings.secret_files import secret_names
 from lake.settings_docs import document, rooms
 from tests.query.support.processes import child_environment, run
 
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_secret_is_told(
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)
-    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN_FILE", str(path))
+    monkeypatch.setenv("FIRN_INGEST_HTTP__TOKEN_FILE", str(path))
     with pytest.raises(SettingsError, match=f"serve_token_file: .*{said}") as caught:
         IngestSettings.load()
     assert str(path) in str(caught.value)
@@ -113,8 +113,8 @@ def test_a_file_that_is_no_secret_is_told(
 
 def test_a_secret_and_its_file_are_an_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to guess which of the two counts; the message repeats neither."""
-    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN", SECRET)
-    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN_FILE", str(file))
+    monkeypatch.setenv("FIRN_INGEST_HTTP__TOKEN", SECRET)
+    monkeypatch.setenv("FIRN_INGEST_HTTP__TOKEN_FILE", str(file))
     with pytest.raises(SettingsError, match="serve_token and serve_token_file are both given") as caught:
         IngestSettings.load()
     assert SECRET not in f"{caught.value} {caught.value.__cause__}"
@@ -122,9 +122,9 @@ def test_a_secret_and_its_file_are_an_error(file: Path, monkeypatch: pytest.Monk
 
 def test_a_wrong_value_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error about a setting, and the one that caused it, do not show what was given beside it."""
-    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN", SECRET)
+    monkeypatch.setenv("FIRN_INGEST_HTTP__TOKEN", SECRET)
     with pytest.raises(SettingsError) as caught:
-        IngestSettings.load(port=-1, serve_token=[SECRET])
+        IngestSettings.load(node__port=-1, http__token=[SECRET])
     assert SECRET not in f"{caught.value} {caught.value.__cause__!r} {caught.value.__cause__}"
 
 
@@ -169,7 +169,7 @@ def test_a_password_on_a_command_line_is_warned_of() -> None:
 def with_secrets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack whose services need secrets: S3 with its key, PostgreSQL, the catalog over both, the ingest
     tools with a token."""
-    token = {"FIRN_INGEST_SERVE_TOKEN": SECRET, "FIRN_INGEST_TOPICS": '[{"name":"none"}]'}
+    token = {"FIRN_INGEST_HTTP__TOKEN": SECRET, "FIRN_INGEST_TOPICS": '[{"name":"none"}]'}
     with Stack(
         tmp_path_factory.mktemp("secrets"), warehouse="s3://firn-warehouse/secrets", tied=True
     ) as stack:
@@ -183,7 +183,7 @@ def test_no_secret_stands_on_a_command_line(with_secrets: Stack) -> None:
     """`ps` shows no secret of any process of the stack, nor the address of its database."""
     stack = with_secrets
     known = stack.environment()
-    hidden = {SECRET, known["FIRN_STORAGE_S3_SECRET_ACCESS_KEY"], known["FIRN_CATALOG_DATABASE_URL"]}
+    hidden = {SECRET, known["FIRN_STORAGE_S3__SECRET_ACCESS_KEY"], known["FIRN_CATALOG_DATABASE_URL"]}
     assert all(len(secret) > 15 for secret in hidden)
     listed = _listed(stack)
     assert len(listed) >= 5

@@ -114,7 +114,7 @@ def keyed_edges(
         texts = {name: str(value) for name, value in patience.items()}
         serve = everything.enter_context(ToolLine(line, line.kafka.topic()).serve(serve_token=TOKEN, **texts))
         at_node = everything.enter_context(
-            node(IngestSettings.load(topics=TOPICS, serve_token=TOKEN, **patience))
+            node(IngestSettings.load(topics=TOPICS, http__token=TOKEN, **patience))
         )
         token, key = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {keyed.keys['mine']}"}
         yield [

@@ -54,7 +54,7 @@ class Ingester:
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
         command = (*tied, sys.executable, "-m", "ingest", "run")
         with self.log_file.open("ab") as log:
-            variables = {**self._environment, **(environment or {}), "FIRN_INGEST_PORT": str(self.port)}
+            variables = {**self._environment, **(environment or {}), "FIRN_INGEST_NODE__PORT": str(self.port)}
             self._process = subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdout=log, stderr=log)
         if ready:
             self.wait_until(self.is_ready, READY_S, "being ready")

@@ -90,7 +90,7 @@ class ToolLine:
         ours = {
             name: value for name, value in self.environment.items() if name.startswith(("FIRN_", "COLUMNS"))
         }
-        done = CliRunner().invoke(app, arguments, env={**ours, "FIRN_INGEST_NODE_URI": uri}, input=answer)
+        done = CliRunner().invoke(app, arguments, env={**ours, "FIRN_INGEST_NODE__URI": uri}, input=answer)
         return done.exit_code, done.stdout if done.exception is None or isinstance(
             done.exception, SystemExit
         ) else f"{done.output}\n{done.exception!r}"
@@ -109,7 +109,7 @@ class ToolLine:
 
     def refusal(self, *arguments: str) -> str:
         """What a verb in a process of its own says that has to end with 2, on one line."""
-        environment = {**self.environment, "FIRN_INGEST_NODE_URI": ""}
+        environment = {**self.environment, "FIRN_INGEST_NODE__URI": ""}
         command = [sys.executable, "-m", "ingest", *arguments]
         done = subprocess.run(
             command,
@@ -134,7 +134,7 @@ class ToolLine:
         extra = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
         environment = {
             **self.environment,
-            "FIRN_INGEST_NODE_URI": self.ingester.address if self.ingester.alive else "",
+            "FIRN_INGEST_NODE__URI": self.ingester.address if self.ingester.alive else "",
             **extra,
         }
         with (self.folder / "serve.log").open("ab") as log:
