@@ -114,8 +114,8 @@ def serve(
 
 @app.command("own-topics")
 def own_topics() -> None:
-    """Prints the ends of Firn's own topics as one JSON object: what to set as internal_topics.unsigned_below where signing_keys
-    are set for the first time."""
+    """Prints the ends of Firn's own topics as one JSON object: what to set as
+    internal_topics.unsigned_below where signing_keys are set for the first time."""
     settings = IngestSettings.load()
     reader = KafkaReader(settings)
     ends = reader.ends(

@@ -32,8 +32,8 @@ class SnapshotWatch:
     _gained: dict[TableName, int] = field(default_factory=dict)
 
     def crowded(self, now_ms: int) -> list[TableName]:
-        """Tables that may have come near `snapshots.count_max`, each once until it has gained as much again. Empty
-        beside a catalog without the index."""
+        """Tables that may have come near `snapshots.count_max`, each once until it has gained as much again.
+        Empty beside a catalog without the index."""
         if not self.catalog.has_extras:
             return []
         since_ms = now_ms - REMEMBERED_MS if self._since_ms is None else self._since_ms

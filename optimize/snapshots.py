@@ -12,8 +12,8 @@ from optimize.table_view import TableView, may_hold
 def to_expire(
     metadata: Mapping[str, Any], settings: OptimizeSettings, now_ms: int, *, adding: int = 0
 ) -> tuple[int, ...]:
-    """Ids of the snapshots that a commit to the table takes away: down to half of `snapshots.count_max`, so that
-    there is room until the next one."""
+    """Ids of the snapshots that a commit to the table takes away: down to half of `snapshots.count_max`, so
+    that there is room until the next one."""
     keep = (settings.snapshots.count_max + 1) // 2
     return expirable(
         metadata, keep=keep, age_max_ms=int(settings.snapshots.age_max_s * 1000), now_ms=now_ms, adding=adding

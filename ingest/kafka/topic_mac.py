@@ -1,9 +1,9 @@
 """What Firn writes into its own topics (dead letters, parked records, replays) is signed, so that nobody
 else's message passes for it.
 
-The last header, `firn.mac`, is an HMAC-SHA256, under the first of `signing_keys`, of the topic's name, the key,
-the value and all headers before it. Any of the keys is accepted, so that they can be changed. Without keys
-every message counts as Firn's own: that is for brokers on loopback alone.
+The last header, `firn.mac`, is an HMAC-SHA256, under the first of `signing_keys`, of the topic's name, the
+key, the value and all headers before it. Any of the keys is accepted, so that they can be changed. Without
+keys every message counts as Firn's own: that is for brokers on loopback alone.
 
 It cannot tell a message from one that somebody has copied: who may write to the topics is the brokers' to say
 (docs/ingest.md).

@@ -21,11 +21,12 @@ BYTES_MAX = 64 * 1024
 def secret_names(model: type[BaseModel]) -> list[str]:
     """Returns the settings of a room, or of a group, that are secrets, or lists and tables of them; those of
     a room's groups as `group.name`."""
-    return [name for name, field in settings_of(model) if _holds_secrets(field.annotation)]
+    return [name for name, field in settings_of(model) if holds_secrets(field.annotation)]
 
 
-def _holds_secrets(kind: Any) -> bool:
-    return kind is SecretStr or any(map(_holds_secrets, get_args(kind)))
+def holds_secrets(kind: Any) -> bool:
+    """Returns whether a setting of this type is a secret, or a list or table of them."""
+    return kind is SecretStr or any(map(holds_secrets, get_args(kind)))
 
 
 def _is_one_text(model: type[BaseModel], name: str) -> bool:

@@ -214,8 +214,8 @@ def main(
             {
                 "workers": str(workers),
                 "engine": engine,
-                "spark_master": master,
-                "task_records_max": str(task_records),
+                "spark__master": master,
+                "spark__task_records_max": str(task_records),
             },
         )
     result |= {

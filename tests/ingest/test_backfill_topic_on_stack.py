@@ -156,7 +156,10 @@ class Attached:
             assert Counter((partition, offset) for partition, offset in rows) == Counter(
                 (each.partition, each.offset) for each in sent
             )
-        facts = [letter.facts for letter in self.line.kafka.read(self.tools.settings["dead_letter_topic"])]
+        facts = [
+            letter.facts
+            for letter in self.line.kafka.read(self.tools.settings["internal_topics__dead_letters"])
+        ]
         found = Counter((int(each["firn.partition"]), int(each["firn.offset"])) for each in facts)
         assert repeated_letters or set(found.values()) == {1}
         assert sorted(found) == sorted((each.partition, each.offset) for each in self.bad)

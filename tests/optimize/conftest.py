@@ -35,7 +35,7 @@ class Optimizer:
         java_home = {"FIRN_OPTIMIZE_SPARK__JAVA_HOME": str(jdk.java.parents[1])}
         jars = (
             {"FIRN_OPTIMIZE_SPARK__JARS": str(jvm_parts.folder("spark"))}
-            if settings.get("spark_jars") is None
+            if settings.get("spark__jars") is None
             else {}
         )
         self._environment = {

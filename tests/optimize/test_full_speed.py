@@ -32,7 +32,12 @@ BATCH = 2_000
 LAG_RECORDS_MAX = 20_000
 CONFLICT_CPU_MAX = 0.05
 SNAPSHOTS_MAX = 10
-EAGER = {"interval_s": 5, "late_cooldown_s": 20, "expiry_interval_s": 1, "reader_grace_s": 60}
+EAGER = {
+    "interval_s": 5,
+    "merge__late_cooldown_s": 20,
+    "snapshots__interval_s": 1,
+    "retention__reader_grace_s": 60,
+}
 
 
 class Load(threading.Thread):

@@ -140,6 +140,6 @@ def test_a_search_has_a_bounded_memory(tmp_path: Path) -> None:
     )
     file = LiveFile(f"file://{path}", 1, 1, 0, 1, None, None, None, None)
     greedy = exp.select("REPEAT(message, 400000)").from_(exp.to_table("source"))
-    with pytest.raises(FirnError, match=r"embedded_memory_bytes|failed"):
+    with pytest.raises(FirnError, match=r"embedded.memory_bytes|failed"):
         engine.fetch(Source(view, [file]), greedy, Run(60.0))
     assert found(engine, path) == [("x" * 1_000,)]

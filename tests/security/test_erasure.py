@@ -275,11 +275,16 @@ def test_parked_and_replayed_messages_that_match_are_named_and_what_no_table_wai
     variables = following.ingester.environment
     known = {
         name: variables[f"FIRN_INGEST_{name.upper()}"]
-        for name in ("bootstrap_servers", "group", "parked_topic", "dead_letter_topic")
+        for name in (
+            "kafka__bootstrap_servers",
+            "kafka__group",
+            "internal_topics__parked",
+            "internal_topics__dead_letters",
+        )
     }
     keys = orjson.loads(variables.get("FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS", "[]"))
-    settings = IngestSettings.model_validate(
-        {**known, "topics": [{"name": following.topic}], "topic_keys": keys}
+    settings = IngestSettings.load(
+        **known, topics=[{"name": following.topic}], internal_topics__signing_keys=keys
     )
     warehouse, tenant = str(following.line.catalog.warehouse), fresh_tenant("parked")
     topic = ParkedTopic(settings, open_storage(), warehouse)

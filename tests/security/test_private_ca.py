@@ -96,10 +96,14 @@ def _catalog(folder: Path, certificates: Certificates, **settings: str) -> Itera
     own = {
         "database_url": f"sqlite:///{folder}/catalog.db",
         "warehouse": f"file://{folder}/w",
-        "port": str(port),
-        "anonymous": "true",
+        "http__port": str(port),
+        "access__anonymous": "true",
     }
-    own |= {"tls_certificate": certificates["server.pem"], "tls_key": certificates["server.key"], **settings}
+    own |= {
+        "tls__certificate": certificates["server.pem"],
+        "tls__key": certificates["server.key"],
+        **settings,
+    }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
     environment = {
         **inherited,
@@ -212,9 +216,9 @@ def test_storage_trusts_a_private_ca_by_the_usual_variable(plain: str, certifica
     nothing is sent."""
     script = "from lake.storage import open_storage\nprint(open_storage().size('s3://bucket/key'))"
     storage = {
-        "S3_ENDPOINT": plain,
-        "S3_ACCESS_KEY_ID": "k",
-        "S3_SECRET_ACCESS_KEY": "s",
+        "S3__ENDPOINT": plain,
+        "S3__ACCESS_KEY_ID": "k",
+        "S3__SECRET_ACCESS_KEY": "s",
         "REQUEST_TIMEOUT_S": "5",
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FIRN_", "SSL_"))}

@@ -125,7 +125,7 @@ def ruled(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory
             for name, value in environment.items()
             if name.startswith("FIRN_QUERY_TRINO_")
         }
-        yield Ruled(Users(own, access, passwords), api, QuerySettings(**named))
+        yield Ruled(Users(own, access, passwords), api, QuerySettings.load(**named))
         api.kill()
     shutil.rmtree(folder, ignore_errors=True)
 

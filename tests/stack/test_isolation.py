@@ -106,7 +106,9 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
         CatalogProxy(line.stack.address("catalog")) as proxy,
         Watcher(catalog_database(line.stack)) as watcher,
     ):
-        running = start(topic, catalog_uri=proxy.address, workers=2, flush_interval_s=FLUSH_S, park_after_s=3)
+        running = start(
+            topic, catalog__uri=proxy.address, workers=2, flush__interval_s=FLUSH_S, tables__park_after_s=3
+        )
         tenants.produce(3)
         for name in tenants.names:
             line.wait_for_rows(running, name, 1)

@@ -95,7 +95,9 @@ def test_dropped_table_whose_owner_wants_dead_letters(
     table's own property says so."""
     topic = line.kafka.topic(2)
     running = ingester(
-        topic, flush__interval_s=0.3, **({"on_deleted": "dead-letter"} if said_by == "setting" else {})
+        topic,
+        flush__interval_s=0.3,
+        **({"tables__on_deleted": "dead-letter"} if said_by == "setting" else {}),
     )
     gone, _ = _two_tables(line, running, topic)
     if said_by == "property":

@@ -145,7 +145,7 @@ def test_audit_notices_rows_removed_and_doubled_and_a_lost_dead_letter(
         for what, _, offset, _, held, _ in _examples(ours.audited)
         if what == "doubled"
     ] == [("doubled", 3, sorted(tables))]
-    line.kafka.remove_records(ours.settings["dead_letter_topic"], 1)
+    line.kafka.remove_records(ours.settings["internal_topics__dead_letters"], 1)
     assert (ours.audit(), ours.audited["dead_lettered"]) == ({"missing": 3, "doubled": 1}, 0)
 
 

@@ -164,7 +164,7 @@ def _check_search(line: Line, ours: ToolLine, topic: str, tenant: str, ingest: h
 def test_serve_lets_nobody_in_without_its_token(line: Line, tools: Callable[..., ToolLine]) -> None:
     """With a token only health needs none; beyond loopback serve refuses to start without one."""
     ours = tools(line.kafka.topic())
-    with ours.serve(serve_token="s3cret") as client:
+    with ours.serve(http__token="s3cret") as client:
         assert client.get("/healthz").is_success
         for path in ("/v1/status", "/metrics", "/v1/dead-letters", "/v1/tail?tenant=a"):
             assert client.get(path).status_code == 401

@@ -120,10 +120,10 @@ def test_records_of_a_tenant_are_shown_before_any_commit(line: Line) -> None:
 
 
 def test_a_tail_ends_when_its_caller_leaves_and_only_so_many_run(line: Line) -> None:
-    """One more than `tails_max` is turned away, until one of the others has gone."""
+    """One more than `serve.tails_max` is turned away, until one of the others has gone."""
     topic = line.kafka.topic()
     ours = ToolLine(line, topic)
-    with ours.serve(tails_max="1") as client:
+    with ours.serve(serve__tails_max="1") as client:
         with _listening(client, tenant="a"):
             assert "firn_ingest_live_tails 1.0" in client.get("/metrics").text
             refused = client.get("/v1/tail", params={"tenant": "a"})

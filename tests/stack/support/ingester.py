@@ -34,9 +34,9 @@ class Ingester:
     ) -> None:
         self.folder = folder
         self.log_file = folder / "ingest.log"
-        self.group = settings["group"]
-        self.dead_letter_topic = settings["dead_letter_topic"]
-        self.parked_topic = settings["parked_topic"]
+        self.group = settings["kafka__group"]
+        self.dead_letter_topic = settings["internal_topics__dead_letters"]
+        self.parked_topic = settings["internal_topics__parked"]
         own = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         # A settings file that happens to lie in the working directory must not change what is tested.

@@ -33,10 +33,10 @@ class ToolLine:
         topics = [{"name": topics}] if isinstance(topics, str) else topics
         own = fresh("tools-")
         names = {
-            "group": own,
-            "dead_letter_topic": f"dead-{own}",
-            "replay_topic": f"replay-{own}",
-            "parked_topic": f"parked-{own}",
+            "kafka__group": own,
+            "internal_topics__dead_letters": f"dead-{own}",
+            "internal_topics__replay": f"replay-{own}",
+            "internal_topics__parked": f"parked-{own}",
         }
         self.audited: dict[str, Any] = {}  # the last audit
         self.settings = {key: str(value) for key, value in {**names, **settings}.items()}
@@ -44,7 +44,7 @@ class ToolLine:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         ingest = {
             **self.settings,
-            "bootstrap_servers": line.kafka.bootstrap_servers,
+            "kafka__bootstrap_servers": line.kafka.bootstrap_servers,
             "topics": orjson.dumps(list(topics)).decode(),
         }
         variables = {f"FIRN_INGEST_{name.upper()}": value for name, value in ingest.items()}
@@ -62,7 +62,7 @@ class ToolLine:
 
     @property
     def group(self) -> str:
-        return self.settings["group"]
+        return self.settings["kafka__group"]
 
     def wait_until_stored(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Returns when the group has stored these offsets."""
