@@ -3,6 +3,10 @@
 A room refuses an old one and names the new one. `python -m lake.settings_docs --renamed` prints the table.
 """
 
+from collections.abc import Mapping
+
+from lake.settings.group import variable
+
 RENAMED: dict[str, dict[str, str]] = {
     "storage": {
         "s3_endpoint": "s3.endpoint",
@@ -170,3 +174,15 @@ RENAMED: dict[str, dict[str, str]] = {
         "trino_catalog_token": "trino.catalog_token",
     },
 }
+
+_VARIABLES = {
+    variable(f"FIRN_{room.upper()}_", old + suffix): variable(f"FIRN_{room.upper()}_", now + suffix)
+    for room, names in RENAMED.items()
+    for old, now in names.items()
+    for suffix in ("", "_file")
+}
+
+
+def variables_now(variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns environment variables that Firn wrote down itself, under the names that they have now."""
+    return {_VARIABLES.get(name, name): value for name, value in variables.items()}

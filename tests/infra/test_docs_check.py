@@ -30,7 +30,7 @@ def test_no_page_names_what_does_not_exist(known: Known) -> None:
         ("set `FIRN_NOTHING_*`", "there is no variable FIRN_NOTHING_*"),
         ("set FIRN_UI_ADDRESS", "there is no variable FIRN_UI_ADDRESS"),
         ("`flush_every_s` is long", "there is no setting flush_every_s"),
-        ("`interval_s` is short", "there is no setting interval_s"),
+        ("`batch_bytes_max` is short", "there is no setting batch_bytes_max"),
         ("`flush.interval_min` is short", "there is no setting flush.interval_min"),
         ("set `FIRN_INGEST_FLUSH__EVERY_S`", "there is no variable FIRN_INGEST_FLUSH__EVERY_S"),
         ("`[catalog] flush.interval_s`", "there is no setting [catalog] flush.interval_s"),
