@@ -92,7 +92,9 @@ def load(folder: Path) -> StackState:
 def _record(fields: dict[str, Any]) -> ServiceRecord:
     """A record as it was written, with the names that its variables have now: the keys of a stack from before
     would else be lost."""
-    named = {name: variables_now(fields[name]) for name in ("exports", "environment") if name in fields}
+    named: dict[str, Any] = {
+        name: variables_now(fields[name]) for name in ("exports", "environment") if name in fields
+    }
     return ServiceRecord(**fields | named)
 
 
