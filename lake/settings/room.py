@@ -172,9 +172,10 @@ class RoomSettings(BaseSettings):
     def _renamed(cls, name: str) -> str | None:
         """The name that a setting has today, or the file of one that is a secret."""
         names = RENAMED.get(cls.room, {})
-        suffix = SUFFIX if name.endswith(SUFFIX) else ""
-        now = names.get(name.removesuffix(suffix))
-        return None if now is None else now + suffix
+        of_secret = names.get(name.removesuffix(SUFFIX))
+        if name.endswith(SUFFIX) and of_secret in secret_names(cls):
+            return f"{of_secret}{SUFFIX}"
+        return names.get(name)
 
 
 def _dotted(place: tuple[int | str, ...]) -> str:
