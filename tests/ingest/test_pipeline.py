@@ -56,8 +56,8 @@ class Worker:
             check_identity=lambda: None,
         )
         link = SimpleNamespace(submit=lambda flushes: self.flushed.extend(flush.table for flush in flushes))
-        settings = IngestSettings(
-            topics=(TopicSettings(name="t"),), replay_records_max=FAR, flush_interval_s=3_600.0
+        settings = IngestSettings.load(
+            topics=(TopicSettings(name="t"),), flush__replay_records_max=FAR, flush__interval_s=3_600.0
         )
         parts: Any = (
             settings,
