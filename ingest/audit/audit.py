@@ -31,7 +31,7 @@ from ingest.audit.audit_sources import (
     spool_replays,
     spool_tables,
 )
-from ingest.audit.audit_spool import BUCKET_BITS, BUCKET_OFFSETS, WHOLE, IdentitySpool, Place
+from ingest.audit.audit_spool import BUCKET_BITS, BUCKET_OFFSETS, WHOLE, FoundIn, IdentitySpool
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored
 from ingest.route.router import Envelope, Router
 from lake.catalog_client import CatalogClient
@@ -89,7 +89,7 @@ class _Stretch:
     end: int
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.partition.topic_id, self.partition.partition)
 
 
@@ -122,11 +122,11 @@ class Auditor:
             parked = spool_parked(self._settings, self._reader, spool, tables)
             spool_replays(self._settings, self._reader, spool, consumed)
             audits = [self._audit_partition(spool, stretch, tables) for stretch in stretches]  # 4
-            looked_at = {stretch.place for stretch in stretches}
+            looked_at = {stretch.topic_partition for stretch in stretches}
             audits += [
-                self._audit_gone(spool, place, tables)
-                for place in spool.partitions()
-                if place not in looked_at
+                self._audit_gone(spool, topic_partition, tables)
+                for topic_partition in spool.partitions()
+                if topic_partition not in looked_at
             ]
         return Audit(audits, tables, dead_letters, parked)
 
@@ -151,26 +151,35 @@ class Auditor:
         verdict, seen = Verdict(), set[int]()
         for bucket, expected in self._expected(stretch):
             seen.add(bucket)
-            verdict.add(compare(spool, stretch.place, bucket, expected))
-        for bucket in spool.buckets(stretch.place):
+            verdict.add(compare(spool, stretch.topic_partition, bucket, expected))
+        for bucket in spool.buckets(stretch.topic_partition):
             if bucket not in seen:
-                verdict.add(compare(spool, stretch.place, bucket, None))
+                verdict.add(compare(spool, stretch.topic_partition, bucket, None))
         topic, topic_id, partition = stretch.partition
         examples = [self._explain(spool, stretch, example, tables) for example in verdict.examples]
         return PartitionAudit(
             topic, topic_id, partition, stretch.start, stretch.end, False, verdict, examples
         )
 
-    def _audit_gone(self, spool: IdentitySpool, place: TopicPartition, tables: TableScan) -> PartitionAudit:
+    def _audit_gone(
+        self, spool: IdentitySpool, topic_partition: TopicPartition, tables: TableScan
+    ) -> PartitionAudit:
         verdict = Verdict()
-        for bucket in spool.buckets(place):
-            verdict.add(compare(spool, place, bucket, None))
+        for bucket in spool.buckets(topic_partition):
+            verdict.add(compare(spool, topic_partition, bucket, None))
         examples = [
-            FoundExample(example, _holders(spool, place, example, tables), None)
+            FoundExample(example, _holders(spool, topic_partition, example, tables), None)
             for example in verdict.examples
         ]
         return PartitionAudit(
-            spool.topics[place], place.topic_id, place.partition, 0, 0, True, verdict, examples
+            spool.topics[topic_partition],
+            topic_partition.topic_id,
+            topic_partition.partition,
+            0,
+            0,
+            True,
+            verdict,
+            examples,
         )
 
     def _expected(self, stretch: _Stretch) -> Iterator[tuple[int, Expected]]:
@@ -211,7 +220,7 @@ class Auditor:
             )
             if message is not None:
                 belongs_to = _routed(self._topics[stretch.partition.topic], message)
-        return FoundExample(example, _holders(spool, stretch.place, example, tables), belongs_to)
+        return FoundExample(example, _holders(spool, stretch.topic_partition, example, tables), belongs_to)
 
 
 def _bucket(stretch: _Stretch, bucket: int, offsets: "array[int]", records: "array[int]") -> Expected:
@@ -223,10 +232,14 @@ def _bucket(stretch: _Stretch, bucket: int, offsets: "array[int]", records: "arr
     return Expected(found, many, max(0, stretch.start - base), min(BUCKET_OFFSETS, stretch.end - base))
 
 
-def _holders(spool: IdentitySpool, place: TopicPartition, example: Example, tables: TableScan) -> list[str]:
+def _holders(
+    spool: IdentitySpool, topic_partition: TopicPartition, example: Example, tables: TableScan
+) -> list[str]:
     """The tables that hold rows of an offset, one entry for each row of the identity."""
     relative = example.offset % BUCKET_OFFSETS
-    keys, notes = spool.load(Place.ROWS, place, example.offset >> BUCKET_BITS, relative, relative + 1)
+    keys, notes = spool.load(
+        FoundIn.ROWS, topic_partition, example.offset >> BUCKET_BITS, relative, relative + 1
+    )
     index = example.index
     return [
         tables.names[note]

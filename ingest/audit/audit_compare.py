@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.audit.audit_spool import BUCKET_OFFSETS, INDEX_BITS, WHOLE, IdentitySpool, Place, offsets_in
+from ingest.audit.audit_spool import BUCKET_OFFSETS, INDEX_BITS, WHOLE, FoundIn, IdentitySpool, offsets_in
 from lake.marks import TopicPartition
 
 # More identities than this are compared in several steps.
@@ -87,10 +87,12 @@ def compare(
     more, only doubles are looked for."""
     verdict = Verdict()
     records = 0 if expected is None else (pc.sum(expected.records).as_py() or 0)
-    steps = 1 + max(spool.size(Place.ROWS, partition, bucket), records) // KEYS_MAX
+    steps = 1 + max(spool.size(FoundIn.ROWS, partition, bucket), records) // KEYS_MAX
     width = -(-BUCKET_OFFSETS // steps)
     for first in range(0, BUCKET_OFFSETS, width):
-        found = _Found(*(spool.load(place, partition, bucket, first, first + width) for place in Place))
+        found = _Found(
+            *(spool.load(found_in, partition, bucket, first, first + width) for found_in in FoundIn)
+        )
         verdict.add(_compare(found, _part(expected, first, first + width), bucket * BUCKET_OFFSETS))
     return verdict
 
@@ -109,7 +111,7 @@ def _part(expected: Expected | None, first: int, end: int) -> Expected | None:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Keys and notes by place, in the order of `Place`."""
+    """Keys and notes by where they were found, in the order of `FoundIn`."""
 
     rows: tuple[Any, Any]
     dead: tuple[Any, Any]
@@ -149,8 +151,8 @@ def _compare_input(
     written = pc.is_in(keys, value_set=rows)
     verdict.written = pc.sum(written).as_py() or 0
     left = keys.filter(pc.invert(written))
-    for name, place in zip(("dead_lettered", "parked", "dropped"), elsewhere, strict=True):
-        there = _is_covered(left, place)
+    for name, found_in in zip(("dead_lettered", "parked", "dropped"), elsewhere, strict=True):
+        there = _is_covered(left, found_in)
         setattr(verdict, name, pc.sum(there).as_py() or 0)
         left = left.filter(pc.invert(there))
     verdict.missing = len(left)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, IdentitySpool, Place
+from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, FoundIn, IdentitySpool
 from ingest.dead_letters.dead_letters import read_letter
 from ingest.decode.decoder import Batch, look_closer, take_apart
 from ingest.decode.formats.registry import LOOKS_LINE, LOOKS_OPEN, REPLAY, TOPIC_FORMATS
@@ -97,7 +97,7 @@ def _spool_dropped(dropped: DroppedTable, storage: AnyStorage, spool: IdentitySp
     metadata = orjson.loads(gzip.decompress(data) if data[:2] == GZIP else data)
     if TENANT_PROPERTY in metadata.get("properties", {}):
         scan = TableScan([str(dropped.table)])
-        _spool_table(state_of(metadata, dropped.table, storage), storage, spool, scan, Place.DROPPED)
+        _spool_table(state_of(metadata, dropped.table, storage), storage, spool, scan, FoundIn.DROPPED)
 
 
 def _tenants_tables(catalog: CatalogClient) -> Iterator[TableName]:
@@ -107,7 +107,11 @@ def _tenants_tables(catalog: CatalogClient) -> Iterator[TableName]:
 
 
 def _spool_table(
-    state: TableState, storage: AnyStorage, spool: IdentitySpool, scan: TableScan, place: Place = Place.ROWS
+    state: TableState,
+    storage: AnyStorage,
+    spool: IdentitySpool,
+    scan: TableScan,
+    found_in: FoundIn = FoundIn.ROWS,
 ) -> None:
     scan.marks[str(state.name)] = state.marks
     for file in _live_files(state, storage):
@@ -118,7 +122,7 @@ def _spool_table(
         scan.files += 1
         scan.rows += file.rows
         for rows in _identities(state, file, storage):
-            _spool_rows(rows, len(scan.names) - 1, spool, place)
+            _spool_rows(rows, len(scan.names) - 1, spool, found_in)
 
 
 def _live_files(state: TableState, storage: AnyStorage) -> Iterator[DataFile]:
@@ -181,7 +185,7 @@ class _Ranges(io.RawIOBase):
         return data
 
 
-def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, place: Place) -> None:
+def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, found_in: FoundIn) -> None:
     rows = rows.combine_chunks()
     sources = rows.group_by([TOPIC, TOPIC_ID, TOPIC_PARTITION]).aggregate([]).to_pylist()
     for source in sources:
@@ -197,7 +201,7 @@ def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, place: Place) 
                 )
             )
         offsets, indexes = (part.column(name).combine_chunks() for name in (OFFSET, INDEX))
-        spool.add(place, partition, offsets, indexes, table)
+        spool.add(found_in, partition, offsets, indexes, table)
 
 
 # ---- Firn's own topics
@@ -217,7 +221,7 @@ def spool_dead_letters(settings: IngestSettings, reader: KafkaReader, spool: Ide
         if letter is not None and partition is not None:
             read += 1
             for offset in range(letter.was_offset, letter.until or letter.was_offset + 1):
-                spool.add_one(Place.DEAD, partition, offset, letter.index, letter.attempt)
+                spool.add_one(FoundIn.DEAD, partition, offset, letter.index, letter.attempt)
     return read
 
 
@@ -242,15 +246,15 @@ def spool_replays(
         if origin is not None and partition is not None:
             key = (message.topic(), message.partition())
             read = message.offset() < consumed.get(by_key[key], 0) and message.offset() not in parked[key]
-            spool.add_one(Place.REPLAYED, partition, origin.offset, origin.index, 2 * origin.attempt + read)
+            spool.add_one(FoundIn.REPLAYED, partition, origin.offset, origin.index, 2 * origin.attempt + read)
 
 
 def _parked_offsets(spool: IdentitySpool, partition: KafkaPartition) -> set[int]:
-    place = TopicPartition(partition.topic_id, partition.partition)
+    topic_partition = TopicPartition(partition.topic_id, partition.partition)
     return {
         (bucket << BUCKET_BITS) + (key >> INDEX_BITS)
-        for bucket in spool.buckets(place)
-        for key in spool.load(Place.PARKED, place, bucket)[0].to_pylist()
+        for bucket in spool.buckets(topic_partition)
+        for key in spool.load(FoundIn.PARKED, topic_partition, bucket)[0].to_pylist()
     }
 
 
@@ -268,14 +272,19 @@ def spool_parked(
         if found is None:
             continue
         facts = found[0]
-        place = spool.partition(facts["firn.topic"], facts["firn.topic_id"], int(facts["firn.partition"]))
+        topic_partition = spool.partition(
+            facts["firn.topic"], facts["firn.topic_id"], int(facts["firn.partition"])
+        )
         table, offset = (
             TableId(TenantId(facts["firn.tenant"]), facts["firn.stream"]),
             int(facts["firn.offset"]),
         )
-        if place is not None and tables.marks.get(str(table), NO_MARKS).of(place) <= offset:
+        if (
+            topic_partition is not None
+            and tables.marks.get(str(table), NO_MARKS).of(topic_partition) <= offset
+        ):
             read += 1
-            spool.add_one(Place.PARKED, place, offset, None)
+            spool.add_one(FoundIn.PARKED, topic_partition, offset, None)
     return read
 
 

@@ -23,7 +23,7 @@ WHOLE = (1 << INDEX_BITS) - 1
 BLOCK_BYTES = 1 << 24
 
 
-class Place(StrEnum):
+class FoundIn(StrEnum):
     """Where an identity was found."""
 
     ROWS = "rows"  # note: number of the table
@@ -53,7 +53,7 @@ class IdentitySpool:
         self.topics: dict[TopicPartition, str] = {}
         self._numbers: dict[TopicPartition, int] = {}
         self._buckets: dict[TopicPartition, set[int]] = {}
-        self._few: dict[tuple[Place, TopicPartition, int], list[tuple[int, int]]] = {}
+        self._few: dict[tuple[FoundIn, TopicPartition, int], list[tuple[int, int]]] = {}
 
     def partition(self, topic: str, topic_id: str, partition: int) -> TopicPartition | None:
         """The partition of a record that was found; None where its topic is not of interest."""
@@ -63,7 +63,9 @@ class IdentitySpool:
         self.topics[found] = topic
         return found
 
-    def add(self, place: Place, partition: TopicPartition, offsets: Any, indexes: Any, note: int) -> None:
+    def add(
+        self, found_in: FoundIn, partition: TopicPartition, offsets: Any, indexes: Any, note: int
+    ) -> None:
         """Adds identities: int64 array of offsets, int array of indexes, one note for all."""
         buckets = pc.shift_right(offsets, BUCKET_BITS)
         keys = pc.bit_wise_or(
@@ -73,27 +75,29 @@ class IdentitySpool:
         for bucket in distinct:
             chosen = keys if len(distinct) == 1 else keys.filter(pc.equal(buckets, bucket))
             self._append(
-                place, partition, bucket, chosen, pa.repeat(pa.scalar(note, pa.int64()), len(chosen))
+                found_in, partition, bucket, chosen, pa.repeat(pa.scalar(note, pa.int64()), len(chosen))
             )
 
     def add_one(
-        self, place: Place, partition: TopicPartition, offset: int, index: int | None, note: int = 0
+        self, found_in: FoundIn, partition: TopicPartition, offset: int, index: int | None, note: int = 0
     ) -> None:
         """Adds one identity; `index` None: the whole message. Written with its neighbours, at the latest by
         `load`."""
         bucket = offset >> BUCKET_BITS
-        waiting = self._few.setdefault((place, partition, bucket), [])
+        waiting = self._few.setdefault((found_in, partition, bucket), [])
         waiting.append((key_of(offset, index), note))
         if len(waiting) >= 4_096:
-            self._write_few(place, partition, bucket)
+            self._write_few(found_in, partition, bucket)
 
-    def _write_few(self, place: Place, partition: TopicPartition, bucket: int) -> None:
-        if waiting := self._few.pop((place, partition, bucket), None):
+    def _write_few(self, found_in: FoundIn, partition: TopicPartition, bucket: int) -> None:
+        if waiting := self._few.pop((found_in, partition, bucket), None):
             keys, notes = zip(*waiting, strict=True)
-            self._append(place, partition, bucket, pa.array(keys, pa.int64()), pa.array(notes, pa.int64()))
+            self._append(found_in, partition, bucket, pa.array(keys, pa.int64()), pa.array(notes, pa.int64()))
 
-    def _append(self, place: Place, partition: TopicPartition, bucket: int, keys: Any, notes: Any) -> None:
-        path = self._path(place, partition, bucket)
+    def _append(
+        self, found_in: FoundIn, partition: TopicPartition, bucket: int, keys: Any, notes: Any
+    ) -> None:
+        path = self._path(found_in, partition, bucket)
         for file, values in ((path, keys), (path.with_suffix(".note"), notes)):
             with file.open("ab") as out:
                 for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
@@ -102,9 +106,9 @@ class IdentitySpool:
                     )
         self._buckets.setdefault(partition, set()).add(bucket)
 
-    def _path(self, place: Place, partition: TopicPartition, bucket: int) -> Path:
+    def _path(self, found_in: FoundIn, partition: TopicPartition, bucket: int) -> Path:
         number = self._numbers.setdefault(partition, len(self._numbers))
-        return self._folder / f"{number}-{bucket}-{place}.key"
+        return self._folder / f"{number}-{bucket}-{found_in}.key"
 
     def partitions(self) -> list[TopicPartition]:
         """Every partition of which there are identities."""
@@ -119,19 +123,24 @@ class IdentitySpool:
             }
         )
 
-    def size(self, place: Place, partition: TopicPartition, bucket: int) -> int:
+    def size(self, found_in: FoundIn, partition: TopicPartition, bucket: int) -> int:
         """How many identities a bucket holds."""
-        self._write_few(place, partition, bucket)
-        path = self._path(place, partition, bucket)
+        self._write_few(found_in, partition, bucket)
+        path = self._path(found_in, partition, bucket)
         return path.stat().st_size // 8 if path.exists() else 0
 
     def load(
-        self, place: Place, partition: TopicPartition, bucket: int, first: int = 0, end: int = BUCKET_OFFSETS
+        self,
+        found_in: FoundIn,
+        partition: TopicPartition,
+        bucket: int,
+        first: int = 0,
+        end: int = BUCKET_OFFSETS,
     ) -> tuple[Any, Any]:
         """Keys and notes (int64 arrays) of the offsets `[first, end)` of a bucket, relative to its first.
         Reads by blocks, keeps what is asked for."""
-        self._write_few(place, partition, bucket)
-        path = self._path(place, partition, bucket)
+        self._write_few(found_in, partition, bucket)
+        path = self._path(found_in, partition, bucket)
         found: list[tuple[Any, Any]] = []
         if path.exists():
             low, high = first << INDEX_BITS, end << INDEX_BITS

@@ -93,8 +93,8 @@ def _convert_group(buffers: Sequence[TableBuffer], work: Work, parts: dict[Table
     records = Records(work.buffer.values, range(len(work.buffer)))
     new = work.terms.columns.new
     for decoded in decode_by_template(work.buffer.values, work.timestamps_ms, work.terms):
-        if decoded.places:
-            keep(work, decoded.columns, records, decoded.places)
+        if decoded.ordinals:
+            keep(work, decoded.columns, records, decoded.ordinals)
             _share(buffers, starts, decoded, work.chunks.pop(), dict(new), parts)
         new.clear()  # the next template may spell a new column otherwise
 
@@ -108,7 +108,7 @@ def _share(
     parts: dict[TableId, list[Part]],
 ) -> None:
     """Gives each table its slice of the rows, without the columns that are empty in it."""
-    bounds = np.searchsorted(decoded.places, starts).tolist()
+    bounds = np.searchsorted(decoded.ordinals, starts).tolist()
     gaps = [name for name in rows.column_names if rows.column(name).null_count]
     for buffer, start, first, end in zip(buffers, starts.tolist(), bounds, bounds[1:], strict=False):
         if first == end:
@@ -116,11 +116,11 @@ def _share(
         own = rows.slice(first, end - first)
         if empty := [name for name in gaps if own.column(name).null_count == end - first]:
             own = own.drop_columns(empty)
-        places = (
+        ordinals = (
             range(len(buffer))
             if end - first == len(buffer)
-            else [at - start for at in decoded.places[first:end]]
+            else [at - start for at in decoded.ordinals[first:end]]
         )
         parts[buffer.table].append(
-            Part(own, places, {name: path for name, path in new.items() if name not in empty})
+            Part(own, ordinals, {name: path for name, path in new.items() if name not in empty})
         )

@@ -48,11 +48,11 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 @dataclass(slots=True)
 class Decoded:
-    """Fast rows of a chunk: arrays by column name, `timestamp` among them, aligned with `places`; `fallback`
-    are the places left over."""
+    """Fast rows of a chunk: arrays by column name, `timestamp` among them, aligned with `ordinals`.
+    `fallback` are the ordinals left over."""
 
     columns: dict[str, pa.Array]
-    places: list[int]
+    ordinals: list[int]
     fallback: list[int]
 
 
@@ -81,7 +81,7 @@ Found = dict[str, tuple[Leaf, pa.Array]]
 
 def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Decoded:
     """Decodes JSON objects by a shape. `kafka_ms`: int64 array of the Kafka timestamps, aligned with
-    `values`; places are positions in `values`."""
+    `values`; ordinals are positions in `values`."""
     rows, fit, fallback = _structs(shape.decode, values)
     if not rows:
         return Decoded({}, [], fallback)
@@ -100,8 +100,8 @@ def decode_objects(shape: Shape, values: Sequence[bytes], kafka_ms: pa.Array, te
 def lay_out_columns(
     found: Found, kafka_us: pa.Array, terms: Terms, fit: list[int], unfit: list[int], fallback: set[int]
 ) -> Decoded:
-    """The columns of records whose fields are given as texts. `fit` are the places of the rows, `unfit` those
-    already left over, `fallback` rows to leave over."""
+    """The columns of records whose fields are given as texts. `fit` are the ordinals of the rows, `unfit`
+    those already left over, `fallback` rows to leave over."""
     arrays = _times(found, kafka_us, terms, fallback)
     _severity(found, fallback)
     _message(found, fallback)
@@ -110,7 +110,7 @@ def lay_out_columns(
     late = set[int]()
     for name, (leaf, _) in found.items():
         _typed(name, leaf.path, terms.columns, decoded.columns, late)
-    return _without_fallback(decoded.columns, decoded.places, decoded.fallback, late)
+    return _without_fallback(decoded.columns, decoded.ordinals, decoded.fallback, late)
 
 
 def _structs(
@@ -389,13 +389,13 @@ def _typed(name: str, path: str, columns: Columns, arrays: dict[str, pa.Array], 
 
 
 def _without_fallback(
-    arrays: dict[str, pa.Array], places: list[int], unfit: list[int], fallback: set[int]
+    arrays: dict[str, pa.Array], ordinals: list[int], unfit: list[int], fallback: set[int]
 ) -> Decoded:
-    """Leaves some of the rows to the exact path, beside the places that are left to it already."""
+    """Leaves some of the rows to the exact path, beside the ordinals that are left to it already."""
     if not fallback:
-        return Decoded(arrays, places, unfit)
-    kept = [at for at in range(len(places)) if at not in fallback]
+        return Decoded(arrays, ordinals, unfit)
+    kept = [at for at in range(len(ordinals)) if at not in fallback]
     positions = pa.array(kept, pa.int32())
     columns = {name: array.take(positions) for name, array in arrays.items()}
-    left = sorted([*unfit, *(places[at] for at in fallback)])
-    return Decoded(columns, [places[at] for at in kept], left)
+    left = sorted([*unfit, *(ordinals[at] for at in fallback)])
+    return Decoded(columns, [ordinals[at] for at in kept], left)

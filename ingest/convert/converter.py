@@ -94,18 +94,18 @@ def convert(
     absorbed = 0
     some_absorbed = is_absorbed(buffer, marks)
     for first in range(0, len(buffer), CHUNK_ROWS):
-        places: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
+        ordinals: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
         if done:
-            places = [at for at in places if at not in done]
+            ordinals = [at for at in ordinals if at not in done]
         if some_absorbed:
-            fresh = [at for at in places if buffer.offsets[at] >= marks[buffer.sources[at]]]
-            absorbed += len(places) - len(fresh)
-            places = fresh
+            fresh = [at for at in ordinals if buffer.offsets[at] >= marks[buffer.sources[at]]]
+            absorbed += len(ordinals) - len(fresh)
+            ordinals = fresh
         if undated:
-            work.rejected += [(at, _undated(buffer.timestamps_ms[at])) for at in places if at in undated]
-            places = [at for at in places if at not in undated]
-        if places:
-            _convert_chunk(work, places)
+            work.rejected += [(at, _undated(buffer.timestamps_ms[at])) for at in ordinals if at in undated]
+            ordinals = [at for at in ordinals if at not in undated]
+        if ordinals:
+            _convert_chunk(work, ordinals)
     rows = _one_table(work.chunks)
     return Converted(rows, work.terms.columns.new, work.rejected, absorbed, work.rows_with_errors)
 
@@ -126,57 +126,57 @@ def _undated(timestamp_ms: int) -> Rejected:
 
 
 def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
-    """Takes over what the table can have; returns the places of that."""
+    """Takes over what the table can have; returns the ordinals of that."""
     admitted = list[Part]()
     for part in parts:
         if all(work.terms.columns.admits(name, path) for name, path in part.new.items()):
             add_rows(work, part.rows)
             admitted.append(part)
-    if sum(len(part.places) for part in admitted) == len(work.buffer):
+    if sum(len(part.ordinals) for part in admitted) == len(work.buffer):
         return range(len(work.buffer))
-    return set[int]().union(*(part.places for part in admitted))
+    return set[int]().union(*(part.ordinals for part in admitted))
 
 
-def _convert_chunk(work: Work, places: Sequence[int]) -> None:
+def _convert_chunk(work: Work, ordinals: Sequence[int]) -> None:
     """Converts messages; the few that bring about an error nobody foresaw become dead letters. One that most
     of them meet is the table's, and is raised."""
     try:
-        _convert_or_nothing(work, places)
+        _convert_or_nothing(work, ordinals)
     except (FirnError, MemoryError):
         raise
     except Exception as error:
-        for place, each in find_culprits(places, partial(_convert_or_nothing, work), error).items():
+        for ordinal, each in find_culprits(ordinals, partial(_convert_or_nothing, work), error).items():
             log.exception(
                 "record.not_converted",
                 table=str(work.buffer.table),
-                offset=work.buffer.offsets[place],
+                offset=work.buffer.offsets[ordinal],
                 exc_info=each,
             )
             work.rejected.append(
                 (
-                    place,
+                    ordinal,
                     Rejected(Reason.UNSTORABLE, f"an error that nobody foresaw, please report it: {each!r}"),
                 )
             )
 
 
-def _convert_or_nothing(work: Work, places: Sequence[int]) -> None:
+def _convert_or_nothing(work: Work, ordinals: Sequence[int]) -> None:
     """Converts messages, or raises and leaves all as it was."""
     chunks, rejected, rows_with_errors = len(work.chunks), len(work.rejected), work.rows_with_errors
     try:
-        _convert_together(work, places)
+        _convert_together(work, ordinals)
     except BaseException:
         del work.chunks[chunks:], work.rejected[rejected:]
         work.rows_with_errors = rows_with_errors
         raise
 
 
-def _convert_together(work: Work, places: Sequence[int]) -> None:
+def _convert_together(work: Work, ordinals: Sequence[int]) -> None:
     """Converts messages: first by columns what can be, then what is left over (see the module's drawing)."""
     if any(source.form == REPLAY for source in work.present):
-        places = _convert_replayed(work, places)
+        ordinals = _convert_replayed(work, ordinals)
     values = work.buffer.values
-    for reading, objects, lines, others in _sorted(work, places):
+    for reading, objects, lines, others in _sorted(work, ordinals):
         terms = replace(work.terms, local=reading.local)
         if lines:
             records = Records(_at(values, lines), lines)
@@ -188,31 +188,31 @@ def _convert_together(work: Work, places: Sequence[int]) -> None:
             _convert_others(work, sorted(others), reading, terms)
 
 
-def _at(values: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
-    """The values at these places, which ascend."""
+def _at(values: Sequence[bytes], ordinals: Sequence[int]) -> Sequence[bytes]:
+    """The values at these ordinals, which ascend."""
     return (
-        values[places[0] : places[-1] + 1]
-        if places and len(places) == places[-1] - places[0] + 1
-        else [values[at] for at in places]
+        values[ordinals[0] : ordinals[-1] + 1]
+        if ordinals and len(ordinals) == ordinals[-1] - ordinals[0] + 1
+        else [values[at] for at in ordinals]
     )
 
 
 def _sorted(
-    work: Work, places: Sequence[int]
+    work: Work, ordinals: Sequence[int]
 ) -> Iterator[tuple[Reading, Sequence[int], list[int], list[int]]]:
     """Messages by how they are read: those like one object, those like one line, all others."""
     common = the_reading(work.present)
     if (
         common is not None
         and TOPIC_FORMATS[common.form].takes_objects
-        and {value[:1] for value in _at(work.buffer.values, places)} == {OBJECT_BEGINS}
+        and {value[:1] for value in _at(work.buffer.values, ordinals)} == {OBJECT_BEGINS}
     ):
-        return iter([(common, places, [], [])])
+        return iter([(common, ordinals, [], [])])
     readings = [Reading(source.form, zone(source.time_zone)) for source in work.sources]
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
     of_source = [(TOPIC_FORMATS[reading.form], *bins[reading]) for reading in readings]
     values, numbers = work.buffer.values, work.buffer.sources
-    for at in places:
+    for at in ordinals:
         topic_format, objects, lines, others = of_source[numbers[at]]
         value = values[at]
         kind = topic_format.by_first_byte.get(value[:1], topic_format.otherwise)
@@ -227,12 +227,12 @@ def _sorted(
     return ((reading, *lists) for reading, lists in bins.items())
 
 
-def _convert_replayed(work: Work, places: Sequence[int]) -> list[int]:
-    """Converts what came from the replay topic, each message as its headers say; returns the places of all
+def _convert_replayed(work: Work, ordinals: Sequence[int]) -> list[int]:
+    """Converts what came from the replay topic, each message as its headers say; returns the ordinals of all
     others."""
     rest = list[int]()
     whole, single = defaultdict[Reading, list[int]](list), defaultdict[Reading, list[int]](list)
-    for at in places:
+    for at in ordinals:
         if work.sources[work.buffer.sources[at]].form != REPLAY:
             rest.append(at)
             continue
@@ -257,8 +257,8 @@ def _convert_replayed(work: Work, places: Sequence[int]) -> list[int]:
 def _convert_lines(work: Work, records: Records, terms: Terms) -> list[int]:
     """Converts lines by their formats; returns the positions of those left."""
     left = list[int]()
-    for decoded in decode_lines(records.values, taken(work.timestamps_ms, records.places), terms):
-        keep(work, decoded.columns, records, decoded.places)
+    for decoded in decode_lines(records.values, taken(work.timestamps_ms, records.ordinals), terms):
+        keep(work, decoded.columns, records, decoded.ordinals)
         left += decoded.fallback
     return left
 
@@ -267,9 +267,9 @@ def _convert_objects(work: Work, records: Records, terms: Terms) -> list[int]:
     """Converts what fits the table's shape, again while that teaches something; returns the positions of what
     is left."""
     table, left = work.buffer.table, list[int]()
-    kafka_ms = taken(work.timestamps_ms, records.places, distinct=records.indexes is None)
+    kafka_ms = taken(work.timestamps_ms, records.ordinals, distinct=records.indexes is None)
     for decoded in decode_by_template(records.values, kafka_ms, terms):
-        keep(work, decoded.columns, records, decoded.places)
+        keep(work, decoded.columns, records, decoded.ordinals)
         left += decoded.fallback
     if not left:
         return []
@@ -280,7 +280,7 @@ def _convert_objects(work: Work, records: Records, terms: Terms) -> list[int]:
     for _ in range(RELEARN_MAX):
         values = _at(records.values, fallback)
         decoded = decode_objects(shape, values, taken(kafka_ms, fallback), terms)
-        keep(work, decoded.columns, records, [fallback[at] for at in decoded.places])
+        keep(work, decoded.columns, records, [fallback[at] for at in decoded.ordinals])
         fallback = [fallback[at] for at in decoded.fallback]
         if not fallback:
             break
@@ -303,19 +303,19 @@ def _sample(records: Records, positions: Sequence[int], count: int, terms: Terms
     return sample
 
 
-def _convert_others(work: Work, places: Sequence[int], reading: Reading, terms: Terms) -> None:
+def _convert_others(work: Work, ordinals: Sequence[int], reading: Reading, terms: Terms) -> None:
     """Messages that no fast path took: those that carry several records are taken apart, the rest go the
     exact way."""
     single, batched = list[int](), _BatchRecords()
-    for place in places:
-        batch = take_apart(work.buffer.values[place], reading.form, terms.depth_max)
+    for ordinal in ordinals:
+        batch = take_apart(work.buffer.values[ordinal], reading.form, terms.depth_max)
         if batch is None:
-            single.append(place)
+            single.append(ordinal)
         elif isinstance(batch, Rejected):
-            work.rejected.append((place, batch))
+            work.rejected.append((ordinal, batch))
         else:
-            work.rejected += [(place, record) for record in batch if isinstance(record, RejectedRecord)]
-            batched.add(place, batch)
+            work.rejected += [(ordinal, record) for record in batch if isinstance(record, RejectedRecord)]
+            batched.add(ordinal, batch)
             if len(batched.values) >= CHUNK_ROWS:
                 _convert_batched(work, batched, terms)
                 batched = _BatchRecords()
@@ -326,24 +326,24 @@ def _convert_others(work: Work, places: Sequence[int], reading: Reading, terms: 
 
 @dataclass(slots=True)
 class _BatchRecords:
-    """Records of messages that carry several: their bytes, places of their messages, positions in these."""
+    """Records of messages that carry several: their bytes, ordinals of their messages, positions in these."""
 
     values: list[bytes] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    ordinals: list[int] = field(default_factory=list)
     indexes: list[int] = field(default_factory=list)
 
-    def add(self, place: int, batch: Batch) -> None:
+    def add(self, ordinal: int, batch: Batch) -> None:
         for index, record in enumerate(batch):
             if not isinstance(record, RejectedRecord):
                 self.values.append(record)
-                self.places.append(place)
+                self.ordinals.append(ordinal)
                 self.indexes.append(index)
 
 
 def _convert_batched(work: Work, batched: _BatchRecords, terms: Terms) -> None:
     for first in range(0, len(batched.values), CHUNK_ROWS):
         part = slice(first, first + CHUNK_ROWS)
-        records = Records(batched.values[part], batched.places[part], batched.indexes[part])
+        records = Records(batched.values[part], batched.ordinals[part], batched.indexes[part])
         _convert_exactly(work, records, _convert_objects(work, records, terms), BATCH_RECORD, terms)
 
 
@@ -352,16 +352,16 @@ def _convert_exactly(
 ) -> None:
     rows, kept = list[Row](), list[int]()
     for at in positions:
-        row = _row(records.values[at], work.buffer.timestamps_ms[records.places[at]], form, terms)
+        row = _row(records.values[at], work.buffer.timestamps_ms[records.ordinals[at]], form, terms)
         if not isinstance(row, Rejected):
             rows.append(row)
             kept.append(at)
         elif records.indexes is None:
-            work.rejected.append((records.places[at], row))
+            work.rejected.append((records.ordinals[at], row))
         else:
             work.rejected.append(
                 (
-                    records.places[at],
+                    records.ordinals[at],
                     RejectedRecord(row.reason, row.detail, records.indexes[at], records.values[at]),
                 )
             )

@@ -7,16 +7,16 @@ CULPRITS_MAX = 64
 
 
 def find_culprits(
-    places: Sequence[int], attempt: Callable[[Sequence[int]], None], first: Exception
+    ordinals: Sequence[int], attempt: Callable[[Sequence[int]], None], first: Exception
 ) -> dict[int, Exception]:
-    """Attempts messages by halves until each that fails has failed alone; its place and its error. What does
-    not fail is done.
+    """Attempts messages by halves until each that fails has failed alone; its ordinal and its error. What
+    does not fail is done.
 
-    `attempt` does all of the messages at some places, or raises and has done nothing. Raises `first`, the
+    `attempt` does all of the messages at some ordinals, or raises and has done nothing. Raises `first`, the
     error of all of them together, where most fail: then it is not a message's.
     """
     found = dict[int, Exception]()
-    waiting = [places]
+    waiting = [ordinals]
     while waiting:
         some = waiting.pop()
         half = len(some) // 2
@@ -28,6 +28,6 @@ def find_culprits(
                     waiting.append(part)
                 else:
                     found[part[0]] = error
-                    if len(found) > min(len(places) - 1, CULPRITS_MAX):
+                    if len(found) > min(len(ordinals) - 1, CULPRITS_MAX):
                         raise first from None
     return found

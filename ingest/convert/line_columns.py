@@ -22,8 +22,8 @@ _KINDS = frozenset((TEXT,))
 
 
 def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> Iterator[Decoded]:
-    """Decodes lines, one result per format met; places are positions in `values`. `kafka_ms`: int64 array of
-    the Kafka timestamps."""
+    """Decodes lines, one result per format met; ordinals are positions in `values`. `kafka_ms`: int64 array
+    of the Kafka timestamps."""
     plain: tuple[list[str], list[int]] = ([], [])
     known: dict[str, tuple[LineFormat, list[Values], list[int]]] = {}
     fallback: list[int] = []
@@ -37,33 +37,33 @@ def decode_lines(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms) -> I
             line_format, fields = found
             if line_format.title not in known:
                 known[line_format.title] = (line_format, [], [])
-            _, rows, places = known[line_format.title]
+            _, rows, ordinals = known[line_format.title]
             rows.append(fields)
-            places.append(at)
+            ordinals.append(at)
         elif not line or line.isspace():
             fallback.append(at)
         else:
             plain[0].append(line)
             plain[1].append(at)
-    lines, places = plain
+    lines, ordinals = plain
     arrays = (
-        {TIMESTAMP: _kafka_us(kafka_ms, places).cast(_UTC), MESSAGE: pa.array(lines, pa.string())}
+        {TIMESTAMP: _kafka_us(kafka_ms, ordinals).cast(_UTC), MESSAGE: pa.array(lines, pa.string())}
         if lines
         else {}
     )
-    yield Decoded(arrays, places, fallback)
-    for line_format, rows, places in known.values():
-        yield _of_format(line_format, rows, places, _kafka_us(kafka_ms, places), terms)
+    yield Decoded(arrays, ordinals, fallback)
+    for line_format, rows, ordinals in known.values():
+        yield _of_format(line_format, rows, ordinals, _kafka_us(kafka_ms, ordinals), terms)
 
 
-def _kafka_us(kafka_ms: pa.Array, places: list[int]) -> pa.Array:
+def _kafka_us(kafka_ms: pa.Array, ordinals: list[int]) -> pa.Array:
     return pc.multiply(
-        kafka_ms if len(places) == len(kafka_ms) else kafka_ms.take(pa.array(places, pa.int64())), 1000
+        kafka_ms if len(ordinals) == len(kafka_ms) else kafka_ms.take(pa.array(ordinals, pa.int64())), 1000
     )
 
 
 def _of_format(
-    line_format: LineFormat, rows: Sequence[Values], places: list[int], kafka_us: pa.Array, terms: Terms
+    line_format: LineFormat, rows: Sequence[Values], ordinals: list[int], kafka_us: pa.Array, terms: Terms
 ) -> Decoded:
     lists = list(zip(*rows, strict=True))
     found: Found = {}
@@ -72,7 +72,7 @@ def _of_format(
     fallback = set[int]()
     if line_format.extras is not None:
         found |= _extra_columns(line_format, lists[-1], fallback)
-    return lay_out_columns(found, kafka_us, terms, places, [], fallback)
+    return lay_out_columns(found, kafka_us, terms, ordinals, [], fallback)
 
 
 def _extra_columns(line_format: LineFormat, texts: Sequence[str | None], fallback: set[int]) -> Found:

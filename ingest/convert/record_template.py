@@ -73,7 +73,7 @@ def decode_by_template(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms
     """Decodes the records of the most frequent templates, one result per template; `fallback` of the last one
     are the positions left over.
 
-    `kafka_ms`: int64 array of the Kafka timestamps, aligned with `values`; places are positions in `values`.
+    `kafka_ms`: int64 array of the Kafka timestamps, aligned with `values`, in which ordinals are positions.
     """
     left = np.ones(len(values), bool)
     chunk = _joined(values) if len(values) >= ROWS_MIN else None
@@ -89,8 +89,8 @@ def decode_by_template(values: Sequence[bytes], kafka_ms: pa.Array, terms: Terms
             kafka_us = pc.multiply(kafka_ms.take(pa.array(same)), 1000)
             unfit = _unfit(found, template, chunk)
             decoded = lay_out_columns(found, kafka_us, terms, same.tolist(), [], unfit)
-            left[decoded.places] = False
-            yield Decoded(decoded.columns, decoded.places, [])
+            left[decoded.ordinals] = False
+            yield Decoded(decoded.columns, decoded.ordinals, [])
     yield Decoded({}, [], np.flatnonzero(left).tolist())
 
 

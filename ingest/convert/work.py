@@ -53,11 +53,11 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a buffer that are converted already (batched.py): their places in it, and the original paths of
-    columns that the table does not have."""
+    """Rows of a buffer that are converted already (batched.py): their ordinals, which are positions in it,
+    and the original paths of columns that the table does not have."""
 
     rows: pa.Table
-    places: Sequence[int]
+    ordinals: Sequence[int]
     new: Mapping[str, str]
 
 
@@ -79,11 +79,11 @@ class Reading(NamedTuple):
 
 @dataclass(slots=True)
 class Records:
-    """Records to convert: their bytes, the places of their messages in the buffer, and their numbers in these
-    (None: each is its message's only one)."""
+    """Records to convert: their bytes, the ordinals of their messages in the buffer, and their numbers in
+    these (None: each is its message's only one)."""
 
     values: Sequence[bytes]
-    places: Sequence[int]
+    ordinals: Sequence[int]
     indexes: Sequence[int] | None = None
 
 
@@ -96,7 +96,7 @@ class Work:
     terms: Terms
     shapes: Shapes
     timestamps_ms: pa.Array
-    origins: dict[int, Origin] = field(default_factory=dict)  # by place, of messages from the replay topic
+    origins: dict[int, Origin] = field(default_factory=dict)  # by ordinal, of messages from the replay topic
     chunks: list[pa.Table] = field(default_factory=list)
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
     rows_with_errors: int = 0
@@ -133,20 +133,22 @@ def keep(work: Work, arrays: Mapping[str, pa.Array], records: Records, positions
     """Adds the rows at these positions, with the columns that say where they came from."""
     if not positions:
         return
-    places = (
-        records.places if len(positions) == len(records.places) else [records.places[at] for at in positions]
+    ordinals = (
+        records.ordinals
+        if len(positions) == len(records.ordinals)
+        else [records.ordinals[at] for at in positions]
     )
     distinct = records.indexes is None
-    origins = taken(_int32(work.buffer.sources), places, distinct=distinct)
+    origins = taken(_int32(work.buffer.sources), ordinals, distinct=distinct)
     per_source = [
         (TOPIC, pa.string(), [source.topic for source in work.sources]),
         (TOPIC_ID, pa.string(), [source.topic_id for source in work.sources]),
         (TOPIC_PARTITION, pa.int32(), [source.partition for source in work.sources]),
     ]
     system = {name: pa.array(values, kind).take(origins) for name, kind, values in per_source}
-    kafka_us = pa.compute.multiply(taken(work.timestamps_ms, places, distinct=distinct), 1000)
+    kafka_us = pa.compute.multiply(taken(work.timestamps_ms, ordinals, distinct=distinct), 1000)
     system[OBSERVED_TIMESTAMP] = kafka_us.cast(_UTC)
-    system[OFFSET] = taken(_int64(work.buffer.offsets), places, distinct=distinct)
+    system[OFFSET] = taken(_int64(work.buffer.offsets), ordinals, distinct=distinct)
     indexes = (
         np.zeros(len(positions), np.int32)
         if records.indexes is None
@@ -154,7 +156,7 @@ def keep(work: Work, arrays: Mapping[str, pa.Array], records: Records, positions
     )
     system[INDEX] = pa.array(indexes, pa.int32())
     if work.origins:
-        _restore(system, [work.origins.get(at) for at in places])
+        _restore(system, [work.origins.get(at) for at in ordinals])
     add_rows(work, pa.table({**arrays, **system}))
 
 
@@ -183,11 +185,11 @@ def _restore(system: dict[str, Any], origins: Sequence[Origin | None]) -> None:
         system[name] = pa.array(first, own.type)
 
 
-def taken(array: pa.Array, places: Sequence[int], *, distinct: bool = True) -> pa.Array:
-    """The values at these places, which ascend."""
-    if distinct and len(places) == places[-1] - places[0] + 1:
-        return array.slice(places[0], len(places))
-    return array.take(pa.array(places, pa.int64()))
+def taken(array: pa.Array, ordinals: Sequence[int], *, distinct: bool = True) -> pa.Array:
+    """The values at these ordinals, which ascend."""
+    if distinct and len(ordinals) == ordinals[-1] - ordinals[0] + 1:
+        return array.slice(ordinals[0], len(ordinals))
+    return array.take(pa.array(ordinals, pa.int64()))
 
 
 def _int64(values: Any) -> pa.Array:

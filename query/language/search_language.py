@@ -39,7 +39,7 @@ Piece = str | Wildcard
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Span:
     """Where in the query text something stands."""
 
     position: int
@@ -77,7 +77,7 @@ class Exists:
     """Rows where the field has a value."""
 
     field: str
-    place: Place
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Match:
     field: str | None
     pieces: tuple[Piece, ...]
     is_phrase: bool
-    place: Place
+    span: Span
 
     @property
     def text(self) -> str:
@@ -104,7 +104,7 @@ class Between:
     high: str | None
     low_included: bool
     high_included: bool
-    place: Place
+    span: Span
 
 
 Node = Everything | All | Either | Not | Exists | Match | Between
@@ -223,7 +223,7 @@ class _Reader:
         if depth > DEPTH_MAX:
             raise refuse(
                 f"the query is nested more than {DEPTH_MAX} levels deep; write it flatter",
-                position=self._place(item).position,
+                position=self._span(item).position,
             )
         if isinstance(item, tree.BaseGroup):
             return self.read(item.children[0], field, depth + 1)
@@ -240,12 +240,12 @@ class _Reader:
         return self._leaf(item, field)
 
     def _field(self, item: tree.SearchField, outer: str | None, depth: int) -> Node:
-        place = self._place(item)
+        span = self._span(item)
         if outer is not None:
             raise refuse(
                 f"a field inside the field {outer!r}",
-                position=place.position,
-                length=place.length,
+                position=span.position,
+                length=span.length,
                 suggestion="put the value in double quotes",
             )
         name = _plain(_pieces(item.name))
@@ -257,15 +257,15 @@ class _Reader:
             and isinstance(expression.children[0], tree.Word)
             and _NUMBER.fullmatch(expression.children[0].value)
         ):
-            self._count(place)
-            return Match(name, (f"-{expression.children[0].value}",), True, place)
+            self._count(span)
+            return Match(name, (f"-{expression.children[0].value}",), True, span)
         if isinstance(
             expression, tree.SearchField
         ):  # host:10.0.0.1:8080 and time:12:30:00 mean what they look like
-            return self._colons(name, expression, place)
+            return self._colons(name, expression, span)
         return self.read(expression, name, depth + 1)
 
-    def _colons(self, name: str, value: tree.SearchField, place: Place) -> Node:
+    def _colons(self, name: str, value: tree.SearchField, span: Span) -> Node:
         pieces: list[Piece] = []
         inner: tree.Item = value
         while isinstance(inner, tree.SearchField):
@@ -274,30 +274,30 @@ class _Reader:
         if not isinstance(inner, tree.Word):
             raise refuse(
                 "a colon inside a value",
-                position=place.position,
-                length=place.length,
+                position=span.position,
+                length=span.length,
                 suggestion="put the value in double quotes",
             )
-        self._count(place)
-        return Match(name, _joined([*pieces, *_pieces(inner.value)]), False, place)
+        self._count(span)
+        return Match(name, _joined([*pieces, *_pieces(inner.value)]), False, span)
 
     def _leaf(self, item: tree.Item, field: str | None) -> Node:
-        place = self._place(item)
-        self._count(place)
+        span = self._span(item)
+        self._count(span)
         if isinstance(item, tree.Word):
             pieces = _pieces(item.value)
             if pieces == (Wildcard.ANY,):
-                return Everything() if field is None else Exists(field, place)
-            return Match(field, pieces, False, place)
+                return Everything() if field is None else Exists(field, span)
+            return Match(field, pieces, False, span)
         if isinstance(item, tree.Phrase):
-            return Match(field, (re.sub(r"\\(.)", r"\1", item.value[1:-1], flags=re.DOTALL),), True, place)
+            return Match(field, (re.sub(r"\\(.)", r"\1", item.value[1:-1], flags=re.DOTALL),), True, span)
         if isinstance(item, tree.Range):
             low, high = _bound(item.low), _bound(item.high)
-            return self._between(field, low, high, bool(item.include_low), bool(item.include_high), place)
+            return self._between(field, low, high, bool(item.include_low), bool(item.include_high), span)
         if isinstance(item, tree.From):
-            return self._between(field, _bound(item.children[0]), None, bool(item.include), False, place)
+            return self._between(field, _bound(item.children[0]), None, bool(item.include), False, span)
         if isinstance(item, tree.To):
-            return self._between(field, None, _bound(item.children[0]), False, bool(item.include), place)
+            return self._between(field, None, _bound(item.children[0]), False, bool(item.include), span)
         what = {
             tree.Fuzzy: "~ (similar words)",
             tree.Proximity: "~ (words near each other)",
@@ -305,8 +305,8 @@ class _Reader:
         }.get(type(item))
         raise refuse(
             f"{what or 'this'} is not supported",
-            position=place.position,
-            length=place.length,
+            position=span.position,
+            length=span.length,
             suggestion="use wildcards: conn*, or quotes",
         )
 
@@ -317,31 +317,31 @@ class _Reader:
         high: str | None,
         low_included: bool,
         high_included: bool,
-        place: Place,
+        span: Span,
     ) -> Node:
         if field is None:
             raise refuse(
                 "a range needs a field",
-                position=place.position,
-                length=place.length,
+                position=span.position,
+                length=span.length,
                 suggestion="write field:[1 TO 5] or field:>5; " + _QUOTE_IT,
             )
         if low is None and high is None:
-            return Exists(field, place)
-        return Between(field, low, high, low_included, high_included, place)
+            return Exists(field, span)
+        return Between(field, low, high, low_included, high_included, span)
 
-    def _count(self, place: Place) -> None:
+    def _count(self, span: Span) -> None:
         self._terms += 1
         if self._terms > TERMS_MAX:
             raise refuse(
                 f"the query has more than {TERMS_MAX} terms; search for less at a time",
-                position=place.position,
+                position=span.position,
             )
 
-    def _place(self, item: tree.Item) -> Place:
+    def _span(self, item: tree.Item) -> Span:
         start = min(item.pos or 0, len(self._origins) - 1)
         end = min(start + (item.size or 0), len(self._origins) - 1)
-        return Place(self._origins[start], max(1, self._origins[end] - self._origins[start]))
+        return Span(self._origins[start], max(1, self._origins[end] - self._origins[start]))
 
 
 def _all(children: tuple[Node, ...]) -> Node:

@@ -40,7 +40,7 @@ from query.language.search_language import (
     Node,
     Not,
     Piece,
-    Place,
+    Span,
 )
 from query.language.word_pattern import plain_text, word_pattern
 from query.model.instant import Period, parse_period, timestamp_literal
@@ -86,19 +86,21 @@ def compile_search(node: Node, schema: LogSchema, *, everywhere: bool = False) -
 def within_offsets(absorbed: Absorbed) -> exp.Expression:
     """Rows that a table had absorbed: by identity, so the same rows whatever was compacted or written
     since."""
-    return any_of([_of_partition(place, ranges) for place, ranges in sorted(absorbed.items()) if ranges])
+    return any_of(
+        [_of_partition(partition, ranges) for partition, ranges in sorted(absorbed.items()) if ranges]
+    )
 
 
-def _of_partition(place: TopicPartition, ranges: Sequence[Range]) -> exp.Expression:
+def _of_partition(partition: TopicPartition, ranges: Sequence[Range]) -> exp.Expression:
     """The partition is compared once for all of its ranges: a pin may have thousands. Built without
     `exp.and_`, which copies what it is given."""
-    is_place = (
-        exp.EQ(this=column(TOPIC_ID), expression=text_literal(place.topic_id)),
-        exp.EQ(this=column(TOPIC_PARTITION), expression=exp.Literal.number(place.partition)),
+    is_partition = (
+        exp.EQ(this=column(TOPIC_ID), expression=text_literal(partition.topic_id)),
+        exp.EQ(this=column(TOPIC_PARTITION), expression=exp.Literal.number(partition.partition)),
     )
     return reduce(
         lambda one, other: exp.And(this=one, expression=other),
-        (*is_place, any_of([_of_offsets(each) for each in ranges])),
+        (*is_partition, any_of([_of_offsets(each) for each in ranges])),
     )
 
 
@@ -212,7 +214,7 @@ class _Compiler:
         if not found:
             self._warn_unknown(node, field)
             return exp.false()
-        self._count(len(found), node.place)
+        self._count(len(found), node.span)
         return any_of([self._leaf(node, each, is_older=at > 0) for at, each in enumerate(found)])
 
     def _leaf(self, node: Exists | Match | Between, target: Column, *, is_older: bool) -> exp.Expression:
@@ -225,8 +227,8 @@ class _Compiler:
                 return exp.false()
             raise refuse(
                 str(unfit),
-                position=node.place.position,
-                length=node.place.length,
+                position=node.span.position,
+                length=node.span.length,
                 suggestion=unfit.suggestion,
             ) from unfit
 
@@ -234,12 +236,12 @@ class _Compiler:
         if not node.text:
             raise refuse(
                 "empty quotes match nothing in particular",
-                position=node.place.position,
-                length=node.place.length,
+                position=node.span.position,
+                length=node.span.length,
                 suggestion="write a word",
             )
         targets = text_columns(self._schema)
-        self._count(len(targets), node.place)
+        self._count(len(targets), node.span)
         groups = [targets[at : at + CONCATENATED_MAX] for at in range(0, len(targets), CONCATENATED_MAX)]
         if not self._everywhere:
             return any_of([_text_matches(_side_by_side(group), node.pieces) for group in groups])
@@ -257,21 +259,21 @@ class _Compiler:
         suggestion = f"did you mean {near}?" if near else "the list of fields shows what there is"
         if isinstance(node, Match) and near is None:
             suggestion += f'; to search for the text itself put it in double quotes: "{field}:{node.text}"'
-        where = node.place.position
+        where = node.span.position
         self.warnings.append(
             Problem(
                 f"there is no field {field!r} in this stream, so this part of the search matches no row",
                 where,
-                node.place.length,
+                node.span.length,
                 suggestion,
             )
         )
 
-    def _count(self, leaves: int, place: Place) -> None:
+    def _count(self, leaves: int, span: Span) -> None:
         self._leaves += leaves
         if self._leaves > LEAVES_MAX:
             message = "too many words over too many fields; name the fields to look in, as in message:word"
-            raise refuse(message, position=place.position, length=place.length)
+            raise refuse(message, position=span.position, length=span.length)
 
 
 class _UnfitError(Exception):

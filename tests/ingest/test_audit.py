@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ingest.audit import audit_compare
 from ingest.audit.audit_compare import Expected, Verdict, compare
 from ingest.audit.audit_sources import records_in
-from ingest.audit.audit_spool import BUCKET_OFFSETS, IdentitySpool, Place
+from ingest.audit.audit_spool import BUCKET_OFFSETS, FoundIn, IdentitySpool
 from lake.marks import TopicPartition
 from lake.settings import FormatName
 
@@ -105,20 +105,20 @@ def _compared(finds: Finds, folder: Path) -> Verdict:
     if finds.rows:
         offsets, indexes = zip(*finds.rows, strict=True)
         spool.add(
-            Place.ROWS,
+            FoundIn.ROWS,
             PARTITION,
             pa.array([BASE + offset for offset in offsets], pa.int64()),
             pa.array(indexes, pa.int32()),
             7,
         )
     for offset, index, attempt in finds.dead:
-        spool.add_one(Place.DEAD, PARTITION, BASE + offset, index, attempt)
+        spool.add_one(FoundIn.DEAD, PARTITION, BASE + offset, index, attempt)
     for offset, index in finds.dropped:
-        spool.add_one(Place.DROPPED, PARTITION, BASE + offset, index)
+        spool.add_one(FoundIn.DROPPED, PARTITION, BASE + offset, index)
     for offset in finds.parked:
-        spool.add_one(Place.PARKED, PARTITION, BASE + offset, None)
+        spool.add_one(FoundIn.PARKED, PARTITION, BASE + offset, None)
     for offset, index, attempt, read in finds.replayed:
-        spool.add_one(Place.REPLAYED, PARTITION, BASE + offset, index, 2 * attempt + read)
+        spool.add_one(FoundIn.REPLAYED, PARTITION, BASE + offset, index, 2 * attempt + read)
     messages = sorted(
         (offset, many) for offset, many in finds.messages.items() if finds.start <= offset < finds.end
     )
@@ -161,23 +161,23 @@ def test_identities_of_many_buckets_come_back_as_they_were(tmp_path: Path) -> No
     for first in range(0, 5, 2):
         part = slice(first, first + 2)
         spool.add(
-            Place.ROWS,
+            FoundIn.ROWS,
             PARTITION,
             pa.array(offsets[part], pa.int64()),
             pa.array([first] * len(offsets[part]), pa.int32()),
             first,
         )
     for number in range(5_000):
-        spool.add_one(Place.DEAD, PARTITION, number, number % 3, number)
+        spool.add_one(FoundIn.DEAD, PARTITION, number, number % 3, number)
     assert spool.buckets(PARTITION) == [0, 1, 3]
-    assert [spool.size(Place.ROWS, PARTITION, bucket) for bucket in (0, 1, 2, 3)] == [3, 1, 0, 1]
-    assert sorted(_loaded(spool, Place.ROWS, 0)) == [(5, 0, 0), (6, 4, 4), (BUCKET_OFFSETS - 1, 0, 0)]
-    assert list(_loaded(spool, Place.DEAD, 0)) == [(number, number % 3, number) for number in range(5_000)]
-    keys, _ = spool.load(Place.DEAD, PARTITION, 0, 10, 12)
+    assert [spool.size(FoundIn.ROWS, PARTITION, bucket) for bucket in (0, 1, 2, 3)] == [3, 1, 0, 1]
+    assert sorted(_loaded(spool, FoundIn.ROWS, 0)) == [(5, 0, 0), (6, 4, 4), (BUCKET_OFFSETS - 1, 0, 0)]
+    assert list(_loaded(spool, FoundIn.DEAD, 0)) == [(number, number % 3, number) for number in range(5_000)]
+    keys, _ = spool.load(FoundIn.DEAD, PARTITION, 0, 10, 12)
     assert [key >> 32 for key in keys.to_pylist()] == [10, 11]
 
 
-def _loaded(spool: IdentitySpool, place: Place, bucket: int) -> Iterator[tuple[int, int, int]]:
+def _loaded(spool: IdentitySpool, place: FoundIn, bucket: int) -> Iterator[tuple[int, int, int]]:
     keys, notes = spool.load(place, PARTITION, bucket)
     for key, note in zip(keys.to_pylist(), notes.to_pylist(), strict=True):
         yield key >> 32, key & 0xFFFFFFFF, note

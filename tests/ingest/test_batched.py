@@ -90,7 +90,7 @@ def test_tables_alike_leave_nothing_to_be_converted_alone() -> None:
     """Records of one template are all in the parts, also where the tables have different numbers of them."""
     buffers = _buffers([_lines("a", 3), _lines("a", 7), _lines("a", 1)])
     parts = _together(buffers, new_log_schema())
-    assert [[len(part.places) for part in parts[buffer.table]] for buffer in buffers] == [[3], [7], [1]]
+    assert [[len(part.ordinals) for part in parts[buffer.table]] for buffer in buffers] == [[3], [7], [1]]
     assert all(dict(part.new) == {"a": "/a"} for buffer in buffers for part in parts[buffer.table])
 
 
@@ -101,7 +101,9 @@ def test_records_without_a_time_are_converted_together_too() -> None:
     for buffer in buffers:
         converted = _converted(buffer, new_log_schema(), parts[buffer.table])
         assert (
-            sum(len(part.places) for part in parts[buffer.table]) == len(buffer) == converted.rows_with_errors
+            sum(len(part.ordinals) for part in parts[buffer.table])
+            == len(buffer)
+            == converted.rows_with_errors
         )
         assert rows_of(converted) == rows_of(_converted(buffer, new_log_schema()))
         assert converted.rows.column("_errors").to_pylist() == [

@@ -88,9 +88,9 @@ def test_two_layouts_in_one_chunk_are_cut_by_two_templates() -> None:
     assert rest.fallback == [at for at in range(30) if not at % 3], (
         "nothing but null in an object is for the exact path"
     )
-    assert first.places == []
-    assert second.places == [at for at in range(30) if at % 3]
-    assert second.columns["a"].to_pylist() == [f"x{at}" for at in second.places]
+    assert first.ordinals == []
+    assert second.ordinals == [at for at in range(30) if at % 3]
+    assert second.columns["a"].to_pylist() == [f"x{at}" for at in second.ordinals]
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_a_record_that_departs_from_the_template_is_left_over(departing: bytes) 
     it is for another path."""
     plain = b'{"ts":"2025-11-13T02:13:20Z","a":"xy"}'
     decoded = _decoded([plain, plain, departing, plain])
-    cut = {place for one in decoded for place in one.places}
+    cut = {ordinal for one in decoded for ordinal in one.ordinals}
     assert {0, 1, 3} <= cut
-    assert all("b" not in one.columns for one in decoded if 0 in one.places)
+    assert all("b" not in one.columns for one in decoded if 0 in one.ordinals)
     if 2 in cut:  # a layout of its own
-        assert not any({0, 2} <= set(one.places) for one in decoded)
+        assert not any({0, 2} <= set(one.ordinals) for one in decoded)
 
 
 def test_a_chunk_that_is_not_utf_8_is_left_over_whole() -> None:
