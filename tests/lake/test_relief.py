@@ -52,7 +52,7 @@ class Table:
         if prepared is not None:
             self.apply(prepared)
             self.reliefs += 1
-            # Only a relief writes entries again; to look at what appends have written would take longest of all.
+            # Only a relief writes entries again; to look at all of an append takes longest.
             self.rewritten += sum(
                 manifest.existing_files
                 for manifest in prepared.after.manifests

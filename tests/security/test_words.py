@@ -55,8 +55,8 @@ def as_trino_asks(query: str) -> str:
 
 @pytest.fixture(scope="module")
 def duck() -> Iterator[Callable[[str], list[Any]]]:
-    """`duck(what)`: an expression of SQL over all code points in DuckDB, in their order, with `letter` as each
-    of them."""
+    """`duck(what)`: an expression of SQL over all code points in DuckDB, in their order, with `letter` as
+    each of them."""
     with closing(duckdb.connect()) as connection:
         connection.register("points", pa.table({"point": CODE_POINTS}))
         connection.execute("CREATE TABLE letters AS SELECT point, chr(point::INTEGER) AS letter FROM points")
