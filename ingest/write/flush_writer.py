@@ -31,7 +31,7 @@ from lake.errors import FirnError, Reason, Rejected
 from lake.log_schema import shared_schema
 from lake.marks import Range, TopicPartition
 from lake.settings import IngestSettings
-from lake.storage import AnyStorage
+from lake.storage import Storage
 from lake.tenant import TableId
 
 log = structlog.get_logger()
@@ -79,7 +79,7 @@ class FlushWriter:
         settings: IngestSettings,
         link: ColumnLink,
         dead_letters: Letters,
-        storage: AnyStorage,
+        storage: Storage,
         write: Callable[..., list[DataFile]] = write_files,
     ) -> None:
         """`write`: how a flush becomes files, `write_files` or another of writer.py."""

@@ -1,6 +1,5 @@
 """How many messages are asked for at once."""
 
-
 import pytest
 from confluent_kafka import Message
 

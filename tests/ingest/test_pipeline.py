@@ -1,86 +1,100 @@
 """What a worker flushes to let the group's offsets move on."""
 
-from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import orjson
 import pytest
 
+from ingest.dead_letters.dead_letter import DeadLetters
+from ingest.kafka.consumer import InputTopics
 from ingest.model.link import TableView, WrittenFlush
-from ingest.model.source import Source
+from ingest.model.trouble import Trouble
 from ingest.node.pipeline import Pipeline
-from ingest.route.buffer import RawRecord
-from ingest.write.flush_writer import Flush, Written
-from lake.marks import NO_MARKS, Range, TopicPartition
+from ingest.parking.parked_topic import ParkedTopic
+from ingest.write.flush_writer import FlushWriter
+from lake.log_schema import new_log_schema
+from lake.marks import NO_MARKS
 from lake.settings import IngestSettings, TopicSettings
+from lake.storage import open_storage
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
+from tests.ingest.support.fake_kafka import FakeBroker
 
+TOPIC = "t"
 FAR = 1_000
+# A table whose open file has so much is flushed; the worker adds to it what is an eighth of its memory.
+HOT_BYTES = 1 << 18
+BYTES_MAX = 8 << 20
 TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(30)]
 SLOW, *OTHERS = TABLES
 
 
-class Writer:
-    """Writes nothing, and says that it has. `hot`: a table whose open file is large enough."""
-
-    hot: TableId | None = None
-
-    def write(self, flushes: Sequence[Flush], *_: Any) -> Written:
-        return Written(
-            [
-                WrittenFlush(f.table, "u", {TopicPartition("id", 0): Range(0, 1)}, [], 1, {}, 0)
-                for f in flushes
-            ]
-        )
-
-    def acknowledged(self) -> None: ...
-
-    def append(self, *_: Any) -> None: ...
-
-    def take_hot(self, _: TableId) -> None: ...
-
-    def hot_bytes(self, table: TableId) -> int:
-        return 1 << 40 if table == self.hot else 0
-
-
-class Worker:
-    """A pipeline whose flushes are noted, and land when a test says so."""
+class Committer:
+    """The node's main process: notes what is handed over; no flush lands."""
 
     def __init__(self) -> None:
         self.flushed: list[TableId] = []
-        self.clock, self.writer, self.offset = FakeClock(), Writer(), 0
-        source = Source("t", "id", 0, "json", "UTC")
-        topics = SimpleNamespace(
-            assignment=SimpleNamespace(sources=[source], numbers={("t", 0): 0}, place=lambda _: None),
-            check_identity=lambda: None,
-        )
-        link = SimpleNamespace(submit=lambda flushes: self.flushed.extend(flush.table for flush in flushes))
-        settings = IngestSettings(
-            topics=(TopicSettings(name="t"),), replay_records_max=FAR, flush_interval_s=3_600.0
-        )
-        parts: Any = (
-            settings,
-            topics,
-            link,
-            self.writer,
-            SimpleNamespace(flush=lambda: None),
-            self.clock,
-            1 << 40,
-        )
-        self.pipeline = Pipeline(*parts)
-        self.pipeline.opened(dict.fromkeys(TABLES, TableView("u", "file:///t", b"{}", NO_MARKS)), [])
 
-    def take(self, table: TableId, size: int = 10) -> None:
+    def open(self, tables: Sequence[TableId]) -> None:
+        """All are open."""
+
+    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+        raise AssertionError("no record has a new column")
+
+    def submit(self, flushes: Sequence[WrittenFlush]) -> None:
+        self.flushed += [flush.table for flush in flushes]
+
+    def stuck(self, table: TableId, trouble: Trouble) -> None:
+        raise AssertionError(trouble)
+
+
+class Worker:
+    """A pipeline on brokers in memory, whose flushes are noted."""
+
+    def __init__(self, folder: Path, broker: FakeBroker) -> None:
+        self.clock, self.committer, self._broker = FakeClock(), Committer(), broker
+        settings = IngestSettings(
+            topics=(TopicSettings(name=TOPIC),),
+            replay_records_max=FAR,
+            flush_interval_s=3_600.0,
+            file_bytes=HOT_BYTES,
+        )
+        for topic in (TOPIC, settings.dead_letter_topic, settings.parked_topic):
+            broker.create_topic(topic)
+        storage, warehouse = open_storage(), f"file://{folder}"
+        self._topics = InputTopics(settings)
+        letters = DeadLetters(settings, storage, warehouse)
+        self.pipeline = Pipeline(
+            settings,
+            self._topics,
+            self.committer,
+            FlushWriter(settings, self.committer, letters, storage),
+            ParkedTopic(settings, storage, warehouse),
+            self.clock,
+            BYTES_MAX,
+        )
+        self.pipeline.discover()
+        schema = orjson.dumps(new_log_schema().json)
+        self.pipeline.opened(dict.fromkeys(TABLES, TableView("u", f"{warehouse}/t", schema, NO_MARKS)), [])
+
+    @property
+    def flushed(self) -> list[TableId]:
+        return self.committer.flushed
+
+    def take(self, table: TableId, message: str = "m") -> None:
         """A message comes."""
-        self.pipeline.buffers.add(table, self.clock.s, *RawRecord(0, self.offset, 0, None, (), b"x" * size))
-        self.offset += 1
-        self.pipeline.offsets.routed[0] = self.offset
+        body = orjson.dumps({"message": message})
+        self._broker.append(TOPIC, body, headers=[("tenant", table.tenant.name.encode())])
+        self.pipeline.take(self._topics.poll(0.0))
 
     def pass_by(self, count: int) -> None:
         """So many messages come that are stored elsewhere."""
-        self.offset += count
-        self.pipeline.offsets.routed[0] = self.offset
+        for _ in range(count):
+            self._broker.append(TOPIC, None)
+        while messages := self._topics.poll(0.0):
+            self.pipeline.take(messages)
 
     def look(self) -> None:
         self.pipeline.durable_offsets()  # looks for what is behind
@@ -88,8 +102,10 @@ class Worker:
 
 
 @pytest.fixture
-def worker() -> Worker:
-    return Worker()
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    broker = FakeBroker()
+    broker.install(monkeypatch)
+    return Worker(tmp_path, broker)
 
 
 def test_a_table_that_holds_back_the_offset_is_flushed(worker: Worker) -> None:
@@ -118,10 +134,7 @@ def test_tables_that_hold_nothing_back_are_left_alone(worker: Worker) -> None:
 
 def test_a_table_that_is_due_for_two_reasons_is_flushed_once(worker: Worker) -> None:
     """It holds back the offset, and its open file is large enough."""
-    worker.take(SLOW, 64 * 1024 * 1024)
-    worker.writer.hot = SLOW
+    worker.take(SLOW, os.urandom(4 * HOT_BYTES).hex())
     worker.pass_by(FAR)
-    worker.pipeline.durable_offsets()
-    cast("Any", worker.pipeline).buffers.pack = lambda _: None
     worker.look()
     assert worker.flushed == [SLOW]

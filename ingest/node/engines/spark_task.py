@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 from confluent_kafka import Message
@@ -34,7 +34,7 @@ from ingest.node.engines.spark_task_spec import (
 from ingest.parking.parked_topic import ParkedTopic
 from ingest.route.buffer import Buffers, RawRecord, TableBuffer, records_of
 from ingest.route.routes import Routes
-from ingest.write.flush_writer import Flush, FlushWriter
+from ingest.write.flush_writer import ColumnLink, Flush, FlushWriter
 from lake.clock import SystemClock, epoch_ms
 from lake.errors import FatalError, Rejected
 from lake.logs import configure_logs
@@ -129,11 +129,18 @@ class TaskTools:
 _tools: TaskTools | None = None
 
 
+class Driver(ColumnLink, Protocol):
+    """The driver as a task sees it; `DriverRpcClient` is its end of the line."""
+
+    def decisions(self, tables: Sequence[TableId]) -> RoutingDecisions:
+        """Where the records of tables go."""
+
+
 class Task:
     """One task, once. Raises UnavailableError where Kafka or the driver is gone (Spark tries again),
     FatalError for what a person has to mend."""
 
-    def __init__(self, order: TaskSpec, tools: TaskTools, link: DriverRpcClient) -> None:
+    def __init__(self, order: TaskSpec, tools: TaskTools, link: Driver) -> None:
         self._order = order
         self._tools = tools
         self._link = link
