@@ -43,7 +43,9 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
 
 def store(broker: FakeBroker, group: Mapping[KafkaPartition, Stored]) -> None:
     """What the group has stored, and nothing else."""
-    stored = {each.key: (found.offset, found.metadata) for each, found in group.items()}
+    stored: dict[tuple[str, int], tuple[int, str | None]] = {
+        each.key: (found.offset, found.metadata) for each, found in group.items()
+    }
     broker.stored[IngestSettings().group] = stored
 
 

@@ -10,7 +10,7 @@ from lake.errors import Reason, Rejected
 from lake.settings import TopicSettings
 
 
-class BadMessage(Message):
+class BadMessage(Message):  # type: ignore[misc] # its stubs are left out
     """As the client gives one with a header name that is not UTF-8: asked twice, it would give something that
     ends the process."""
 

@@ -3,21 +3,24 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
+from ingest.commit.flush_lifecycle import WRITE_RETRIES
 from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.kafka.consumer import InputTopics
-from ingest.model.link import TableView, WrittenFlush
+from ingest.model.link import Outcome, TableView, WrittenFlush
 from ingest.model.trouble import Trouble
 from ingest.node.pipeline import Pipeline
-from ingest.parking.parked_topic import ParkedTopic
+from ingest.parking.parked_topic import PARKED, ParkedTopic
 from ingest.write.flush_writer import FlushWriter
+from lake.errors import UnavailableError
 from lake.log_schema import new_log_schema
 from lake.marks import NO_MARKS
 from lake.settings import IngestSettings, TopicSettings
-from lake.storage import open_storage
+from lake.storage import LocalStorage, open_storage
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
 from tests.ingest.support.fake_kafka import FakeBroker
@@ -31,11 +34,23 @@ TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(30)]
 SLOW, *OTHERS = TABLES
 
 
+class FailingStorage(LocalStorage):
+    """Files of this machine, while it takes any."""
+
+    fails = False
+
+    def create(self, uri: str) -> Any:
+        if self.fails:
+            raise UnavailableError("no room")
+        return super().create(uri)
+
+
 class Committer:
-    """The node's main process: notes what is handed over; no flush lands."""
+    """The node's main process: notes what is handed over; a flush lands when a test says so."""
 
     def __init__(self) -> None:
         self.flushed: list[TableId] = []
+        self.stuck_tables: list[TableId] = []
 
     def open(self, tables: Sequence[TableId]) -> None:
         """All are open."""
@@ -47,7 +62,7 @@ class Committer:
         self.flushed += [flush.table for flush in flushes]
 
     def stuck(self, table: TableId, trouble: Trouble) -> None:
-        raise AssertionError(trouble)
+        self.stuck_tables.append(table)
 
 
 class Worker:
@@ -63,25 +78,36 @@ class Worker:
         )
         for topic in (TOPIC, settings.dead_letter_topic, settings.parked_topic):
             broker.create_topic(topic)
-        storage, warehouse = open_storage(), f"file://{folder}"
+        self.storage, storage, warehouse = FailingStorage(), open_storage(), f"file://{folder}"
+        self._parked_topic = settings.parked_topic
         self._topics = InputTopics(settings)
         letters = DeadLetters(settings, storage, warehouse)
         self.pipeline = Pipeline(
             settings,
             self._topics,
             self.committer,
-            FlushWriter(settings, self.committer, letters, storage),
+            FlushWriter(settings, self.committer, letters, self.storage),
             ParkedTopic(settings, storage, warehouse),
             self.clock,
             BYTES_MAX,
         )
         self.pipeline.discover()
         schema = orjson.dumps(new_log_schema().json)
-        self.pipeline.opened(dict.fromkeys(TABLES, TableView("u", f"{warehouse}/t", schema, NO_MARKS)), [])
+        self.view = TableView("u", f"{warehouse}/t", schema, NO_MARKS)
+        self.pipeline.opened(dict.fromkeys(TABLES, self.view), [])
 
     @property
     def flushed(self) -> list[TableId]:
         return self.committer.flushed
+
+    @property
+    def parked(self) -> list[tuple[int, str, str]]:
+        """Offset, tenant and parking of what the parking topic has."""
+        headers = [dict(message.headers()) for message in self._broker.messages(self._parked_topic)]
+        return [
+            (int(each["firn.offset"]), each["firn.tenant"].decode(), each[PARKED].decode())
+            for each in headers
+        ]
 
     def take(self, table: TableId, message: str = "m") -> None:
         """A message comes."""
@@ -138,3 +164,56 @@ def test_a_table_that_is_due_for_two_reasons_is_flushed_once(worker: Worker) -> 
     worker.pass_by(FAR)
     worker.look()
     assert worker.flushed == [SLOW]
+
+
+# ---- the life of a flush, as this runner lives it
+
+
+def test_a_flush_that_cannot_be_written_is_tried_again_after_a_pause(worker: Worker) -> None:
+    """The main process is told each time; meanwhile what comes waits behind it, and the offset stays."""
+    worker.take(SLOW)
+    worker.storage.fails = True
+    worker.pipeline.flush_all()
+    worker.take(SLOW)
+    worker.look()
+    assert (worker.committer.stuck_tables, worker.flushed) == ([SLOW], [])
+    assert worker.pipeline.durable_offsets() == {0: 0}
+    worker.clock.s += WRITE_RETRIES.first_s
+    worker.look()
+    assert worker.committer.stuck_tables == [SLOW, SLOW]
+    worker.storage.fails = False
+    worker.clock.s += WRITE_RETRIES.max_s
+    worker.look()
+    assert worker.flushed == [SLOW]
+    worker.pipeline.settle([(SLOW, Outcome.DONE, worker.view)])
+    assert worker.pipeline.durable_offsets() == {0: 1}
+
+
+def test_a_flush_to_be_redone_is_handed_over_again_before_the_next_one(worker: Worker) -> None:
+    """At once, and what came meanwhile stays behind it."""
+    worker.take(SLOW)
+    worker.pipeline.flush_all()
+    worker.take(SLOW)
+    worker.pipeline.settle([(SLOW, Outcome.REDO, worker.view)])
+    worker.pipeline.flush_all()
+    assert worker.flushed == [SLOW, SLOW]
+    assert worker.pipeline.durable_offsets() == {0: 0}
+    worker.pipeline.settle([(SLOW, Outcome.DONE, worker.view)])
+    assert worker.pipeline.durable_offsets() == {0: 1}
+    worker.pipeline.flush_all()
+    assert worker.flushed == [SLOW, SLOW, SLOW]
+
+
+def test_a_parked_table_parks_its_flush_before_its_buffer(worker: Worker) -> None:
+    """In the order of their offsets; once it is released it begins anew."""
+    worker.take(SLOW)
+    worker.pipeline.flush_all()
+    worker.take(SLOW)
+    worker.pipeline.park({SLOW: "0-parking"})
+    assert worker.pipeline.is_idle
+    assert worker.pipeline.durable_offsets() == {0: 2}
+    assert worker.parked == [(offset, SLOW.tenant.name, "0-parking") for offset in (0, 1)]
+    worker.pipeline.release({SLOW: worker.view})
+    worker.take(SLOW)
+    worker.pipeline.flush_all()
+    assert worker.flushed == [SLOW, SLOW]

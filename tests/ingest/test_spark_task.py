@@ -116,7 +116,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def _tenant(message: Message) -> str:
-    return dict(message.headers() or ()).get("tenant", b"").decode()
+    headers: dict[str, bytes] = dict(message.headers() or ())
+    return headers.get("tenant", b"").decode()
 
 
 def _flushes(results: Iterable[TaskResult]) -> list[WrittenFlush]:

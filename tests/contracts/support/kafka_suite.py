@@ -75,7 +75,12 @@ class KafkaContract:
         assert inputs.discover() == []
         inputs.check_identity()
         found: list[Message] = []
-        wait_for(lambda: found.extend(inputs.poll(0.5)) or len(found) >= 4, 30, "all messages")
+
+        def are_all_there() -> bool:
+            found.extend(inputs.poll(0.5))
+            return len(found) >= 4
+
+        wait_for(are_all_there, 30, "all messages")
         assert [message.value() for message in found] == [b"0", b"1", b"2", b"3"]
         inputs.commit_group({0: 3}, "c1")
         topic_id = partitions[0].topic_id

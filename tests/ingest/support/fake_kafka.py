@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -238,7 +239,7 @@ class FakeAdmin:
     def describe_topics(
         self, topics: TopicCollection, *, request_timeout: float
     ) -> dict[str, Future[_Described]]:
-        return {name: _future(lambda name=name: self._described(name)) for name in topics.topic_names}
+        return {name: _future(partial(self._described, name)) for name in topics.topic_names}
 
     def _described(self, name: str) -> _Described:
         numbers = self.broker.of(name)
@@ -247,10 +248,10 @@ class FakeAdmin:
     def list_offsets(
         self, asked: Mapping[TopicPartition, OffsetSpec], *, isolation_level: object, request_timeout: float
     ) -> dict[TopicPartition, Future[_Listed]]:
-        return {
-            each: _future(lambda each=each, spec=spec: _Listed(self._offset(each, spec)))
-            for each, spec in asked.items()
-        }
+        return {each: _future(partial(self._listed, each, spec)) for each, spec in asked.items()}
+
+    def _listed(self, place: TopicPartition, spec: OffsetSpec) -> _Listed:
+        return _Listed(self._offset(place, spec))
 
     def _offset(self, place: TopicPartition, spec: OffsetSpec) -> int:
         there = self.broker.partitions[place.topic, place.partition]
