@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -39,10 +38,10 @@ class FailingStorage(LocalStorage):
 
     fails = False
 
-    def create(self, uri: str) -> Any:
+    def write(self, uri: str, data: bytes | memoryview) -> None:
         if self.fails:
             raise UnavailableError("no room")
-        return super().create(uri)
+        super().write(uri, data)
 
 
 class Committer:
