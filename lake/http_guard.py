@@ -130,7 +130,8 @@ class HttpGuard:
             return Refusal(
                 421,
                 "host",
-                f"this service is not known as {name!r}; add the name to allowed_hosts if it is one of its "
+                f"this service is not known as {name!r}; add the name to http.allowed_hosts if it is one "
+                "of its "
                 "own",
             )
         if b"origin" in headers or b"sec-fetch-site" in headers:
@@ -155,7 +156,7 @@ class HttpGuard:
             return Refusal(
                 403,
                 "origin",
-                f"a page of {text[:200]} may not speak to this service; add it to allowed_origins if it "
+                f"a page of {text[:200]} may not speak to this service; add it to http.allowed_origins if it "
                 "should",
             )
         # A link that somebody follows is a navigation: what it shows, the page it came from cannot read.
@@ -166,7 +167,8 @@ class HttpGuard:
             return Refusal(
                 403,
                 "origin",
-                "a page of another origin may not speak to this service; add it to allowed_origins if it "
+                "a page of another origin may not speak to this service; add it to http.allowed_origins if "
+                "it "
                 "should",
             )
         return None

@@ -190,7 +190,7 @@ class Node:
             self.parking.failed(table, trouble)
         elif self.parking is None and trouble.cause is Cause.ROLLED_BACK:
             raise FatalError(
-                f"{trouble.sentence}. Set control_uri to a `python -m catalog serve --control`, so that such "
+                f"{trouble.sentence}. Set control.uri to a `python -m catalog serve --control`, so that such "
                 "a table waits for "
                 f"`python -m ingest resolve {table}` while the others go on"
             )

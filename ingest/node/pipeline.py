@@ -51,7 +51,7 @@ from lake.tenant import TableId
 HOT_PART_BYTES = 32 * 1024 * 1024
 POSTPONED = Rejected(
     Reason.UNSTORABLE,
-    "the node's memory is full of records for new tables, more than new_tables_per_minute allows",
+    "the node's memory is full of records for new tables, more than tables.new_per_minute allows",
 )
 log = structlog.get_logger()
 
@@ -91,13 +91,13 @@ class Pipeline:
         self.bytes_max = bytes_max
         self._routes = Routes(settings)
         self._rules = FlushRules(
-            settings.flush_interval_s,
-            settings.visibility_max_s or settings.flush_interval_s,
-            settings.flush_bytes,
+            settings.flush.interval_s,
+            settings.flush.visibility_max_s or settings.flush.interval_s,
+            settings.flush.bytes,
         )
         self._tables = WorkerTables(WorkerTable)
         self._flushes: Flushes[Flush] = Flushes()
-        self.buffers = Buffers(min(LARGE_BYTES, settings.flush_bytes))
+        self.buffers = Buffers(min(LARGE_BYTES, settings.flush.bytes))
         self.offsets = Offsets()
         self._counts = Counts()
 
@@ -125,7 +125,7 @@ class Pipeline:
         full = [
             target
             for target, some in routed.items()
-            if self._put(target, number, some) >= self._settings.flush_bytes
+            if self._put(target, number, some) >= self._settings.flush.bytes
         ]
         self.offsets.routed[number] = messages[-1].offset() + 1
         self._counts.delivered[topic] += len(messages)
@@ -205,7 +205,7 @@ class Pipeline:
     def _holding_back(self) -> list[TableId]:
         """Tables whose oldest record is too far behind; one whose flush is under way already is not hurried
         by flushing others."""
-        records_max = self._settings.replay_records_max
+        records_max = self._settings.flush.replay_records_max
         oldest = {number: self.buffers.oldest(number) for number in self.offsets.behind(records_max)}
         held = [
             buffer.table
@@ -224,7 +224,7 @@ class Pipeline:
                 continue
             self._writer.append(buffer, self._topics.assignment.sources, entry.view)
             self.buffers.pack(table)
-            if self._writer.hot_bytes(table) >= self._settings.file_bytes and self._may_flush(table):
+            if self._writer.hot_bytes(table) >= self._settings.flush.file_bytes and self._may_flush(table):
                 full.append(table)
         return full
 

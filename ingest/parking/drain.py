@@ -92,7 +92,7 @@ class Drain:
         self.view, self.reached = self.order.view, self.order.start
         self._buffer = TableBuffer(self.order.table, 0.0)
         self._reader = KafkaReader(self.settings)
-        self._consumer = reading_consumer(self.settings, f"{self.settings.group}.drain")
+        self._consumer = reading_consumer(self.settings, f"{self.settings.kafka.group}.drain")
         self._probe = Probe(self.settings)
         self._mac = TopicMac(self.settings)
         self._readings = self._plan()
@@ -159,7 +159,7 @@ class Drain:
 
     def _parked(self, take: Take) -> Iterator[Reading]:
         """The parking topic, from where it has been read on, as of now."""
-        partition = parking_partition(self._reader, self.settings.parked_topic, self.order.parking)
+        partition = parking_partition(self._reader, self.settings.internal_topics.parked, self.order.parking)
         ends = self._reader.ends([partition])[partition]
         if partition.topic_id != self.order.topic_id:
             raise self._lost("was re-created since")
@@ -174,7 +174,8 @@ class Drain:
 
     def _lost(self, how: str) -> "ParkingLostError":
         return ParkingLostError(
-            f"topic {self.settings.parked_topic} {how} table {self.order.table} was parked, and records of "
+            f"topic {self.settings.internal_topics.parked} {how} table {self.order.table} was parked, and "
+            "records of "
             "it are gone from there; "
             f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics "
             "again, or `--accept` to go without them"
@@ -220,7 +221,7 @@ class Drain:
             messages = self._consumer.consume(CONSUME_MESSAGES if self._has_flushed else FIRST_MESSAGES, 0.0)
         except KafkaException as error:
             raise UnavailableError(
-                f"Kafka at {self.settings.bootstrap_servers} does not give parked messages: {error}"
+                f"Kafka at {self.settings.kafka.bootstrap_servers} does not give parked messages: {error}"
             ) from error
         spoilt = spoilt_by(messages)
         for message in with_readable_headers(sound(messages, spoilt)):
@@ -286,7 +287,7 @@ class Drain:
         if parking_of(message) != self.order.parking:
             return False
         if not self._mac.is_own(message):
-            self.writer.count_foreign(self.settings.parked_topic)
+            self.writer.count_foreign(self.settings.internal_topics.parked)
             log.error(
                 "message.foreign",
                 topic=message.topic(),

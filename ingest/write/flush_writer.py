@@ -117,8 +117,10 @@ class FlushWriter:
         self._link = link
         self._dead_letters = dead_letters
         self._storage = storage
-        self._limits = ConverterLimits(settings.depth_max, settings.columns_max, TimeLimits.of(settings))
-        self._hours_max = settings.hours_per_flush_max
+        self._limits = ConverterLimits(
+            settings.limits.depth_max, settings.limits.columns_max, TimeLimits.of(settings)
+        )
+        self._hours_max = settings.flush.hours_max
         self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
         self._counts = Counts()
@@ -366,7 +368,8 @@ class FlushWriter:
 
 
 TABLE_DELETED = Rejected(
-    Reason.TABLE_DELETED, "the table was dropped, and its owner or the setting on_deleted wants dead letters"
+    Reason.TABLE_DELETED,
+    "the table was dropped, and its owner or the setting tables.on_deleted wants dead letters",
 )
 
 

@@ -18,7 +18,7 @@ class TestFakeBroker(KafkaContract):
         broker.create_topic("t", 2)
         broker.create_topic("dead")
         broker.install(monkeypatch)
-        return IngestSettings(topics=(TopicSettings(name="t"),), dead_letter_topic="dead")
+        return IngestSettings.load(topics=(TopicSettings(name="t"),), internal_topics__dead_letters="dead")
 
 
 @pytest.mark.stack
@@ -27,9 +27,9 @@ class TestKafka(KafkaContract):
 
     @pytest.fixture
     def settings(self, kafka: KafkaTopics) -> IngestSettings:
-        return IngestSettings(
-            bootstrap_servers=kafka.bootstrap_servers,
-            group=fresh("g-"),
+        return IngestSettings.load(
+            kafka__bootstrap_servers=kafka.bootstrap_servers,
+            kafka__group=fresh("g-"),
             topics=(TopicSettings(name=kafka.topic(2)),),
-            dead_letter_topic=kafka.topic(),
+            internal_topics__dead_letters=kafka.topic(),
         )

@@ -50,7 +50,11 @@ class HotTable:
     """A worker's writer and the buffer of one table."""
 
     def __init__(self, folder: Path, broker: FakeBroker) -> None:
-        self.columns, self._broker, self._topic = Columns(), broker, IngestSettings().dead_letter_topic
+        self.columns, self._broker, self._topic = (
+            Columns(),
+            broker,
+            IngestSettings().internal_topics.dead_letters,
+        )
         broker.create_topic(self._topic)
         self.letters = DeadLetters(IngestSettings(), open_storage(), f"file://{folder}")
         self.writer = FlushWriter(IngestSettings(), self.columns, self.letters, open_storage())
@@ -213,7 +217,7 @@ def test_a_full_disk_is_the_flushes_to_tell(hot: HotTable, tmp_path: Path) -> No
 
 def test_so_many_hours_have_a_file_open_at_once(hot: HotTable) -> None:
     """A late backlog has hundreds: open files are bounded, and every row is in one."""
-    settings = IngestSettings(late_limit="accept", hours_per_flush_max=4)
+    settings = IngestSettings.load(limits__late="accept", flush__hours_max=4)
     hot.writer = FlushWriter(settings, hot.columns, hot.letters, open_storage())
     for _ in range(2):
         hot.add(*_of_hours(10))

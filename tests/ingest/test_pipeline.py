@@ -69,16 +69,16 @@ class Worker:
 
     def __init__(self, folder: Path, broker: FakeBroker) -> None:
         self.clock, self.committer, self._broker = FakeClock(), Committer(), broker
-        settings = IngestSettings(
+        settings = IngestSettings.load(
             topics=(TopicSettings(name=TOPIC),),
-            replay_records_max=FAR,
-            flush_interval_s=3_600.0,
-            file_bytes=HOT_BYTES,
+            flush__replay_records_max=FAR,
+            flush__interval_s=3_600.0,
+            flush__file_bytes=HOT_BYTES,
         )
-        for topic in (TOPIC, settings.dead_letter_topic, settings.parked_topic):
+        self._parked_topic = settings.internal_topics.parked
+        for topic in (TOPIC, settings.internal_topics.dead_letters, self._parked_topic):
             broker.create_topic(topic)
         self.storage, storage, warehouse = FailingStorage(), open_storage(), f"file://{folder}"
-        self._parked_topic = settings.parked_topic
         self._topics = InputTopics(settings)
         letters = DeadLetters(settings, storage, warehouse)
         self.pipeline = Pipeline(

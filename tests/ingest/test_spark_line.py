@@ -81,13 +81,13 @@ class Driven:
 def driven(monkeypatch: pytest.MonkeyPatch) -> Driven:
     """Nothing read yet; both tables are known, and records have a hundred bytes."""
     settings, link, clock, broker = (
-        IngestSettings(flush_interval_s=1, topics=TOPICS),
+        IngestSettings.load(flush__interval_s=1, topics=TOPICS),
         FakeLink(),
         FakeClock(),
         FakeBroker(),
     )
     broker.install(monkeypatch)
-    for topic in ("t", settings.dead_letter_topic):
+    for topic in ("t", settings.internal_topics.dead_letters):
         broker.create_topic(topic)
     letters = DeadLetters(settings, open_storage(), "file:///w")
     line = SparkLine(

@@ -36,7 +36,7 @@ class World:
     def __init__(self, folder: Path, broker: FakeBroker) -> None:
         self.folder, self.schema, self._broker = folder, new_log_schema(), broker
         broker.create_topic("t", 3)
-        for topic in (SETTINGS.dead_letter_topic, SETTINGS.parked_topic):
+        for topic in (SETTINGS.internal_topics.dead_letters, SETTINGS.internal_topics.parked):
             broker.create_topic(topic)
         for partition in range(3):
             for number in range(600):
@@ -103,7 +103,10 @@ class World:
 
     def letters(self) -> list[tuple[int, int]]:
         """Dead letters by partition and offset."""
-        headers = [dict(message.headers()) for message in self._broker.messages(SETTINGS.dead_letter_topic)]
+        headers = [
+            dict(message.headers())
+            for message in self._broker.messages(SETTINGS.internal_topics.dead_letters)
+        ]
         return sorted((int(each["firn.partition"]), int(each["firn.offset"])) for each in headers)
 
 

@@ -16,7 +16,9 @@ from optimize.table_view import Partition
 MIB = 1024 * 1024
 NOW_HOUR = 500_000
 NOW_MS = NOW_HOUR * MS_PER_HOUR + 30 * 60_000
-SETTINGS = OptimizeSettings(closed_after_s=600, late_cooldown_s=3_600, rewrite_bytes_min=512 * MIB)
+SETTINGS = OptimizeSettings.load(
+    merge__closed_after_s=600, merge__late_cooldown_s=3_600, merge__rewrite_bytes_min=512 * MIB
+)
 TIME_ID = 1
 
 

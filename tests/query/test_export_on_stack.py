@@ -43,9 +43,9 @@ def exporter(stack: Stack, tmp_path: Path) -> Iterator[Child]:
     """An API of the test's own, which it may kill; small stretches, so that there are some to be between."""
     own = {
         "FIRN_QUERY_STATE": str(tmp_path / "state"),
-        "FIRN_QUERY_EXPORT_PART_ROWS": str(ROWS // (2 * HOURS)),
-        "FIRN_QUERY_EMBEDDED_MEMORY_BYTES": str(256 * 2**20),
-        "FIRN_QUERY_SQL_TIMEOUT_S": str(10 * FINISH_S),
+        "FIRN_QUERY_EXPORT__PART_ROWS": str(ROWS // (2 * HOURS)),
+        "FIRN_QUERY_EMBEDDED__MEMORY_BYTES": str(256 * 2**20),
+        "FIRN_QUERY_SQL__TIMEOUT_S": str(10 * FINISH_S),
     }
     child = Child("query", tmp_path, {**stack.environment(), **own}).start()
     yield child

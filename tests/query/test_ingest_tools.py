@@ -139,7 +139,7 @@ def test_the_command_line_searches_exports_and_asks_in_sql(
 ) -> None:
     """Rows as JSON lines, all of them; a file whose checksum was compared; SQL as CSV; a mistake in one
     sentence with its place."""
-    settings = {**following.environment, "FIRN_QUERY_API": following.api.address}
+    settings = {**following.environment, "FIRN_QUERY_CLIENT__URI": following.api.address}
     wanted = ("--from", "now-1h", "--json")
     rows = [
         orjson.loads(line)

@@ -208,7 +208,7 @@ def test_an_answer_that_a_limit_cut_short_says_so(
     total = sum(file.size_bytes for file in table.files())
     settings = {
         **stack.environment(),
-        "FIRN_QUERY_SCAN_BYTES_MAX": str(int(total * 0.9)),
+        "FIRN_QUERY_SEARCH__SCAN_BYTES_MAX": str(int(total * 0.9)),
         "FIRN_QUERY_STATE": str(tmp_path),
     }
     small = Child("query", tmp_path, settings).start()

@@ -73,7 +73,7 @@ class Working:
             keyed.theirs.tenant,
             str(self._file),
         ]
-        environment = child_environment({"FIRN_QUERY_API_KEY": keyed.keys["theirs"]})
+        environment = child_environment({"FIRN_QUERY_CLIENT__KEY": keyed.keys["theirs"]})
         self._process = subprocess.Popen(command, cwd=REPOSITORY, env=environment)
 
     def searches(self) -> list[tuple[float, float, bool]]:

@@ -109,15 +109,15 @@ def ruled(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory
     with closing(CatalogClient(keyed.catalog.address, token=keyed.keys["admin"])) as admin:
         reads = str(admin.post("/firn/v1/keys", {"scope": "read"})["key"])
     with pytest.MonkeyPatch.context() as patch, Stack(folder / "stack", tied=True) as own:
-        patch.setenv("FIRN_INFRA_TRINO_ACCESS", str(access))
-        patch.setenv("FIRN_INFRA_TRINO_CATALOG_TOKEN", reads)
+        patch.setenv("FIRN_INFRA_TRINO__ACCESS", str(access))
+        patch.setenv("FIRN_INFRA_TRINO__CATALOG_TOKEN", reads)
         own.start("trino", catalog_uri=keyed.catalog.address)
         environment = {
             **own.environment(),
-            "FIRN_QUERY_CATALOG_URI": keyed.catalog.address,
-            "FIRN_QUERY_CATALOG_TOKEN": keyed.keys["room"],
+            "FIRN_QUERY_CATALOG__URI": keyed.catalog.address,
+            "FIRN_QUERY_CATALOG__TOKEN": keyed.keys["room"],
             "FIRN_QUERY_STATE": str(folder / "state"),
-            "FIRN_QUERY_TRINO_PASSWORD": passwords["firn"],
+            "FIRN_QUERY_TRINO__PASSWORD": passwords["firn"],
         }
         api = Child("query", folder, environment).start()
         named: dict[str, Any] = {
@@ -125,7 +125,7 @@ def ruled(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory
             for name, value in environment.items()
             if name.startswith("FIRN_QUERY_TRINO_")
         }
-        yield Ruled(Users(own, access, passwords), api, QuerySettings(**named))
+        yield Ruled(Users(own, access, passwords), api, QuerySettings.load(**named))
         api.kill()
     shutil.rmtree(folder, ignore_errors=True)
 

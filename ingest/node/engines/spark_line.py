@@ -134,7 +134,7 @@ class SparkLine:
 
     @property
     def capacity(self) -> Capacity:
-        return Capacity(self.slots, self.settings.task_records_max, self.settings.task_bytes_max)
+        return Capacity(self.slots, self.settings.spark.task_records_max, self.settings.spark.task_bytes_max)
 
     def next_job(self) -> Job | None:
         """The job to run now, if there is one; none may be running."""
@@ -179,7 +179,7 @@ class SparkLine:
             return None
         self._waits_since_s = self._waits_since_s if self._waits_since_s is not None else now_s
         if (
-            now_s - self._waits_since_s < self.settings.flush_interval_s
+            now_s - self._waits_since_s < self.settings.flush.interval_s
             and waiting(lags, self.capacity) < self.slots
         ):
             return None
@@ -206,7 +206,7 @@ class SparkLine:
     def _is_far_behind(self) -> bool:
         """Reading on has an end where what was left would have to be read from too far back."""
         self.offsets.lowest(self._waiting())
-        return bool(self.offsets.behind(self.settings.replay_records_max))
+        return bool(self.offsets.behind(self.settings.flush.replay_records_max))
 
     def _dead_letter_postponed(self) -> None:
         """New tables beyond the limit must not stop those that are there."""

@@ -221,7 +221,7 @@ class Task:
         may_end = not any(each.whole for each in ranges)
         asked = {partitions[each.source]: (each.start, each.end) for each in ranges}
         with closing(self._tools.reader.read_runs(asked, TASK_FETCH_BYTES)) as runs:
-            self._take(runs, self._tools.setup.settings.task_bytes_max if may_end else None)
+            self._take(runs, self._tools.setup.settings.spark.task_bytes_max if may_end else None)
 
     def _take(self, runs: Iterable[Sequence[Message]], bytes_max: int | None) -> None:
         """Routes messages until there are no more, or until so many bytes wait."""

@@ -99,7 +99,7 @@ class KafkaContract:
             record = RawRecord(0, offset, 7, b"k", (("tenant", b"a"),), b"{")
             letters.send(source, record, Rejected(Reason.UNDECODABLE, "no"), "a.logs")
         letters.flush()
-        (partition,) = reader.partitions([settings.dead_letter_topic])
+        (partition,) = reader.partitions([settings.internal_topics.dead_letters])
         messages = list(reader.read({partition: (0, 3)}))
         facts = [dict(message.headers()) for message in messages]
         assert [(each["tenant"], each["firn.offset"]) for each in facts] == [

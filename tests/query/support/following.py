@@ -21,11 +21,11 @@ class Following:
             fresh("other-"),
         )
         self.ingester = line.ingester({"name": self.topic, "format": "json"}, start=False)
-        environment = {**self.ingester.environment, "FIRN_INGEST_NODE_URI": ""}
+        environment = {**self.ingester.environment, "FIRN_INGEST_NODE__URI": ""}
         self.serve = Child("ingest", folder, environment).start()
         own = {
             **line.stack.environment(),
-            "FIRN_QUERY_INGEST_URI": self.serve.address,
+            "FIRN_QUERY_INGEST__URI": self.serve.address,
             "FIRN_QUERY_STATE": str(folder / "query"),
         }
         self.folder, self.environment = folder, own

@@ -85,11 +85,11 @@ def start_guarded(
                 client.post("/firn/v1/keys", {"scope": scope, "namespace": [table.name.namespace]})["key"]
             )
     own = {
-        "FIRN_QUERY_CATALOG_URI": catalog.address,
-        "FIRN_QUERY_CATALOG_TOKEN": keys["room"],
+        "FIRN_QUERY_CATALOG__URI": catalog.address,
+        "FIRN_QUERY_CATALOG__TOKEN": keys["room"],
         "FIRN_QUERY_STATE": str(folder / "state"),
     }
-    ingest = {"FIRN_QUERY_INGEST_URI": "http://127.0.0.1:9", "FIRN_QUERY_INGEST_TOKEN": INGEST_TOKEN}
+    ingest = {"FIRN_QUERY_INGEST__URI": "http://127.0.0.1:9", "FIRN_QUERY_INGEST__TOKEN": INGEST_TOKEN}
     return Guarded(
         folder,
         catalog,

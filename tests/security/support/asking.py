@@ -49,7 +49,7 @@ class Services:
 
 def started_services(stack: ExitStack, keyed: Guarded, line: Line, folder: Path) -> Services:
     """Starts those that are not there yet; they end with `stack`."""
-    tools = ToolLine(line, line.kafka.topic(1), serve_token=SERVE_TOKEN)
+    tools = ToolLine(line, line.kafka.topic(1), http__token=SERVE_TOKEN)
     stack.callback(tools.ingester.kill)
     tools.ingester.start()
     serve = stack.enter_context(tools.serve())
@@ -77,7 +77,7 @@ def _metrics_of_optimize(stack: ExitStack, folder: Path) -> str:
     stack.callback(catalog.kill)
     port = reserve_free()
     environment = child_environment(
-        {"FIRN_OPTIMIZE_CATALOG_URI": catalog.start().address, "FIRN_OPTIMIZE_PORT": str(port)}
+        {"FIRN_OPTIMIZE_CATALOG__URI": catalog.start().address, "FIRN_OPTIMIZE_HTTP__PORT": str(port)}
     )
     log = stack.enter_context((folder / "optimize.log").open("wb"))
     process = subprocess.Popen(

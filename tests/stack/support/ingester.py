@@ -34,9 +34,9 @@ class Ingester:
     ) -> None:
         self.folder = folder
         self.log_file = folder / "ingest.log"
-        self.group = settings["group"]
-        self.dead_letter_topic = settings["dead_letter_topic"]
-        self.parked_topic = settings["parked_topic"]
+        self.group = settings["kafka__group"]
+        self.dead_letter_topic = settings["internal_topics__dead_letters"]
+        self.parked_topic = settings["internal_topics__parked"]
         own = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         # A settings file that happens to lie in the working directory must not change what is tested.
@@ -54,7 +54,7 @@ class Ingester:
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
         command = (*tied, sys.executable, "-m", "ingest", "run")
         with self.log_file.open("ab") as log:
-            variables = {**self._environment, **(environment or {}), "FIRN_INGEST_PORT": str(self.port)}
+            variables = {**self._environment, **(environment or {}), "FIRN_INGEST_NODE__PORT": str(self.port)}
             self._process = subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdout=log, stderr=log)
         if ready:
             self.wait_until(self.is_ready, READY_S, "being ready")

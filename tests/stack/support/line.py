@@ -83,15 +83,19 @@ class Line:
         own = self.folder / name
         own.mkdir()
         fast = {
-            "flush_interval_s": 0.5,
+            "flush__interval_s": 0.5,
             "shutdown_s": 20,
-            "group": name,
-            "dead_letter_topic": f"dead-{name}",
-            "parked_topic": f"parked-{name}",
+            "kafka__group": name,
+            "internal_topics__dead_letters": f"dead-{name}",
+            "internal_topics__parked": f"parked-{name}",
         }
         texts = {
             key: str(value)
-            for key, value in {**fast, "bootstrap_servers": self.kafka.bootstrap_servers, **settings}.items()
+            for key, value in {
+                **fast,
+                "kafka__bootstrap_servers": self.kafka.bootstrap_servers,
+                **settings,
+            }.items()
         }
         ingester = Ingester(
             own, self.stack.environment(), [topics] if isinstance(topics, Mapping) else topics, texts
