@@ -152,8 +152,7 @@ def check_access(settings: CatalogSettings, database: Database) -> None:
         is_open=lambda: settings.access.anonymous,
         refusal=(
             f"--anonymous is refused on {settings.http.host}: it is not a loopback address; listen on "
-            "127.0.0.1 "
-            "or create keys"
+            "127.0.0.1 or create keys"
         ),
     )
     if settings.access.anonymous:
@@ -225,8 +224,7 @@ def key_create(
         typer.Option(
             help=(
                 "when it ends: 90d, 12h, never; without it access.bound_key_lifetime_s for bound keys, "
-                "never for "
-                "others"
+                "never for others"
             )
         ),
     ] = None,

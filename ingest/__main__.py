@@ -192,8 +192,7 @@ def reset(
         console.print(
             Text(
                 f"nothing to do: what group {tools.settings.kafka.group} has stored for {topic} is of this "
-                "very "
-                "topic"
+                "very topic"
             )
         )
         return

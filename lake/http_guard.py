@@ -131,8 +131,7 @@ class HttpGuard:
                 421,
                 "host",
                 f"this service is not known as {name!r}; add the name to http.allowed_hosts if it is one "
-                "of its "
-                "own",
+                "of its own",
             )
         if b"origin" in headers or b"sec-fetch-site" in headers:
             refusal = self._refuse_page(headers, host.decode("latin-1"))
@@ -168,8 +167,7 @@ class HttpGuard:
                 403,
                 "origin",
                 "a page of another origin may not speak to this service; add it to http.allowed_origins if "
-                "it "
-                "should",
+                "it should",
             )
         return None
 

@@ -118,8 +118,7 @@ class Lease:
                 lease=self._name,
                 advice=(
                     "this catalog has no leases and no ingest.control.uri is set: make sure yourself that "
-                    "only one "
-                    "process does this at a time"
+                    "only one process does this at a time"
                 ),
             )
             return

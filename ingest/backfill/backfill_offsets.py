@@ -74,16 +74,14 @@ def _stored(
     if not stored:
         raise RefusedError(
             f"group {settings.kafka.group} has not begun to read topic {topic}, so nobody knows what it "
-            "will leave "
-            "out. Start `python -m ingest run` first; "
+            "will leave out. Start `python -m ingest run` first; "
             'with start = "latest" in the settings of the topic it begins at the end, and this verb brings '
             "in what came before"
         )
     if any(each.topic_id not in ("", partition.topic_id) for partition, each in stored.items()):
         raise RefusedError(
             f"topic {topic} was re-created since group {settings.kafka.group} has read it; run `python -m "
-            "ingest "
-            f"reset-topic {topic}` first"
+            f"ingest reset-topic {topic}` first"
         )
     return stored
 

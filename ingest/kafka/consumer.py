@@ -134,10 +134,8 @@ class InputTopics:
     def _recreated(self, source: Source, known: str) -> FatalError:
         return FatalError(
             f"topic {source.topic} was re-created: group {self._settings.kafka.group} stored offsets of "
-            "topic id "
-            f"{known}, now it is "
-            f"{source.topic_id}. Run `python -m ingest reset-topic {source.topic}` to read the new topic "
-            "from its start"
+            f"topic id {known}, now it is {source.topic_id}. Run `python -m ingest reset-topic "
+            f"{source.topic}` to read the new topic from its start"
         )
 
     def _describe(self) -> list[Source]:
@@ -157,8 +155,7 @@ class InputTopics:
                     continue
                 raise UnavailableError(
                     f"Kafka at {self._settings.kafka.bootstrap_servers} does not describe topic "
-                    f"{topic.name}: "
-                    f"{error}"
+                    f"{topic.name}: {error}"
                 ) from error
             ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
             sources += [

@@ -99,12 +99,8 @@ def check_keys(settings: IngestSettings) -> None:
     if not settings.internal_topics.signing_keys and not all(map(is_loopback, hosts)):
         raise SettingsError(
             "internal_topics.signing_keys is empty, and the brokers are not on this machine alone: whoever "
-            "may write to the "
-            "topics of dead letters, parked records and "
-            "replays could make rows for any tenant. Set FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS to a "
-            "JSON list with a random "
-            "text (`openssl rand -hex 32`), the same "
-            "for all nodes and tools; `python -m ingest own-topics` prints what to set as "
-            "internal_topics.unsigned_below for "
-            "what these topics hold already"
+            "may write to the topics of dead letters, parked records and replays could make rows for any "
+            "tenant. Set FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS to a JSON list with a random text "
+            "(`openssl rand -hex 32`), the same for all nodes and tools; `python -m ingest own-topics` "
+            "prints what to set as internal_topics.unsigned_below for what these topics hold already"
         )

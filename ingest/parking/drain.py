@@ -175,10 +175,8 @@ class Drain:
     def _lost(self, how: str) -> "ParkingLostError":
         return ParkingLostError(
             f"topic {self.settings.internal_topics.parked} {how} table {self.order.table} was parked, and "
-            "records of "
-            "it are gone from there; "
-            f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics "
-            "again, or `--accept` to go without them"
+            f"records of it are gone from there; run `python -m ingest resolve {self.order.table} "
+            "--reread` to read them from the input topics again, or `--accept` to go without them"
         )
 
     def _input(self, ends: Mapping[KafkaPartition, Ends]) -> Iterator[Reading]:

@@ -79,8 +79,7 @@ class Tools:
         if not warehouse:
             raise SettingsError(
                 "the catalog does not say where tables go; set FIRN_INGEST_CATALOG__WAREHOUSE to a "
-                "location like "
-                "s3://bucket/prefix"
+                "location like s3://bucket/prefix"
             )
         return warehouse
 

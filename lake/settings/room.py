@@ -157,20 +157,25 @@ class RoomSettings(BaseSettings):
     def _unknown(cls, place: tuple[int | str, ...]) -> str:
         """Says that a setting does not exist, and how it is called now or which one may be meant."""
         name = _dotted(place)
-        is_file = name.endswith(SUFFIX) and name not in RENAMED.get(cls.room, {})
-        now = RENAMED.get(cls.room, {}).get(name.removesuffix(SUFFIX) if is_file else name)
-        if now is not None:
-            now += SUFFIX if is_file else ""
-            prefix = str(cls.model_config.get("env_prefix", ""))
-            return f"{cls.room}.{name} is now {cls.room}.{now}, {variable(prefix, now)} in the environment"
-        if len(place) > 2:
-            known, sought = [*TopicSettings.model_fields], str(place[-1])
+        if (now := cls._renamed(name)) is not None:
+            in_environment = variable(str(cls.model_config.get("env_prefix", "")), now)
+            return f"{cls.room}.{name} is now {cls.room}.{now}, {in_environment} in the environment"
+        if place[0] == "topics":
+            close = get_close_matches(str(place[-1]), TopicSettings.model_fields, 1)
         else:
             known = [each for each, _ in settings_of(cls)]
             known += [each + SUFFIX for each in secret_names(cls)]
-            sought = name
-        close = get_close_matches(sought, known, 1)
+            close = get_close_matches(name, known, 1)
         return f"there is no setting {name}" + (f", perhaps `{close[0]}` is meant" if close else "")
+
+    @classmethod
+    def _renamed(cls, name: str) -> str | None:
+        """The name that a setting has today, or the file of one that is a secret."""
+        names = RENAMED.get(cls.room, {})
+        of_secret = names.get(name.removesuffix(SUFFIX))
+        if name.endswith(SUFFIX) and of_secret in secret_names(cls):
+            return f"{of_secret}{SUFFIX}"
+        return names.get(name)
 
 
 def _dotted(place: tuple[int | str, ...]) -> str:

@@ -62,8 +62,9 @@ class Variables(PydanticBaseSettingsSource):
                 yield name + SUFFIX, path
 
     def _renamed(self) -> Iterator[tuple[str, str]]:
-        for name in RENAMED.get(self._room, {}):
-            for old in (name, name + SUFFIX):
+        secrets = secret_names(self.settings_cls)
+        for name, now in RENAMED.get(self._room, {}).items():
+            for old in (name, name + SUFFIX) if now in secrets else (name,):
                 if variable(self._prefix, old) in self._given:
                     yield old, ""
 

@@ -50,8 +50,7 @@ async def _page(request: Request, body: PageBody, services: ServicesOf, caller: 
     if body.limit > services.settings.search.page_rows_max:
         raise refuse(
             f"limit: at most {services.settings.search.page_rows_max:,} rows a page; use `next` for more, "
-            "or an "
-            "export"
+            "or an export"
         )
     after = parse_cursor(body.cursor) if body.cursor else None
 

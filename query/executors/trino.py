@@ -37,8 +37,7 @@ _GONE = frozenset(
 REQUEST_TIMEOUT_S = 30.0
 NO_RULES = (
     "Trino's rules do not let this tenant's user read it: a tenant that is new has rules seconds after the "
-    "operator ran "
-    "`python -m query trino-access` again, or at once where trino.access names their folder"
+    "operator ran `python -m query trino-access` again, or at once where trino.access names their folder"
 )
 
 

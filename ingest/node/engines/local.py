@@ -156,8 +156,7 @@ class LocalEngine:
         if not warehouse:
             raise SettingsError(
                 "the catalog does not say where tables go; set FIRN_INGEST_CATALOG__WAREHOUSE to a "
-                "location like "
-                "s3://bucket/prefix"
+                "location like s3://bucket/prefix"
             )
         DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
         ensure_topic(self.settings, self.settings.internal_topics.parked, PARTITIONS)
