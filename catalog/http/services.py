@@ -67,6 +67,7 @@ class Services:
             settings.warehouse,
             allowed_locations=settings.allowed_locations,
             cache_bytes_max=settings.metadata_cache_bytes_max,
+            clock=clock,
         )
         queue = CommitQueue(
             Committer(database, store, clock, undo_window_s=settings.undo_window_s),
@@ -76,7 +77,7 @@ class Services:
             ThreadPoolExecutor(THREADS, thread_name_prefix="database"),
             ThreadPoolExecutor(THREADS, thread_name_prefix="storage"),
         )
-        return cls(settings, clock, database, store, queue, *pools, PrincipalCache(), Inspector(store))
+        return cls(settings, clock, database, store, queue, *pools, PrincipalCache(clock), Inspector(store))
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch by this machine's clock."""

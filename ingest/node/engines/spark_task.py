@@ -6,7 +6,6 @@ are there again under the same coordinates, and nothing else: only what Spark co
 """
 
 import gc
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -155,7 +154,7 @@ class Task:
 
     def run(self) -> Done:
         """Reads its ranges, and writes what is not handed on."""
-        began_s = time.monotonic()
+        began_s = self._clock.monotonic_s()
         gc.disable()  # as in a worker process
         try:
             self._read()
@@ -175,7 +174,7 @@ class Task:
     def write(self, received: Iterable[TableBuffer]) -> Done:
         """Writes what others have handed on: of each table the part of all tasks as one. All ranges of the
         job were read to their ends."""
-        began_s = time.monotonic()
+        began_s = self._clock.monotonic_s()
         gc.disable()
         try:
             for each in self._order.ranges:
@@ -198,7 +197,7 @@ class Task:
         counts.parked = self._parked
         for number, records in self._records.items() if self._order.only is None else ():
             counts.delivered[self._order.sources[number].topic] += records
-        seconds = time.monotonic() - began_s
+        seconds = self._clock.monotonic_s() - began_s
         return TaskResult(
             flushes=self._flushes,
             left=self._left,

@@ -50,7 +50,7 @@ class World:
         """The table has absorbed all below an offset."""
         storage = open_storage()
         state = state_of(self._empty, NAME, storage)
-        draft = Draft(deepcopy(self._empty), state.updated_ms, lambda *_: None)
+        draft = Draft(deepcopy(self._empty), state.updated_ms, lambda location, _: str(location))
         file = DataFile(f"{state.location}/data/1.parquet", 490_000, 1, 1_000)
         prepared = prepare_append(state, [file], state.schema, Marks({PLACE: offset}), 0)
         storage.write_all(prepared.files)
