@@ -230,8 +230,8 @@ def purged(catalog: CatalogClient, table: TableName, **settings: Any) -> list[tu
 
 
 def test_dropped_table_stays_for_three_days_and_comes_back_whole(catalog: CatalogClient) -> None:
-    """Within `purge_after_s` nothing of a dropped table is deleted, whatever the catalog would allow; undone,
-    it is never purged."""
+    """Within `retention.purge_after_s` nothing of a dropped table is deleted, whatever the catalog
+    would allow; undone, it is never purged."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 10, times=2)
     catalog.drop_table(table.name, purge=True)
