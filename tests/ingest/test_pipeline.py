@@ -1,7 +1,6 @@
 """What a worker flushes to let the group's offsets move on."""
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -10,8 +9,7 @@ import pytest
 from ingest.commit.flush_lifecycle import WRITE_RETRIES
 from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.kafka.consumer import InputTopics
-from ingest.model.link import Outcome, TableView, WrittenFlush
-from ingest.model.trouble import Trouble
+from ingest.model.link import Outcome, TableView
 from ingest.node.pipeline import Pipeline
 from ingest.parking.parked_topic import PARKED, ParkedTopic
 from ingest.write.flush_writer import FlushWriter
@@ -23,6 +21,7 @@ from lake.storage import LocalStorage, open_storage
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
 from tests.ingest.support.fake_kafka import FakeBroker
+from tests.ingest.support.fake_link import FakeLink
 
 TOPIC = "t"
 FAR = 1_000
@@ -44,31 +43,11 @@ class FailingStorage(LocalStorage):
         super().write(uri, data)
 
 
-class Committer:
-    """The node's main process: notes what is handed over; a flush lands when a test says so."""
-
-    def __init__(self) -> None:
-        self.flushed: list[TableId] = []
-        self.stuck_tables: list[TableId] = []
-
-    def open(self, tables: Sequence[TableId]) -> None:
-        """All are open."""
-
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
-        raise AssertionError("no record has a new column")
-
-    def submit(self, flushes: Sequence[WrittenFlush]) -> None:
-        self.flushed += [flush.table for flush in flushes]
-
-    def stuck(self, table: TableId, trouble: Trouble) -> None:
-        self.stuck_tables.append(table)
-
-
 class Worker:
     """A pipeline on brokers in memory, whose flushes are noted."""
 
     def __init__(self, folder: Path, broker: FakeBroker) -> None:
-        self.clock, self.committer, self._broker = FakeClock(), Committer(), broker
+        self.clock, self.link, self._broker = FakeClock(), FakeLink(), broker
         settings = IngestSettings.load(
             topics=(TopicSettings(name=TOPIC),),
             flush__replay_records_max=FAR,
@@ -84,8 +63,8 @@ class Worker:
         self.pipeline = Pipeline(
             settings,
             self._topics,
-            self.committer,
-            FlushWriter(settings, self.committer, letters, self.storage),
+            self.link,
+            FlushWriter(settings, self.link, letters, self.storage),
             ParkedTopic(settings, storage, warehouse),
             self.clock,
             BYTES_MAX,
@@ -97,7 +76,11 @@ class Worker:
 
     @property
     def flushed(self) -> list[TableId]:
-        return self.committer.flushed
+        return [flush.table for flush in self.link.submitted]
+
+    @property
+    def stuck(self) -> list[TableId]:
+        return [table for table, _ in self.link.told]
 
     @property
     def parked(self) -> list[tuple[int, str, str]]:
@@ -175,11 +158,11 @@ def test_a_flush_that_cannot_be_written_is_tried_again_after_a_pause(worker: Wor
     worker.pipeline.flush_all()
     worker.take(SLOW)
     worker.look()
-    assert (worker.committer.stuck_tables, worker.flushed) == ([SLOW], [])
+    assert (worker.stuck, worker.flushed) == ([SLOW], [])
     assert worker.pipeline.durable_offsets() == {0: 0}
     worker.clock.s += WRITE_RETRIES.first_s
     worker.look()
-    assert worker.committer.stuck_tables == [SLOW, SLOW]
+    assert worker.stuck == [SLOW, SLOW]
     worker.storage.fails = False
     worker.clock.s += WRITE_RETRIES.max_s
     worker.look()

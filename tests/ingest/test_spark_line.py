@@ -1,8 +1,8 @@
 """What the driver of the Spark engine makes of results and of what the main process says, without Spark:
 order, repetitions, group offsets."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -21,31 +21,11 @@ from lake.storage import open_storage
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
 from tests.ingest.support.fake_kafka import FakeBroker
+from tests.ingest.support.fake_link import FakeLink
 
 PLACE = TopicPartition("id", 0)
 TOPICS = (TopicSettings(name="t"),)
 A, B = TableId(TenantId("a"), "logs"), TableId(TenantId("b"), "logs")
-
-
-@dataclass
-class FakeLink:
-    """What the main process was told."""
-
-    asked: list[TableId] = field(default_factory=list)
-    submitted: list[WrittenFlush] = field(default_factory=list)
-    told: list[tuple[TableId, Trouble]] = field(default_factory=list)
-
-    def open(self, tables: Sequence[TableId]) -> None:
-        self.asked += tables
-
-    def submit(self, flushes: Sequence[WrittenFlush]) -> None:
-        self.submitted += flushes
-
-    def stuck(self, table: TableId, trouble: Trouble) -> None:
-        self.told.append((table, trouble))
-
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
-        raise AssertionError("no drain writes here")
 
 
 @dataclass
