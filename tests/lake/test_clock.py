@@ -1,6 +1,7 @@
 """One clock: the product asks the time of a `Clock`, which a test may move."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ ASKED = {
     ("datetime", "today"),
     ("date", "today"),
 }
+# Where a file has no such text it asks no clock.
+NAMED = re.compile(r"\b(time|datetime|date)\b\s*(\.|import)")
 
 # Where the machine itself is asked, and why.
 EDGES = {
@@ -32,7 +35,8 @@ NOT_YET = "query/erasure/"
 
 def _raw_calls(file: Path) -> Iterator[int]:
     """Lines that name a clock of Python's own, called or handed on."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    text = file.read_text()
+    for node in ast.walk(ast.parse(text)) if NAMED.search(text) else ():
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             if (owner, node.attr) in ASKED:

@@ -10,7 +10,8 @@ from lake.tenant import TableId
 
 @dataclass
 class FakeLink:
-    """`asked`: tables to be opened; `submitted`: flushes to be committed; `told`: what could not be written."""
+    """`asked`: tables to be opened; `submitted`: flushes to be committed; `told`: what could not be
+    written."""
 
     asked: list[TableId] = field(default_factory=list)
     submitted: list[WrittenFlush] = field(default_factory=list)
