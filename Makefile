@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 # One of the halves of `make test`, cut so that both take about as long.
 LINE := tests/faults tests/stack tests/query tests/optimize
 
+# Where compiled modules are not kept, every process of every run compiles all of its modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup python demo demo-check test test-line test-rooms test-fast check style prove audit docs requirements clean
 

@@ -100,8 +100,9 @@ class CatalogClient:
     """Talks to one catalog; thread-safe. `token`: an API key or OAuth2 token; `lease`: fencing of maintenance
     commits, `name:token`.
 
-    `control`: it is no catalog but the service beside one, which has the extras and nothing else. Raises
-    SettingsError where the URI is none of HTTP.
+    `control`: it is no catalog but the service beside one, which has the extras and nothing else.
+    `transport`: what carries requests (None: the network). Raises SettingsError where the URI is none of
+    HTTP.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class CatalogClient:
         lease: str | None = None,
         timeout_s: float = 60.0,
         control: bool = False,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         headers = {"Accept": "application/json"}
         if token:
@@ -130,6 +132,7 @@ class CatalogClient:
             limits=limits,
             verify=tls_context(),
             trust_env=False,
+            transport=transport,
         )
 
     def close(self) -> None:

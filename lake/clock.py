@@ -25,6 +25,10 @@ class SystemClock:
         return time.monotonic()
 
 
+# What is used where nobody passes another one.
+SYSTEM_CLOCK = SystemClock()
+
+
 def epoch_ms(moment: datetime) -> int:
     """Milliseconds since 1970-01-01T00:00Z of a timezone-aware moment, rounded down (Iceberg's
     `timestamp-ms`)."""

@@ -2,9 +2,10 @@
 longer than a bound."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+
+from lake.clock import SYSTEM_CLOCK, Clock
 
 READY_S = 6.0
 KEPT_S = 1.0
@@ -14,10 +15,17 @@ class Readiness:
     """`probes` by name: each gives None where all is well, else a sentence. One that has not answered in time
     counts as silent until it has."""
 
-    def __init__(self, probes: Mapping[str, Callable[[], str | None]], *, within_s: float = READY_S) -> None:
+    def __init__(
+        self,
+        probes: Mapping[str, Callable[[], str | None]],
+        *,
+        within_s: float = READY_S,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._probes = probes
         self._within_s = within_s
         self._threads = ThreadPoolExecutor(len(probes), thread_name_prefix="ready")
+        self._clock = clock
         self._asked: dict[str, tuple[asyncio.Future[str | None], float]] = {}
 
     async def ask(self) -> dict[str, str | None]:
@@ -34,10 +42,10 @@ class Readiness:
 
     def _future(self, name: str) -> asyncio.Future[str | None]:
         known = self._asked.get(name)
-        if known is not None and (not known[0].done() or time.monotonic() - known[1] < KEPT_S):
+        if known is not None and (not known[0].done() or self._clock.monotonic_s() - known[1] < KEPT_S):
             return known[0]
         future = asyncio.get_running_loop().run_in_executor(self._threads, self._probes[name])
-        self._asked[name] = future, time.monotonic()
+        self._asked[name] = future, self._clock.monotonic_s()
         return future
 
     def close(self) -> None:

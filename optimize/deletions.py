@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from lake.catalog_client import CatalogClient, TableName
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, ForeignFileError, NotFoundError
 from lake.extras_client import DueDeletion, ExtrasClient, UnreachedFile
 from lake.metrics import OPTIMIZE_FOREIGN_FILES
@@ -25,13 +26,14 @@ log = structlog.get_logger()
 class Throttle:
     """Lets at most so many requests a second pass."""
 
-    def __init__(self, per_s: float) -> None:
+    def __init__(self, per_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._per_s = per_s
-        self._next_s = time.monotonic()
+        self._next_s = self._clock.monotonic_s()
 
     def take(self, requests: int = 1) -> None:
         """Returns when the requests may be sent."""
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic_s()
         wait_s = self._next_s - now_s
         self._next_s = max(self._next_s, now_s) + requests / self._per_s
         if wait_s > 0:

@@ -5,13 +5,13 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 import structlog
 
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
-from lake.clock import Clock, epoch_ms
+from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
 from lake.commit import TableState, load_state, new_table_state, prepare_append
 from lake.errors import FirnError
 from lake.log_schema import LogSchema
@@ -57,7 +57,7 @@ class Entry:
     snapshots_expired: int = 0
     attempts: int = 0
     cpu_s: float = 0.0
-    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    at: datetime = field(default_factory=SYSTEM_CLOCK.now)
 
 
 def history_schema() -> LogSchema:

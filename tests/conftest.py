@@ -1,8 +1,10 @@
 """What every room's tests share: the stack (started once per run, when the first test asks), and the data
 sets."""
 
+import gc
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,32 @@ from tests.ui.support.browser import browser, page, pytest_runtest_makereport, u
 settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "50")))
 settings.load_profile("firn")
 
+# The expression of `make test-fast`.
+PLAIN = "not stack"
 DATASETS_VARIABLE = "FIRN_DATASETS"
 PROVE_VARIABLE = "FIRN_PROVE"
+# A file all of whose tests need the services says so in this line.
+ALL_ON_STACK = re.compile(r"^pytestmark = .*\bpytest\.mark\.stack\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves files of stack tests unread where none of them is to run: what they import (Playwright,
+    Schemathesis, clients of engines) takes longer than most plain tests."""
+    if config.option.markexpr != PLAIN or not collection_path.name.startswith("test_"):
+        return None
+    return True if ALL_ON_STACK.search(collection_path.read_text()) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Looks for no garbage while all modules are imported: what is made there stays, and to look through it
+    again and again takes a sixth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

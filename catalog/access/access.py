@@ -14,7 +14,6 @@ end, and the tokens bought with it have it too.
 import hashlib
 import hmac
 import secrets
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +24,7 @@ from sqlalchemy import Connection, text
 from catalog.model.error_response import CatalogError, bad_request, forbidden
 from catalog.model.identifier import SEPARATOR, dotted
 from catalog.store.database import access_tokens, api_keys
+from lake.clock import SYSTEM_CLOCK, Clock
 
 TOKEN_LIFETIME_S = 3_600
 CACHE_LIFETIME_S = 5.0  # how long a revoked key may still be taken by a process that has just seen it
@@ -221,18 +221,19 @@ class PrincipalCache:
     """Principals by the hash of what was sent, for a few seconds; unknown ones too, so that guessing costs
     nobody a query each."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._known: OrderedDict[bytes, tuple[Principal | None, float]] = OrderedDict()
 
     def get(self, bearer: str) -> tuple[bool, Principal | None]:
         """(whether it is known, whose it is)."""
         entry = self._known.get(digest(bearer))
-        if entry is None or entry[1] < time.monotonic():
+        if entry is None or entry[1] < self._clock.monotonic_s():
             return False, None
         return True, entry[0]
 
     def put(self, bearer: str, principal: Principal | None) -> None:
         """Remembers whose it is."""
-        self._known[digest(bearer)] = (principal, time.monotonic() + CACHE_LIFETIME_S)
+        self._known[digest(bearer)] = (principal, self._clock.monotonic_s() + CACHE_LIFETIME_S)
         if len(self._known) > CACHE_MAX:
             self._known.popitem(last=False)

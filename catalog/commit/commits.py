@@ -9,7 +9,6 @@ The order is what makes a commit safe:
  5. those that lost a race start again at 1; files that nothing points at are deleted
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -63,7 +62,7 @@ class CommitUnit:
     """Table changes that happen together or not at all; a batch holds many units that know nothing of each
     other.
 
-    `render` turns the outcome into the answer; `deadline` is a point of `time.monotonic`, after which the
+    `render` turns the outcome into the answer; `deadline` is a moment of the monotonic clock, after which the
     unit is given up unchanged.
     """
 
@@ -167,7 +166,7 @@ class Committer:
         if unit.error is not None:
             return
         try:
-            _check_deadline(unit)
+            _check_deadline(unit, self._clock)
             unit.versions = [
                 _step(change, heads.get(change.identifier.key), self._store, now_ms)
                 for change in unit.changes
@@ -200,7 +199,7 @@ class Committer:
             elif problem is not None:
                 unit.error = unavailable(f"{problem}; nothing was changed")
             elif unit.error is None:
-                _mark_late(unit)
+                _mark_late(unit, self._clock)
 
     def _swap(self, units: list[CommitUnit], now_ms: int) -> None:
         """Step 4. Raises where the transaction as a whole did not happen, OutcomeLost where nobody knows."""
@@ -482,14 +481,14 @@ def _without_overlap(units: list[CommitUnit]) -> tuple[list[CommitUnit], list[Co
     return now, later
 
 
-def _check_deadline(unit: CommitUnit) -> None:
-    if unit.deadline is not None and time.monotonic() > unit.deadline:
+def _check_deadline(unit: CommitUnit, clock: Clock) -> None:
+    if unit.deadline is not None and clock.monotonic_s() > unit.deadline:
         raise _timed_out("the commit waited longer than its deadline")
 
 
-def _mark_late(unit: CommitUnit) -> None:
+def _mark_late(unit: CommitUnit, clock: Clock) -> None:
     try:
-        _check_deadline(unit)
+        _check_deadline(unit, clock)
     except CatalogError as error:
         unit.error = error
 

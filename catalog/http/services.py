@@ -24,6 +24,7 @@ from catalog.store.database import SQLITE_PAGE_BYTES, SQLITE_WAL_PAGES, Database
 from catalog.store.metadata_store import MetadataStore
 from lake.clock import Clock, SystemClock, epoch_ms
 from lake.errors import FirnError, SettingsError
+from lake.isolation import isolate
 from lake.settings import CatalogSettings
 from lake.storage import open_storage
 
@@ -67,6 +68,7 @@ class Services:
             settings.warehouse,
             allowed_locations=settings.allowed_locations,
             cache_bytes_max=settings.metadata_cache_bytes_max,
+            clock=clock,
         )
         queue = CommitQueue(
             Committer(database, store, clock, undo_window_s=settings.undo_window_s),
@@ -76,7 +78,7 @@ class Services:
             ThreadPoolExecutor(THREADS, thread_name_prefix="database"),
             ThreadPoolExecutor(THREADS, thread_name_prefix="storage"),
         )
-        return cls(settings, clock, database, store, queue, *pools, PrincipalCache(), Inspector(store))
+        return cls(settings, clock, database, store, queue, *pools, PrincipalCache(clock), Inspector(store))
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch by this machine's clock."""
@@ -140,11 +142,9 @@ class Services:
                 self._checkpoint,
                 self._note_maintenance,
             ):
-                try:
+                failures = metrics.upkeep_failures.labels(duty.__name__.strip("_"))
+                with isolate("catalog.upkeep_failed", failures.inc, duty=duty.__name__):
                     await self.run(duty)
-                except Exception:
-                    log.exception("catalog.upkeep_failed", duty=duty.__name__)
-                    metrics.upkeep_failures.labels(duty.__name__.strip("_")).inc()
 
     def _compact_names(self) -> None:
         if self.store.warehouse:

@@ -7,7 +7,6 @@ document; what they take is stated there by `describe`.
 """
 
 import base64
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -26,6 +25,7 @@ from catalog.http.services import Services
 from catalog.model import metrics
 from catalog.model.error_response import CatalogError, bad_request, outcome_unknown, unavailable
 from catalog.model.identifier import namespace_from_path
+from lake.clock import SYSTEM_CLOCK
 from lake.errors import FirnError
 
 log = structlog.get_logger()
@@ -47,7 +47,7 @@ class RawRoute(APIRoute):
         need = Need((self.openapi_extra or {}).get("x-firn-needs", Need.ADMIN))
 
         async def handle(request: Request) -> Response:
-            started = time.perf_counter()
+            started = SYSTEM_CLOCK.monotonic_s()
             try:
                 await admit(request, need)
                 response = await endpoint(request)
@@ -71,7 +71,7 @@ class RawRoute(APIRoute):
                     )
                 )
             metrics.requests.labels(operation, response.status_code).inc()
-            metrics.request_seconds.labels(operation).observe(time.perf_counter() - started)
+            metrics.request_seconds.labels(operation).observe(SYSTEM_CLOCK.monotonic_s() - started)
             return response
 
         return handle

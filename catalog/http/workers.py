@@ -6,7 +6,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -14,6 +13,7 @@ import structlog
 from prometheus_client.multiprocess import mark_process_dead
 
 from catalog.model import metrics
+from lake.clock import SYSTEM_CLOCK, Clock
 
 log = structlog.get_logger()
 RESTARTS_PER_MINUTE_MAX = 30
@@ -27,7 +27,7 @@ def count_together() -> None:
         os.execv(sys.executable, [sys.executable, "-m", "catalog", *sys.argv[1:]])  # noqa: S606 - the same program with the same arguments
 
 
-def run_workers(count: int, serve: Callable[[], None]) -> None:
+def run_workers(count: int, serve: Callable[[], None], clock: Clock = SYSTEM_CLOCK) -> None:
     """Runs `serve` in this process, or in `count` children that are started anew when they die, until SIGTERM
     or SIGINT."""
     if count == 1:
@@ -56,7 +56,8 @@ def run_workers(count: int, serve: Callable[[], None]) -> None:
         if stopping:
             continue
         log.error("catalog.worker_died", pid=child, status=os.waitstatus_to_exitcode(status))
-        deaths = [*(at for at in deaths if at > time.monotonic() - 60), time.monotonic()]
+        now_s = clock.monotonic_s()
+        deaths = [*(at for at in deaths if at > now_s - 60), now_s]
         if len(deaths) > RESTARTS_PER_MINUTE_MAX:
             log.error("catalog.workers_keep_dying", deaths_per_minute=len(deaths))
             stop(signal.SIGTERM, None)

@@ -3,7 +3,6 @@ by their location."""
 
 import gzip
 import os
-import time
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -15,6 +14,7 @@ import structlog
 
 from catalog.model.error_response import bad_request, forbidden
 from catalog.store.metadata_cache import MetadataCache
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, ProtocolError, SettingsError, TooLargeError
 from lake.storage import AnyStorage, StoredObject, canonical
 from lake.table_files import METADATA_BYTES_MAX, read_file
@@ -47,10 +47,12 @@ class MetadataStore:
         *,
         allowed_locations: Sequence[str] = (),
         cache_bytes_max: int,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         # Without a warehouse (beside another catalog) there are no tables, and no location is allowed.
         self.warehouse = canonical(warehouse).rstrip("/") if warehouse else ""
         self._storage = storage
+        self._clock = clock
         self._allowed = tuple(
             canonical(prefix).rstrip("/") + "/" for prefix in (warehouse, *allowed_locations) if prefix
         )
@@ -118,7 +120,7 @@ class MetadataStore:
 
     def write_many(self, files: Sequence[tuple[MetadataFile, float | None]]) -> list[Exception | None]:
         """Writes files so that each survives a power cut; per file None or why it failed. The second of each
-        pair is a deadline on `time.monotonic`.
+        pair is a deadline on the monotonic clock.
 
         Remote requests overlap; local files share one sync. One failing file never hurts another.
         """
@@ -162,9 +164,9 @@ class MetadataStore:
         remote: dict[Future[None], int],
         outcomes: list[Exception | None],
     ) -> None:
-        longest = time.monotonic() + WRITE_DEADLINE_S
+        longest = self._clock.monotonic_s() + WRITE_DEADLINE_S
         for future, at in sorted(remote.items(), key=lambda pair: files[pair[1]][1] or longest):
-            wait([future], max(0.0, min(files[at][1] or longest, longest) - time.monotonic()))
+            wait([future], max(0.0, min(files[at][1] or longest, longest) - self._clock.monotonic_s()))
             if not future.done():
                 future.cancel()
                 outcomes[at] = WriteTimedOut(f"the storage did not take {files[at][0].location} in time")

@@ -23,6 +23,7 @@ from infra.demo.spark_stretch import spark_ingests
 from infra.demo.tally import Tally, TenantTally, read_tally
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
+from lake.clock import SYSTEM_CLOCK
 from lake.errors import PrerequisiteError, UnavailableError
 from lake.terminal import TerminalConsole
 
@@ -93,7 +94,7 @@ class Outcome:
 def run_demo(state: Path, records: int, seed: int, *, check: bool, console: TerminalConsole) -> None:
     """Runs the demo. With `check` it ends after the sums and raises UnavailableError where one does not hold;
     else it stays until Ctrl-C."""
-    started_s = time.monotonic()
+    started_s = SYSTEM_CLOCK.monotonic_s()
     _empty(state)
     with Stack(
         state, tied=True, say=lambda line: console.print(line, style="dim", markup=False, highlight=False)
@@ -101,7 +102,9 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Term
         stack.start("kafka")
         create_topics(stack.address("kafka"))
         stack.start(*SERVICES, environment=_environment())
-        console.print(f"services are up after {time.monotonic() - started_s:.0f} s", highlight=False)
+        console.print(
+            f"services are up after {SYSTEM_CLOCK.monotonic_s() - started_s:.0f} s", highlight=False
+        )
         tally, loaded_s = _load(stack, state, "load", records, seed, console)
         _require_sums(_wait_until_visible(stack, tally, loaded_s, console), state, console)
         with spark_ingests(stack):
@@ -112,7 +115,7 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Term
         _require_sums(outcome, state, console)
         _second_half(stack, console)
         console.print(
-            f"every record is accounted for, {time.monotonic() - started_s:.0f} s after the start",
+            f"every record is accounted for, {SYSTEM_CLOCK.monotonic_s() - started_s:.0f} s after the start",
             highlight=False,
         )
         if not check:
@@ -206,7 +209,7 @@ def _load(
 ) -> tuple[Tally, float]:
     """Produces one load; returns its tally, which is kept as NAME.json, and the monotonic time at its end."""
     file = state / f"{name}.json"
-    deadline_s = time.monotonic() + LOAD_TIMEOUT_S
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + LOAD_TIMEOUT_S
     with (
         _producer(
             stack, state, "--records", str(records), "--seed", str(seed), "--tally", str(file)
@@ -214,7 +217,7 @@ def _load(
         console.status("") as status,
     ):
         while process.poll() is None:
-            if time.monotonic() > deadline_s:
+            if SYSTEM_CLOCK.monotonic_s() > deadline_s:
                 raise UnavailableError(
                     f"the load took longer than {LOAD_TIMEOUT_S:.0f} s; see {state / 'logs' / 'produce.log'}"
                 )
@@ -228,7 +231,7 @@ def _load(
             f"producing the load failed ({tally.first_failure or phase}); see "
             f"{state / 'logs' / 'produce.log'}"
         )
-    return tally, time.monotonic()
+    return tally, SYSTEM_CLOCK.monotonic_s()
 
 
 def _wait_until_visible(stack: Stack, tally: Tally, loaded_s: float, console: TerminalConsole) -> Outcome:
@@ -245,7 +248,7 @@ def _wait_until_visible(stack: Stack, tally: Tally, loaded_s: float, console: Te
                 count_rows(stack.address("trino"), found),
                 dict(count_dead_letters(stack.address("kafka"))),
             )
-            now_s = time.monotonic()
+            now_s = SYSTEM_CLOCK.monotonic_s()
             for tenant, produced in tally.tenants.items():
                 if counted.get(tenant, RowCount()).rows + dead.get(tenant, 0) >= produced.produced:
                     visible_s.setdefault(tenant, now_s - loaded_s)

@@ -11,6 +11,7 @@ import httpx
 from infra.demo.counts import TableCount
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
+from lake.clock import SYSTEM_CLOCK
 from lake.errors import UnavailableError
 from lake.table_layout import STREAM_PROPERTY
 
@@ -47,11 +48,11 @@ def optimize(stack: Stack) -> None:
     """Starts the optimizer and waits for the end of its first round. Raises UnavailableError with where its
     log is."""
     stack.start("optimize", environment=OPTIMIZER)
-    deadline_s = time.monotonic() + OPTIMIZER_TIMEOUT_S
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + OPTIMIZER_TIMEOUT_S
     while not (said := _said(stack)).round_ended:
         if not stack.running("optimize"):
             raise UnavailableError(f"the optimizer ended by itself; see {stack.log('optimize')}")
-        if time.monotonic() > deadline_s:
+        if SYSTEM_CLOCK.monotonic_s() > deadline_s:
             raise UnavailableError(
                 f"the optimizer's first round took longer than {OPTIMIZER_TIMEOUT_S:.0f} s; see "
                 f"{stack.log('optimize')}"

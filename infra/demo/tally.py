@@ -1,7 +1,6 @@
 """What was delivered to Kafka and what must become of it, per tenant: the left side of the demo's sum."""
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +8,7 @@ import orjson
 
 from infra.demo.atomic_file import write_atomically
 from infra.demo.record import NO_TENANT, DemoRecord
+from lake.clock import SYSTEM_CLOCK
 
 State = Literal["loading", "trickling", "finished", "failed"]
 
@@ -74,7 +74,7 @@ class Tally:
         ordered = sorted(self.tenants.items(), key=lambda item: (-item[1].produced, item[0]))
         document = {
             "state": state,
-            "updated_at": datetime.now(UTC).isoformat(),
+            "updated_at": SYSTEM_CLOCK.now().isoformat(),
             "failed": self.failed,
             "first_failure": self.first_failure,
             "total": asdict(self.total),

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from infra.local.state import ServiceRecord
+from lake.clock import SYSTEM_CLOCK
 from lake.private_files import UMASK, private_file
 
 LAUNCH_VARIABLE = "FIRN_LAUNCH"
@@ -121,8 +122,8 @@ def end(record: ServiceRecord, *, grace_s: float, polite: signal.Signals = signa
 def kill(record: ServiceRecord) -> int:
     """Ends every process of a launch by SIGKILL, repeating while new ones appear; returns how many."""
     killed = 0
-    deadline = time.monotonic() + KILLED_WITHIN_S
-    while (left := members(record)) and time.monotonic() < deadline:
+    deadline = SYSTEM_CLOCK.monotonic_s() + KILLED_WITHIN_S
+    while (left := members(record)) and SYSTEM_CLOCK.monotonic_s() < deadline:
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -134,8 +135,10 @@ def kill(record: ServiceRecord) -> int:
 def wait_ended(processes: Sequence[psutil.Process], *, timeout_s: float) -> list[psutil.Process]:
     """Waits until processes are dead, and returns those that are not. A zombie is dead: its parent may take
     long to collect it."""
-    deadline = time.monotonic() + timeout_s
-    while (left := [process for process in processes if _lives(process)]) and time.monotonic() < deadline:
+    deadline = SYSTEM_CLOCK.monotonic_s() + timeout_s
+    while left := [process for process in processes if _lives(process)]:
+        if SYSTEM_CLOCK.monotonic_s() >= deadline:
+            break
         time.sleep(POLL_S)
     return left
 

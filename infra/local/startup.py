@@ -12,6 +12,7 @@ from infra.local import state as state_file
 from infra.local.jvm_parts import Say
 from infra.local.service import Service, Site
 from infra.local.state import ServiceRecord
+from lake.clock import SYSTEM_CLOCK
 from lake.errors import UnavailableError
 from lake.private_files import private_file, private_folder
 
@@ -58,7 +59,7 @@ def bring_up(folder: Path, request: Request, say: Say, environment: Callable[[],
                 starting.remove(one)
                 ready.add(one.service.name)
                 say(
-                    f"{one.service.name} is ready after {time.monotonic() - one.began_s:.1f} s at "
+                    f"{one.service.name} is ready after {SYSTEM_CLOCK.monotonic_s() - one.began_s:.1f} s at "
                     f"{state_file.load(folder).record(one.service.name).address}"
                 )
         time.sleep(POLL_S)
@@ -104,7 +105,7 @@ def _start(
         steps=launch.steps,
     )
     _note(folder, replace(record, pid=process.pid, created=processes.created_at(process.pid)))
-    return _Starting(service, process, time.monotonic())
+    return _Starting(service, process, SYSTEM_CLOCK.monotonic_s())
 
 
 def _note(folder: Path, record: ServiceRecord) -> None:
@@ -124,7 +125,7 @@ def _is_ready(folder: Path, one: _Starting, timeout_factor: float) -> bool:
     if why is None:
         return True
     timeout_s = one.service.ready_timeout_s * timeout_factor
-    if time.monotonic() - one.began_s > timeout_s:
+    if SYSTEM_CLOCK.monotonic_s() - one.began_s > timeout_s:
         what = (
             f"was not ready after {timeout_s:.0f} s ({why}; FIRN_INFRA_READY_TIMEOUT_FACTOR gives it longer)"
         )

@@ -3,7 +3,6 @@ each start."""
 
 import os
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Self
 
 import orjson
 
+from lake.clock import SYSTEM_CLOCK, epoch_ms
 from lake.errors import PrerequisiteError, SettingsError
 from lake.settings.renamed import variables_now
 
@@ -43,7 +43,7 @@ class ServiceRecord:
 
     def planned(self, *, ports: Mapping[str, int], environment: Mapping[str, str], log_start: int) -> Self:
         """The record to write before the process is started."""
-        launch = f"{self.name}-{int(time.time())}-{secrets.token_hex(8)}"
+        launch = f"{self.name}-{epoch_ms(SYSTEM_CLOCK.now()) // 1000}-{secrets.token_hex(8)}"
         return replace(
             self, launch=launch, pid=0, created=0.0, ports=ports, environment=environment, log_start=log_start
         )

@@ -23,6 +23,7 @@ from infra.local.service import BUCKET, Service
 from infra.local.services import DEFAULT, SERVICES, catalog
 from infra.local.startup import Request, bring_up, log_path
 from infra.local.state import ServiceRecord, StackState
+from lake.clock import SYSTEM_CLOCK
 from lake.errors import NotFoundError, PrerequisiteError, SettingsError, UnavailableError
 from lake.private_files import close, private_file, private_folder
 from lake.settings import InfraSettings
@@ -293,13 +294,13 @@ class Stack:
                 "--state"
             ) from error
         with file:
-            deadline = time.monotonic() + LOCK_TIMEOUT_S
+            deadline = SYSTEM_CLOCK.monotonic_s() + LOCK_TIMEOUT_S
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if time.monotonic() > deadline:
+                    if SYSTEM_CLOCK.monotonic_s() > deadline:
                         busy = (
                             f"another command has been changing the stack in {self.folder} for "
                             f"{LOCK_TIMEOUT_S:.0f} s: end it first"

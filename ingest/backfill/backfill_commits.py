@@ -24,6 +24,7 @@ from ingest.model.source import Source
 from ingest.model.trouble import VERDICTS, Trouble
 from ingest.route.buffer import Buffers, RawRecord
 from ingest.write.flush_writer import TABLE_DELETED, Flush, FlushWriter, cut_flush, grouped
+from lake.clock import Clock
 from lake.commit import TableState
 from lake.errors import FatalError, UnavailableError
 from lake.tenant import TableId
@@ -93,12 +94,12 @@ class BackfillCommits:
 
     def add(self, table: TableId, record: RawRecord) -> bool:
         """Takes a record; whether so much waits for its table that it is to be flushed now."""
-        return self._buffers.add(table, time.monotonic(), *record) >= TABLE_BYTES
+        return self._buffers.add(table, self.states.clock.monotonic_s(), *record) >= TABLE_BYTES
 
     def open(self, tables: Iterable[TableId]) -> None:
         """Returns when all these tables are known."""
         missing = {table for table in tables if self.states.last_known(table) is None}
-        patience = _Patience()
+        patience = _Patience(self.states.clock)
         self.states.want(missing)
         while missing:
             arrivals = self.states.poll()
@@ -123,11 +124,11 @@ class BackfillCommits:
         return flush
 
     def _commit(self, origin: Origin, to_write: Sequence[Flush]) -> None:
-        patience = _Patience()
+        patience = _Patience(self.states.clock)
         while len(self._flushes):
             if to_write:
                 self._hand_over(origin, to_write, patience)
-            to_write = [*self._settled(patience), *self._flushes.due(time.monotonic())]
+            to_write = [*self._settled(patience), *self._flushes.due(self.states.clock.monotonic_s())]
             if len(self._flushes) and not to_write:
                 self._wait()
 
@@ -137,7 +138,7 @@ class BackfillCommits:
         views = {flush.table: self.states.view(flush.table) for flush in flushes}
         written = self.writer.write(flushes, self.sources, views)  # 1, 2
         reach("dead_letters_acknowledged")
-        self._flushes.written(written, time.monotonic())
+        self._flushes.written(written, self.states.clock.monotonic_s())
         for flush, trouble in written.stuck:
             patience.failed(flush.table, trouble)
         self.committer.submit(0, written.flushes)  # 3
@@ -178,7 +179,11 @@ class BackfillCommits:
 class _Patience:
     """How long a commit may take."""
 
-    until_s: float = field(default_factory=lambda: time.monotonic() + PATIENCE_S)
+    clock: Clock
+    until_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.until_s = self.clock.monotonic_s() + PATIENCE_S
 
     def failed(self, table: TableId, trouble: Trouble) -> None:
         """Raises FatalError for what does not pass by itself, UnavailableError when it has lasted too
@@ -191,7 +196,7 @@ class _Patience:
                 f"table {table} takes no rows ({trouble.cause.value}): {trouble.sentence}. Mend that, then "
                 "run it again"
             )
-        if time.monotonic() > self.until_s:
+        if self.clock.monotonic_s() > self.until_s:
             raise UnavailableError(
                 f"table {table} takes no rows for now: {trouble.sentence}. Run it again: it goes on where it "
                 "stands"

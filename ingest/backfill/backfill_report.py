@@ -1,6 +1,5 @@
 """What a backfill has done: shown while it runs, and at its end."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from lake.clock import SYSTEM_CLOCK, Clock
 
 SHOW_EVERY_S = 5.0
 
@@ -29,17 +30,21 @@ class BackfillReport(ABC):
     dead_letters_before: int = 0
     skipped: int = 0
     commits: int = 0
-    _began_s: float = field(default_factory=time.monotonic)
-    _shown_s: float = field(default_factory=time.monotonic)
+    clock: Clock = SYSTEM_CLOCK
+    _began_s: float = field(init=False)
+    _shown_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began_s = self._shown_s = self.clock.monotonic_s()
 
     @property
     def seconds(self) -> float:
         """Since the start."""
-        return time.monotonic() - self._began_s
+        return self.clock.monotonic_s() - self._began_s
 
     def show(self, at: str) -> None:
         """Says how far it is, every few seconds. `at`: what is being read."""
-        now_s = time.monotonic()
+        now_s = self.clock.monotonic_s()
         if now_s - self._shown_s < SHOW_EVERY_S:
             return
         self._shown_s = now_s

@@ -4,13 +4,13 @@ Also how long the catalog may take for a table, and which tables go together, so
 refused is found out and holds up nobody: it is sent alone from then on.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ingest.model.fault_point import reach
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from lake.catalog_client import CatalogClient, CommitResult, CommitStatus
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.commit import Prepared
 from lake.errors import FirnError
 from lake.storage import AnyStorage
@@ -63,11 +63,15 @@ class Sending:
 
 
 def send(
-    catalog: CatalogClient, storage: AnyStorage, prepared: Sequence[Prepared], deadline_s: float
+    catalog: CatalogClient,
+    storage: AnyStorage,
+    prepared: Sequence[Prepared],
+    deadline_s: float,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Sending:
     """Sends commits together; never raises for one of them. What cannot be written is not sent: certainly not
     applied."""
-    began_s = time.monotonic()
+    began_s = clock.monotonic_s()
     problems = _write_files(storage, prepared)
     requests = [commit.request for commit, problem in zip(prepared, problems, strict=True) if problem is None]
     reach("metadata_written")
@@ -75,7 +79,7 @@ def send(
     reach("commit_answered")
     sending = Sending(
         [_unsent(problem) if problem is not None else _answered(next(results)) for problem in problems],
-        time.monotonic() - began_s,
+        clock.monotonic_s() - began_s,
     )
     return (
         sending if sending.in_time or not requests else replace(sending, catalog_answers=_is_there(catalog))

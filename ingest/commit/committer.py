@@ -198,7 +198,9 @@ class Committer:
         for life, each in zip(lives, prepared, strict=True):
             self._on(life, Sent(each))
         catalog, storage = self.states.catalog, self.states.storage
-        future = self.pool.submit(send, catalog, storage, prepared, min(deadline_s, self.timeout_s))
+        future = self.pool.submit(
+            send, catalog, storage, prepared, min(deadline_s, self.timeout_s), self.clock
+        )
         self._air[future] = InAir(lives, prepared, batch, now_s)
 
     def _prepare(self, life: TableLifecycle) -> Prepared:

@@ -11,6 +11,7 @@ from lake.catalog_client import CatalogClient, CommitStatus
 from lake.clock import Clock, epoch_ms
 from lake.commit import TableState, state_of
 from lake.errors import FirnError, NotFoundError
+from lake.isolation import isolate
 from lake.relief import Bounds, is_crowded, prepare_relief
 from lake.storage import AnyStorage
 from lake.tenant import TableId
@@ -100,30 +101,29 @@ def relieve(
 
     Nothing is done to a table that was moved back or created anew: that is for others to find out.
     """
+    # Whatever somebody has written into a table's metadata, it must not stop the others.
+    counted = metrics.UNFORESEEN.labels("relief").inc
     try:
-        metadata = catalog.load_table(known.name, timeout_s=DEADLINE_S)["metadata"]
-        state = state_of(metadata, known.name, storage)
-        prepared = (
-            None
-            if state.moved_back or state.uuid != known.uuid
-            else prepare_relief(metadata, state, storage, bounds, now_ms)
-        )
-        if prepared is None:
-            return Relieved("nothing", state.snapshots, len(state.manifests))
-        storage.write_all(prepared.files)
-        (result,) = catalog.commit_all([prepared.request], deadline_s=DEADLINE_S)
+        with isolate("table.not_relieved", counted, foreseen=(FirnError,), table=str(known.name)) as outcome:
+            metadata = catalog.load_table(known.name, timeout_s=DEADLINE_S)["metadata"]
+            state = state_of(metadata, known.name, storage)
+            prepared = (
+                None
+                if state.moved_back or state.uuid != known.uuid
+                else prepare_relief(metadata, state, storage, bounds, now_ms)
+            )
+            if prepared is None:
+                return Relieved("nothing", state.snapshots, len(state.manifests))
+            storage.write_all(prepared.files)
+            (result,) = catalog.commit_all([prepared.request], deadline_s=DEADLINE_S)
     except NotFoundError:
         return Relieved("nothing", known.snapshots, len(known.manifests))
     except FirnError as error:
         return Relieved(
             "failed", known.snapshots, len(known.manifests), problem=f"{type(error).__name__}: {error}"
         )
-    except (
-        Exception
-    ) as error:  # whatever somebody has written into a table's metadata, it must not stop the others
-        log.exception("table.not_relieved", table=str(known.name))
-        metrics.UNFORESEEN.labels("relief").inc()
-        return Relieved("failed", known.snapshots, len(known.manifests), problem=repr(error))
+    if outcome.error is not None:
+        return Relieved("failed", known.snapshots, len(known.manifests), problem=repr(outcome.error))
     if result.status is not CommitStatus.COMMITTED:
         return Relieved(result.status.value, state.snapshots, len(state.manifests), problem=result.message)
     expired = sum(

@@ -47,6 +47,7 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock
 from lake.commit import TableState, creation_request, load_state, new_table_state
 from lake.errors import ConflictError, FatalError, FirnError, RetryableError, UnavailableError
+from lake.isolation import isolate
 from lake.log_schema import SYSTEM_COLUMNS, SYSTEM_FIELDS, LogSchema, arrow_type
 from lake.storage import AnyStorage
 from lake.tenant import TableId
@@ -57,6 +58,17 @@ log = structlog.get_logger()
 
 class UnfitError(FatalError):
     """The table's columns cannot hold our rows."""
+
+
+def _load_event(table: TableId, number: int, future: Future[Loaded | Gone]) -> Event:
+    """What came of a load. Whatever somebody has written into metadata, it must not stop the others."""
+    try:
+        with isolate("table.not_loaded", foreseen=(FirnError,), table=str(table)) as outcome:
+            return future.result()
+    except FirnError as error:
+        return LoadFailed(number, _trouble(error))
+    sentence = f"table {table}: its metadata cannot be read ({outcome.error!r})"
+    return LoadFailed(number, Trouble(Cause.METADATA, sentence))
 
 
 def _trouble(error: FirnError) -> Trouble:
@@ -191,15 +203,7 @@ class TableStates:
         self.lives.on(life, event, self.clock.monotonic_s())
 
     def _take_in(self, life: TableLifecycle, number: int, future: Future[Loaded | Gone]) -> None:
-        try:
-            event: Event = future.result()
-        except FirnError as error:
-            event = LoadFailed(number, _trouble(error))
-        except Exception as error:  # whatever somebody has written into metadata, it must not stop the others
-            log.exception("table.not_loaded", table=str(life.table))
-            sentence = f"table {life.table}: its metadata cannot be read ({error!r})"
-            event = LoadFailed(number, Trouble(Cause.METADATA, sentence))
-        self._on(life, event)
+        self._on(life, _load_event(life.table, number, future))
 
     def _check_loaded(self, *, live: bool) -> None:
         """Asks the two questions about what was loaded before they were asked, one set after the other."""

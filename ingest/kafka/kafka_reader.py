@@ -1,7 +1,6 @@
 """Kafka as the tools read it: by assignment, committed records only, from one offset to another, never
 touching the group's offsets."""
 
-import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import groupby
@@ -25,6 +24,7 @@ from ingest.kafka.committed_offsets import committed_offsets
 from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import FETCH_BYTES, admin_client, go_to, parting_with, reading_consumer
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FatalError, UnavailableError
 from lake.settings import IngestSettings
 
@@ -103,7 +103,8 @@ class KafkaReader:
     """Topics, offsets and messages of the brokers in the settings. One thread at a time. `wait_s`: how long a
     full batch of messages is waited for."""
 
-    def __init__(self, settings: IngestSettings, wait_s: float = 0.5) -> None:
+    def __init__(self, settings: IngestSettings, wait_s: float = 0.5, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._wait_s = wait_s
         self._settings = settings
         self._servers = settings.kafka.bootstrap_servers
@@ -253,11 +254,11 @@ class KafkaReader:
             silent_s = 0.0  # spent here, not by whoever takes the messages
             batch_size = BatchSize()
             while left:
-                began_s = time.monotonic()
+                began_s = self._clock.monotonic_s()
                 # For more than there is the client would wait until its time is up.
                 there = sum(end - starts[key] for key, end in left.items())
                 messages = consumer.consume(min(batch_size.messages, there), self._wait_s)
-                silent_s = 0.0 if messages else silent_s + time.monotonic() - began_s
+                silent_s = 0.0 if messages else silent_s + self._clock.monotonic_s() - began_s
                 spoilt = spoilt_by(messages)
                 good = with_readable_headers(sound(messages, spoilt))
                 batch_size.learn(good)

@@ -12,6 +12,8 @@ import signal
 import time
 from pathlib import Path
 
+from lake.clock import SYSTEM_CLOCK
+
 _ACTIONS = dict(each.split(":", 1) for each in os.environ.get("FIRN_FAULT_POINT", "").split(",") if each)
 _FOLDER = Path(os.environ.get("FIRN_FAULT_FOLDER", "."))
 WAIT_MAX_S = 30.0
@@ -55,8 +57,8 @@ def _reach(step: str) -> None:
         return
     if _ACTIONS[step] == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    until_s = time.monotonic() + WAIT_MAX_S
-    while not (_FOLDER / f"{step}.go").exists() and time.monotonic() < until_s:
+    until_s = SYSTEM_CLOCK.monotonic_s() + WAIT_MAX_S
+    while not (_FOLDER / f"{step}.go").exists() and SYSTEM_CLOCK.monotonic_s() < until_s:
         time.sleep(0.01)
 
 

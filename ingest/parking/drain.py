@@ -13,7 +13,6 @@ taken       per partition the next offset not taken yet, from the marks on; what
 flush       one is in flight; the range of a partition ends behind the last message taken of it
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -36,6 +35,7 @@ from ingest.parking.parked_topic import ParkedMessage, parking_of, parking_parti
 from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.route.routes import Routes
 from ingest.write.flush_writer import TABLE_DELETED, Flush, FlushWriter, cut_flush
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings, TopicSettings
@@ -75,6 +75,7 @@ class Drain:
     aside: Aside
     writer: FlushWriter
     submit: Callable[[Sequence[WrittenFlush]], None]
+    clock: Clock = SYSTEM_CLOCK
     view: TableView = field(init=False)
     sources: list[Source] = field(default_factory=list)
     _numbers: dict[Source, int] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class Drain:
 
         Raises FirnError where the table takes nothing yet.
         """
-        until_s = time.monotonic() + for_s
+        until_s = self.clock.monotonic_s() + for_s
         while not len(self._flushes):
             if self._reading is None or not self._reading.left:
                 self._begin_next()
@@ -120,7 +121,7 @@ class Drain:
                 self._cut()
             elif self._reading is None:
                 return True
-            elif not came or time.monotonic() >= until_s:
+            elif not came or self.clock.monotonic_s() >= until_s:
                 break
         return False
 
@@ -327,7 +328,7 @@ class Drain:
         if written.stuck:  # the main process decides when the drain is begun anew
             raise DrainStuckError(written.stuck[0][1])
         self._has_flushed = True
-        self._flushes.written(written, time.monotonic())
+        self._flushes.written(written, self.clock.monotonic_s())
         self.submit(written.flushes)
         reach("drain_handed_over")
 

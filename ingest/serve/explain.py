@@ -7,7 +7,6 @@ what a real one stores.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -20,12 +19,11 @@ from ingest.decode.event_time import instant_text, zone
 from ingest.decode.formats.registry import BATCH_RECORD, recognise
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.route.router import Envelope, Router
+from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
 from lake.errors import Reason, Rejected
 from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, new_log_schema
 from lake.settings import FormatName, IngestSettings, TopicSettings
 from lake.tenant import TableId
-
-_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -201,9 +199,9 @@ def _dead(index: int, read_as: str, rejected: Rejected) -> ExplainedRecord:
     )
 
 
-def now_ms() -> int:
+def now_ms(clock: Clock = SYSTEM_CLOCK) -> int:
     """The time in ms since 1970, which a message gets that was given none."""
-    return (datetime.now(UTC) - _START) // timedelta(milliseconds=1)
+    return epoch_ms(clock.now())
 
 
 def to_renderable(explanation: Explanation) -> RenderableType:

@@ -6,7 +6,6 @@ that falls behind skips ahead.
 """
 
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -27,6 +26,7 @@ from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.route.router import Envelope, Router
 from lake import metrics
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, Reason, Rejected, RetryableError
 from lake.log_schema import MESSAGE, SEVERITY, new_log_schema
 from lake.settings import FormatName, IngestSettings, TopicSettings
@@ -104,8 +104,9 @@ class TailQueue:
 class LiveTail:
     """One tail with a thread of its own, from `start` to `stop`."""
 
-    def __init__(self, settings: IngestSettings, wanted: TailFilter) -> None:
+    def __init__(self, settings: IngestSettings, wanted: TailFilter, clock: Clock = SYSTEM_CLOCK) -> None:
         self._settings = settings
+        self._clock = clock
         self._wanted = wanted
         self._topics = {topic.name: topic for topic in settings.topics}
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
@@ -141,10 +142,10 @@ class LiveTail:
         self.discover(consumer, reader, from_end=True)
         # Only what is of this tenant is told, in all events: topics and their numbers are of everybody.
         self.queue.put(TailEvent("open", {"tenant": self._wanted.tenant.name, "stream": self._wanted.stream}))
-        looked_s = discovered_s = time.monotonic()
+        looked_s = discovered_s = self._clock.monotonic_s()
         while not self._stopping.is_set():
             self._take_all(consumer, consumer.consume(200, POLL_S))
-            now_s = time.monotonic()
+            now_s = self._clock.monotonic_s()
             if now_s - looked_s > LOOK_AROUND_EVERY_S:
                 self.skip_ahead(consumer)
                 looked_s = now_s

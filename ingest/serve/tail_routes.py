@@ -1,7 +1,6 @@
 """Live tail as server-sent events (WHATWG HTML, "Server-sent events")."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from ingest.dead_letters.dead_letters import known_stream, known_tenant
 from ingest.serve.answers import BusyError
 from ingest.serve.live_tail import LiveTail, TailEvent, TailFilter, words_of
+from lake.clock import Clock
 
 router = APIRouter(prefix="/v1", tags=["tail"])
 POLL_S = 0.1
@@ -39,7 +39,7 @@ async def tail(
         )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(
-        _events(state, LiveTail(state.tools.settings, wanted)),
+        _events(state, LiveTail(state.tools.settings, wanted, state.tools.clock)),
         media_type="text/event-stream",
         headers=headers,
     )
@@ -47,13 +47,14 @@ async def tail(
 
 async def _events(state: Any, live: LiveTail) -> AsyncIterator[bytes]:
     """The events until the caller leaves, which ends this generator."""
+    clock: Clock = state.tools.clock
     state.tails += 1
     try:
         live.start()
-        said_s = time.monotonic()
+        said_s = clock.monotonic_s()
         while live.alive:
             events = live.queue.take()
-            now_s = time.monotonic()
+            now_s = clock.monotonic_s()
             if events:
                 yield b"".join(map(_encoded, events))
                 said_s = now_s

@@ -7,6 +7,7 @@ goes wrong with one table is told as its trouble and harms no other.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar
 
 import structlog
@@ -28,10 +29,11 @@ from ingest.write.hot_table import HotFiles
 from ingest.write.writer import write_files
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
+from lake.isolation import isolate
 from lake.log_schema import shared_schema
 from lake.marks import Range, TopicPartition
 from lake.settings import IngestSettings
-from lake.storage import AnyStorage
+from lake.storage import Storage
 from lake.tenant import TableId
 
 # Tables written together: their files are synced by one call and their new columns asked for in one question.
@@ -109,7 +111,7 @@ class FlushWriter:
         settings: IngestSettings,
         link: ColumnLink,
         dead_letters: Letters,
-        storage: AnyStorage,
+        storage: Storage,
         write: Callable[..., list[DataFile]] = write_files,
     ) -> None:
         """`write`: how a flush becomes files, `write_files` or another of writer.py."""
@@ -124,6 +126,9 @@ class FlushWriter:
         self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
         self._counts = Counts()
+
+    def _unforeseen(self, what: str) -> None:
+        self._counts.unforeseen[what] += 1
 
     def take_counts(self) -> Counts:
         """What was counted since they were taken last."""
@@ -178,23 +183,19 @@ class FlushWriter:
         done = []
         for flush in flushes:
             try:
-                done.append((flush, work(flush)))
+                with isolate(
+                    "flush.failed",
+                    partial(self._unforeseen, "flush"),
+                    foreseen=(FirnError,),
+                    table=str(flush.table),
+                ) as outcome:
+                    done.append((flush, work(flush)))
             except FirnError as error:
                 written.stuck.append((flush, trouble_of(error, Cause.STORAGE)))
-            except (
-                Exception
-            ) as error:  # whatever a table or its records have in them, it must not stop the others
-                log.exception("flush.failed", table=str(flush.table))
-                self._counts.unforeseen["flush"] += 1
-                written.stuck.append(
-                    (
-                        flush,
-                        Trouble(
-                            Cause.FAILING,
-                            f"table {flush.table}: its records cannot be written to it ({error!r})",
-                        ),
-                    )
-                )
+                continue
+            if outcome.error is not None:
+                sentence = f"table {flush.table}: its records cannot be written to it ({outcome.error!r})"
+                written.stuck.append((flush, Trouble(Cause.FAILING, sentence)))
         return done
 
     def _synced(self, files: Sequence[tuple[Flush, WrittenFlush]], written: Written) -> list[WrittenFlush]:
@@ -216,12 +217,11 @@ class FlushWriter:
             for flush in flushes
             if not is_absorbed(flush.buffer, _marks(views[flush.table], sources))
         ]
-        try:
+        # Whatever a record has in it: each table by itself will tell which one.
+        counted = partial(self._unforeseen, "convert")
+        with isolate("flushes.not_converted_together", counted, tables=len(waiting)):
             return convert_batched(waiting, sources, self._limits, self._shapes)
-        except Exception:  # whatever a record has in it: each table by itself will tell which one
-            log.exception("flushes.not_converted_together", tables=len(waiting))
-            self._counts.unforeseen["convert"] += 1
-            return {}
+        return {}
 
     def _convert(
         self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, parts: Sequence[Part] = ()
@@ -270,12 +270,11 @@ class FlushWriter:
         hot = self._hot.get(buffer.table)
         if hot is None or hot.parts != len(buffer.packed):
             return
-        try:
+        counted = partial(self._unforeseen, "append")
+        with isolate("table.not_spooled", counted, table=str(buffer.table)) as outcome:
             self._append(hot, buffer, sources, view)
             hot.parts += 1
-        except Exception:
-            log.exception("table.not_spooled", table=str(buffer.table))
-            self._counts.unforeseen["append"] += 1
+        if outcome.error is not None:
             self.abort(buffer.table)
 
     def hot_bytes(self, table: TableId) -> int:

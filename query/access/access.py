@@ -7,7 +7,6 @@ refuses to listen beyond loopback.
 
 import hashlib
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 import httpx
 
 from lake.catalog_client import CatalogClient
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, UnavailableError
 from lake.extras_client import TENANTS_PATH, WHOAMI_PATH
 from lake.listening import check_exposure
@@ -75,7 +75,8 @@ class Caller:
 class Access:
     """Asks the catalog who may read what, and remembers the answers for a few seconds. Thread-safe."""
 
-    def __init__(self, settings: QuerySettings) -> None:
+    def __init__(self, settings: QuerySettings, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._uri = settings.catalog.uri.rstrip("/")
         self._own = settings.catalog.token.get_secret_value() if settings.catalog.token else None
         self._http = httpx.Client(base_url=self._uri, timeout=10.0, verify=tls_context(), trust_env=False)
@@ -105,7 +106,7 @@ class Access:
             return caller
         who = self._ask_who(key)
         with self._lock:
-            self._who[_digest(key)] = (who, time.monotonic())
+            self._who[_digest(key)] = (who, self._clock.monotonic_s())
             if len(self._who) > WHO_MAX:
                 self._who.popitem(last=False)
         return self._caller(key, who)
@@ -116,7 +117,11 @@ class Access:
         key = _key_in(authorization)
         with self._lock:
             who, since_s = self._who.get(_digest(key), (ANONYMOUS, None))
-        return None if since_s is None or time.monotonic() - since_s >= KEPT_S else self._caller(key, who)
+        return (
+            None
+            if since_s is None or self._clock.monotonic_s() - since_s >= KEPT_S
+            else self._caller(key, who)
+        )
 
     def _caller(self, key: str | None, who: Who | str) -> Caller:
         if isinstance(who, str):
@@ -188,11 +193,11 @@ class Access:
     def _verdict(self, key: str | None, path: str) -> int:
         with self._lock:
             known = self._verdicts.get((key, path))
-        if known is not None and time.monotonic() - known[1] < KEPT_S:
+        if known is not None and self._clock.monotonic_s() - known[1] < KEPT_S:
             return known[0]
         status = self._status(key, path)
         with self._lock:
-            self._verdicts[key, path] = (status, time.monotonic())
+            self._verdicts[key, path] = (status, self._clock.monotonic_s())
             if len(self._verdicts) > VERDICTS_MAX:
                 self._verdicts.popitem(last=False)
         return status

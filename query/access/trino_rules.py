@@ -2,12 +2,12 @@
 Trino as their user."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
 
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import UnavailableError
 from lake.tenant import TenantId
 from query.access.trino_access import refresh_rules, ruled_users
@@ -22,8 +22,14 @@ class TrinoRules:
     """Keeps the rules in a folder current. `list_tenants` gives every tenant there is. Thread-safe."""
 
     def __init__(
-        self, folder: Path, catalog: str, service_user: str, list_tenants: Callable[[], Iterable[TenantId]]
+        self,
+        folder: Path,
+        catalog: str,
+        service_user: str,
+        list_tenants: Callable[[], Iterable[TenantId]],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._folder, self._catalog, self._service_user = folder, catalog, service_user
         self._list_tenants = list_tenants
         self._lock = threading.Lock()
@@ -41,7 +47,7 @@ class TrinoRules:
             written_s = self._written_s.get(user)
             if written_s is None:
                 return
-            if time.monotonic() - written_s < TAKEN_UP_S:
+            if self._clock.monotonic_s() - written_s < TAKEN_UP_S:
                 raise UnavailableError(
                     f"Trino is being told of {user!r}, whose tenant is new; ask again in some seconds"
                 )
@@ -51,7 +57,7 @@ class TrinoRules:
         """Reads who has rules; writes them anew where the user is a tenant's that has none."""
         try:
             self._known = ruled_users(self._folder)
-            now_s = time.monotonic()
+            now_s = self._clock.monotonic_s()
             if user in self._known or now_s - self._listed_s < LISTED_EVERY_S:
                 return
             self._listed_s = now_s
@@ -60,7 +66,7 @@ class TrinoRules:
                 return
             refresh_rules(self._folder, tenants, self._catalog, self._service_user)
             new = ruled_users(self._folder)
-            self._written_s |= dict.fromkeys(new - self._known, time.monotonic())
+            self._written_s |= dict.fromkeys(new - self._known, self._clock.monotonic_s())
             self._known = new
         except (OSError, ValueError, KeyError) as error:
             log.warning(

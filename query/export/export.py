@@ -10,17 +10,17 @@ import os
 import secrets
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import orjson
 import structlog
 
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, NotFoundError, RetryableError
 from lake.log_schema import LogSchema
 from query.export.export_formats import WRITERS, Format
@@ -119,7 +119,9 @@ class ExportJobs:
         *,
         kept_s: float = KEPT_S,
         quota: Quota | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._folder = folder
         self._quota = quota or Quota()
         self._creating = threading.Lock()
@@ -148,9 +150,9 @@ class ExportJobs:
         with self._lock:
             self._stopping = True
             self._lock.notify_all()
-        until_s = time.monotonic() + STOP_S
+        until_s = self._clock.monotonic_s() + STOP_S
         for thread in self._threads:
-            thread.join(timeout=max(0.0, until_s - time.monotonic()))
+            thread.join(timeout=max(0.0, until_s - self._clock.monotonic_s()))
 
     def create(self, job: Job) -> Job:
         """Keeps a job and queues it. Raises QuotaError."""
@@ -158,7 +160,7 @@ class ExportJobs:
         made = replace(
             job,
             id=secrets.token_urlsafe(12).replace("-", "a").replace("_", "b"),
-            created=datetime.now(UTC).isoformat(),
+            created=self._clock.now().isoformat(),
         )
         with self._creating:  # counted and kept as one
             self._check_quota(job.tenant)
@@ -221,7 +223,7 @@ class ExportJobs:
         shutil.rmtree(self._path(job_id), ignore_errors=True)
 
     def _remove_old(self) -> None:
-        oldest = datetime.now(UTC) - timedelta(seconds=self._kept_s)
+        oldest = self._clock.now() - timedelta(seconds=self._kept_s)
         for job in self.jobs():
             if job.state != "running" and datetime.fromisoformat(job.created) < oldest:
                 shutil.rmtree(self._path(job.id), ignore_errors=True)
@@ -260,7 +262,7 @@ class ExportJobs:
         """The job whose turn it is, and its tenant; waits for one. None: the process ends."""
         with self._lock:
             while not self._stopping:
-                now_s = time.monotonic()
+                now_s = self._clock.monotonic_s()
                 free = [each for each in self._waiting if each[1] not in self._busy]
                 ready = [each for each in free if self._failures.get(each[0], (0, 0.0))[1] <= now_s]
                 if ready:
@@ -336,7 +338,7 @@ class ExportJobs:
     def _try_again(self, job: Job, error: RetryableError) -> bool:
         """A passing fault: the part is written again in a moment, at most so many times in a row."""
         attempts = self._failures.get(job.id, (0, 0.0))[0] + 1
-        self._failures[job.id] = (attempts, time.monotonic() + RETRY_S)
+        self._failures[job.id] = (attempts, self._clock.monotonic_s() + RETRY_S)
         log.warning("export.interrupted", export=job.id, attempts=attempts, error=str(error))
         goes_on = attempts < ATTEMPTS
         say = (

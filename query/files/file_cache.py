@@ -4,11 +4,11 @@ change, so a copy is never stale."""
 import hashlib
 import shutil
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import ForeignFileError, TooLargeError
 from lake.storage import Storage, canonical, local_text
 from lake.table_files import check_ordinary
@@ -25,7 +25,8 @@ _WILD = frozenset("*?[")
 class FileCache:
     """Keeps fetched files up to a number of bytes, the ones unused for longest going first. Thread-safe."""
 
-    def __init__(self, storage: Storage, folder: Path, bytes_max: int) -> None:
+    def __init__(self, storage: Storage, folder: Path, bytes_max: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._storage = storage
         self._folder = folder
         self._bytes_max = bytes_max
@@ -49,7 +50,7 @@ class FileCache:
 
     def _checked_folders(self) -> set[str]:
         """Folders that no link led to a moment ago: one search after the other reads the same ones."""
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic_s()
         if now_s >= self._folders_until_s:
             self._folders, self._folders_until_s = set(), now_s + FOLDERS_CHECKED_S
         return self._folders

@@ -1,10 +1,10 @@
 """How a running query ends early: its time is over, or nobody waits for it any more."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import UnavailableError
 
 
@@ -19,9 +19,10 @@ class TimeOverError(CancelledError):
 class Run:
     """One running request: a deadline and a way to end it from another thread."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self.timeout_s = timeout_s
-        self._deadline_s = time.monotonic() + timeout_s
+        self._deadline_s = self._clock.monotonic_s() + timeout_s
         self._lock = threading.Lock()
         self._stoppers: list[Callable[[], None]] = []
         self._left = False
@@ -29,7 +30,7 @@ class Run:
     @property
     def left_s(self) -> float:
         """Seconds until the deadline; 0 when it is past."""
-        return max(0.0, self._deadline_s - time.monotonic())
+        return max(0.0, self._deadline_s - self._clock.monotonic_s())
 
     @property
     def is_over(self) -> bool:

@@ -1,13 +1,13 @@
 """How far ingestion is behind, asked of ingest over HTTP and remembered for a moment."""
 
 import threading
-import time
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
 import httpx
 
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.tenant import TableId
 from lake.tls import tls_context
 from query.model.instant import parse_period
@@ -59,7 +59,8 @@ class UntoldLag:
 class IngestLag:
     """Asks ingest's /v1/status, at most every two seconds."""
 
-    def __init__(self, uri: str, token: str | None = None) -> None:
+    def __init__(self, uri: str, token: str | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._http = httpx.Client(
             base_url=uri.rstrip("/"),
@@ -84,12 +85,12 @@ class IngestLag:
     def status(self) -> dict[str, Any] | None:
         """What ingest says of itself; None where it does not answer."""
         with self._lock:
-            if time.monotonic() - self._asked_s < KEPT_S:
+            if self._clock.monotonic_s() - self._asked_s < KEPT_S:
                 return self._status
             try:
                 answer = self._http.get("/v1/status")
                 self._status = answer.json() if answer.is_success else None
             except (httpx.HTTPError, ValueError):
                 self._status = None
-            self._asked_s = time.monotonic()
+            self._asked_s = self._clock.monotonic_s()
             return self._status

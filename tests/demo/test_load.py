@@ -24,7 +24,7 @@ from lake.tenant import TenantId, parse_stream, parse_tenant, to_identifier
 
 END = datetime(2026, 11, 21, 15, 28, 29, tzinfo=UTC)
 HOURS = 6.0
-RECORDS = 100_000
+RECORDS = 30_000
 LATE_LIMIT_MS = 3 * 86_400_000
 AHEAD_LIMIT_MS = 86_400_000
 RECORD_BYTES_MAX = 4 * 1024 * 1024
@@ -35,7 +35,7 @@ def load() -> list[DemoRecord]:
     return list(first_load(1, RECORDS, END, HOURS))
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=3)  # of three mixtures each, which are what takes time
 @given(seed=st.integers(min_value=0, max_value=2**63))
 def test_seed_and_end_decide_the_load(seed: int) -> None:
     """Two loads with one seed and one end are equal, byte for byte; another seed gives another load."""

@@ -21,6 +21,8 @@ from lake.errors import UnavailableError
 END = datetime(2026, 11, 21, 15, 28, 29, tzinfo=UTC)
 # Port 1 is privileged and taken by nothing: connections to it are refused at once.
 NOBODY = "127.0.0.1:1"
+# The client looks once in a second for messages whose time is over.
+TIMEOUT_S = 0.5
 
 
 @settings(deadline=None, max_examples=8)
@@ -79,7 +81,7 @@ def test_tallies_of_two_loads_make_one() -> None:
 def test_undelivered_records_are_counted_and_raised(tmp_path: Path) -> None:
     """Without a broker the load fails with the number of lost records, and the tally file says so."""
     job = Job(seed=1, records=50, hours=1, end=END, trickle_per_s=0, tally_file=tmp_path / "tally.json")
-    producer = DemoProducer(NOBODY, delivery_timeout_s=1.0)
+    producer = DemoProducer(NOBODY, delivery_timeout_s=TIMEOUT_S)
     with pytest.raises(UnavailableError, match=r"50 records were not delivered.*broker at 127.0.0.1:1"):
         produce(job, producer, Collector({}, SystemClock()), SystemClock(), threading.Event())
     state, tally = read_tally(tmp_path / "tally.json")
@@ -89,7 +91,7 @@ def test_undelivered_records_are_counted_and_raised(tmp_path: Path) -> None:
 def test_after_the_first_failure_every_record_is_accounted_for() -> None:
     """When the oldest records are given up, those that still wait count as failed too: delivered and failed
     are all that was sent."""
-    producer, clock = DemoProducer(NOBODY, delivery_timeout_s=1.0), SystemClock()
+    producer, clock = DemoProducer(NOBODY, delivery_timeout_s=TIMEOUT_S), SystemClock()
     records, sent, started_s = first_load(1, 10_000, END, 6), 0, clock.monotonic_s()
 
     def send_a_hundred_a_second() -> None:
@@ -107,7 +109,7 @@ def test_after_the_first_failure_every_record_is_accounted_for() -> None:
 
 def test_missing_brokers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Creating topics without a broker is one error with the address and what to check."""
-    monkeypatch.setattr("infra.demo.producer.REQUEST_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("infra.demo.producer.REQUEST_TIMEOUT_S", 0.3)
     with pytest.raises(UnavailableError, match=r"127.0.0.1:1.*check that the broker runs"):
         create_topics(NOBODY)
 

@@ -4,8 +4,9 @@ import socket
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
-from typing import Any, cast
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ from ingest.serve.api import serving
 from lake import metrics
 from lake.errors import PrerequisiteError, SettingsError
 from lake.settings import IngestSettings, TopicSettings
+from tests.ingest.support.node_world import NodeWorld
 from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
@@ -66,10 +68,12 @@ def test_a_wrong_rule_is_told_before_anything_starts() -> None:
         LocalEngine(_settings(tenant=("heder:tenant",)))
 
 
-def test_a_node_that_is_not_active_any_more_measures_nothing() -> None:
+def test_a_node_that_is_not_active_any_more_measures_nothing(tmp_path: Path) -> None:
     """Another node does; the figures of both together would count twice."""
     engine = LocalEngine(_settings())
-    engine._node = cast(Any, SimpleNamespace(status=lambda: {"parked": []}))
+    with ThreadPoolExecutor(1) as pool:
+        engine._node = NodeWorld(tmp_path, pool).node
+    assert engine.status()["parked"] == []
     metrics.LAG_RECORDS.labels("logs", "0").set(7)
     metrics.TABLES_PARKED.labels("storage").set(7)
     held = (metrics.BUFFERED_BYTES, metrics.BUFFERED_TABLES, metrics.TABLES_FAILING, metrics.TABLES_POSTPONED)

@@ -1,10 +1,8 @@
 """The parts of a backfill from a topic that need no services: which offsets it reads, whose marks a commit
 moves, what stands beside a group's offset."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, cast
 
 import pytest
 
@@ -13,44 +11,50 @@ from ingest.backfill.backfill_offsets import ALL, Wanted, plan_ranges
 from ingest.backfill.backfill_topic_ledger import TopicLedger
 from ingest.cli.backfill import _bound, _input_topic
 from ingest.commit.ledger import LiveMarks
-from ingest.kafka.kafka_reader import Ends, KafkaPartition, Stored, parse_stored
+from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored, parse_stored
 from lake.catalog_client import TableName
 from lake.commit import TableState, new_table_state
 from lake.errors import NotFoundError, RefusedError, SettingsError
 from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, Range, TopicPartition
 from lake.settings import IngestSettings, TopicSettings
 from lake.topic_fill import TopicFill, fill_property
+from tests.ingest.support.fake_kafka import FakeBroker
 
 P0, P1 = KafkaPartition("t", "id", 0), KafkaPartition("t", "id", 1)
 PLACE = TopicPartition("id", 0)
 
 
-@dataclass
-class FakeReader:
-    """Two partitions of offsets 10 to 100."""
-
-    group: Mapping[KafkaPartition, Stored] = field(
-        default_factory=lambda: {P0: Stored(90, "id", first=60), P1: Stored(95, "id", first=70)}
-    )
-
-    def partitions(self, topics: Iterable[str]) -> list[KafkaPartition]:
-        return [each for each in (P0, P1) if each.topic in topics]
-
-    def ends(self, partitions: Iterable[KafkaPartition]) -> dict[KafkaPartition, Ends]:
-        return dict.fromkeys(partitions, Ends(10, 100))
-
-    def stored(self, partitions: Iterable[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        return {each: self.group[each] for each in partitions if each in self.group}
-
-    def from_time(self, partitions: Iterable[KafkaPartition], time_ms: int) -> dict[KafkaPartition, int]:
-        return dict.fromkeys(partitions, time_ms // 1_000)
+GROUP = {P0: Stored(90, "id", first=60), P1: Stored(95, "id", first=70)}
 
 
-def _ranges(wanted: Wanted, reader: FakeReader | None = None, topic: str = "t") -> list[tuple[int, int, int]]:
-    found = plan_ranges(IngestSettings(), topic, cast("Any", reader or FakeReader()), wanted)
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
+    """Two partitions of offsets 10 to 100, each of a second's time."""
+    broker = FakeBroker()
+    broker.install(monkeypatch)
+    broker.create_topic("t", 2)
+    for number in range(2):
+        for second in range(100):
+            broker.append("t", b"", partition=number, timestamp_ms=second * 1_000 + 1)
+        broker.retain("t", number, 10)
+    store(broker, GROUP)
+    return broker
+
+
+def store(broker: FakeBroker, group: Mapping[KafkaPartition, Stored]) -> None:
+    """What the group has stored, and nothing else."""
+    stored: dict[tuple[str, int], tuple[int, str | None]] = {
+        each.key: (found.offset, found.metadata) for each, found in group.items()
+    }
+    broker.stored[IngestSettings().kafka.group] = stored
+
+
+def _ranges(wanted: Wanted, topic: str = "t") -> list[tuple[int, int, int]]:
+    found = plan_ranges(IngestSettings(), topic, KafkaReader(IngestSettings()), wanted)
     return [(each.partition.partition, each.start, each.end) for each in found]
 
 
+@pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize(
     ("wanted", "ranges"),
     [
@@ -72,19 +76,23 @@ def test_ranges_are_what_was_asked_for_as_far_as_it_is_there_and_not_to_be_read_
     assert _ranges(wanted) == ranges
 
 
-def test_what_nobody_can_know_is_refused() -> None:
+def test_what_nobody_can_know_is_refused(broker: FakeBroker) -> None:
     """A group that has not begun, a topic that was re-created, a topic or a partition that is not there; a
     partition not begun yet is left alone."""
-    with pytest.raises(RefusedError, match="has not begun to read"):
-        _ranges(Wanted(), FakeReader({}))
-    with pytest.raises(RefusedError, match="reset-topic"):
-        _ranges(Wanted(), FakeReader({P0: Stored(90, "old", first=60)}))
     with pytest.raises(NotFoundError):
         _ranges(Wanted(), topic="other")
     with pytest.raises(SettingsError, match="no partition 7"):
         _ranges(Wanted({7: 1}))
-    assert _ranges(Wanted(), FakeReader({P0: Stored(90, "id", first=60)})) == [(0, 10, 60)]
-    assert _ranges(Wanted(), FakeReader({P0: Stored(90, "id"), P1: Stored(95, "id")})) == []
+    store(broker, {})
+    with pytest.raises(RefusedError, match="has not begun to read"):
+        _ranges(Wanted())
+    store(broker, {P0: Stored(90, "old", first=60)})
+    with pytest.raises(RefusedError, match="reset-topic"):
+        _ranges(Wanted())
+    store(broker, {P0: Stored(90, "id", first=60)})
+    assert _ranges(Wanted()) == [(0, 10, 60)]
+    store(broker, {P0: Stored(90, "id"), P1: Stored(95, "id")})
+    assert _ranges(Wanted()) == []
 
 
 def test_bounds_and_topics_that_mean_nothing_are_refused() -> None:

@@ -1,8 +1,7 @@
 """How many messages are asked for at once."""
 
-from typing import Any, cast
-
 import pytest
+from confluent_kafka import Message
 
 from ingest.kafka.batch_size import BATCH_BYTES, MESSAGES_FIRST, MESSAGES_MAX, BatchSize
 
@@ -13,12 +12,12 @@ from ingest.kafka.batch_size import BATCH_BYTES, MESSAGES_FIRST, MESSAGES_MAX, B
 def test_a_batch_holds_about_so_many_bytes(bytes_each: int, messages: int) -> None:
     size = BatchSize()
     assert size.messages == MESSAGES_FIRST
-    size.learn(cast("Any", [b"x" * bytes_each] * 3))
+    size.learn([Message(value=b"x" * bytes_each)] * 3)
     assert size.messages == messages
 
 
-@pytest.mark.parametrize("nothing", [[], [b"", b""]])
-def test_what_has_no_size_teaches_nothing(nothing: list[Any]) -> None:
+@pytest.mark.parametrize("nothing", [[], [Message(value=b"")] * 2], ids=["no message", "empty ones"])
+def test_what_has_no_size_teaches_nothing(nothing: list[Message]) -> None:
     size = BatchSize()
     size.learn(nothing)
     assert size.messages == MESSAGES_FIRST

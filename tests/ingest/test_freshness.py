@@ -1,7 +1,6 @@
 """Which tenants got rows lately, from the catalog's index of changed partitions."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
 
 import pytest
 
@@ -9,21 +8,21 @@ from ingest.serve import freshness
 from ingest.serve.freshness import Freshness
 from lake.tenant import to_identifier
 from tests.ingest.support.fake_clock import FakeClock
+from tests.lake.support.fake_catalog import FakeCatalog
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 
 
-class Catalog:
-    """A catalog of one tenant's partitions: what changed at or after the asked moment, oldest first."""
-
-    has_extras = True
+class Partitions:
+    """A catalog of one tenant's partitions."""
 
     def __init__(self) -> None:
-        self.partitions: dict[int, dict[str, Any]] = {}
+        self.catalog = FakeCatalog()
 
     def change(self, hour: int, records: int, at: datetime) -> None:
         """A partition has so many rows now."""
-        self.partitions[hour] = {
+        others = [row for row in self.catalog.partitions if row["partition"] != f"{hour}"]
+        row = {
             "identifier": {"namespace": [to_identifier("acme")], "name": "logs"},
             "table-uuid": "7d6f",
             "table-id": 7,
@@ -34,10 +33,7 @@ class Catalog:
             "records": records,
             "changed-ms": int(at.timestamp() * 1000),
         }
-
-    def get(self, _path: str, **query: Any) -> dict[str, Any]:
-        rows = [row for row in self.partitions.values() if row["changed-ms"] >= query["changed-since-ms"]]
-        return {"partitions": sorted(rows, key=lambda row: row["changed-ms"])}
+        self.catalog.partitions = [*others, row]
 
 
 class StoppedClock(FakeClock):
@@ -56,15 +52,15 @@ def _ages(fresh: Freshness) -> dict[str, timedelta]:
 def test_a_merge_is_no_sign_of_life() -> None:
     """A partition that changed and has no more rows than before was maintained; rows that come make the
     tenant fresh."""
-    catalog = Catalog()
-    fresh = Freshness(cast(Any, catalog), StoppedClock())
+    partitions = Partitions()
+    fresh = Freshness(partitions.catalog.client(), StoppedClock())
     for hour in (1, 2):
-        catalog.change(hour, 100, NOW - timedelta(minutes=30 - hour))
+        partitions.change(hour, 100, NOW - timedelta(minutes=30 - hour))
     assert _ages(fresh) == {"acme": timedelta(minutes=28)}
-    catalog.change(1, 100, NOW - timedelta(minutes=9))  # merged
-    catalog.change(2, 80, NOW - timedelta(minutes=8))  # some erased
+    partitions.change(1, 100, NOW - timedelta(minutes=9))  # merged
+    partitions.change(2, 80, NOW - timedelta(minutes=8))  # some erased
     assert _ages(fresh) == {"acme": timedelta(minutes=28)}
-    catalog.change(2, 81, NOW - timedelta(minutes=7))
+    partitions.change(2, 81, NOW - timedelta(minutes=7))
     assert _ages(fresh) == {"acme": timedelta(minutes=7)}
 
 
@@ -72,12 +68,12 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The partition that changed longest ago is forgotten first: its next merge is taken for rows, that of
     another is not."""
     monkeypatch.setattr(freshness, "PARTITIONS_MAX", 2)
-    catalog = Catalog()
-    fresh = Freshness(cast(Any, catalog), StoppedClock())
+    partitions = Partitions()
+    fresh = Freshness(partitions.catalog.client(), StoppedClock())
     for hour in (1, 2, 3):
-        catalog.change(hour, 100, NOW - timedelta(minutes=30 - hour))
+        partitions.change(hour, 100, NOW - timedelta(minutes=30 - hour))
     assert _ages(fresh) == {"acme": timedelta(minutes=27)}
-    catalog.change(2, 100, NOW - timedelta(minutes=9))
+    partitions.change(2, 100, NOW - timedelta(minutes=9))
     assert _ages(fresh) == {"acme": timedelta(minutes=27)}
-    catalog.change(1, 100, NOW - timedelta(minutes=8))
+    partitions.change(1, 100, NOW - timedelta(minutes=8))
     assert _ages(fresh) == {"acme": timedelta(minutes=8)}

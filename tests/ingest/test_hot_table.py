@@ -4,7 +4,7 @@ on the way."""
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import pyarrow.parquet as pq
@@ -21,8 +21,9 @@ from lake.errors import PrerequisiteError
 from lake.log_schema import new_log_schema
 from lake.marks import NO_MARKS, TopicPartition
 from lake.settings import IngestSettings
-from lake.storage import AnyStorage, LocalStorage, local_path, open_storage
+from lake.storage import LocalStorage, local_path, open_storage
 from lake.tenant import TableId, TenantId
+from tests.ingest.support.fake_kafka import FakeBroker
 
 TABLE = TableId(TenantId("hot"), "logs")
 SOURCES = [Source("topic", "id", 0, "auto", "UTC")]
@@ -45,30 +46,26 @@ class Columns:
         return {TABLE: orjson.dumps(self.schema.json)}
 
 
-class Letters:
-    """Dead letters by their offset."""
-
-    def __init__(self) -> None:
-        self.offsets: list[int] = []
-
-    def send(self, _: Source, record: RawRecord, *__: Any) -> None:
-        self.offsets.append(record.offset)
-
-    def flush(self) -> None:
-        """All are there."""
-
-
 class HotTable:
     """A worker's writer and the buffer of one table."""
 
-    def __init__(self, folder: Path) -> None:
-        self.letters, self.columns = Letters(), Columns()
-        self.writer = FlushWriter(
-            IngestSettings(), self.columns, cast("DeadLetters", self.letters), open_storage()
+    def __init__(self, folder: Path, broker: FakeBroker) -> None:
+        self.columns, self._broker, self._topic = (
+            Columns(),
+            broker,
+            IngestSettings().internal_topics.dead_letters,
         )
+        broker.create_topic(self._topic)
+        self.letters = DeadLetters(IngestSettings(), open_storage(), f"file://{folder}")
+        self.writer = FlushWriter(IngestSettings(), self.columns, self.letters, open_storage())
         self.view = TableView("uuid", f"file://{folder}/table", orjson.dumps(new_log_schema().json), NO_MARKS)
         self.buffer = TableBuffer(TABLE, 0.0)
         self.offset = 0
+
+    def dead(self) -> list[int]:
+        """Offsets of the dead letters that were sent."""
+        headers = [dict(message.headers()) for message in self._broker.messages(self._topic)]
+        return [int(each["firn.offset"]) for each in headers]
 
     def add(self, *bodies: bytes) -> None:
         for body in bodies:
@@ -109,8 +106,15 @@ def messages(first: int, count: int, **more: str) -> Sequence[bytes]:
 
 
 @pytest.fixture
-def hot(tmp_path: Path) -> HotTable:
-    return HotTable(tmp_path)
+def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
+    made = FakeBroker()
+    made.install(monkeypatch)
+    return made
+
+
+@pytest.fixture
+def hot(tmp_path: Path, broker: FakeBroker) -> HotTable:
+    return HotTable(tmp_path, broker)
 
 
 def test_a_column_that_comes_and_goes_is_in_the_files_by_its_promised_id(hot: HotTable) -> None:
@@ -141,7 +145,7 @@ def test_bad_messages_become_dead_letters_once(hot: HotTable, spooled: bool, tim
     flush = hot.flush()
     for _ in range(times):
         written = hot.write(flush)
-    assert hot.letters.offsets == [2, 3, 6]
+    assert hot.dead() == [2, 3, 6]
     assert [offset for offset, _ in hot.rows(written)] == [0, 1, 4, 5, 7, 8]
     assert [record.offset for record in flush.buffer.alive()] == [0, 1, 4, 5, 7, 8]
 
@@ -150,7 +154,9 @@ def _fails(*_: Any, **__: Any) -> Any:
     raise ZeroDivisionError("a fault of ours")
 
 
-def test_faults_of_ours_are_counted_and_lose_nothing(hot: HotTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_ours_are_counted_and_lose_nothing(
+    hot: HotTable, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where files cannot be spooled or tables not converted together the flush has every row; where it cannot
     be written it is stuck, and told."""
     with monkeypatch.context() as broken:
@@ -160,7 +166,7 @@ def test_faults_of_ours_are_counted_and_lose_nothing(hot: HotTable, monkeypatch:
     assert hot.writer.take_counts().unforeseen == {"append": 1}
     hot.add(*messages(3, 3))
     assert [offset for offset, _ in hot.rows(hot.write(hot.flush()))] == list(range(6))
-    plain = HotTable(Path(local_path(hot.view.location)).parent / "plain")
+    plain = HotTable(Path(local_path(hot.view.location)).parent / "plain", broker)
     plain.add(*messages(0, 3))
     with monkeypatch.context() as broken:
         broken.setattr(flush_writer, "convert_batched", _fails)
@@ -201,9 +207,7 @@ def _of_hours(hours: int) -> Sequence[bytes]:
 def test_a_full_disk_is_the_flushes_to_tell(hot: HotTable, tmp_path: Path) -> None:
     """Open files that cannot be closed are given up without another word: the node waits for space, and must
     not end."""
-    hot.writer = FlushWriter(
-        IngestSettings(), hot.columns, cast("DeadLetters", hot.letters), cast("AnyStorage", FullDisk())
-    )
+    hot.writer = FlushWriter(IngestSettings(), hot.columns, hot.letters, FullDisk())
     hot.add(*_of_hours(3))
     hot.append()
     hot.writer.abort(TABLE)
@@ -214,7 +218,7 @@ def test_a_full_disk_is_the_flushes_to_tell(hot: HotTable, tmp_path: Path) -> No
 def test_so_many_hours_have_a_file_open_at_once(hot: HotTable) -> None:
     """A late backlog has hundreds: open files are bounded, and every row is in one."""
     settings = IngestSettings.load(limits__late="accept", flush__hours_max=4)
-    hot.writer = FlushWriter(settings, hot.columns, cast("DeadLetters", hot.letters), open_storage())
+    hot.writer = FlushWriter(settings, hot.columns, hot.letters, open_storage())
     for _ in range(2):
         hot.add(*_of_hours(10))
         hot.append()

@@ -1,30 +1,21 @@
 """What a node takes up of the parked records depends on its lease."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
 
 import pytest
 
 from ingest.commit.table_states import NewTables, TableStates
 from ingest.model.link import ToWorker
-from ingest.model.parked_record import ParkedRecord, ParkedRecords
-from ingest.model.trouble import Cause
+from ingest.model.parked_record import ParkedRecords
 from ingest.parking.parking import Parking
+from lake.catalog_client import TableName
 from lake.clock import SystemClock
 from lake.errors import RefusedError
-from lake.tenant import TableId, TenantId
+from lake.storage import open_storage
+from lake.tenant import to_identifier
+from tests.lake.support.fake_catalog import FakeCatalog
 
-TABLE = TableId(TenantId("t"), "logs")
-
-
-class Successors:
-    """The catalog after another node took over and parked a table."""
-
-    def all(self) -> dict[TableId, ParkedRecord]:
-        return {TABLE: ParkedRecord(TABLE, Cause.FAILING, version=1, id="of the successor")}
-
-    def confirm(self, lease: str) -> None:
-        raise RefusedError(f"{lease} is not in force")
+NAME = TableName(to_identifier("t"), "logs")
 
 
 def test_a_node_whose_lease_is_lost_takes_up_nothing_that_its_successor_parked() -> None:
@@ -35,13 +26,16 @@ def test_a_node_whose_lease_is_lost_takes_up_nothing_that_its_successor_parked()
     def tell(_: int | None, message: ToWorker) -> None:
         told.append(message)
 
-    unused = cast("Any", None)
+    catalog = FakeCatalog()
+    ours = catalog.lease("ingest")
+    catalog.lease("ingest")  # another node's
+    catalog.park(NAME, "failing", {"id": "of the successor"})
     with ThreadPoolExecutor(1) as pool:
-        records = cast("ParkedRecords", Successors())
-        clock = SystemClock()
+        client, clock = catalog.client(), SystemClock()
+        records = ParkedRecords(client, timeout_s=1.0)
         new_tables = NewTables(1, clock)
-        states = TableStates(unused, unused, "", records, pool, clock, 1.0, new_tables, "ingest:1")
-        parking = Parking(records, states, pool, clock, 1, "ingest:1", tell, lambda _: ("id", 0, 0))
+        states = TableStates(client, open_storage(), "", records, pool, clock, 1.0, new_tables, ours)
+        parking = Parking(records, states, pool, clock, 1, ours, tell, lambda _: ("id", 0, 0))
         parking.step()
         pool.submit(lambda: None).result()  # the listing before it is done
         with pytest.raises(RefusedError):

@@ -1,29 +1,21 @@
 """Which parked table is tried next."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
 
 from ingest.commit.table_events import State
 from ingest.commit.table_lifecycle import PROBE_MAX_S
 from ingest.commit.table_states import NewTables, TableStates
-from ingest.model.parked_record import ParkedRecord, ParkedRecords
+from ingest.model.parked_record import ParkedRecords
 from ingest.model.trouble import Cause, Trouble
 from ingest.parking.parking import DRAINS_AT_ONCE, Parking
+from lake.catalog_client import TableName
+from lake.storage import open_storage
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
+from tests.lake.support.fake_catalog import FakeCatalog
 
 TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(80)]
 FAILS_AFTER_S = 5.0
-
-
-class Records:
-    """All tables are parked, and nothing else happens to them."""
-
-    def all(self) -> dict[TableId, ParkedRecord]:
-        return {table: ParkedRecord(table, Cause.STORAGE, version=1, id=f"0-{table}") for table in TABLES}
-
-    def confirm(self, lease: str) -> None:
-        """It is in force."""
 
 
 def test_every_table_is_tried_however_many_fail_for_long() -> None:
@@ -31,12 +23,16 @@ def test_every_table_is_tried_however_many_fail_for_long() -> None:
     goes first, or the last ones would never."""
     clock = FakeClock()
     opened: dict[TableId, list[float]] = {table: [] for table in TABLES}
+    catalog = FakeCatalog()
+    lease = catalog.lease("ingest")
+    for table in TABLES:
+        catalog.park(TableName(table.tenant.namespace, table.table), "storage", {"id": f"0-{table}"})
     with ThreadPoolExecutor(1) as pool:
-        unused: Any = None
-        records = cast("ParkedRecords", Records())
+        client = catalog.client()
+        records = ParkedRecords(client, timeout_s=1.0)
         new_tables = NewTables(1, clock)
-        states = TableStates(unused, unused, "", records, pool, clock, 1.0, new_tables, "ingest:1")
-        parking = Parking(records, states, pool, clock, 1, "ingest:1", lambda *_: None, unused)
+        states = TableStates(client, open_storage(), "", records, pool, clock, 1.0, new_tables, lease)
+        parking = Parking(records, states, pool, clock, 1, lease, lambda *_: None, lambda _: ("id", 0, 0))
         parking.load()
         at_work: dict[TableId, float] = {}
         round_s = len(TABLES) / DRAINS_AT_ONCE * FAILS_AFTER_S

@@ -1,105 +1,108 @@
 """What a worker flushes to let the group's offsets move on."""
 
-from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+import os
+from pathlib import Path
 
+import orjson
 import pytest
 
 from ingest.commit.flush_lifecycle import WRITE_RETRIES
-from ingest.model.link import Outcome, TableView, WrittenFlush
-from ingest.model.source import Source
-from ingest.model.trouble import Cause, Trouble
+from ingest.dead_letters.dead_letter import DeadLetters
+from ingest.kafka.consumer import InputTopics
+from ingest.model.link import Outcome, TableView
 from ingest.node.pipeline import Pipeline
-from ingest.route.buffer import RawRecord
-from ingest.write.flush_writer import Flush, Written
-from lake.marks import NO_MARKS, Range, TopicPartition
+from ingest.parking.parked_topic import PARKED, ParkedTopic
+from ingest.write.flush_writer import FlushWriter
+from lake.errors import UnavailableError
+from lake.log_schema import new_log_schema
+from lake.marks import NO_MARKS
 from lake.settings import IngestSettings, TopicSettings
+from lake.storage import LocalStorage, open_storage
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
+from tests.ingest.support.fake_kafka import FakeBroker
+from tests.ingest.support.fake_link import FakeLink
 
+TOPIC = "t"
 FAR = 1_000
+# A table whose open file has so much is flushed; the worker adds to it what is an eighth of its memory.
+HOT_BYTES = 1 << 18
+BYTES_MAX = 8 << 20
 TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(30)]
 SLOW, *OTHERS = TABLES
-VIEW = TableView("u", "file:///t", b"{}", NO_MARKS)
-TROUBLE = Trouble(Cause.STORAGE, "no room")
 
 
-class Writer:
-    """Writes nothing, and says that it has. `hot`: a table whose open file is large enough. `fails`: no file
-    can be written."""
+class FailingStorage(LocalStorage):
+    """Files of this machine, while it takes any."""
 
-    hot: TableId | None = None
     fails = False
 
-    def write(self, flushes: Sequence[Flush], *_: Any) -> Written:
+    def write(self, uri: str, data: bytes | memoryview) -> None:
         if self.fails:
-            return Written(stuck=[(flush, TROUBLE) for flush in flushes])
-        return Written(
-            [
-                WrittenFlush(f.table, "u", {TopicPartition("id", 0): Range(0, 1)}, [], 1, {}, 0)
-                for f in flushes
-            ]
-        )
-
-    def abort(self, _: TableId) -> None: ...
-
-    def acknowledged(self) -> None: ...
-
-    def append(self, *_: Any) -> None: ...
-
-    def take_hot(self, _: TableId) -> None: ...
-
-    def hot_bytes(self, table: TableId) -> int:
-        return 1 << 40 if table == self.hot else 0
+            raise UnavailableError("no room")
+        super().write(uri, data)
 
 
 class Worker:
-    """A pipeline whose flushes are noted, and land when a test says so."""
+    """A pipeline on brokers in memory, whose flushes are noted."""
 
-    def __init__(self) -> None:
-        self.flushed: list[TableId] = []
-        self.stuck: list[TableId] = []
-        self.parked: list[tuple[int, TableId, str]] = []
-        self.clock, self.writer, self.offset = FakeClock(), Writer(), 0
-        source = Source("t", "id", 0, "json", "UTC")
-        topics = SimpleNamespace(
-            assignment=SimpleNamespace(sources=[source], numbers={("t", 0): 0}, place=lambda _: None),
-            check_identity=lambda: None,
-        )
-        link = SimpleNamespace(
-            submit=lambda flushes: self.flushed.extend(flush.table for flush in flushes),
-            stuck=lambda table, _: self.stuck.append(table),
-        )
-        parked_topic = SimpleNamespace(
-            send=lambda _, record, table, parking: self.parked.append((record.offset, table, parking)),
-            flush=lambda: None,
-        )
+    def __init__(self, folder: Path, broker: FakeBroker) -> None:
+        self.clock, self.link, self._broker = FakeClock(), FakeLink(), broker
         settings = IngestSettings.load(
-            topics=(TopicSettings(name="t"),), flush__replay_records_max=FAR, flush__interval_s=3_600.0
+            topics=(TopicSettings(name=TOPIC),),
+            flush__replay_records_max=FAR,
+            flush__interval_s=3_600.0,
+            flush__file_bytes=HOT_BYTES,
         )
-        parts: Any = (
+        self._parked_topic = settings.internal_topics.parked
+        for topic in (TOPIC, settings.internal_topics.dead_letters, self._parked_topic):
+            broker.create_topic(topic)
+        self.storage, storage, warehouse = FailingStorage(), open_storage(), f"file://{folder}"
+        self._topics = InputTopics(settings)
+        letters = DeadLetters(settings, storage, warehouse)
+        self.pipeline = Pipeline(
             settings,
-            topics,
-            link,
-            self.writer,
-            parked_topic,
+            self._topics,
+            self.link,
+            FlushWriter(settings, self.link, letters, self.storage),
+            ParkedTopic(settings, storage, warehouse),
             self.clock,
-            1 << 40,
+            BYTES_MAX,
         )
-        self.pipeline = Pipeline(*parts)
-        self.pipeline.opened(dict.fromkeys(TABLES, VIEW), [])
+        self.pipeline.discover()
+        schema = orjson.dumps(new_log_schema().json)
+        self.view = TableView("u", f"{warehouse}/t", schema, NO_MARKS)
+        self.pipeline.opened(dict.fromkeys(TABLES, self.view), [])
 
-    def take(self, table: TableId, size: int = 10) -> None:
+    @property
+    def flushed(self) -> list[TableId]:
+        return [flush.table for flush in self.link.submitted]
+
+    @property
+    def stuck(self) -> list[TableId]:
+        return [table for table, _ in self.link.told]
+
+    @property
+    def parked(self) -> list[tuple[int, str, str]]:
+        """Offset, tenant and parking of what the parking topic has."""
+        headers = [dict(message.headers()) for message in self._broker.messages(self._parked_topic)]
+        return [
+            (int(each["firn.offset"]), each["firn.tenant"].decode(), each[PARKED].decode())
+            for each in headers
+        ]
+
+    def take(self, table: TableId, message: str = "m") -> None:
         """A message comes."""
-        self.pipeline.buffers.add(table, self.clock.s, *RawRecord(0, self.offset, 0, None, (), b"x" * size))
-        self.offset += 1
-        self.pipeline.offsets.routed[0] = self.offset
+        body = orjson.dumps({"message": message})
+        self._broker.append(TOPIC, body, headers=[("tenant", table.tenant.name.encode())])
+        self.pipeline.take(self._topics.poll(0.0))
 
     def pass_by(self, count: int) -> None:
         """So many messages come that are stored elsewhere."""
-        self.offset += count
-        self.pipeline.offsets.routed[0] = self.offset
+        for _ in range(count):
+            self._broker.append(TOPIC, None)
+        while messages := self._topics.poll(0.0):
+            self.pipeline.take(messages)
 
     def look(self) -> None:
         self.pipeline.durable_offsets()  # looks for what is behind
@@ -107,8 +110,10 @@ class Worker:
 
 
 @pytest.fixture
-def worker() -> Worker:
-    return Worker()
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    broker = FakeBroker()
+    broker.install(monkeypatch)
+    return Worker(tmp_path, broker)
 
 
 def test_a_table_that_holds_back_the_offset_is_flushed(worker: Worker) -> None:
@@ -137,11 +142,8 @@ def test_tables_that_hold_nothing_back_are_left_alone(worker: Worker) -> None:
 
 def test_a_table_that_is_due_for_two_reasons_is_flushed_once(worker: Worker) -> None:
     """It holds back the offset, and its open file is large enough."""
-    worker.take(SLOW, 64 * 1024 * 1024)
-    worker.writer.hot = SLOW
+    worker.take(SLOW, os.urandom(4 * HOT_BYTES).hex())
     worker.pass_by(FAR)
-    worker.pipeline.durable_offsets()
-    cast("Any", worker.pipeline).buffers.pack = lambda _: None
     worker.look()
     assert worker.flushed == [SLOW]
 
@@ -152,7 +154,7 @@ def test_a_table_that_is_due_for_two_reasons_is_flushed_once(worker: Worker) -> 
 def test_a_flush_that_cannot_be_written_is_tried_again_after_a_pause(worker: Worker) -> None:
     """The main process is told each time; meanwhile what comes waits behind it, and the offset stays."""
     worker.take(SLOW)
-    worker.writer.fails = True
+    worker.storage.fails = True
     worker.pipeline.flush_all()
     worker.take(SLOW)
     worker.look()
@@ -161,11 +163,11 @@ def test_a_flush_that_cannot_be_written_is_tried_again_after_a_pause(worker: Wor
     worker.clock.s += WRITE_RETRIES.first_s
     worker.look()
     assert worker.stuck == [SLOW, SLOW]
-    worker.writer.fails = False
+    worker.storage.fails = False
     worker.clock.s += WRITE_RETRIES.max_s
     worker.look()
     assert worker.flushed == [SLOW]
-    worker.pipeline.settle([(SLOW, Outcome.DONE, VIEW)])
+    worker.pipeline.settle([(SLOW, Outcome.DONE, worker.view)])
     assert worker.pipeline.durable_offsets() == {0: 1}
 
 
@@ -174,11 +176,11 @@ def test_a_flush_to_be_redone_is_handed_over_again_before_the_next_one(worker: W
     worker.take(SLOW)
     worker.pipeline.flush_all()
     worker.take(SLOW)
-    worker.pipeline.settle([(SLOW, Outcome.REDO, VIEW)])
+    worker.pipeline.settle([(SLOW, Outcome.REDO, worker.view)])
     worker.pipeline.flush_all()
     assert worker.flushed == [SLOW, SLOW]
     assert worker.pipeline.durable_offsets() == {0: 0}
-    worker.pipeline.settle([(SLOW, Outcome.DONE, VIEW)])
+    worker.pipeline.settle([(SLOW, Outcome.DONE, worker.view)])
     assert worker.pipeline.durable_offsets() == {0: 1}
     worker.pipeline.flush_all()
     assert worker.flushed == [SLOW, SLOW, SLOW]
@@ -189,11 +191,11 @@ def test_a_parked_table_parks_its_flush_before_its_buffer(worker: Worker) -> Non
     worker.take(SLOW)
     worker.pipeline.flush_all()
     worker.take(SLOW)
-    worker.pipeline.park({SLOW: "parking"})
-    assert worker.parked == [(0, SLOW, "parking"), (1, SLOW, "parking")]
+    worker.pipeline.park({SLOW: "0-parking"})
     assert worker.pipeline.is_idle
     assert worker.pipeline.durable_offsets() == {0: 2}
-    worker.pipeline.release({SLOW: VIEW})
+    assert worker.parked == [(offset, SLOW.tenant.name, "0-parking") for offset in (0, 1)]
+    worker.pipeline.release({SLOW: worker.view})
     worker.take(SLOW)
     worker.pipeline.flush_all()
     assert worker.flushed == [SLOW, SLOW]

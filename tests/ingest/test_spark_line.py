@@ -1,72 +1,31 @@
 """What the driver of the Spark engine makes of results and of what the main process says, without Spark:
 order, repetitions, group offsets."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from ingest.kafka.consumer import Assignment
+from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.model.link import Outcome, TableView, WrittenFlush
-from ingest.model.source import Source
 from ingest.model.trouble import Cause, Trouble
 from ingest.node.engines.spark_line import Job, SparkLine
-from ingest.node.engines.spark_plan import Lag, OffsetRange
+from ingest.node.engines.spark_plan import OffsetRange
 from ingest.node.engines.spark_task_spec import TaskFlush, TaskResult
-from ingest.write.flush_writer import TABLE_DELETED
+from ingest.node.engines.spark_topics import PlannedTopics
+from ingest.write.flush_writer import TABLE_DELETED, FlushWriter
 from lake.marks import Marks, Range, TopicPartition
-from lake.settings import IngestSettings
+from lake.settings import IngestSettings, TopicSettings
+from lake.storage import open_storage
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
+from tests.ingest.support.fake_kafka import FakeBroker
+from tests.ingest.support.fake_link import FakeLink
 
 PLACE = TopicPartition("id", 0)
+TOPICS = (TopicSettings(name="t"),)
 A, B = TableId(TenantId("a"), "logs"), TableId(TenantId("b"), "logs")
-
-
-@dataclass
-class FakeTopics:
-    """One partition whose end a test moves."""
-
-    ends: int = 0
-    assignment: Assignment = field(
-        default_factory=lambda: Assignment([Source("t", "id", 0, "json", "UTC")], {("t", 0): 0})
-    )
-    positions: Mapping[int, int] = field(default_factory=lambda: {0: 0})
-
-    def discover(self) -> list[int]:
-        return [0]
-
-    def first(self, number: int) -> int:
-        return 0
-
-    def lag(self, number: int, start: int) -> Lag:
-        return Lag(number, start, self.ends, 100.0)
-
-    def piece(self, number: int, start: int, end: int) -> Lag:
-        return Lag(number, start, end, 100.0)
-
-    def note(self, number: int, records: int, size_bytes: int) -> None: ...
-
-
-@dataclass
-class FakeLink:
-    """What the main process was told."""
-
-    asked: list[TableId] = field(default_factory=list)
-    submitted: list[WrittenFlush] = field(default_factory=list)
-    told: list[tuple[TableId, Trouble]] = field(default_factory=list)
-
-    def open(self, tables: Sequence[TableId]) -> None:
-        self.asked += tables
-
-    def submit(self, flushes: Sequence[WrittenFlush]) -> None:
-        self.submitted += flushes
-
-    def stuck(self, table: TableId, trouble: Trouble) -> None:
-        self.told.append((table, trouble))
-
-    def grow(self, names: Any) -> Any: ...
 
 
 @dataclass
@@ -74,13 +33,18 @@ class Driven:
     """A line with its fakes."""
 
     line: SparkLine
-    topics: FakeTopics
+    broker: FakeBroker
     link: FakeLink
     clock: FakeClock
 
+    def grow_topic(self, end: int) -> None:
+        """Messages have come up to an offset."""
+        self.broker.partitions["t", 0].end = end
+        self.line.topics.look()
+
     def batch(self, end: int) -> Job:
         """The job that reads up to an offset."""
-        self.topics.ends = end
+        self.grow_topic(end)
         self.clock.s += 10
         self.line.next_job()
         self.clock.s += 10
@@ -94,24 +58,30 @@ class Driven:
 
 
 @pytest.fixture
-def driven() -> Driven:
-    """Nothing read yet; both tables are known."""
-    topics, link, clock = FakeTopics(), FakeLink(), FakeClock()
-
-    class Writer:
-        def acknowledged(self) -> None: ...
-
+def driven(monkeypatch: pytest.MonkeyPatch) -> Driven:
+    """Nothing read yet; both tables are known, and records have a hundred bytes."""
+    settings, link, clock, broker = (
+        IngestSettings.load(flush__interval_s=1, topics=TOPICS),
+        FakeLink(),
+        FakeClock(),
+        FakeBroker(),
+    )
+    broker.install(monkeypatch)
+    for topic in ("t", settings.internal_topics.dead_letters):
+        broker.create_topic(topic)
+    letters = DeadLetters(settings, open_storage(), "file:///w")
     line = SparkLine(
-        IngestSettings.load(flush__interval_s=1),
-        cast("Any", topics),
+        settings,
+        PlannedTopics(settings),
         link,
-        cast("Any", Writer()),
+        FlushWriter(settings, link, letters, open_storage()),
         clock,
         slots=2,
     )
     line.discover()
+    line.topics.note(0, 1, 100)
     line.opened({A: view(0), B: view(0)}, [])
-    return Driven(line, topics, link, clock)
+    return Driven(line, broker, link, clock)
 
 
 def view(mark: int, uuid: str = "u") -> TableView:
@@ -199,7 +169,8 @@ def test_a_stuck_table_is_told_and_tried_again_later(driven: Driven) -> None:
     assert job is not None
     assert job.only == {A: {0: 2}}
     line.collect([read(2, 10, left={A: 2}, stuck=[(A, trouble)])])
-    driven.topics.ends, driven.clock.s = 20, driven.clock.s + 0.3
+    driven.grow_topic(20)
+    driven.clock.s += 0.3
     assert line.next_job() is None
     line.settle([])
     line._backlog[A].not_before_s = 1e9

@@ -1,43 +1,31 @@
 """What the tools are opened with."""
 
-from collections.abc import Mapping
-
 import pytest
 from typer.testing import CliRunner
 
 from ingest import __main__ as program
 from ingest.serve.tools import Tools
-from lake.catalog_client import EXTRAS_PROPERTY, CatalogClient
 from lake.clock import SystemClock
 from lake.settings import IngestSettings, TopicSettings
 from lake.storage import open_storage
-
-FIRN, FOREIGN = {EXTRAS_PROPERTY: "1"}, dict[str, str]()
-
-
-class Catalog(CatalogClient):
-    """One that says this of itself."""
-
-    def __init__(self, says: Mapping[str, str]) -> None:
-        super().__init__("http://127.0.0.1:1")
-        self.__dict__["config"] = says
+from tests.lake.support.fake_catalog import FakeCatalog
 
 
 @pytest.mark.parametrize(
-    ("says", "control_uri", "is_catalog", "has_extras"),
+    ("is_ours", "control_uri", "is_catalog", "has_extras"),
     [
-        pytest.param(FIRN, "", True, True, id="Firn's own"),
-        pytest.param(FIRN, "http://127.0.0.1:2", True, True, id="Firn's own needs no other"),
-        pytest.param(FOREIGN, "", True, False, id="another"),
-        pytest.param(FOREIGN, "http://127.0.0.1:2", False, True, id="another with a control service"),
+        pytest.param(True, "", True, True, id="Firn's own"),
+        pytest.param(True, "http://127.0.0.1:2", True, True, id="Firn's own needs no other"),
+        pytest.param(False, "", True, False, id="another"),
+        pytest.param(False, "http://127.0.0.1:2", False, True, id="another with a control service"),
     ],
 )
 def test_tools_ask_whom_the_node_asks(
-    says: Mapping[str, str], control_uri: str, is_catalog: bool, has_extras: bool
+    is_ours: bool, control_uri: str, is_catalog: bool, has_extras: bool
 ) -> None:
     """About leases and parked records; a control service serves nothing else, not even a configuration."""
     settings = IngestSettings.load(topics=(TopicSettings(name="t"),), control__uri=control_uri)
-    tools = Tools(settings, Catalog(says), open_storage(), SystemClock())
+    tools = Tools(settings, FakeCatalog(has_extras=is_ours).client(), open_storage(), SystemClock())
     assert (tools.control is tools.catalog, tools.control.has_extras) == (is_catalog, has_extras)
 
 

@@ -13,7 +13,7 @@ from lake.tenant import TableId, TenantId
 # More than any pipe holds.
 TABLES = [TableId(TenantId(f"tenant-{number}"), f"logs-{number}" * 500) for number in range(2_000)]
 VIEWS = {
-    table: TableView(f"uuid of {table}", f"file:///warehouse/{table}", b"%d" % number * 1_000, Marks({}))
+    table: TableView(f"uuid-{number}", f"file:///warehouse/{number}", b"%d" % number * 1_000, Marks({}))
     for number, table in enumerate(TABLES)
 }
 

@@ -52,6 +52,12 @@ class Table:
         if prepared is not None:
             self.apply(prepared)
             self.reliefs += 1
+            # Only a relief writes entries again; to look at all of an append takes longest.
+            self.rewritten += sum(
+                manifest.existing_files
+                for manifest in prepared.after.manifests
+                if manifest.snapshot_id == prepared.snapshot_id
+            )
         return prepared
 
     def apply(self, prepared: Prepared) -> None:
@@ -60,11 +66,6 @@ class Table:
         for update in prepared.request["updates"]:
             if update["action"] == "add-snapshot":
                 self.snapshots.append(update["snapshot"])
-                self.rewritten += sum(
-                    manifest.existing_files
-                    for manifest in prepared.after.manifests
-                    if manifest.snapshot_id == prepared.snapshot_id
-                )
             elif update["action"] == "remove-snapshots":
                 self.snapshots = [
                     snapshot

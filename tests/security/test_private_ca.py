@@ -2,9 +2,12 @@
 
 import os
 import re
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -140,10 +143,28 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates)
     )
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[str]:
-    """One that does not."""
-    yield from _catalog(tmp_path_factory.mktemp("plain"), certificates)
+class _NotThere(BaseHTTPRequestHandler):
+    """Answers that whatever is asked for is not there, as an S3 that is empty does."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the test's output is for the test."""
+
+
+@pytest.fixture
+def empty_s3(certificates: Certificates) -> Iterator[str]:
+    """The address of a server with the server's certificate that asks its clients for none."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates["server.pem"], certificates["server.key"])
+    with ThreadingHTTPServer((LOOPBACK, 0), _NotThere) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"https://{LOOPBACK}:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -211,12 +232,12 @@ def test_files_that_cannot_be_used_are_named(monkeypatch: pytest.MonkeyPatch, tm
         tls_context()
 
 
-def test_storage_trusts_a_private_ca_by_the_usual_variable(plain: str, certificates: Certificates) -> None:
-    """`SSL_CERT_FILE`, as docs/ingest.md says: what answers is no S3, but it answers; without the variable
-    nothing is sent."""
+def test_storage_trusts_a_private_ca_by_the_usual_variable(empty_s3: str, certificates: Certificates) -> None:
+    """`SSL_CERT_FILE`, as docs/ingest.md says: with it storage is told that a file is not there; without the
+    variable nothing is sent."""
     script = "from lake.storage import open_storage\nprint(open_storage().size('s3://bucket/key'))"
     storage = {
-        "S3__ENDPOINT": plain,
+        "S3__ENDPOINT": empty_s3,
         "S3__ACCESS_KEY_ID": "k",
         "S3__SECRET_ACCESS_KEY": "s",
         "REQUEST_TIMEOUT_S": "5",
@@ -227,19 +248,18 @@ def test_storage_trusts_a_private_ca_by_the_usual_variable(plain: str, certifica
         "FIRN_CONFIG": "",
         **{f"FIRN_STORAGE_{name}": value for name, value in storage.items()},
     }
-    told, command = [], [sys.executable, "-c", script]
-    for more in ({}, {"SSL_CERT_FILE": certificates["ca.pem"]}):
-        done = subprocess.run(
-            command,
+    asked = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
             cwd=REPOSITORY,
             env={**environment, **more},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
-            timeout=120,
-            check=False,
         )
-        told.append(done.stdout.strip())
-    assert told == ["", "None"]
+        for more in ({}, {"SSL_CERT_FILE": certificates["ca.pem"]})
+    ]
+    assert [process.communicate(timeout=120)[0].strip() for process in asked] == ["", "None"]
 
 
 def test_kafka_is_reached_by_options_that_are_passed_on_and_never_shown() -> None:

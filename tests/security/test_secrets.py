@@ -22,6 +22,7 @@ from lake.settings.group import settings_of, variable
 from lake.settings.secret_files import secret_names
 from lake.settings_docs import document, rooms
 from tests.query.support.processes import child_environment, run
+from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.finding(27)
 SECRET = "correct-horse-battery-staple"
@@ -218,7 +219,8 @@ def test_a_secret_on_a_command_line_would_be_seen() -> None:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, cwd=REPOSITORY, env=child_environment({})
     ) as process:
-        assert SECRET in " ".join(psutil.Process(process.pid).cmdline())
+        shown = psutil.Process(process.pid)
+        wait_for(lambda: SECRET in " ".join(shown.cmdline()), 60.0, "the command line of a new process")
         assert (
             SECRET
             in subprocess.run(

@@ -1,7 +1,6 @@
 """`POST /firn/v1/commits`: many independent table commits, creation included, one SQL transaction for those
 that pass, a result for each."""
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,7 +80,7 @@ async def commit_batch(request: Request) -> Response:
     key = request.headers.get("idempotency-key")
     if key is not None:
         check_key(key)
-    arrived = time.monotonic()
+    arrived = services_of(request).clock.monotonic_s()
     principal, lease = principal_of(request), lease_of(request)
     units = [_unit(item, at, key, arrived, principal, lease) for at, item in enumerate(items)]
     await _inspect(services_of(request), units)

@@ -6,12 +6,11 @@ are there again under the same coordinates, and nothing else: only what Spark co
 """
 
 import gc
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 from confluent_kafka import Message
@@ -34,7 +33,7 @@ from ingest.node.engines.spark_task_spec import (
 from ingest.parking.parked_topic import ParkedTopic
 from ingest.route.buffer import Buffers, RawRecord, TableBuffer, records_of
 from ingest.route.routes import Routes
-from ingest.write.flush_writer import Flush, FlushWriter, cut_flush, grouped
+from ingest.write.flush_writer import ColumnLink, Flush, FlushWriter, cut_flush, grouped
 from lake.clock import SystemClock, epoch_ms
 from lake.errors import FatalError, Rejected
 from lake.logs import configure_logs
@@ -125,11 +124,18 @@ class TaskTools:
 _tools: TaskTools | None = None
 
 
+class Driver(ColumnLink, Protocol):
+    """The driver as a task sees it; `DriverRpcClient` is its end of the line."""
+
+    def decisions(self, tables: Sequence[TableId]) -> RoutingDecisions:
+        """Where the records of tables go."""
+
+
 class Task:
     """One task, once. Raises UnavailableError where Kafka or the driver is gone (Spark tries again),
     FatalError for what a person has to mend."""
 
-    def __init__(self, order: TaskSpec, tools: TaskTools, link: DriverRpcClient) -> None:
+    def __init__(self, order: TaskSpec, tools: TaskTools, link: Driver) -> None:
         self._order = order
         self._tools = tools
         self._link = link
@@ -148,7 +154,7 @@ class Task:
 
     def run(self) -> Done:
         """Reads its ranges, and writes what is not handed on."""
-        began_s = time.monotonic()
+        began_s = self._clock.monotonic_s()
         gc.disable()  # as in a worker process
         try:
             self._read()
@@ -168,7 +174,7 @@ class Task:
     def write(self, received: Iterable[TableBuffer]) -> Done:
         """Writes what others have handed on: of each table the part of all tasks as one. All ranges of the
         job were read to their ends."""
-        began_s = time.monotonic()
+        began_s = self._clock.monotonic_s()
         gc.disable()
         try:
             for each in self._order.ranges:
@@ -191,7 +197,7 @@ class Task:
         counts.parked = self._parked
         for number, records in self._records.items() if self._order.only is None else ():
             counts.delivered[self._order.sources[number].topic] += records
-        seconds = time.monotonic() - began_s
+        seconds = self._clock.monotonic_s() - began_s
         return TaskResult(
             flushes=self._flushes,
             left=self._left,

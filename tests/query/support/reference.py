@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from query.language.search_language import (
@@ -140,7 +141,7 @@ def matches(node: Node, row: Mapping[str, Any], *, everywhere: bool = False) -> 
             [entry["value"] for entry in row.get("_errors") or ()] if everywhere else []
         )
         spellings = [node.pieces, *([_in_json(node.pieces)] if everywhere else [])]
-        return any(_text_matches(text, pieces) for text in texts for pieces in spellings)
+        return any(_text_matches(text, tuple(pieces)) for text in texts for pieces in spellings)
     value = row.get(node.field or "")
     if value is None:
         return False
@@ -163,7 +164,7 @@ def _holds(node: Match, value: Any) -> bool:
     if isinstance(value, datetime):
         period = parse_period(node.text)
         return period is not None and period.start <= value < period.end
-    return _text_matches(value, node.pieces)
+    return _text_matches(value, tuple(node.pieces))
 
 
 def _lies_between(node: Between, value: Any) -> bool:
@@ -188,10 +189,11 @@ def _lies_between(node: Between, value: Any) -> bool:
     return high is None or (value <= compared(high) if node.high_included else value < compared(high))
 
 
-def _text_matches(value: str | None, pieces: Sequence[str | Wildcard]) -> bool:
+@lru_cache(1 << 18)  # records share their texts, and queries their words
+def _text_matches(value: str | None, pieces: tuple[str | Wildcard, ...]) -> bool:
     if value is None:
         return False
-    if list(pieces) == [""]:
+    if pieces == ("",):
         return value == ""
     text = lower(value)
     wanted = [piece if isinstance(piece, Wildcard) else lower(piece) for piece in pieces]
