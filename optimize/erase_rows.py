@@ -1,17 +1,16 @@
-"""Erasure in one table: the files that hold matching rows are written anew without them, and no snapshot that
-reaches the old ones is left.
+"""Rows taken out of one table, as a request of the search API names them: the files they are in are written
+anew without them, and no snapshot that reaches the old ones is left.
 
-Until no live file holds a matching row and no other snapshot is left:
-
-1. load the table; find the matching rows in its files. Files that were searched before are not opened again
-2. write the files that lose rows anew, durable before the commit
-3. load the table again, for its newest version; note what nobody will reach after the commit, so that it is
+1. load the table; write those files of the request that are live anew, durable before the commit. Rows that
+  position deletes hide stay away as well
+2. load the table again, for its newest version; note the snapshots that go, so that what only they reach is
   deleted also when this process dies
-4. one commit: old files out, new ones in, all other snapshots away; where somebody was faster (ingestion
-  commits all the time), back to 3
-5. back to 1: that is the proof
+3. one commit: old files out, new ones in, all other snapshots away; where somebody was faster (ingestion
+  commits all the time), back to 2
+4. what only those snapshots reached is queued for deletion, after the readers' grace
 
-What was noted is queued for deletion at the end, as far as nobody reaches it.
+Files that come meanwhile are not looked at: who asked searches the one snapshot that is left, and asks again.
+A file that is not live any more, because a merge took its rows along, is found there under its new name.
 """
 
 import random
@@ -19,279 +18,240 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import IO, Any
 
 import pyarrow.parquet as pq
-from sqlglot import exp
+import structlog
 
 from lake.catalog_client import CatalogClient, CommitStatus
-from lake.clock import Clock, epoch_ms, epoch_us
-from lake.data_file import EQUALITY_DELETES, DataFile
-from lake.errors import NotFoundError, RefusedError
+from lake.clock import Clock, epoch_ms
+from lake.data_file import DataFile
+from lake.erasure_work import ErasureAnswer, ErasureRequest
+from lake.errors import NotFoundError, ProtocolError, RefusedError
 from lake.extras_client import ExtrasClient, UnreachedFile
-from lake.log_schema import OFFSET, LogSchema
+from lake.metrics import OPTIMIZE_FOREIGN_FILES
 from lake.storage import AnyStorage, canonical
+from lake.table_files import check_ordinary
 from lake.table_layout import data_file_uri
-from lake.table_location import TableLocation
-from lake.tenant import TableId
-from query.erasure.erased_version import (
-    Change,
-    Manifests,
-    Version,
-    load_version,
-    prepare_change,
-    reached_files,
-)
-from query.erasure.rewritten_file import write_without
-from query.executors.executor import Executor, Source, from_source
-from query.files.file_index import FileIndex, LiveFile
-from query.language.search_language import Everything, parse_search
-from query.language.search_sql import all_of, column, compile_search, within
-from query.model.cancellation import Run
-from query.model.problem import refuse
-from query.model.table_view import TableView
-from query.search.file_planner import plan_files
+from lake.table_version import Manifests, Version, load_version
+from optimize.erased_version import Change, prepare_change, reached_files, unreached_files
+from optimize.rewritten_file import write_without
 
 ROUNDS = 20
 ATTEMPTS = 40
 BACKOFF_S = 0.05
 COMMIT_TIMEOUT_S = 30.0
+TELL_EVERY_S = 2.0
 QUEUED_AT_ONCE = 1_000
-# DuckDB adds it to what it reads.
-POSITION = "file_row_number"
+GONE = "there is no such stream now; of one that was dropped the files go with its purge"
+TOO_FAST = "the table changes faster than rows can be erased; erase again when less is written to it"
+log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which rows go: those of `[start, end)` that match the query."""
-
-    table: TableId
-    start: datetime
-    end: datetime
-    query: str
+class HaltedError(Exception):
+    """Maintenance ends or has lost its lease: the request stays for whoever leads then."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableReport:
-    """What was done to one table, and the proof: no matching row is left in the `files_searched` files of
-    `snapshot_id`, the only snapshot there is.
+class _Outcome(StrEnum):
+    """What became of a change: it is in, the files have to be written again, others were always faster."""
 
-    `rows_left` None: nobody knows, because of the `problem`; then the rows have to be erased again when that
-    is mended.
-    """
-
-    stream: str
-    table: str
-    rows: int = 0
-    files_rewritten: int = 0
-    files_removed: int = 0
-    files_queued: int = 0
-    snapshots_expired: int = 0
-    files_live: int = 0
-    files_searched: int = 0
-    rows_left: int | None = None
-    snapshot_id: str | None = None
-    problem: str | None = None
+    LANDED = "landed"
+    AGAIN = "again"
+    IN_VAIN = "in vain"
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What erasure works with. `local_paths` gives data files as paths of this machine; `grace_s`: how long
-    running queries may still read old files."""
+    """What rows are erased with. `lease`: the leader's, `name:token`; `halted`: whether to stop."""
 
     catalog: CatalogClient
     storage: AnyStorage
-    index: FileIndex
-    embedded: Executor
-    local_paths: Callable[[Sequence[str], TableLocation], list[str]]
     clock: Clock
-    grace_s: float
+    lease: str | None = None
+    halted: Callable[[], bool] = lambda: False
 
 
 @dataclass(slots=True)
-class TableErasure:
-    """The erasure of one table. `note` keeps the files that nobody will reach, before the commit that makes
-    it so. `positions`: of files searched before."""
+class RowErasure:
+    """One request. `save` keeps the answer as it stands, before each commit and as files are written, and
+    gives its new version.
+
+    `answer`: what somebody noted who began with the request before. `written`: what is left of files that
+    were written anew; `rows`: how many rows each of them loses.
+    """
 
     tools: Tools
-    wanted: Wanted
-    run: Run
-    note: Callable[[Sequence[str]], None]
-    positions: dict[str, list[int]] = field(default_factory=dict)
+    request: ErasureRequest
+    answer: ErasureAnswer
+    save: Callable[[ErasureAnswer], int]
     written: dict[str, DataFile | None] = field(default_factory=dict)
-    report: TableReport = field(init=False)
+    rows: dict[str, int] = field(default_factory=dict)
+    told_s: float = float("-inf")
     manifests: Manifests = field(init=False)
 
     def __post_init__(self) -> None:
         self.manifests = Manifests(self.tools.storage)
-        table = self.wanted.table
-        self.report = TableReport(table.stream, f"{table.tenant.namespace}.{table.table}")
 
-    def count(self) -> TableReport:
-        """What would go; changes nothing."""
-        version = self._load()
-        if version is None or (found := self._search(version)) is None:
-            return self.report
-        hits = {uri: rows for uri, rows in found.items() if rows}
-        rows = sum(map(len, hits.values()))
-        return replace(
-            self.report,
-            rows=rows,
-            files_rewritten=len(hits),
-            rows_left=rows,
-            snapshot_id=str(version.state.head),
-        )
+    def erase(self) -> ErasureAnswer:
+        """Takes the rows away and queues what nobody reaches; what came of it. Raises FirnError, HaltedError."""
+        done = self._erased()
+        if done.noted:
+            queued = self._queue_unreached(done.noted)
+            done = replace(done, queued=tuple(queued), files_queued=len(queued), noted=())
+        return replace(done, state="done")
 
-    def share(self) -> tuple[int, int]:
-        """How many rows match, and how many lie in the time range; of these as many as are needed to tell
-        that not all match. Changes nothing."""
-        version = self._load()
-        found = None if version is None else self._search(version)
-        if version is None or found is None:
-            return 0, 0
-        matching = sum(map(len, found.values()))
-        start_us, end_us = epoch_us(self.wanted.start), epoch_us(self.wanted.end)
-        everything = plan_files(
-            self.tools.index.files(version.view),
-            self.wanted.start,
-            self.wanted.end,
-            Everything(),
-            version.view.schema,
-        ).files
-        inside = [file for file in everything if start_us <= file.first_us and file.last_us < end_us]
-        rows = sum(file.rows for file in inside)
-        if rows > matching:
-            return matching, rows
-        at_the_edges = [file for file in everything if file not in inside]
-        select = (
-            exp.select(column(OFFSET)).from_(from_source()).where(within(self.wanted.start, self.wanted.end))
-        )
-        return matching, rows + sum(
-            len(self.tools.embedded.fetch(Source(version.view, [file]), select, self.run).rows)
-            for file in at_the_edges
-        )
-
-    def erase(self) -> TableReport:
-        """Erases until the proof holds. Raises FirnError, BadQuestionError."""
+    def _erased(self) -> ErasureAnswer:
+        if self._landed_before():
+            return self.answer
+        self.answer = ErasureAnswer(self.answer.id, noted=self.answer.noted, version=self.answer.version)
         for _ in range(ROUNDS):
             version = self._load()
-            if version is None or (found := self._search(version)) is None:
-                return self.report
-            hits = {uri: rows for uri, rows in found.items() if rows}
-            if not hits and not version.expirable:
-                held = (
-                    f"the branch or tag {', '.join(version.other_refs)} reaches older files: drop it and "
-                    "erase again"
-                    if version.other_refs
-                    else None
-                )
-                return replace(
-                    self.report,
-                    rows_left=0,
-                    snapshot_id=None if version.state.head is None else str(version.state.head),
-                    problem=held,
-                )
-            written = {uri: self._written(version, uri, rows) for uri, rows in hits.items()}
-            self.tools.storage.sync([file.uri for file in written.values() if file is not None])
-            if not self._commit(written, {file.uri for file in version.deletes}):
+            problem = GONE if version is None else self._unfit(version)
+            if version is None or problem is not None:
+                return replace(self.answer, problem=problem)
+            live = [uri for uri in self.request.rows if uri in version.data]
+            if not live and not version.expirable:
+                return replace(self.answer, snapshot_id=version.state.head)
+            written = self._write(version, live)
+            outcome = self._commit(written, {file.uri for file in version.deletes})
+            if outcome is _Outcome.LANDED:
+                return self.answer
+            if outcome is _Outcome.IN_VAIN:
                 break
-        return replace(
-            self.report,
-            problem=(
-                "the table changes faster than rows can be erased; erase again when less is written to it"
-            ),
-        )
+        return replace(self.answer, problem=TOO_FAST)
+
+    def _landed_before(self) -> bool:
+        """Whether somebody who died after the commit has done what the answer notes."""
+        if self.answer.snapshot_id is None:
+            return False
+        version = self._load()
+        if version is None or not version.has_snapshot(self.answer.snapshot_id):
+            return False
+        lists = {s["manifest-list"] for s in version.metadata.get("snapshots", ())}
+        return lists.isdisjoint(self.answer.noted)
 
     def _load(self) -> Version | None:
-        version = load_version(self.tools.catalog, self.manifests, self.wanted.table)
-        if version is None:
-            self.report = replace(
-                self.report,
-                rows_left=0,
-                problem="there is no such stream now; of one that was dropped the files go with its purge",
-            )
-        return version
+        """The table as it is now; None where it is gone, or another has its name."""
+        version = load_version(self.tools.catalog, self.manifests, self.request.table)
+        return None if version is None or version.state.uuid != self.request.table_uuid else version
 
-    def _search(self, version: Version) -> dict[str, list[int]] | None:
-        """Positions of matching rows by file (1). None where that cannot be told; the report says why."""
-        if any(file.content == EQUALITY_DELETES for file in version.deletes):
-            self.report = replace(
-                self.report,
-                problem="the table has equality deletes: let maintenance rewrite it, then erase again",
-            )
+    def _unfit(self, version: Version) -> str | None:
+        """Why rows of this version cannot be taken away; None where they can."""
+        if version.has_equality_deletes:
+            return "the table has equality deletes: let maintenance rewrite it, then erase again"
+        foreign = [uri for uri in self.request.rows if uri in version.data and not version.is_ours(uri)]
+        if not foreign:
             return None
-        schema, wanted = version.view.schema, self.wanted
-        node = parse_search(wanted.query)
-        condition = all_of(
-            [within(wanted.start, wanted.end), compile_search(node, schema, everywhere=True).condition]
+        return (
+            f"{len(foreign)} files are not partitioned by hour and cannot be rewritten, {foreign[0]} for one"
         )
-        assert condition is not None
-        plan = plan_files(self.tools.index.files(version.view), wanted.start, wanted.end, node, schema)
-        found = {file.uri: self._positions(version.view, file, condition) for file in plan.files}
-        self.report = replace(self.report, files_live=len(version.data), files_searched=len(found))
-        foreign = [uri for uri, rows in found.items() if rows and not version.is_ours(uri)]
-        if foreign:
-            self.report = replace(
-                self.report,
-                problem=(
-                    f"{len(foreign)} files are not partitioned by hour and cannot be rewritten, "
-                    f"{foreign[0]} for one"
-                ),
-            )
-            return None
-        return found
 
-    def _positions(self, view: TableView, file: LiveFile, condition: exp.Expression) -> list[int]:
-        if file.uri not in self.positions:
-            self.run.check()
-            fields = [each for each in view.schema.json["fields"] if each["name"] != POSITION]
-            if len(fields) < len(view.schema.columns) and any(
-                each.name == POSITION for each in condition.find_all(exp.Column)
-            ):
-                raise refuse(
-                    f"rows cannot be erased by the field {POSITION!r}", suggestion="name another field"
-                )
-            source = Source(replace(view, schema=LogSchema({**view.schema.json, "fields": fields})), [file])
-            select = exp.select(exp.column(POSITION)).from_(from_source()).where(condition.copy())
-            self.positions[file.uri] = sorted(
-                int(row[0]) for row in self.tools.embedded.fetch(source, select, self.run).rows
-            )
-        return self.positions[file.uri]
+    # ---- writing
 
-    def _commit(self, written: Mapping[str, DataFile | None], deletes: set[str]) -> bool:
-        """Steps 3 and 4, again and again until nobody was faster; only what has to lie between loading and
-        commit is done there. False: in vain."""
+    def _write(self, version: Version, uris: Sequence[str]) -> dict[str, DataFile | None]:
+        """What is left of each file (1), durable."""
+        hidden = self._hidden(version) if uris else {}
+        written = {}
+        for uri in uris:
+            self._check()
+            written[uri] = self._written(version, uri, hidden.get(canonical(uri), set()))
+            self._progress(len(uris))
+        self.tools.storage.sync([file.uri for file in written.values() if file is not None])
+        return written
+
+    def _written(self, version: Version, uri: str, hidden: set[int]) -> DataFile | None:
+        """What is left of a file; None: nothing. Written once, however many attempts the commit takes."""
+        if uri in self.written:
+            return self.written[uri]
+        file = version.data[uri].file
+        places = self.request.places(uri)
+        gone = sorted({*places, *hidden})
+        if gone and gone[-1] >= file.rows:
+            raise ProtocolError(f"the request names row {gone[-1]} of {uri}, which has {file.rows} rows")
+        assert file.hour is not None
+        left = None
+        if len(gone) < file.rows:
+            new_uri = data_file_uri(version.state.location, file.hour)
+            with self._open(version, uri) as source:
+                left = write_without(self.tools.storage, source, new_uri, file.hour, gone)
+        self.written[uri], self.rows[uri] = left, len(places)
+        return left
+
+    def _hidden(self, version: Version) -> dict[str, set[int]]:
+        """Rows by file that position deletes took away before: they must not come back in a new file (Iceberg
+        spec, "Position Delete Files")."""
+        hidden: dict[str, set[int]] = {}
+        for file in version.deletes:
+            with self._open(version, file.uri) as source:
+                table: Any = pq.read_table(source, columns=["file_path", "pos"])
+            pairs = zip(table.column("file_path").to_pylist(), table.column("pos").to_pylist(), strict=True)
+            for name, place in pairs:
+                hidden.setdefault(canonical(name), set()).add(int(place))
+        return hidden
+
+    def _open(self, version: Version, uri: str) -> IO[bytes]:
+        """A file of the table, of which it is certain that it is the table's own. Raises ForeignFileError."""
+        check_ordinary(version.state.place, uri, set())
+        return self.tools.storage.open(uri)
+
+    def _progress(self, files: int) -> None:
+        """Tells every few seconds how far it is."""
+        now_s = self.tools.clock.monotonic_s()
+        if now_s - self.told_s >= TELL_EVERY_S:
+            self.told_s = now_s
+            self._keep(replace(self.answer, files=files, files_written=len(self.written)))
+
+    # ---- committing
+
+    def _commit(self, written: Mapping[str, DataFile | None], deletes: set[str]) -> _Outcome:
+        """Steps 2 and 3, again and again until nobody was faster; only what has to lie between loading and
+        commit is done there."""
         for attempt in range(ATTEMPTS):
-            self.run.check()
+            self._check()
             version = self._load()
-            if version is None:
-                return True
-            if {
-                file.uri for file in version.deletes
-            } != deletes:  # rows that are hidden now must not come back: write the files again
-                self.written.clear()
-                return True
+            if version is None or self._hides_others(version, deletes):
+                return _Outcome.AGAIN
             replaced = {uri: file for uri, file in written.items() if uri in version.data}
-            change = prepare_change(self.manifests, version, replaced, epoch_ms(self.tools.clock.now()))
+            reached_files(self.manifests, version)  # a file of another ends the erasure here, not after it
+            change = prepare_change(version, replaced, epoch_ms(self.tools.clock.now()))
             self.tools.storage.write_all(list(change.files))
-            self.note(change.unreachable)
-            if self._landed(version, change):
-                self._count(replaced, change)
-                return True
+            landed = self._after(version, replaced, change)
+            before = self.answer
+            self._keep(landed)
+            if self._lands(version, change):
+                return _Outcome.LANDED
+            self._take_back(before)
             threading.Event().wait(BACKOFF_S * attempt * random.random())  # noqa: S311 - spreads rivals, guards nothing
-        return False
+        return _Outcome.IN_VAIN
 
-    def _count(self, replaced: Mapping[str, DataFile | None], change: Change) -> None:
-        self.report = replace(
-            self.report,
-            rows=self.report.rows + sum(len(self.positions[uri]) for uri in replaced),
-            files_rewritten=self.report.files_rewritten + sum(file is not None for file in replaced.values()),
-            files_removed=self.report.files_removed + sum(file is None for file in replaced.values()),
-            snapshots_expired=self.report.snapshots_expired + len(change.expired),
+    def _hides_others(self, version: Version, deletes: set[str]) -> bool:
+        """Whether other rows are hidden now than when the files were written: they must not come back."""
+        if {file.uri for file in version.deletes} == deletes:
+            return False
+        self.written.clear()
+        return True
+
+    def _after(
+        self, version: Version, replaced: Mapping[str, DataFile | None], change: Change
+    ) -> ErasureAnswer:
+        """The answer if the change lands (2)."""
+        snapshot_id = version.state.head if change.snapshot_id is None else change.snapshot_id
+        return replace(
+            self.answer,
+            rows=sum(self.rows[uri] for uri in replaced),
+            files_rewritten=sum(file is not None for file in replaced.values()),
+            files_removed=sum(file is None for file in replaced.values()),
+            snapshots_expired=len(change.expired),
+            snapshot_id=snapshot_id,
+            noted=tuple(dict.fromkeys((*self.answer.noted, *change.lists))),
         )
 
-    def _landed(self, version: Version, change: Change) -> bool:
+    def _take_back(self, before: ErasureAnswer) -> None:
+        """The change did not land. What it noted stays noted: what is reached is not deleted for it."""
+        self.answer = replace(before, noted=self.answer.noted, version=self.answer.version)
+
+    def _lands(self, version: Version, change: Change) -> bool:
         """Sends the commit. While nobody knows what became of it, the identical request again, as long as the
         head it was made for stands."""
         while True:
@@ -305,62 +265,49 @@ class TableErasure:
                 )
             if result.status is not CommitStatus.UNKNOWN:
                 return False
-            self.run.check()
+            self._check()
             threading.Event().wait(BACKOFF_S)
-            now = load_version(self.tools.catalog, self.manifests, self.wanted.table)
+            now = self._load()
             if now is None:
                 return False
-            if (
-                now.has_snapshot(change.snapshot_id)
-                if change.snapshot_id is not None
-                else not any(map(now.has_snapshot, change.expired))
-            ):
+            if _is_in(now, change):
                 return True
             if now.state.head != version.state.head:
                 return False
 
-    def _written(self, version: Version, uri: str, rows: list[int]) -> DataFile | None:
-        """What is left of a file (2); None: nothing. Written once, however many attempts the commit takes."""
-        if uri not in self.written:
-            file = version.data[uri].file
-            (path,) = self.tools.local_paths([uri], version.state.place)
-            hidden = self._hidden(version, uri)
-            gone = sorted({*rows, *hidden})
-            hour = file.hour
-            assert hour is not None
-            left = None if len(gone) == file.rows else data_file_uri(version.state.location, hour)
-            self.written[uri] = (
-                None if left is None else write_without(self.tools.storage, path, left, hour, gone)
-            )
-        return self.written[uri]
+    # ---- afterwards
 
-    def _hidden(self, version: Version, uri: str) -> set[int]:
-        """Rows that position deletes took away before: they must not come back in the new file (Iceberg spec,
-        "Position Delete Files")."""
-        hidden: set[int] = set()
-        for path in self.tools.local_paths([file.uri for file in version.deletes], version.state.place):
-            table: Any = pq.read_table(path, columns=["file_path", "pos"])
-            pairs = zip(table.column("file_path").to_pylist(), table.column("pos").to_pylist(), strict=True)
-            hidden |= {int(at) for name, at in pairs if canonical(name) == canonical(uri)}
-        return hidden
+    def _queue_unreached(self, lists: Sequence[str]) -> list[str]:
+        """Queues what only the snapshots of these lists reached for deletion after the grace (4); gives it
+        back.
+
+        Beside a catalog without a queue it is left to the orphan remover.
+        """
+        version = self._load()
+        if version is None:
+            return []  # the purge takes all there is
+        gone = unreached_files(self.manifests, version, lists)
+        not_before_ms = epoch_ms(self.tools.clock.now()) + self.request.grace_ms
+        record = {"table": str(version.state.name), "table-uuid": version.state.uuid, "why": "erasure"}
+        for at in range(0, len(gone), QUEUED_AT_ONCE):
+            files = [UnreachedFile(uri, not_before_ms, record) for uri in gone[at : at + QUEUED_AT_ONCE]]
+            with suppress(NotFoundError):
+                refused = ExtrasClient(self.tools.catalog).queue_deletions(files, lease=self.tools.lease)
+                if refused:
+                    OPTIMIZE_FOREIGN_FILES.inc(len(refused))
+                    log.warning("optimize.deletions_refused", files=len(refused), first=refused[0])
+        return gone
+
+    def _keep(self, answer: ErasureAnswer) -> None:
+        self.answer = replace(answer, version=self.save(answer))
+
+    def _check(self) -> None:
+        if self.tools.halted():
+            raise HaltedError
 
 
-def queue_unreached(tools: Tools, table: TableId, noted: Sequence[str]) -> list[str]:
-    """Queues those of the noted files that no snapshot reaches now for deletion after the grace; gives them
-    back.
-
-    Beside a catalog without a queue they are left to the orphan remover.
-    """
-    manifests = Manifests(tools.storage)
-    version = load_version(tools.catalog, manifests, table)
-    if version is None:
-        return []  # the purge takes all there is
-    reached = reached_files(manifests, version)
-    gone = [uri for uri in dict.fromkeys(noted) if uri not in reached and version.state.place.holds(uri)]
-    not_before_ms = epoch_ms(tools.clock.now()) + int(tools.grace_s * 1000)
-    record = {"table": str(version.state.name), "table-uuid": version.state.uuid, "why": "erasure"}
-    for at in range(0, len(gone), QUEUED_AT_ONCE):
-        files = [UnreachedFile(uri, not_before_ms, record) for uri in gone[at : at + QUEUED_AT_ONCE]]
-        with suppress(NotFoundError):
-            ExtrasClient(tools.catalog).queue_deletions(files)
-    return gone
+def _is_in(now: Version, change: Change) -> bool:
+    """Whether a change is part of this version."""
+    if change.snapshot_id is not None:
+        return now.has_snapshot(change.snapshot_id)
+    return not any(map(now.has_snapshot, change.expired))

@@ -1,118 +1,33 @@
-"""One version of a table as erasure sees it: every live file and where it is listed, the change that takes
-files away, and what nobody reaches after it."""
+"""The commit of an erasure, prepared for one version of a table: files without the erased rows in the place of
+old ones, no snapshot left that reaches these, and what nobody reaches after it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lake.catalog_client import CatalogClient, TableName
-from lake.commit import MAIN, TableState, prepare_overwrite, state_of
-from lake.data_file import DATA, DataFile
+from lake.commit import MAIN, prepare_overwrite
+from lake.data_file import DataFile
 from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
-from lake.storage import AnyStorage
-from lake.table_files import load_manifest, load_manifest_list
 from lake.table_location import TableLocation
-from lake.tenant import TableId
-from query.model.table_view import TableView, view_of
-
-
-class Manifests:
-    """Reads manifests and manifest lists, each once: they never change, and between two attempts of a commit
-    there must be little to read."""
-
-    def __init__(self, storage: AnyStorage) -> None:
-        self.storage = storage
-        self._live: dict[str, tuple[ManifestEntry, ...]] = {}
-        self._lists: dict[str, tuple[ManifestFile, ...]] = {}
-
-    def live(self, manifest: ManifestFile, place: TableLocation) -> tuple[ManifestEntry, ...]:
-        """Entries of files that the manifest adds or keeps. Raises NotFoundError."""
-        if manifest.uri not in self._live:
-            entries = load_manifest(self.storage, manifest, place)
-            self._live[manifest.uri] = tuple(entry for entry in entries if entry.status is not Status.DELETED)
-        return self._live[manifest.uri]
-
-    def listed(self, uri: str, place: TableLocation) -> tuple[ManifestFile, ...]:
-        """The lines of a manifest list. Raises NotFoundError."""
-        if uri not in self._lists:
-            self._lists[uri] = tuple(load_manifest_list(self.storage, uri, place))
-        return self._lists[uri]
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A table at one moment. `data`: its live data files by URI; `deletes`: its live delete files."""
-
-    view: TableView
-    state: TableState
-    metadata: Mapping[str, Any]
-    data: Mapping[str, ManifestEntry]
-    deletes: tuple[DataFile, ...]
-    entries: Mapping[str, tuple[ManifestEntry, ...]]
-
-    @property
-    def expirable(self) -> list[int]:
-        """Snapshots that may go: all but the head and what other branches and tags name."""
-        named = {ref["snapshot-id"] for ref in self.metadata.get("refs", {}).values()} | {self.state.head}
-        return [
-            int(s["snapshot-id"]) for s in self.metadata.get("snapshots", ()) if s["snapshot-id"] not in named
-        ]
-
-    @property
-    def other_refs(self) -> list[str]:
-        """Branches and tags that hold on to other snapshots than the head."""
-        return [
-            str(name)
-            for name, ref in self.metadata.get("refs", {}).items()
-            if ref["snapshot-id"] != self.state.head
-        ]
-
-    def has_snapshot(self, snapshot_id: int) -> bool:
-        return any(s["snapshot-id"] == snapshot_id for s in self.metadata.get("snapshots", ()))
-
-    def is_ours(self, uri: str) -> bool:
-        """Whether a file is in a partition by hour, as all that Firn writes."""
-        return self.data[uri].file.hour is not None
+from lake.table_version import Manifests, Version
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A commit that takes rows and snapshots away. `snapshot_id` None: it only expires. `unreachable`: what
-    nobody reaches after it."""
+    """A commit that takes rows and snapshots away. `snapshot_id` None: it only expires. `lists`: manifest
+    lists of the `expired`, from which all can be told that only they reach."""
 
     request: Mapping[str, Any]
     files: Sequence[tuple[str, bytes]]
     snapshot_id: int | None
     expired: tuple[int, ...]
-    unreachable: tuple[str, ...]
+    lists: tuple[str, ...]
 
 
-def load_version(catalog: CatalogClient, manifests: Manifests, table: TableId) -> Version | None:
-    """The table as it is now with all its manifests; None where there is none."""
-    name = TableName(table.tenant.namespace, table.table)
-    try:
-        metadata = catalog.load_table(name)["metadata"]
-    except NotFoundError:
-        return None
-    state = state_of(metadata, name, manifests.storage)
-    entries = {manifest.uri: manifests.live(manifest, state.place) for manifest in state.manifests}
-    files = [entry for listed in entries.values() for entry in listed]
-    return Version(
-        view_of(table, name, metadata),
-        state,
-        metadata,
-        {entry.file.uri: entry for entry in files if entry.file.content == DATA},
-        tuple(entry.file for entry in files if entry.file.content != DATA),
-        entries,
-    )
-
-
-def prepare_change(
-    manifests: Manifests, version: Version, replaced: Mapping[str, DataFile | None], now_ms: int
-) -> Change:
+def prepare_change(version: Version, replaced: Mapping[str, DataFile | None], now_ms: int) -> Change:
     """One commit: the keys of `replaced` go, their values (what is left of them) come, and no other snapshot
     stays that may go."""
     expired = tuple(version.expirable)
@@ -126,9 +41,6 @@ def prepare_change(
             "requirements": requirements,
             "updates": [],
         }
-        reached = {entry.file.uri for listed in version.entries.values() for entry in listed} | set(
-            version.entries
-        )
         files: Sequence[tuple[str, bytes]] = ()
         snapshot_id, gone = None, expired
     else:
@@ -146,22 +58,26 @@ def prepare_change(
                 else []
             ),
         )
-        reached = {manifest.uri for manifest in prepared.after.manifests} | {
-            file.uri for file in version.deletes
-        }
-        reached |= {uri for uri in version.data if uri not in replaced} | {file.uri for file in added}
     if gone:
         request["updates"] = [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(gone)}]
-    return Change(request, files, snapshot_id, gone, tuple(_unreachable(manifests, version, gone, reached)))
+    lists = tuple(
+        str(s["manifest-list"]) for s in version.metadata.get("snapshots", ()) if s["snapshot-id"] in gone
+    )
+    return Change(request, files, snapshot_id, gone, lists)
 
 
 def reached_files(manifests: Manifests, version: Version) -> set[str]:
     """Everything that any snapshot of this version reaches."""
-    return {
-        uri
-        for snapshot in version.metadata.get("snapshots", ())
-        for uri in _files_of(manifests, snapshot, version.state.place)
-    }
+    lists = (str(snapshot["manifest-list"]) for snapshot in version.metadata.get("snapshots", ()))
+    return {uri for each in lists for uri in _files_of(manifests, each, version.state.place)}
+
+
+def unreached_files(manifests: Manifests, version: Version, lists: Sequence[str]) -> list[str]:
+    """What the snapshots of these manifest lists reached and none of this version does: the lists, manifests,
+    data and delete files, each once."""
+    place, reached = version.state.place, reached_files(manifests, version)
+    found = dict.fromkeys(uri for each in lists for uri in _files_of(manifests, each, place))
+    return [uri for uri in found if uri not in reached and place.holds(uri)]
 
 
 def _is_named(version: Version, snapshot_id: int) -> bool:
@@ -199,32 +115,12 @@ def _rewritten(
     return sorted(entries, key=lambda e: (e.file.hour or 0, e.status, e.file.uri)), kept
 
 
-def _unreachable(
-    manifests: Manifests, version: Version, gone: Sequence[int], reached: set[str]
-) -> Iterator[str]:
-    """Manifest lists, manifests, data and delete files of snapshots that go, unless something that stays
-    reaches them."""
-    snapshots = version.metadata.get("snapshots", ())
-    seen = reached | {
-        uri
-        for s in snapshots
-        if s["snapshot-id"] not in gone
-        for uri in _files_of(manifests, s, version.state.place)
-    }
-    for snapshot in snapshots:
-        if snapshot["snapshot-id"] in gone:
-            for uri in _files_of(manifests, snapshot, version.state.place):
-                if uri not in seen:
-                    seen.add(uri)
-                    yield uri
-
-
-def _files_of(manifests: Manifests, snapshot: Mapping[str, Any], place: TableLocation) -> Iterator[str]:
+def _files_of(manifests: Manifests, manifest_list: str, place: TableLocation) -> Iterator[str]:
     """Everything a snapshot reaches. What is gone already is left out."""
-    place.check(snapshot["manifest-list"])
-    yield snapshot["manifest-list"]
+    place.check(manifest_list)
+    yield manifest_list
     try:
-        listed = manifests.listed(snapshot["manifest-list"], place)
+        listed = manifests.listed(manifest_list, place)
     except NotFoundError:
         return
     for manifest in listed:
