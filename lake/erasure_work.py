@@ -15,7 +15,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from lake.catalog_client import CatalogClient, TableName
@@ -80,8 +80,9 @@ class ErasureAnswer:
     """What came of a request. `done`: `snapshot_id` is the only snapshot that was left (None: the table has
     none), or there is a `problem`; `failed`: an error ended it, `problem` says which.
 
-    `files_written` of `files` are the progress. `noted`: manifest lists of snapshots that go, noted before the
-    commit that takes them away. `queued`: files that wait for their deletion; of very many only the first.
+    `files_written` of `files` are the progress. `noted`: manifest lists of snapshots that go, noted before
+    the commit that takes them away. `queued`: files that wait for their deletion; of very many only the
+    first.
     """
 
     id: str
@@ -114,15 +115,10 @@ class ErasureAnswer:
         """The answer that a task holds. Raises ProtocolError."""
         record = dict(task.record)
         try:
-            names = {name: tuple(read(record.pop(name))) for name, read in _LISTS.items()}
-            return cls(
-                task.id.removeprefix(f"{ANSWER_KIND}:"),
-                task.state,  # type: ignore[arg-type]
-                **record,
-                **names,
-                version=task.version,
-                changed_ms=task.changed_ms,
-            )
+            noted, queued = tuple(map(str, record.pop("noted"))), tuple(unpack_names(record.pop("queued")))
+            answer = cls(task.id.removeprefix(f"{ANSWER_KIND}:"), **record, noted=noted, queued=queued)
+            state: Any = task.state
+            return replace(answer, state=state, version=task.version, changed_ms=task.changed_ms)
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"the task {task.id} is no answer about an erasure: {error!r}") from error
 
@@ -147,6 +143,10 @@ class ErasureWork:
         """What came of a request so far; None: nobody has begun. Raises ProtocolError."""
         task = self._extras.find_task(ANSWER_KIND, f"{ANSWER_KIND}:{request_id}")
         return None if task is None else ErasureAnswer.of(task)
+
+    def has_request(self, request_id: str) -> bool:
+        """Whether a request is on the list."""
+        return any(task.id == f"{REQUEST_KIND}:{request_id}" for task in self.requests())
 
     def save(self, answer: ErasureAnswer) -> int:
         """Writes an answer over the version last read; its new version. Raises RefusedError where somebody
@@ -211,6 +211,3 @@ def _unpacked(text: str, bytes_max: int) -> bytes:
     if not unpacker.eof:
         raise ProtocolError(f"a list in a task is cut off, or unpacks to more than {bytes_max:,} bytes")
     return data
-
-
-_LISTS: Mapping[str, Any] = {"noted": list, "queued": unpack_names}

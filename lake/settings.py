@@ -795,6 +795,9 @@ class OptimizeSettings(RoomSettings):
         float,
         Field(description="seconds between two looks, between rounds, for tables with many snapshots", gt=0),
     ] = 300.0
+    erasure_interval_s: Annotated[
+        float, Field(description="seconds between two looks, between rounds, for erasures to carry out", gt=0)
+    ] = 1.0
     snapshot_age_max_s: Annotated[
         float, Field(description="seconds after which snapshots expire, but for the newest", gt=0)
     ] = 86_400.0

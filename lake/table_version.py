@@ -1,5 +1,5 @@
-"""One version of a table file by file, as an erasure needs it: every live file and where it is listed, and the
-snapshots beside the head that still reach others. `query` searches it, `optimize` changes it."""
+"""One version of a table file by file, as an erasure needs it: every live file and where it is listed, and
+the snapshots beside the head that still reach others. `query` searches it, `optimize` changes it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

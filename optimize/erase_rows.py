@@ -44,7 +44,6 @@ BACKOFF_S = 0.05
 COMMIT_TIMEOUT_S = 30.0
 TELL_EVERY_S = 2.0
 QUEUED_AT_ONCE = 1_000
-GONE = "there is no such stream now; of one that was dropped the files go with its purge"
 TOO_FAST = "the table changes faster than rows can be erased; erase again when less is written to it"
 log = structlog.get_logger()
 
@@ -94,7 +93,8 @@ class RowErasure:
         self.manifests = Manifests(self.tools.storage)
 
     def erase(self) -> ErasureAnswer:
-        """Takes the rows away and queues what nobody reaches; what came of it. Raises FirnError, HaltedError."""
+        """Takes the rows away and queues what nobody reaches; what came of it. Raises FirnError,
+        HaltedError."""
         done = self._erased()
         if done.noted:
             queued = self._queue_unreached(done.noted)
@@ -107,8 +107,10 @@ class RowErasure:
         self.answer = ErasureAnswer(self.answer.id, noted=self.answer.noted, version=self.answer.version)
         for _ in range(ROUNDS):
             version = self._load()
-            problem = GONE if version is None else self._unfit(version)
-            if version is None or problem is not None:
+            if version is None:
+                return self.answer  # who asked finds that out
+            problem = self._unfit(version)
+            if problem is not None:
                 return replace(self.answer, problem=problem)
             live = [uri for uri in self.request.rows if uri in version.data]
             if not live and not version.expirable:

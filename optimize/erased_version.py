@@ -1,5 +1,5 @@
-"""The commit of an erasure, prepared for one version of a table: files without the erased rows in the place of
-old ones, no snapshot left that reaches these, and what nobody reaches after it."""
+"""The commit of an erasure, prepared for one version of a table: files without the erased rows in the place
+of old ones, no snapshot left that reaches these, and what nobody reaches after it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

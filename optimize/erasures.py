@@ -1,5 +1,5 @@
-"""Erasures that the search API asks for, done beside the rounds: each request of the catalog's work list in its
-turn, under the leader's lease.
+"""Erasures that the search API asks for, done beside the rounds: each request of the catalog's work list in
+its turn, under the leader's lease.
 
 A request stays on the list until its answer is saved, so that the next leader goes on with one that a crash
 or a lost lease interrupted. What one request fails with ends neither the others nor the rounds.
@@ -91,9 +91,7 @@ class Erasures:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others go on
             log.error("optimize.erasure_fault", fault=type(error).__name__, at=_place_of(error))  # noqa: TRY400
-            problem = (
-                f"an unexpected fault ({type(error).__name__}), which the optimizer's log tells more of"
-            )
+            problem = f"an unexpected fault ({type(error).__name__}), which the optimizer's log tells more of"
         return replace(erasure.answer, state="failed", problem=problem)
 
     def _settle(self, answer: ErasureAnswer) -> None:

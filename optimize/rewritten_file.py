@@ -17,8 +17,8 @@ _FIELD_ID = b"PARQUET:field_id"
 def write_without(
     storage: Storage, old: IO[bytes], uri: str, hour: int, positions: Sequence[int]
 ) -> DataFile:
-    """Writes the Parquet file `old` to `uri` without the rows at `positions` (0: the first). Complete, not yet
-    synced. Raises FatalError, UnavailableError."""
+    """Writes the Parquet file `old` to `uri` without the rows at `positions` (0: the first). Complete, not
+    yet synced. Raises FatalError, UnavailableError."""
     footers: list[Any] = []
     with pq.ParquetFile(old) as source:
         keep = np.ones(source.metadata.num_rows, dtype=bool)

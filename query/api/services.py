@@ -20,9 +20,9 @@ from lake.storage import AnyStorage, canonical, local_path, open_storage
 from lake.tenant import TenantId
 from query.access.access import Access, Caller
 from query.access.trino_rules import TrinoRules
-from query.erasure.erase_table import Tools
 from query.erasure.erasure import Erasures
 from query.erasure.outside_tables import OutsideTables
+from query.erasure.table_search import Tools
 from query.executors.embedded import EmbeddedExecutor
 from query.executors.trino import TrinoExecutor
 from query.export.export import ExportJobs, Quota
@@ -106,7 +106,7 @@ class Services:
             ),
             IngestGateway(settings),
         )
-        tools = Tools(own, storage, index, embedded, cache.local_paths, clock, settings.erasure_grace_s)
+        tools = Tools(own, storage, index, embedded, settings.erasure_grace_s)
         erasures = Erasures(
             state / "erasures",
             tools,

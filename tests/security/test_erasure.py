@@ -26,6 +26,7 @@ from lake.tenant import TableId, TenantId
 from tests.query.support.following import Following
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.support.processes import Child, run
+from tests.stack.support.eraser import Eraser
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import pause, wait_for
@@ -36,7 +37,7 @@ START = datetime(2026, 3, 4, 5, 0, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def following(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
+def following(line: Line, eraser: Eraser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
     """An API over the tools of one topic; the ingester of it starts and stops as the tests say."""
     made = Following(line, tmp_path_factory.mktemp("erasures"))
     yield made
