@@ -5,6 +5,7 @@ A request stays on the list until its answer is saved, so that the next leader g
 or a lost lease interrupted. What one request fails with ends neither the others nor the rounds.
 """
 
+import threading
 import traceback
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from lake.metrics import OPTIMIZE_ERASURES
 from lake.storage import AnyStorage
 from optimize.erase_rows import HaltedError, RowErasure, Tools
 
+LOOK_ON_S, LOOK_ON_EVERY_S = 1.0, 0.1
 log = structlog.get_logger()
 
 
@@ -47,20 +49,36 @@ class Erasures:
         return cls(Tools(catalog, storage, clock, lease, halted), ErasureWork(catalog, lease), only)
 
     def run(self) -> int:
-        """Carries out what is asked for now, each request once, so that none waits for ever behind others;
-        their number. Raises FirnError where the list cannot be read or written."""
-        done = 0
+        """Carries out what is asked for, until nothing is; how many requests. Raises FirnError where the list
+        cannot be read or written.
+
+        Who got an answer often asks for more: rows that came meanwhile, the next table. So the list is looked
+        at for a moment longer.
+        """
+        done, until_s = 0, 0.0
         try:
-            for task in self.work.requests():
+            while (found := self._sweep()) or self.tools.clock.monotonic_s() < until_s:
+                done += found
+                if found:
+                    until_s = self.tools.clock.monotonic_s() + LOOK_ON_S
                 if self.tools.halted():
                     return done
-                done += self._carry_out(task)
+                threading.Event().wait(LOOK_ON_EVERY_S)
         except NotFoundError:
             return done  # a catalog without a work list
         except HaltedError:
             return done
         if done:
             self.work.drop_old_answers(epoch_ms(self.tools.clock.now()))
+        return done
+
+    def _sweep(self) -> int:
+        """Carries out each request that is there once, so that none waits for ever behind others."""
+        done = 0
+        for task in self.work.requests():
+            if self.tools.halted():
+                return done
+            done += self._carry_out(task)
         return done
 
     def _carry_out(self, task: Task) -> bool:

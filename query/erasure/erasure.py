@@ -38,7 +38,7 @@ from lake.tenant import TableId
 from query.erasure.awaited import Awaited
 from query.erasure.forgotten_query import query_hash, without_words
 from query.erasure.job import Erasure
-from query.erasure.optimizer_requests import OptimizerRequests, request_of
+from query.erasure.optimizer_requests import OptimizerRequests, request_of, wait_s
 from query.erasure.table_search import TableSearch, Tools, Wanted
 from query.model.cancellation import CancelledError, Run
 from query.model.limits import BusyError
@@ -48,7 +48,7 @@ from query.model.table_view import streams, table_id
 log = structlog.get_logger()
 TIMEOUT_S = 7 * 86_400.0
 LOOK_AGAIN_S = 2.0
-ASK_AGAIN_S = 0.5  # for the optimizer's answer
+WAKE_EVERY_S = 0.1
 # One table is asked for whole so often; beyond that more is written to it than can be erased.
 ROUNDS = 20
 UNFINISHED_PER_TENANT = 100
@@ -171,7 +171,7 @@ class Erasures:
         while True:
             with self._lock:
                 while not self._stopping and (job_id := self._next()) is None:
-                    self._lock.wait(ASK_AGAIN_S / 2 if self._later else None)
+                    self._lock.wait(WAKE_EVERY_S if self._later else None)
                 if self._stopping:
                     return
                 self._run = Run(TIMEOUT_S)
@@ -179,7 +179,7 @@ class Erasures:
                 assert job_id is not None
                 job = self._erase(self.get(job_id), self._run)
                 if job.state == "running":
-                    again_s = LOOK_AGAIN_S if job.asked is None else ASK_AGAIN_S
+                    again_s = LOOK_AGAIN_S if job.asked is None else wait_s(job.asked)
                     with self._lock:
                         self._later[job.id] = time.monotonic() + again_s
 

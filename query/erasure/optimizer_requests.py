@@ -16,6 +16,7 @@ from query.erasure.table_search import Look
 
 # An optimizer that runs takes a request up within seconds, unless it carries out others.
 PATIENCE_S = 30.0
+ASK_AGAIN_MIN_S, ASK_AGAIN_MAX_S = 0.2, 2.0
 
 
 class OptimizerRequests:
@@ -119,6 +120,12 @@ class OptimizerRequests:
         if answer.problem is not None:
             return replace(job, asked=None, settled=(*job.settled, asked.stream))
         return replace(job, asked=replace(asked, is_answered=True, left=answer.snapshot_id))
+
+
+def wait_s(asked: Asked) -> float:
+    """Seconds until the answer is looked for again: soon at first, for rows come meanwhile."""
+    since_s = (datetime.now(UTC) - datetime.fromisoformat(asked.since)).total_seconds()
+    return min(max(since_s / 10, ASK_AGAIN_MIN_S), ASK_AGAIN_MAX_S)
 
 
 def request_of(job: Erasure, look: Look, grace_s: float) -> ErasureRequest:

@@ -20,8 +20,6 @@ from query.files.file_index import FileIndex
 from query.model.cancellation import Run
 from tests.query.support.log_table import LogTable
 
-ROUNDS = 30
-
 
 def search_tools(catalog: CatalogClient, folder: Path) -> Tools:
     """What an erasure searches with; no grace."""
@@ -40,10 +38,11 @@ class TwoHalves:
         self.answers: list[ErasureAnswer] = []
         self._positions: dict[str, list[int]] = {}
 
-    def run(self) -> TableReport:
-        """Searches and erases until a search finds nothing left to do; its report."""
+    def run(self, rounds: int = 10) -> TableReport | None:
+        """Searches and erases until a search finds nothing left to do; its report, None where each of so many
+        found more."""
         left: int | None = None
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             look = TableSearch(self.tools, self.wanted, Run(120.0), self._positions).look(left)
             if look.is_settled:
                 return look.report
@@ -52,7 +51,7 @@ class TwoHalves:
             answer = RowErasure(tools, request, ErasureAnswer(request.id), lambda answer: answer.version + 1)
             self.answers.append(answer.erase())
             left = self.answers[-1].snapshot_id
-        raise AssertionError(f"rows are left after {ROUNDS} rounds")
+        return None
 
     @property
     def queued(self) -> list[str]:
