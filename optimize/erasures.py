@@ -22,7 +22,7 @@ from lake.metrics import OPTIMIZE_ERASURES
 from lake.storage import AnyStorage
 from optimize.erase_rows import HaltedError, RowErasure, Tools
 
-LOOK_ON_S, LOOK_ON_EVERY_S = 1.0, 0.1
+LOOKS_ON, LOOK_ON_EVERY_S = 10, 0.1
 log = structlog.get_logger()
 
 
@@ -55,15 +55,12 @@ class Erasures:
         Who got an answer often asks for more: rows that came meanwhile, the next table. So the list is looked
         at for a moment longer.
         """
-        done, until_s = 0, 0.0
+        done, looks = 0, 1
         try:
-            while (found := self._sweep()) or self.tools.clock.monotonic_s() < until_s:
-                done += found
-                if found:
-                    until_s = self.tools.clock.monotonic_s() + LOOK_ON_S
-                if self.tools.halted():
-                    return done
-                threading.Event().wait(LOOK_ON_EVERY_S)
+            while looks and not self.tools.halted():
+                found = self._sweep()
+                done, looks = done + found, LOOKS_ON if found else looks - 1
+                threading.Event().wait(LOOK_ON_EVERY_S if looks else 0.0)
         except NotFoundError:
             return done  # a catalog without a work list
         except HaltedError:
