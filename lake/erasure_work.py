@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from pydantic import SecretStr
+
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import ProtocolError, RefusedError
 from lake.extras_client import ExtrasClient, Task
@@ -121,6 +123,14 @@ class ErasureAnswer:
             return replace(answer, state=state, version=task.version, changed_ms=task.changed_ms)
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"the task {task.id} is no answer about an erasure: {error!r}") from error
+
+
+def work_list_of(catalog: CatalogClient, control_uri: str, control_token: SecretStr | None) -> CatalogClient:
+    """Who keeps the work list: the catalog, or beside another REST catalog the control service."""
+    if not control_uri:
+        return catalog
+    token = control_token.get_secret_value() if control_token else None
+    return CatalogClient(control_uri, token=token, control=True)
 
 
 class ErasureWork:

@@ -293,7 +293,7 @@ class CatalogSettings(RoomSettings):
         bool,
         Field(
             description=(
-                "serve only leases and parked records, for ingestion into another catalog; needs no warehouse"
+                "serve only leases, parked records and tasks, beside another catalog; needs no warehouse"
             )
         ),
     ] = False
@@ -728,6 +728,16 @@ class OptimizeSettings(RoomSettings):
 
     catalog_uri: Annotated[str, Field(description="base URL of the REST catalog")] = "http://127.0.0.1:8181"
     catalog_token: Annotated[SecretStr | None, Field(description="API key for the catalog")] = None
+    control_uri: Annotated[
+        str,
+        Field(
+            description=(
+                "base URL of `catalog serve --control`, which holds the erasures that are asked for "
+                "beside another REST catalog"
+            )
+        ),
+    ] = ""
+    control_token: Annotated[SecretStr | None, Field(description="API key for the control service")] = None
     host: Annotated[str, Field(description="address of the metrics endpoint")] = "127.0.0.1"
     port: Annotated[
         int | None,
@@ -907,6 +917,16 @@ class QuerySettings(RoomSettings):
 
     catalog_uri: Annotated[str, Field(description="base URL of the REST catalog")] = "http://127.0.0.1:8181"
     catalog_token: Annotated[SecretStr | None, Field(description="API key for the catalog")] = None
+    control_uri: Annotated[
+        str,
+        Field(
+            description=(
+                "base URL of `catalog serve --control`, where erasures are asked for "
+                "beside another REST catalog"
+            )
+        ),
+    ] = ""
+    control_token: Annotated[SecretStr | None, Field(description="API key for the control service")] = None
     trino_uri: Annotated[str, Field(description="base URL of the Trino coordinator")] = (
         "http://127.0.0.1:8080"
     )

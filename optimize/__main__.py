@@ -14,6 +14,7 @@ from prometheus_client import start_http_server
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock, SystemClock, epoch_ms
 from lake.command_line import run_program
+from lake.erasure_work import work_list_of
 from lake.errors import FirnError, NotFoundError, PrerequisiteError
 from lake.logs import configure_logs
 from lake.settings import OptimizeSettings
@@ -196,6 +197,7 @@ def _erasures(maintenance: Maintenance) -> Erasures:
         m.catalog,
         m.storage,
         m.clock,
+        work_list=work_list_of(m.catalog, m.settings.control_uri, m.settings.control_token),
         lease=m.states.lease,
         halted=m.halted,
         only=named.tables if isinstance(named, NamedTables) else (),

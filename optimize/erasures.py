@@ -41,12 +41,17 @@ class Erasures:
         storage: AnyStorage,
         clock: Clock,
         *,
+        work_list: CatalogClient | None = None,
         lease: str | None = None,
         halted: Callable[[], bool] = lambda: False,
         only: Collection[TableName] = (),
     ) -> "Erasures":
-        """What carries erasures out with these parts."""
-        return cls(Tools(catalog, storage, clock, lease, halted), ErasureWork(catalog, lease), only)
+        """What carries erasures out with these parts. `work_list`: the control service beside another
+        catalog, which knows nothing of the leader's lease."""
+        work = ErasureWork(catalog, lease)
+        if work_list is not None and work_list is not catalog:
+            work = ErasureWork(work_list)
+        return cls(Tools(catalog, storage, clock, lease, halted), work, only)
 
     def run(self) -> int:
         """Carries out what is asked for, until nothing is; how many requests. Raises FirnError where the list

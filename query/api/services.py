@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
+from lake.erasure_work import work_list_of
 from lake.errors import RefusedError
 from lake.private_files import private_folder
 from lake.settings import QuerySettings
@@ -106,7 +107,8 @@ class Services:
             ),
             IngestGateway(settings),
         )
-        tools = Tools(own, storage, index, embedded, settings.erasure_grace_s)
+        work_list = work_list_of(own, settings.control_uri, settings.control_token)
+        tools = Tools(own, work_list, storage, index, embedded, settings.erasure_grace_s)
         erasures = Erasures(
             state / "erasures",
             tools,

@@ -93,7 +93,7 @@ class Erasures:
         self._folder = folder
         self._tools = tools
         self._around = around
-        self._requests = OptimizerRequests(tools.catalog, self._save, forget_copies)
+        self._requests = OptimizerRequests(tools.work_list, self._save, forget_copies)
         self._wait = timedelta(seconds=wait_s)
         self._lock = threading.Condition()
         self._waiting: list[str] = []

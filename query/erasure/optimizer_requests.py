@@ -25,11 +25,11 @@ class OptimizerRequests:
 
     def __init__(
         self,
-        catalog: CatalogClient,
+        work_list: CatalogClient,
         save: Callable[[Erasure], None],
         forget_copies: Callable[[Sequence[str]], None],
     ) -> None:
-        self._work = ErasureWork(catalog)
+        self._work = ErasureWork(work_list)
         self._save = save
         self._forget_copies = forget_copies
         self._look_for_s: dict[str, float] = {}  # requests that nobody has begun with, by the monotonic clock
@@ -43,9 +43,11 @@ class OptimizerRequests:
             self._work.ask(request)
         except NotFoundError as error:
             raise RefusedError(
-                "the catalog keeps no list of work for the optimizer, which alone rewrites files; erasures "
-                "need Firn's own catalog"
+                "the catalog keeps no work list, where the optimizer, which rewrites files, could be asked; "
+                "run `python -m catalog serve --control` and set control_uri, here and for the optimizer"
             ) from error
+        except UnavailableError:
+            return job  # it may have arrived; if not, that is found out
         return job
 
     def take_in(self, job: Erasure) -> Erasure:

@@ -65,9 +65,11 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What an erasure searches with. `grace_s`: how long running queries may still read old files."""
+    """What an erasure works with. `work_list`: where the optimizer is asked, the catalog or the control
+    service beside it; `grace_s`: how long running queries may still read old files."""
 
     catalog: CatalogClient
+    work_list: CatalogClient
     storage: AnyStorage
     index: FileIndex
     embedded: Executor

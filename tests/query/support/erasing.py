@@ -26,7 +26,7 @@ def search_tools(catalog: CatalogClient, folder: Path) -> Tools:
     storage = open_storage()
     paths: Callable[..., list[str]] = lambda uris, _: [str(local_path(uri)) for uri in uris]  # noqa: E731
     embedded = EmbeddedExecutor(QuerySettings(state=str(folder)), paths)
-    return Tools(catalog, storage, FileIndex(storage), embedded, 0.0)
+    return Tools(catalog, catalog, storage, FileIndex(storage), embedded, 0.0)
 
 
 class TwoHalves:
