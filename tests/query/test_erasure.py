@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,7 +23,7 @@ from lake.storage import local_path, open_storage
 from optimize.rewritten_file import write_without
 from query.erasure import erasure, optimizer_requests
 from query.erasure.erasure import Erasures
-from query.erasure.job import Erasure
+from query.erasure.job import Asked, Erasure
 from query.model.limits import BusyError
 from tests.query.support.erasing import Nothing, TwoHalves, search_tools
 from tests.query.support.log_table import LogTable
@@ -318,3 +319,18 @@ def test_a_tenant_with_too_many_unfinished_erasures_is_told_to_wait(
     with pytest.raises(BusyError, match="2 erasures of the tenant have not ended"):
         erasures.create(wanted)
     erasures.create(replace(wanted, tenant="theirs"))
+
+
+def test_an_erasure_that_an_older_version_began_is_read(tmp_path: Path) -> None:
+    """Its file knows of files that process noted, and nothing of requests; it goes on where it was."""
+    path = tmp_path / "old.json"
+    asked = Erasure("old", "mine", ("logs",), "alice", START.isoformat(), END.isoformat(), False, "a-key", "")
+    asked.to_file(path)
+    document = orjson.loads(path.read_bytes())
+    for name in ("searches_again", "missing", "settled", "asked"):
+        del document[name]
+    path.write_bytes(orjson.dumps({**document, "noted": {"logs": ["file:///w/a.parquet"]}}))
+    assert Erasure.from_file(path) == asked
+    answered = replace(asked, asked=Asked("old-1", "logs", START.isoformat(), True, 2**62), settled=("x",))
+    answered.to_file(path)
+    assert Erasure.from_file(path) == answered
