@@ -96,9 +96,9 @@ def serve(
     settings = CatalogSettings.load(
         database_url=database_url,
         warehouse=warehouse,
-        host=host,
-        port=port,
-        anonymous=anonymous,
+        http__host=host,
+        http__port=port,
+        access__anonymous=anonymous,
         workers=workers,
         control=control,
     )
@@ -114,9 +114,9 @@ def serve(
         log.info("catalog.migrated", before=before, now=now)
     check_access(settings, database)
     database.close()
-    listener = listen(settings.host, settings.port)
+    listener = listen(settings.http.host, settings.http.port)
     actual = listener.getsockname()[1]
-    log.info("catalog.listening", host=settings.host, port=actual, warehouse=settings.warehouse)
+    log.info("catalog.listening", host=settings.http.host, port=actual, warehouse=settings.warehouse)
     if port_file is not None:
         temporary = port_file.with_name(f".{port_file.name}.{os.getpid()}")
         temporary.write_text(f"{actual}\n")
@@ -132,15 +132,15 @@ def _serve(settings: CatalogSettings, listener: socket.socket) -> None:
     gc.set_threshold(GC_CONTAINERS)
     server = bounded_server(
         app,
-        settings,
+        settings.http,
         shutdown_s=SHUTDOWN_S,
         loop="uvloop",
         proxy_headers=False,
         timeout_keep_alive=75,
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
-        ssl_ca_certs=settings.tls_client_ca,
-        ssl_cert_reqs=ssl.CERT_REQUIRED if settings.tls_client_ca else ssl.CERT_NONE,
+        ssl_certfile=settings.tls.certificate,
+        ssl_keyfile=settings.tls.key,
+        ssl_ca_certs=settings.tls.client_ca,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if settings.tls.client_ca else ssl.CERT_NONE,
     )
     server.run(sockets=[listener])
 
@@ -148,14 +148,14 @@ def _serve(settings: CatalogSettings, listener: socket.socket) -> None:
 def check_access(settings: CatalogSettings, database: Database) -> None:
     """Nobody gets in without a key, except on this machine where that was asked for. Raises SettingsError."""
     check_exposure(
-        settings.host,
-        is_open=lambda: settings.anonymous,
+        settings.http.host,
+        is_open=lambda: settings.access.anonymous,
         refusal=(
-            f"--anonymous is refused on {settings.host}: it is not a loopback address; listen on 127.0.0.1 "
-            "or create keys"
+            f"--anonymous is refused on {settings.http.host}: it is not a loopback address; listen on "
+            "127.0.0.1 or create keys"
         ),
     )
-    if settings.anonymous:
+    if settings.access.anonymous:
         return
     with database.read() as connection:
         if not any_key(connection, _now_ms()):
@@ -163,12 +163,12 @@ def check_access(settings: CatalogSettings, database: Database) -> None:
                 "the catalog has no API keys; make one with `python -m catalog key create --scope admin`, or "
                 "start with --anonymous on 127.0.0.1"
             )
-    if not is_loopback(settings.host) and settings.tls_certificate is None:
+    if not is_loopback(settings.http.host) and settings.tls.certificate is None:
         log.warning(
             "catalog.no_tls",
-            host=settings.host,
+            host=settings.http.host,
             advice=(
-                "keys cross the network readable; set tls_certificate and tls_key, or put a TLS proxy in "
+                "keys cross the network readable; set tls.certificate and tls.key, or put a TLS proxy in "
                 "front"
             ),
         )
@@ -223,8 +223,8 @@ def key_create(
         str | None,
         typer.Option(
             help=(
-                "when it ends: 90d, 12h, never; without it bound_key_lifetime_s for bound keys, never for "
-                "others"
+                "when it ends: 90d, 12h, never; without it access.bound_key_lifetime_s for bound keys, "
+                "never for others"
             )
         ),
     ] = None,
@@ -235,7 +235,7 @@ def key_create(
     bound = None if namespace is None else parse_namespace(namespace.split("."))
     now_ms = _now_ms()
     expires_ms = key_lifetime.end_of(
-        expires, now_ms, default_s=settings.bound_key_lifetime_s if bound is not None else 0
+        expires, now_ms, default_s=settings.access.bound_key_lifetime_s if bound is not None else 0
     )
     with database.write() as connection:
         typer.echo(access.create_key(connection, scope, bound, note, now_ms, expires_ms))

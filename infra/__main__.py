@@ -164,7 +164,7 @@ def up(
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE for the started processes, such as FIRN_INGEST_FLUSH_INTERVAL_S=10."),
+        typer.Option(help="NAME=VALUE for the started processes, such as FIRN_INGEST_FLUSH__INTERVAL_S=10."),
     ] = None,
 ) -> None:
     """Start services and what they need; they keep running when this command ends."""

@@ -70,17 +70,17 @@ def run(
 ) -> None:
     """Reads the input topics and commits their records, until SIGTERM."""
     chosen = {
-        "bootstrap_servers": bootstrap_servers,
-        "catalog_uri": catalog_uri,
-        "port": port,
+        "kafka__bootstrap_servers": bootstrap_servers,
+        "catalog__uri": catalog_uri,
+        "node__port": port,
         "engine": engine,
-        "spark_master": master,
+        "spark__master": master,
     }
     settings = IngestSettings.load(**chosen).with_replay_topic()
-    check_host(settings, settings.host)
+    check_host(settings, settings.node.host)
     check_keys(settings)
     node = _engine(settings)
-    with serving(node, settings, listen(settings.host, settings.port)):
+    with serving(node, settings, listen(settings.node.host, settings.node.port)):
         node.run()
 
 
@@ -95,31 +95,37 @@ def _engine(settings: IngestSettings) -> LocalEngine:
 @app.command()
 def serve(
     host: Annotated[
-        str | None, typer.Option(help="address to listen on; beyond loopback it needs serve_token")
+        str | None, typer.Option(help="address to listen on; beyond loopback it needs ingest.http.token")
     ] = None,
     port: Annotated[int | None, typer.Option(help="port to listen on; 0: any free one")] = None,
 ) -> None:
     """Offers lag, freshness, dead letters and a live tail over HTTP, until SIGTERM. Runs beside the nodes,
     also while none of them does."""
-    settings = IngestSettings.load(serve_host=host, serve_port=port)
-    check_host(settings, settings.serve_host)
+    settings = IngestSettings.load(serve__host=host, serve__port=port)
+    check_host(settings, settings.serve.host)
     check_keys(settings)
     app_over_tools = create_app(Tools.open(settings))
-    listener = listen(settings.serve_host, settings.serve_port)
-    log.info("serve.listening", host=settings.serve_host, port=listener.getsockname()[1])
-    bounded_server(app_over_tools, settings, shutdown_s=SHUTDOWN_S, log_level="warning").run(
+    listener = listen(settings.serve.host, settings.serve.port)
+    log.info("serve.listening", host=settings.serve.host, port=listener.getsockname()[1])
+    bounded_server(app_over_tools, settings.http, shutdown_s=SHUTDOWN_S, log_level="warning").run(
         sockets=[listener]
     )
 
 
 @app.command("own-topics")
 def own_topics() -> None:
-    """Prints the ends of Firn's own topics as one JSON object: what to set as unsigned_below where topic_keys
-    are set for the first time."""
+    """Prints the ends of Firn's own topics as one JSON object: what to set as
+    internal_topics.unsigned_below where signing_keys are set for the first time."""
     settings = IngestSettings.load()
     reader = KafkaReader(settings)
     ends = reader.ends(
-        reader.partitions([settings.dead_letter_topic, settings.parked_topic, settings.replay_topic])
+        reader.partitions(
+            [
+                settings.internal_topics.dead_letters,
+                settings.internal_topics.parked,
+                settings.internal_topics.replay,
+            ]
+        )
     )
     sys.stdout.write(
         json.dumps({f"{each.topic}:{each.partition}": end.end for each, end in sorted(ends.items())}) + "\n"
@@ -185,17 +191,17 @@ def reset(
     if not any(each.is_needed for each in plan):
         console.print(
             Text(
-                f"nothing to do: what group {tools.settings.group} has stored for {topic} is of this very "
-                "topic"
+                f"nothing to do: what group {tools.settings.kafka.group} has stored for {topic} is of this "
+                "very topic"
             )
         )
         return
-    console.print(_reset_table(plan, tools.settings.group))
+    console.print(_reset_table(plan, tools.settings.kafka.group))
     if not yes and not typer.confirm(f"read topic {topic} from its start?"):
         raise typer.Exit(1)
     reset_topic(tools.settings, plan, tools.control)
     console.print(
-        Text(f"done: the next ingester of group {tools.settings.group} reads {topic} from its start")
+        Text(f"done: the next ingester of group {tools.settings.kafka.group} reads {topic} from its start")
     )
 
 

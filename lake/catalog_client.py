@@ -119,7 +119,7 @@ class CatalogClient:
         if lease:
             headers[LEASE_HEADER] = lease
         self._control = control
-        self._setting = "control_uri" if control else "catalog_uri"
+        self._setting = "control.uri" if control else "catalog.uri"
         self.uri = _checked(uri, self._setting).rstrip("/")
         limits = httpx.Limits(max_connections=32, max_keepalive_connections=32)
         timeout = httpx.Timeout(timeout_s, connect=10.0)

@@ -18,11 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from pydantic import SecretStr
-
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import ProtocolError, RefusedError
 from lake.extras_client import ExtrasClient, Task
+from lake.settings import ControlSettings
 
 REQUEST_KIND = "optimize.erasure"
 ANSWER_KIND = "optimize.erasure-answer"
@@ -125,12 +124,12 @@ class ErasureAnswer:
             raise ProtocolError(f"the task {task.id} is no answer about an erasure: {error!r}") from error
 
 
-def work_list_of(catalog: CatalogClient, control_uri: str, control_token: SecretStr | None) -> CatalogClient:
+def work_list_of(catalog: CatalogClient, control: ControlSettings) -> CatalogClient:
     """Who keeps the work list: the catalog, or beside another REST catalog the control service."""
-    if not control_uri:
+    if not control.uri:
         return catalog
-    token = control_token.get_secret_value() if control_token else None
-    return CatalogClient(control_uri, token=token, control=True)
+    token = control.token.get_secret_value() if control.token else None
+    return CatalogClient(control.uri, token=token, control=True)
 
 
 class ErasureWork:

@@ -70,7 +70,7 @@ class BoundedBody:
             413,
             "too_large",
             f"the request is larger than {self._bytes_max:,} bytes; send less at once, or raise "
-            "request_bytes_max",
+            "http.request_bytes_max",
         )
 
 

@@ -130,8 +130,8 @@ class HttpGuard:
             return Refusal(
                 421,
                 "host",
-                f"this service is not known as {name!r}; add the name to allowed_hosts if it is one of its "
-                "own",
+                f"this service is not known as {name!r}; add the name to http.allowed_hosts if it is one "
+                "of its own",
             )
         if b"origin" in headers or b"sec-fetch-site" in headers:
             refusal = self._refuse_page(headers, host.decode("latin-1"))
@@ -155,7 +155,7 @@ class HttpGuard:
             return Refusal(
                 403,
                 "origin",
-                f"a page of {text[:200]} may not speak to this service; add it to allowed_origins if it "
+                f"a page of {text[:200]} may not speak to this service; add it to http.allowed_origins if it "
                 "should",
             )
         # A link that somebody follows is a navigation: what it shows, the page it came from cannot read.
@@ -166,8 +166,8 @@ class HttpGuard:
             return Refusal(
                 403,
                 "origin",
-                "a page of another origin may not speak to this service; add it to allowed_origins if it "
-                "should",
+                "a page of another origin may not speak to this service; add it to http.allowed_origins if "
+                "it should",
             )
         return None
 

@@ -9,26 +9,18 @@ many and send nothing shut nobody out.
 
 import resource
 from collections.abc import Iterable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lake import http_metrics
+from lake.settings import HttpSettings
 
 HEAD_BYTES_MAX = 64 * 1024  # request line and headers, or trailers
 FRAMING_PER_BYTE_MAX = 8
 FILES_BESIDE = 512  # descriptors that are no client's connections
 TICKS_PER_SWEEP = 10  # of a tenth of a second
-
-
-class ConnectionLimits(Protocol):
-    """See the settings of the same names."""
-
-    @property
-    def connections_max(self) -> int: ...
-    @property
-    def request_timeout_s(self) -> float: ...
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -122,7 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
 class BoundedConfig(uvicorn.Config):
     """Uvicorn's settings with our protocol and its limits."""
 
-    def __init__(self, app: Any, limits: ConnectionLimits, **options: Any) -> None:
+    def __init__(self, app: Any, limits: HttpSettings, **options: Any) -> None:
         super().__init__(app, http=BoundedProtocol, ws="none", log_config=None, access_log=False, **options)
         self.limits = limits
 
@@ -143,7 +135,7 @@ def sweep(connections: Iterable[Any]) -> None:
             each.hang_up(why)
 
 
-def bounded_server(app: Any, limits: ConnectionLimits, *, shutdown_s: int, **options: Any) -> uvicorn.Server:
+def bounded_server(app: Any, limits: HttpSettings, *, shutdown_s: int, **options: Any) -> uvicorn.Server:
     """A server for an ASGI application. On SIGTERM answers under way have `shutdown_s` seconds; `options` are
     Uvicorn's."""
     _allow_files(limits.connections_max + FILES_BESIDE)

@@ -3,7 +3,7 @@ before a route sees it. The catalog, whose requests have to be cheap, has pages 
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import FastAPI, Response
 from fastapi.concurrency import run_in_threadpool
@@ -11,23 +11,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from lake.http_body import BoundedBody
 from lake.http_guard import GuardRules, HttpGuard
-
-
-class GateSettings(Protocol):
-    """See the settings of the same names."""
-
-    @property
-    def request_bytes_max(self) -> int: ...
-    @property
-    def request_timeout_s(self) -> float: ...
-    @property
-    def allowed_hosts(self) -> tuple[str, ...]: ...
-    @property
-    def allowed_origins(self) -> tuple[str, ...]: ...
+from lake.settings import HttpSettings
 
 
 def add_gates(
-    app: FastAPI, settings: GateSettings, host: str, who: Callable[..., Any], **options: Any
+    app: FastAPI, settings: HttpSettings, host: str, who: Callable[..., Any], **options: Any
 ) -> None:
     """Adds the gates: strangers' pages are refused, then `who` (an ASGI middleware, made with `options`) lets
     callers in, then bodies are bounded. `host`: the address that is listened on."""

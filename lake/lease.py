@@ -53,7 +53,7 @@ ACT_TIMES = LeaseTimes(ttl_s=60.0, renew_every_s=15.0, try_every_s=1.0)
 
 def lease_name(settings: IngestSettings) -> str:
     """The lease of the group's active node."""
-    return f"ingest.{settings.group}"
+    return f"ingest.{settings.kafka.group}"
 
 
 def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClient | None:
@@ -61,10 +61,10 @@ def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClien
     nobody."""
     if catalog.has_extras:
         return catalog
-    token = settings.control_token
+    token = settings.control.token
     return (
-        CatalogClient(settings.control_uri, token=token.get_secret_value() if token else None, control=True)
-        if settings.control_uri
+        CatalogClient(settings.control.uri, token=token.get_secret_value() if token else None, control=True)
+        if settings.control.uri
         else None
     )
 
@@ -117,8 +117,8 @@ class Lease:
                 "lease.none",
                 lease=self._name,
                 advice=(
-                    "this catalog has no leases and no control_uri is set: make sure yourself that only one "
-                    "process does this at a time"
+                    "this catalog has no leases and no ingest.control.uri is set: make sure yourself that "
+                    "only one process does this at a time"
                 ),
             )
             return

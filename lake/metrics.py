@@ -43,7 +43,7 @@ TABLES_FAILING = Gauge(
     "firn_ingest_tables_failing", "Tables whose last attempt failed and that are not parked"
 )
 TABLES_POSTPONED = Gauge(
-    "firn_ingest_tables_postponed", "New tables that wait because of new_tables_per_minute"
+    "firn_ingest_tables_postponed", "New tables that wait because of tables.new_per_minute"
 )
 SECOND_WRITERS = Gauge(
     "firn_ingest_second_writers",

@@ -1,25 +1,25 @@
-"""`python -m lake.settings_docs`: docs/settings.md, every setting of every room as a table."""
+"""`python -m lake.settings_docs`: docs/settings.md, every setting of every room in tables. With `--renamed`:
+the table of the names that settings had before they stood in groups."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from lake import settings
-from lake.secret_files import SUFFIX, secret_names
 from lake.settings import RoomSettings
+from lake.settings.group import DELIMITER, groups_of, variable
+from lake.settings.renamed import RENAMED
+from lake.settings.room import ROOMS
+from lake.settings.secret_files import SUFFIX, holds_secrets
 
 
 def rooms() -> list[type[RoomSettings]]:
-    """The settings classes of all rooms in the order of the module."""
-    found = [
-        value
-        for value in vars(settings).values()
-        if isinstance(value, type) and issubclass(value, RoomSettings)
-    ]
-    return [room for room in found if room is not RoomSettings]
+    """Returns the settings classes of all rooms in the order of their sections."""
+    return sorted(RoomSettings.__subclasses__(), key=lambda room: ROOMS.index(room.room))
 
 
 def document() -> str:
@@ -48,32 +48,39 @@ def _head() -> Iterator[str]:
 
 def _section(room: type[RoomSettings]) -> Iterator[str]:
     prefix = str(room.model_config.get("env_prefix", ""))
-    yield ""
-    yield f"## [{room.room}]"
-    yield ""
-    yield (room.__doc__ or "").split("\n")[0]
-    yield ""
-    yield from _rows(room, prefix)
-    if "topics" in room.model_fields:
+    groups = groups_of(room)
+    own = {name: field for name, field in room.model_fields.items() if name not in groups}
+    yield from _heading(f"## [{room.room}]", room)
+    if own:
+        yield ""
+        yield from _rows(own, prefix)
+    if "topics" in own:
         yield ""
         yield "Each of `[[ingest.topics]]` has:"
         yield ""
-        yield from _rows(settings.TopicSettings, "")
+        yield from _rows(settings.TopicSettings.model_fields, "")
+    for name, group in groups.items():
+        yield from _heading(f"### [{room.room}.{name}]", group)
+        yield ""
+        yield from _rows(group.model_fields, variable(prefix, name) + DELIMITER)
 
 
-def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
+def _heading(heading: str, model: type[BaseModel]) -> Iterator[str]:
+    yield from ("", heading, "", (model.__doc__ or "").split("\n")[0])
+
+
+def _rows(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:
     yield "| setting | default | meaning |" if not prefix else "| setting | environment | default | meaning |"
     yield "|---|---|---|" if not prefix else "|---|---|---|---|"
-    secrets = secret_names(model)
-    for name, field in model.model_fields.items():
+    for name, field in fields.items():
         yield _line(prefix, name, _default(field.default), field.description or "")
-        if name in secrets:
+        if holds_secrets(field.annotation):
             yield _line(prefix, name + SUFFIX, "", f"file that holds `{name}`")
 
 
 def _line(prefix: str, name: str, default: str, meaning: str) -> str:
-    variable = f" `{prefix}{name.upper()}` |" if prefix else ""
-    return f"| `{name}` |{variable} {default} | {meaning} |"
+    column = f" `{variable(prefix, name)}` |" if prefix else ""
+    return f"| `{name}` |{column} {default} | {meaning} |"
 
 
 def _default(value: Any) -> str:
@@ -84,5 +91,16 @@ def _default(value: Any) -> str:
     return "" if value in (None, "", ()) else f"`{value}`"
 
 
+def renamed() -> str:
+    """Returns the flat names of old with those of today as a table in Markdown, for the notes of an
+    upgrade."""
+    rows = [
+        f"| `{room}.{old}` | `{room}.{now}` |"
+        for room, names in RENAMED.items()
+        for old, now in names.items()
+    ]
+    return "\n".join(["| before | now |", "|---|---|", *rows]) + "\n"
+
+
 if __name__ == "__main__":
-    sys.stdout.write(document())
+    sys.stdout.write(renamed() if sys.argv[1:] == ["--renamed"] else document())

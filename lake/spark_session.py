@@ -104,7 +104,7 @@ def _defaults(options: SparkOptions) -> dict[str, str]:
         if not jars:
             raise PrerequisiteError(
                 f"{options.jars} holds no jars; `python -m infra fetch` brings Iceberg's, or leave the "
-                "setting spark_jars out"
+                "setting spark.jars out"
             )
         if options.is_local:
             # One JVM on this machine: it reads the jars where they lie; `spark.jars` would copy half a
@@ -139,7 +139,7 @@ def _java_home(wanted: Path | None) -> Path:
             return home
     raise PrerequisiteError(
         "Spark needs Java 17 or 21 and none was found; install openjdk-17-jre-headless, or name one in the "
-        "room's setting java_home"
+        "room's setting spark.java_home"
     )
 
 

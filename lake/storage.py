@@ -332,16 +332,16 @@ class S3Storage:
         return self._stores[bucket], canonical(uri).removeprefix(f"s3://{bucket}/")
 
     def _open(self, bucket: str) -> S3Store:
-        s = self._settings
-        config: dict[str, Any] = {"region": s.s3_region, "virtual_hosted_style_request": not s.s3_path_style}
-        if s.s3_endpoint:
-            config["endpoint"] = s.s3_endpoint
-        if s.s3_access_key_id and s.s3_secret_access_key:
-            config["access_key_id"] = s.s3_access_key_id
-            config["secret_access_key"] = s.s3_secret_access_key.get_secret_value()
+        settings, s3 = self._settings, self._settings.s3
+        config: dict[str, Any] = {"region": s3.region, "virtual_hosted_style_request": not s3.path_style}
+        if s3.endpoint:
+            config["endpoint"] = s3.endpoint
+        if s3.access_key_id and s3.secret_access_key:
+            config["access_key_id"] = s3.access_key_id
+            config["secret_access_key"] = s3.secret_access_key.get_secret_value()
         options: dict[str, Any] = {
-            "timeout": timedelta(seconds=s.request_timeout_s),
-            "allow_http": bool(s.s3_endpoint and s.s3_endpoint.startswith("http:")),
+            "timeout": timedelta(seconds=settings.request_timeout_s),
+            "allow_http": bool(s3.endpoint and s3.endpoint.startswith("http:")),
         }
         return S3Store(bucket, config=cast("Any", config), client_options=cast("Any", options))
 

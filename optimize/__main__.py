@@ -56,8 +56,8 @@ def main() -> None:
 
 
 def _client(settings: OptimizeSettings, lease: str | None = None) -> CatalogClient:
-    token = settings.catalog_token.get_secret_value() if settings.catalog_token else None
-    return CatalogClient(settings.catalog_uri, token=token, lease=lease)
+    token = settings.catalog.token.get_secret_value() if settings.catalog.token else None
+    return CatalogClient(settings.catalog.uri, token=token, lease=lease)
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def _maintenance(
 ) -> Iterator[Maintenance]:
     """The parts of a round, put together; `lease` signs every change."""
     clock, storage, catalog = SystemClock(), open_storage(), _client(settings, lease)
-    queue = DeletionQueue(catalog, Throttle(settings.storage_requests_per_s_max), lease)
+    queue = DeletionQueue(catalog, Throttle(settings.retention.storage_requests_per_s_max), lease)
     inventory = open_inventory(
         catalog, settings, lambda: epoch_ms(clock.now()), [_table(name) for name in tables], lease
     )
@@ -117,7 +117,7 @@ def run(
 ) -> None:
     """Runs rounds of maintenance, the daily and weekly duties, and erasures that are asked for, until
     SIGTERM."""
-    settings = OptimizeSettings.load(catalog_uri=catalog_uri)
+    settings = OptimizeSettings.load(catalog__uri=catalog_uri)
     if dry_run:
         plan(table, catalog_uri)
     elif once:
@@ -144,8 +144,8 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
-    if settings.port is not None:
-        start_http_server(settings.port, addr=settings.host)
+    if settings.http.port is not None:
+        start_http_server(settings.http.port, addr=settings.http.host)
     log.info("optimize.running", interval_s=settings.interval_s)
     catalog = _client(settings)
     with leader_lease(catalog, settings.lease_s) as leader:
@@ -180,8 +180,8 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
     with ThreadPoolExecutor(2, thread_name_prefix="beside") as pool:
         erase = _erasures(maintenance).run
         works: tuple[tuple[float, Callable[[], object]], ...] = (
-            (s.expiry_interval_s, look),
-            (s.erasure_interval_s, erase),
+            (s.snapshots.interval_s, look),
+            (s.erasure.interval_s, erase),
         )
         for interval_s, work in works:
             beside.append(pool.submit(_every, interval_s, work, maintenance.clock, ended, stop))
@@ -197,7 +197,7 @@ def _erasures(maintenance: Maintenance) -> Erasures:
         m.catalog,
         m.storage,
         m.clock,
-        work_list=work_list_of(m.catalog, m.settings.control_uri, m.settings.control_token),
+        work_list=work_list_of(m.catalog, m.settings.control),
         lease=m.states.lease,
         halted=m.halted,
         only=named.tables if isinstance(named, NamedTables) else (),
@@ -226,7 +226,7 @@ def _every(
 @app.command()
 def plan(table: Tables = None, catalog_uri: CatalogUri = None) -> None:
     """Prints what the next round would do, and changes nothing."""
-    with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri), table or ()) as maintenance:
+    with _maintenance(OptimizeSettings.load(catalog__uri=catalog_uri), table or ()) as maintenance:
         maintenance.states.load()
         report = RoundReport()
         printing.print_plan(list(maintenance.plan(report)), report, maintenance.share())
@@ -237,7 +237,7 @@ def explain(
     table: Annotated[str, typer.Argument(help="NAMESPACE.TABLE")], catalog_uri: CatalogUri = None
 ) -> None:
     """Says of one table what was done, what is due, what is skipped and why."""
-    with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri)) as maintenance:
+    with _maintenance(OptimizeSettings.load(catalog__uri=catalog_uri)) as maintenance:
         view = load_view(maintenance.catalog, maintenance.storage, _table(table))
         if view is None:
             raise NotFoundError(f"there is no table {table}; `python -m optimize plan` lists those with work")
@@ -249,7 +249,7 @@ def explain(
 def status(catalog_uri: CatalogUri = None) -> None:
     """Prints who leads, which tables are paused, failing or waiting, and how many files wait for their
     deletion."""
-    with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri)) as maintenance:
+    with _maintenance(OptimizeSettings.load(catalog__uri=catalog_uri)) as maintenance:
         maintenance.states.load()
         printing.print_status(maintenance)
 
@@ -259,7 +259,7 @@ def resume(
     table: Annotated[str, typer.Argument(help="NAMESPACE.TABLE")], catalog_uri: CatalogUri = None
 ) -> None:
     """Ends the pause of a table that failed too often."""
-    with _maintenance(OptimizeSettings.load(catalog_uri=catalog_uri)) as maintenance:
+    with _maintenance(OptimizeSettings.load(catalog__uri=catalog_uri)) as maintenance:
         maintenance.states.load()
         maintenance.states.forget(_table(table))
 
@@ -267,7 +267,7 @@ def resume(
 @app.command()
 def retention(dry_run: DryRun = False, table: Tables = None, catalog_uri: CatalogUri = None) -> None:
     """Takes hours past `firn.retention` from the tables, whole UTC hours, by metadata alone."""
-    settings = OptimizeSettings.load(catalog_uri=catalog_uri)
+    settings = OptimizeSettings.load(catalog__uri=catalog_uri)
     with (_maintenance if dry_run else _leading)(settings, table or ()) as maintenance:
         printing.print_retention(MaintenanceTasks(maintenance).retention(dry_run=dry_run), dry_run=dry_run)
 
@@ -275,7 +275,7 @@ def retention(dry_run: DryRun = False, table: Tables = None, catalog_uri: Catalo
 @app.command()
 def purge(dry_run: DryRun = False, catalog_uri: CatalogUri = None) -> None:
     """Deletes the files of dropped tables whose time for undo is over."""
-    settings = OptimizeSettings.load(catalog_uri=catalog_uri)
+    settings = OptimizeSettings.load(catalog__uri=catalog_uri)
     with (_maintenance if dry_run else _leading)(settings) as maintenance:
         printing.print_purge(MaintenanceTasks(maintenance).purge(dry_run=dry_run), dry_run=dry_run)
 
@@ -289,7 +289,7 @@ def orphan_files(
     catalog_uri: CatalogUri = None,
 ) -> None:
     """Lists files below tables that no version of them refers to, and deletes them where asked to."""
-    settings = OptimizeSettings.load(catalog_uri=catalog_uri)
+    settings = OptimizeSettings.load(catalog__uri=catalog_uri)
     with (_leading if delete else _maintenance)(settings, table or ()) as maintenance:
         printing.print_orphans(MaintenanceTasks(maintenance).orphans(delete=delete), deleted=delete)
 

@@ -105,7 +105,7 @@ class CommitRound:
     def _queue(self, committed: Sequence[Pending]) -> None:
         """After the commits, never before: a queued file must be one that nobody reaches. A crash in between
         leaves orphans, which are found."""
-        not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.reader_grace_s * 1000)
+        not_before_ms = epoch_ms(self.clock.now()) + int(self.settings.retention.reader_grace_s * 1000)
         unreachable = [
             (uri, one.view.name, one.view.state.uuid)
             for one in committed
@@ -116,7 +116,7 @@ class CommitRound:
 
     def _is_ready(self, one: Pending) -> bool:
         one.attempts += 1
-        if one.attempts > self.settings.commit_attempts_max:
+        if one.attempts > self.settings.commit.attempts_max:
             self._fail(one, one.reason or "the catalog did not take the commit")
             return False
         try:
@@ -187,7 +187,7 @@ class CommitRound:
                 one.reason, one.stale, one.change = str(error), True, None
             return
         results = self.catalog.commit_all(
-            [change.request for change in changes], timeout_s=self.settings.commit_timeout_s
+            [change.request for change in changes], timeout_s=self.settings.commit.timeout_s
         )
         for one, result in zip(ready, results, strict=True):
             self._settle(one, result)

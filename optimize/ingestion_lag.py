@@ -37,11 +37,11 @@ def ingestion_lag(settings: OptimizeSettings, now: datetime) -> Lag | None:
     """The lag over all ingesters; None where none of them answers."""
     found: list[Lag] = []
     headers = (
-        {"Authorization": f"Bearer {settings.ingest_token.get_secret_value()}"}
-        if settings.ingest_token
+        {"Authorization": f"Bearer {settings.lag.ingest_token.get_secret_value()}"}
+        if settings.lag.ingest_token
         else {}
     )
-    for uri in settings.ingest_uris:
+    for uri in settings.lag.ingest_uris:
         try:
             response = httpx.get(
                 f"{uri.rstrip('/')}/v1/status",
@@ -84,18 +84,18 @@ def share_of(lag: Lag | None, settings: OptimizeSettings) -> Share:
     if lag is None:
         return Share(1.0)
     shares = [Share(1.0)]
-    if lag.records > settings.lag_records_max:
+    if lag.records > settings.lag.records_max:
         shares.append(
             Share(
-                settings.lag_records_max / lag.records,
-                f"ingestion lags by {lag.records:,} records (limit {settings.lag_records_max:,})",
+                settings.lag.records_max / lag.records,
+                f"ingestion lags by {lag.records:,} records (limit {settings.lag.records_max:,})",
             )
         )
-    if lag.age_s is not None and lag.age_s > settings.lag_age_max_s:
+    if lag.age_s is not None and lag.age_s > settings.lag.age_max_s:
         reason = (
             f"the oldest record that is in no table yet waits for {lag.age_s:,.0f} s (limit "
-            f"{settings.lag_age_max_s:,.0f})"
+            f"{settings.lag.age_max_s:,.0f})"
         )
-        shares.append(Share(settings.lag_age_max_s / lag.age_s, reason))
+        shares.append(Share(settings.lag.age_max_s / lag.age_s, reason))
     least = min(shares, key=lambda share: share.share)
-    return Share(max(settings.lag_share_floor, least.share), least.reason)
+    return Share(max(settings.lag.share_floor, least.share), least.reason)

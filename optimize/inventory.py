@@ -83,7 +83,7 @@ class DirtyPartitions:
 
     @property
     def _open_from(self) -> int:
-        return (self.now_ms() - int(self.settings.closed_after_s * 1000)) // MS_PER_HOUR
+        return (self.now_ms() - int(self.settings.merge.closed_after_s * 1000)) // MS_PER_HOUR
 
     def candidates(self) -> Iterator[Candidate]:
         closed: dict[TableName, dict[int, ChangedPartition]] = {}
@@ -125,4 +125,6 @@ def open_inventory(
         return NamedTables(only)
     if not catalog.has_extras:
         return AllTables(catalog)
-    return DirtyPartitions(catalog, settings, now_ms, LoneFiles(catalog, settings.lone_file_bytes_min, lease))
+    return DirtyPartitions(
+        catalog, settings, now_ms, LoneFiles(catalog, settings.merge.lone_file_bytes_min, lease)
+    )

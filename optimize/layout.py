@@ -37,8 +37,8 @@ def layout_of(metadata: Mapping[str, Any], schema: LogSchema, settings: Optimize
 
     levels = ((column.name, _level(properties.get(COLUMN_LEVEL + column.name))) for column in schema.columns)
     return FileLayout(
-        zstd_level=_level(properties.get(LEVEL)) or settings.zstd_level,
-        row_group_rows=settings.row_group_rows,
+        zstd_level=_level(properties.get(LEVEL)) or settings.merge.zstd_level,
+        row_group_rows=settings.merge.row_group_rows,
         sort_by=tuple(dict.fromkeys((*_sort_keys(metadata, schema), TIMESTAMP))),
         bloom=named(BLOOM, "true"),
         plain=named(DICTIONARY, "false"),

@@ -89,7 +89,7 @@ class Maintenance:
         """One round: merges, rewrites, expiry, physical deletion, history."""
         report, share = RoundReport(), self.share()
         self.states.load()
-        turns, left_s = Turns(self._candidates(report)), self.settings.round_cost_s_max * share.share
+        turns, left_s = Turns(self._candidates(report)), self.settings.merge.round_cost_s_max * share.share
         while turns and not self.halted():
             left_s = self._slice(turns, left_s, report)
             if left_s <= 0:
@@ -120,7 +120,9 @@ class Maintenance:
         taken = turns.take(SLICE_TABLES)
         planned = {p.plan.table: p for p in self._planned(taken, report) if p.plan.is_due}
         pieces = [
-            piece for p in planned.values() for piece in split_work(p.plan, self.settings.bin_cost_s_max)
+            piece
+            for p in planned.values()
+            for piece in split_work(p.plan, self.settings.merge.bin_cost_s_max)
         ]
         mine, rest = turns.in_order(pieces)
         now, later = within_budget(mine, left_s)
@@ -215,7 +217,7 @@ class Maintenance:
                 storage_settings,
                 now_ms,
             )
-            for group in pack(work, self.executor.slots(), self.settings.bin_cost_s_max)
+            for group in pack(work, self.executor.slots(), self.settings.merge.bin_cost_s_max)
         ]
         for results in self.executor.run(bins, self.halted):
             self._commit(results, planned, report)

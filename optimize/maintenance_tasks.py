@@ -38,9 +38,9 @@ class MaintenanceTasks:
         at the next round."""
         s = self.maintenance.settings
         works: dict[str, tuple[float, Callable[[], object]]] = {
-            "retention": (s.retention_interval_s, lambda: list(self.retention(expire=True))),
-            "purge": (s.retention_interval_s, lambda: list(self.purge())),
-            "orphans": (s.orphan_interval_s, lambda: list(self.orphans(delete=True))),
+            "retention": (s.retention.interval_s, lambda: list(self.retention(expire=True))),
+            "purge": (s.retention.interval_s, lambda: list(self.purge())),
+            "orphans": (s.retention.orphan_interval_s, lambda: list(self.orphans(delete=True))),
         }
         for name, (interval_s, work) in works.items():
             version, last_ms = self._last(name)
@@ -138,7 +138,7 @@ class MaintenanceTasks:
         """Purges dropped tables whose time is over; gives each with the number of files deleted."""
         m = self.maintenance
         for dropped in list(
-            purgeable(m.catalog, epoch_ms(m.clock.now()) - int(m.settings.purge_after_s * 1000))
+            purgeable(m.catalog, epoch_ms(m.clock.now()) - int(m.settings.retention.purge_after_s * 1000))
         ):
             if m.halted():
                 return
@@ -160,7 +160,7 @@ class MaintenanceTasks:
                     m.storage,
                     table,
                     m.commits.deletions.throttle,
-                    age_min_s=m.settings.orphan_age_min_s,
+                    age_min_s=m.settings.retention.orphan_age_min_s,
                     now=m.clock.now(),
                 )
                 if found is None or not found.files:

@@ -119,7 +119,7 @@ def plan_table(
         _plan_partition(p, facts, target, settings, now_ms) for p in sorted(partitions, key=lambda p: p.hour)
     )
     # A commit that replaces files gathers the manifests it touches anyway.
-    merge_manifests = facts.data_manifests > settings.manifests_max
+    merge_manifests = facts.data_manifests > settings.merge.manifests_max
     never = not facts.has_been_replaced and any(p.merge for p in plans)
     return TablePlan(facts.table, facts.tenant, plans, facts.expirable, merge_manifests, target, never)
 
@@ -127,7 +127,7 @@ def plan_table(
 def target_bytes(properties: Mapping[str, str], settings: OptimizeSettings) -> int:
     """The table's own target size where it is a number, else the setting's."""
     value = properties.get("write.target-file-size-bytes", "")
-    return int(value) if value.isdecimal() and int(value) > 0 else settings.target_file_bytes
+    return int(value) if value.isdecimal() and int(value) > 0 else settings.merge.target_file_bytes
 
 
 def _plan_partition(
@@ -140,7 +140,7 @@ def _plan_partition(
     ) -> PartitionPlan:
         return PartitionPlan(partition.hour, standing, files, size, merge, due_at_ms)
 
-    closes_ms = (partition.hour + 1) * MS_PER_HOUR + int(settings.closed_after_s * 1000)
+    closes_ms = (partition.hour + 1) * MS_PER_HOUR + int(settings.merge.closed_after_s * 1000)
     if now_ms < closes_ms:
         return stands(Standing.OPEN_HOUR, due_at_ms=closes_ms)
     if facts.keeps_row_ids:
@@ -150,7 +150,8 @@ def _plan_partition(
     small = [
         file
         for file in partition.files
-        if file.size_bytes < target * settings.small_file_ratio and file.file_format.upper() == "PARQUET"
+        if file.size_bytes < target * settings.merge.small_file_ratio
+        and file.file_format.upper() == "PARQUET"
     ]
     groups = group_files(small, target, facts.timestamp_id)
     alone = lone_files(partition.files, groups, settings)
@@ -159,7 +160,7 @@ def _plan_partition(
     merged_ms = max(
         (at for file in partition.files if (at := merged_at_ms(file.uri)) is not None), default=None
     )
-    rests_until_ms = None if merged_ms is None else merged_ms + int(settings.late_cooldown_s * 1000)
+    rests_until_ms = None if merged_ms is None else merged_ms + int(settings.merge.late_cooldown_s * 1000)
     if rests_until_ms is not None and now_ms < rests_until_ms and not facts.resumes:
         return stands(Standing.COOLING_DOWN, due_at_ms=rests_until_ms)
     if partition.position_delete_files:
@@ -168,7 +169,7 @@ def _plan_partition(
         )
     if (
         max((sum(file.size_bytes for file in group) for group in groups), default=0)
-        >= settings.rewrite_bytes_min
+        >= settings.merge.rewrite_bytes_min
     ):
         return stands(Standing.DUE, merge=Merge(partition.hour, Engine.SPARK, groups))
     return stands(Standing.DUE, merge=Merge(partition.hour, Engine.ARROW, (*groups, *alone)))
@@ -180,7 +181,7 @@ def lone_files(
     """Files that no group takes and that are as ingestion wrote them, each to be written anew by itself,
     once; small ones are not worth it."""
     grouped = {file.uri for group in groups for file in group}
-    sizes = range(settings.lone_file_bytes_min, settings.rewrite_bytes_min)
+    sizes = range(settings.merge.lone_file_bytes_min, settings.merge.rewrite_bytes_min)
     return tuple(
         (file,)
         for file in files

@@ -79,7 +79,7 @@ def prepare_change(
 
     `remove`: files that go with their rows (retention), data and delete files; then `merged` is empty.
     """
-    crowded = len(view.data_manifests()) > settings.manifests_max
+    crowded = len(view.data_manifests()) > settings.merge.manifests_max
     adds_snapshot = bool(merged or remove or crowded)
     expired = to_expire(view.metadata, settings, now_ms, adding=int(adds_snapshot))
     branch = view.metadata.get("refs", {}).get(REWRITE_BRANCH)

@@ -32,8 +32,8 @@ class SnapshotWatch:
     _gained: dict[TableName, int] = field(default_factory=dict)
 
     def crowded(self, now_ms: int) -> list[TableName]:
-        """Tables that may have come near `snapshots_max`, each once until it has gained as much again. Empty
-        beside a catalog without the index."""
+        """Tables that may have come near `snapshots.count_max`, each once until it has gained as much again.
+        Empty beside a catalog without the index."""
         if not self.catalog.has_extras:
             return []
         since_ms = now_ms - REMEMBERED_MS if self._since_ms is None else self._since_ms
@@ -52,7 +52,7 @@ class SnapshotWatch:
     def _take(self) -> Iterator[TableName]:
         # Half of the room between what a commit leaves and the limit: the other half is for what comes until
         # the next look.
-        room = max(1, self.settings.snapshots_max // 4)
+        room = max(1, self.settings.snapshots.count_max // 4)
         for table in sorted(name for name, gained in self._gained.items() if gained >= room):
             del self._gained[table]
             yield table

@@ -12,19 +12,19 @@ from optimize.table_view import TableView, may_hold
 def to_expire(
     metadata: Mapping[str, Any], settings: OptimizeSettings, now_ms: int, *, adding: int = 0
 ) -> tuple[int, ...]:
-    """Ids of the snapshots that a commit to the table takes away: down to half of `snapshots_max`, so that
-    there is room until the next one."""
-    keep = (settings.snapshots_max + 1) // 2
+    """Ids of the snapshots that a commit to the table takes away: down to half of `snapshots.count_max`, so
+    that there is room until the next one."""
+    keep = (settings.snapshots.count_max + 1) // 2
     return expirable(
-        metadata, keep=keep, age_max_ms=int(settings.snapshot_age_max_s * 1000), now_ms=now_ms, adding=adding
+        metadata, keep=keep, age_max_ms=int(settings.snapshots.age_max_s * 1000), now_ms=now_ms, adding=adding
     )
 
 
 def due_to_expire(metadata: Mapping[str, Any], settings: OptimizeSettings, now_ms: int) -> tuple[int, ...]:
     """As `to_expire`, but none while a commit for their sake alone is not worth it: three quarters of
-    `snapshots_max` are not reached, none is old."""
-    most = max(1, settings.snapshots_max * 3 // 4)
-    due = expirable(metadata, keep=most, age_max_ms=int(settings.snapshot_age_max_s * 1000), now_ms=now_ms)
+    `snapshots.count_max` are not reached, none is old."""
+    most = max(1, settings.snapshots.count_max * 3 // 4)
+    due = expirable(metadata, keep=most, age_max_ms=int(settings.snapshots.age_max_s * 1000), now_ms=now_ms)
     return to_expire(metadata, settings, now_ms) if due else ()
 
 

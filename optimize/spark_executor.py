@@ -76,13 +76,13 @@ class SparkExecutor:
         s = self._settings
         return SparkOptions(
             app="firn-optimize",
-            master=s.spark_master,
-            driver_memory_mb=s.spark_driver_memory_mb,
-            jars=s.spark_jars,
-            java_home=s.java_home,
-            java_options=s.spark_java_options,
+            master=s.spark.master,
+            driver_memory_mb=s.spark.driver_memory_mb,
+            jars=s.spark.jars,
+            java_home=s.spark.java_home,
+            java_options=s.spark.java_options,
             packages=("lake", "optimize"),
-            more=s.spark_options,
+            more=s.spark.options,
         )
 
     @property
@@ -136,9 +136,9 @@ class SparkExecutor:
 
     def _session(self) -> tuple[Any, str]:
         """A session with our catalog, and the catalog's name in it. Raises PrerequisiteError."""
-        if self._settings.spark_jars is None:
+        if self._settings.spark.jars is None:
             raise PrerequisiteError(
-                "its large or partly deleted hours need rewrite_data_files: set FIRN_OPTIMIZE_SPARK_JARS"
+                "its large or partly deleted hours need rewrite_data_files: set FIRN_OPTIMIZE_SPARK__JARS"
             )
         # Spark keeps a catalog for ever under its name; a new lease needs a new one.
         catalog = "lake" if self._lease is None else f"lake_{self._lease.rpartition(':')[2]}"

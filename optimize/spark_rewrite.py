@@ -24,27 +24,27 @@ def catalog_options(
     options = {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "rest",
-        f"{prefix}.uri": settings.catalog_uri,
+        f"{prefix}.uri": settings.catalog.uri,
         f"{prefix}.cache-enabled": "false",
     }
-    if settings.catalog_token is not None:
-        options[f"{prefix}.token"] = settings.catalog_token.get_secret_value()
+    if settings.catalog.token is not None:
+        options[f"{prefix}.token"] = settings.catalog.token.get_secret_value()
     if lease is not None:
         options[f"{prefix}.header.{LEASE_HEADER}"] = lease
-    if storage.s3_endpoint or storage.s3_access_key_id:
+    if storage.s3.endpoint or storage.s3.access_key_id:
         options |= _s3_options(prefix, storage)
     return options
 
 
 def _s3_options(prefix: str, storage: StorageSettings) -> dict[str, str]:
-    secret = storage.s3_secret_access_key.get_secret_value() if storage.s3_secret_access_key else None
+    secret = storage.s3.secret_access_key.get_secret_value() if storage.s3.secret_access_key else None
     wanted = {
         "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        "s3.endpoint": storage.s3_endpoint,
-        "s3.path-style-access": str(storage.s3_path_style).lower(),
-        "s3.access-key-id": storage.s3_access_key_id,
+        "s3.endpoint": storage.s3.endpoint,
+        "s3.path-style-access": str(storage.s3.path_style).lower(),
+        "s3.access-key-id": storage.s3.access_key_id,
         "s3.secret-access-key": secret,
-        "client.region": storage.s3_region,
+        "client.region": storage.s3.region,
     }
     return {f"{prefix}.{name}": value for name, value in wanted.items() if value}
 

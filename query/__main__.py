@@ -22,8 +22,8 @@ for command in (command_line.search, command_line.tail, command_line.export, com
 
 @cli.callback()
 def settings_help() -> None:
-    """Settings come from firn.toml (section [query]) and FIRN_QUERY_* variables; FIRN_QUERY_API and
-    FIRN_QUERY_API_KEY say which API is asked."""
+    """Settings come from firn.toml (section [query]) and FIRN_QUERY_* variables; FIRN_QUERY_CLIENT__URI and
+    FIRN_QUERY_CLIENT__KEY say which API is asked."""
 
 
 @cli.command()
@@ -41,7 +41,11 @@ def serve(
 
     serve_until_stopped(
         QuerySettings.load(
-            host=host, port=port, catalog_uri=catalog_uri, trino_uri=trino_uri, ingest_uri=ingest_uri
+            http__host=host,
+            http__port=port,
+            catalog__uri=catalog_uri,
+            trino__uri=trino_uri,
+            ingest__uri=ingest_uri,
         )
     )
 

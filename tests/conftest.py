@@ -86,7 +86,7 @@ def catalog_client(line: Line) -> CatalogClient:
 
 @pytest.fixture
 def ingester(line: Line) -> Iterator[Callable[..., Ingester]]:
-    """`ingester(topic, flush_interval_s=1, ...)` starts one with a group, a dead-letter topic and a port of
+    """`ingester(topic, flush__interval_s=1, ...)` starts one with a group, a dead-letter topic and a port of
     its own; all are ended after the test."""
     started: list[Ingester] = []
 

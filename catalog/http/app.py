@@ -83,9 +83,9 @@ def create_app(settings: CatalogSettings) -> Starlette:
         routes += [_served(route) for route in module.router.routes if isinstance(route, RawRoute)]
     documents = [_served(route) for route in documented.routes if isinstance(route, Route)]
     rules = GuardRules(
-        settings.host,
-        settings.allowed_hosts,
-        settings.allowed_origins,
+        settings.http.host,
+        settings.http.allowed_hosts,
+        settings.http.allowed_origins,
         form_paths=frozenset({keys.TOKEN_PATH}),
     )
     middleware = [Middleware(HttpGuard, rules), Middleware(RawPath)]

@@ -83,7 +83,7 @@ async def admit(request: Request, need: Need) -> None:
     services = services_of(request)
     if need is Need.NOTHING:
         return
-    principal = EVERYBODY if services.settings.anonymous else await _principal(request, services)
+    principal = EVERYBODY if services.settings.access.anonymous else await _principal(request, services)
     request.state.principal = principal
     namespace = request.path_params.get("namespace")
     principal.require(
@@ -145,7 +145,7 @@ def services_of(request: Request) -> Services:
 
 async def read_body(request: Request) -> bytes:
     """The body, never more than the setting allows. Raises CatalogError 413."""
-    limit = services_of(request).settings.request_bytes_max
+    limit = services_of(request).settings.http.request_bytes_max
     declared = request.headers.get("content-length")
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
@@ -161,7 +161,10 @@ def _too_large(limit: int) -> CatalogError:
     return CatalogError(
         413,
         "BadRequestException",
-        f"the request is larger than {limit:,} bytes; send fewer tables at once or raise request_bytes_max",
+        (
+            f"the request is larger than {limit:,} bytes; send fewer tables at once or raise "
+            "http.request_bytes_max"
+        ),
     )
 
 

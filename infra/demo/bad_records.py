@@ -22,7 +22,8 @@ from infra.demo.record import (
     Headers,
 )
 
-# Above what Firn takes (`record_bytes_max`, 4 MiB unless set otherwise), below what the demo's topics take.
+# Above what Firn takes (`limits.record_bytes_max`, 4 MiB unless set otherwise), below what the demo's topics
+# take.
 OVERSIZED_BYTES = 5 * 1024 * 1024
 NESTING_LEVELS = 1_000
 # The names under which the demo's shapes carry the moment of the event.

@@ -155,8 +155,8 @@ def _second_half(stack: Stack, console: TerminalConsole) -> None:
 def _environment() -> dict[str, str]:
     return {
         "FIRN_INGEST_TOPICS": orjson.dumps(TOPICS).decode(),
-        "FIRN_INGEST_FLUSH_INTERVAL_S": str(FLUSH_INTERVAL_S),
-        "FIRN_INGEST_FLUSH_BYTES": str(FLUSH_BYTES),
+        "FIRN_INGEST_FLUSH__INTERVAL_S": str(FLUSH_INTERVAL_S),
+        "FIRN_INGEST_FLUSH__BYTES": str(FLUSH_BYTES),
     }
 
 

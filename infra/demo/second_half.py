@@ -21,12 +21,12 @@ POLL_S = 0.5
 # machine, that is enough for a demo's hours.
 OPTIMIZER = {
     "FIRN_OPTIMIZE_INTERVAL_S": "60",
-    "FIRN_OPTIMIZE_EXPIRY_INTERVAL_S": "30",
-    "FIRN_OPTIMIZE_CLOSED_AFTER_S": "0",
-    "FIRN_OPTIMIZE_LATE_COOLDOWN_S": "900",
-    "FIRN_OPTIMIZE_READER_GRACE_S": "600",
-    "FIRN_OPTIMIZE_SPARK_MASTER": "local[1]",
-    "FIRN_OPTIMIZE_SPARK_DRIVER_MEMORY_MB": "512",
+    "FIRN_OPTIMIZE_SNAPSHOTS__INTERVAL_S": "30",
+    "FIRN_OPTIMIZE_MERGE__CLOSED_AFTER_S": "0",
+    "FIRN_OPTIMIZE_MERGE__LATE_COOLDOWN_S": "900",
+    "FIRN_OPTIMIZE_RETENTION__READER_GRACE_S": "600",
+    "FIRN_OPTIMIZE_SPARK__MASTER": "local[1]",
+    "FIRN_OPTIMIZE_SPARK__DRIVER_MEMORY_MB": "512",
 }
 _ROUND_ENDED = re.compile(r"^firn_optimize_last_round_timestamp_seconds (\S+)$", re.MULTILINE)
 _FAILURES = re.compile(r"^firn_optimize_table_failures_total (\S+)$", re.MULTILINE)

@@ -9,8 +9,8 @@ from infra.local.supervisor import Stack
 # One task at a time with half the usual heap, beside Kafka and Trino on a small machine.
 SPARK = {
     "FIRN_INGEST_ENGINE": "spark",
-    "FIRN_INGEST_SPARK_MASTER": "local[1]",
-    "FIRN_INGEST_SPARK_DRIVER_MEMORY_MB": "512",
+    "FIRN_INGEST_SPARK__MASTER": "local[1]",
+    "FIRN_INGEST_SPARK__DRIVER_MEMORY_MB": "512",
 }
 LOCAL = {"FIRN_INGEST_ENGINE": "local"}
 

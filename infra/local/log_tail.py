@@ -24,7 +24,7 @@ HINTS = (
     ),
     (
         "OutOfMemoryError",
-        "The Java heap is too small: raise FIRN_INFRA_KAFKA_HEAP_MB or FIRN_INFRA_TRINO_HEAP_MB.",
+        "The Java heap is too small: raise FIRN_INFRA_KAFKA__HEAP_MB or FIRN_INFRA_TRINO__HEAP_MB.",
     ),
     (
         "Cannot allocate memory",

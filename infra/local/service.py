@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -113,11 +114,19 @@ def java_command(need: java.JavaNeed, heap_mb: int) -> tuple[str, ...]:
     )
 
 
+@cache
+def _probing() -> httpx.Client:
+    """Makes the client once: that reads the certificates of all authorities, which takes longer than a probe.
+    It keeps no connection, because services come and go."""
+    limits = httpx.Limits(max_keepalive_connections=0)
+    return httpx.Client(timeout=PROBE_TIMEOUT_S, limits=limits, trust_env=False)
+
+
 def http_status(url: str) -> int | str:
     """The status of a GET, or in a few words why there is none. Proxies of the environment are not used: the
     address is loopback."""
     try:
-        return httpx.get(url, timeout=PROBE_TIMEOUT_S, trust_env=False).status_code
+        return _probing().get(url).status_code
     except httpx.HTTPError as error:
         return type(error).__name__
 

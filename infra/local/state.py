@@ -12,6 +12,7 @@ from typing import Any, Self
 import orjson
 
 from lake.errors import PrerequisiteError, SettingsError
+from lake.settings.renamed import variables_now
 
 FILE = "stack.json"
 VERSION = 1
@@ -75,7 +76,7 @@ def load(folder: Path) -> StackState:
     try:
         document: dict[str, Any] = orjson.loads(path.read_bytes())
         version = document.pop("version")
-        services = {name: ServiceRecord(**record) for name, record in document.pop("services").items()}
+        services = {name: _record(fields) for name, fields in document.pop("services").items()}
         state = StackState(services=services, **document)
     except FileNotFoundError:
         return StackState()
@@ -86,6 +87,15 @@ def load(folder: Path) -> StackState:
             f"{path} was written by another version of Firn ({version}, not {VERSION}). {BY_HAND}"
         )
     return state
+
+
+def _record(fields: dict[str, Any]) -> ServiceRecord:
+    """A record as it was written, with the names that its variables have now: the keys of a stack from before
+    would else be lost."""
+    named: dict[str, Any] = {
+        name: variables_now(fields[name]) for name in ("exports", "environment") if name in fields
+    }
+    return ServiceRecord(**fields | named)
 
 
 def save(folder: Path, state: StackState) -> None:

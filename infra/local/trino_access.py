@@ -77,7 +77,7 @@ def _certificate(site: Site, secret: str) -> Path:
     if keytool is None or not keytool.is_file():
         raise PrerequisiteError(
             "Trino with users needs `keytool`, which comes with a JDK: install one, or leave "
-            "FIRN_INFRA_TRINO_ACCESS out"
+            "FIRN_INFRA_TRINO__ACCESS out"
         )
     keystore, certificate = site.folder / "keystore.p12", certificate_file(site)
     for old in (keystore, certificate):

@@ -110,9 +110,11 @@ class Auditor:
         for; `whole`: also those from before the group began, which are a backfill's to bring in. Raises
         FirnError."""
         with tempfile.TemporaryDirectory(prefix="firn-audit-") as folder:
-            spool = IdentitySpool(Path(folder), frozenset((*self._topics, self._settings.replay_topic)))
+            spool = IdentitySpool(
+                Path(folder), frozenset((*self._topics, self._settings.internal_topics.replay))
+            )
             stretches = self._stretches(since_ms, whole=whole)  # 1
-            replay = self._reader.partitions([self._settings.replay_topic])
+            replay = self._reader.partitions([self._settings.internal_topics.replay])
             consumed = {partition: stored.offset for partition, stored in self._reader.stored(replay).items()}
             tables = spool_tables(self._catalog, self._storage, spool)  # 2
             spool_dropped(self._catalog, self._storage, spool, tables)
@@ -192,7 +194,7 @@ class Auditor:
         counts as one: a letter stands for them."""
         for message in self._reader.read({stretch.partition: (stretch.start, stretch.end)}):
             yield from self._unreadable()
-            yield message.offset(), records_in(message.value(), topic.format, self._settings.depth_max)
+            yield message.offset(), records_in(message.value(), topic.format, self._settings.limits.depth_max)
         yield from self._unreadable()
 
     def _unreadable(self) -> Iterator[tuple[int, int]]:

@@ -207,7 +207,7 @@ def spool_dead_letters(settings: IngestSettings, reader: KafkaReader, spool: Ide
     """Reads the identities of all dead letters; a letter may be there more than once. Returns how many were
     read."""
     read, mac = 0, TopicMac(settings)
-    for message in reader.read(_all(reader, settings.dead_letter_topic)):
+    for message in reader.read(_all(reader, settings.internal_topics.dead_letters)):
         letter = read_letter(message, mac)
         partition = (
             None
@@ -229,7 +229,7 @@ def spool_replays(
 ) -> None:
     """Reads the identities of all replayed letters; `consumed`: the group's offsets, which tell the read
     ones. Parked ones count as not read yet."""
-    ranges = _all(reader, settings.replay_topic)
+    ranges = _all(reader, settings.internal_topics.replay)
     by_key = {partition.key: partition for partition in ranges}
     parked = {partition.key: _parked_offsets(spool, partition) for partition in ranges}
     mac = TopicMac(settings)
@@ -263,7 +263,7 @@ def spool_parked(
     missing.
     """
     read, mac = 0, TopicMac(settings)
-    for message in reader.read(_all(reader, settings.parked_topic)):
+    for message in reader.read(_all(reader, settings.internal_topics.parked)):
         found = facts_behind(message.headers() or (), PARKED) if mac.is_own(message) else None
         if found is None:
             continue

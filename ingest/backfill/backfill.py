@@ -148,10 +148,13 @@ class Backfill:
     def _route(self, reading: _Reading, record: ArchiveRecord) -> TableId | Rejected | None:
         if record.value is None:
             return None
-        if len(record.value) > self.settings.record_bytes_max:
+        if len(record.value) > self.settings.limits.record_bytes_max:
             return Rejected(
                 Reason.TOO_LARGE,
-                f"{len(record.value)} bytes, record_bytes_max is {self.settings.record_bytes_max}",
+                (
+                    f"{len(record.value)} bytes, limits.record_bytes_max is "
+                    f"{self.settings.limits.record_bytes_max}"
+                ),
             )
         return reading.router.route(Envelope(reading.file.uri, None, (), record.value))
 

@@ -9,28 +9,28 @@ that was killed is simply run again.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import structlog
 
 from ingest.backfill.backfill_report import BackfillReport
 from ingest.commit.committer import Committer
+from ingest.commit.flush_lifecycle import Flushes
 from ingest.commit.table_states import TableStates
 from ingest.model.fault_point import reach
-from ingest.model.link import Outcome, WrittenFlush
+from ingest.model.link import Outcome
 from ingest.model.source import Source
 from ingest.model.trouble import VERDICTS, Trouble
 from ingest.route.buffer import Buffers, RawRecord
-from ingest.write.flush_writer import TABLE_DELETED, Flush, FlushWriter
+from ingest.write.flush_writer import TABLE_DELETED, Flush, FlushWriter, cut_flush, grouped
 from lake.commit import TableState
 from lake.errors import FatalError, UnavailableError
-from lake.marks import TopicPartition
 from lake.tenant import TableId
 
 # One table is converted as a whole; all together wait as raw bytes, of which half the budget is theirs and
 # half is for the conversion.
 TABLE_BYTES = 32 * 1024 * 1024
-GROUP_TABLES = 256
 STEP_S = 0.005
 # What may pass by itself is waited for so long, per commit.
 PATIENCE_S = 120.0
@@ -80,6 +80,7 @@ class BackfillCommits:
     bytes_max: int
     sources: list[Source] = field(default_factory=list)
     _buffers: Buffers = field(default_factory=Buffers)
+    _flushes: Flushes[Flush] = field(default_factory=Flushes)
 
     @property
     def is_empty(self) -> bool:
@@ -110,55 +111,44 @@ class BackfillCommits:
     def flush(self, origin: Origin, tables: Sequence[TableId] | None = None) -> None:
         """Writes and commits what waits for these tables, or for all; returns when it is durable."""
         origin.check()
-        group = list[Flush]()
-        for table in [buffer.table for buffer in self._buffers] if tables is None else tables:
-            group.append(self._cut(origin, table))
-            # A group is converted as a whole.
-            if len(group) >= GROUP_TABLES or sum(flush.buffer.size_bytes for flush in group) >= TABLE_BYTES:
-                self._commit(origin, group)
-                group = []
-        self._commit(origin, group)
+        if tables is None:
+            tables = [buffer.table for buffer in self._buffers]
+        # A group is converted as a whole.
+        for group in grouped((self._cut(origin, table) for table in tables), TABLE_BYTES):
+            self._commit(origin, group)
 
     def _cut(self, origin: Origin, table: TableId) -> Flush:
-        buffer = self._buffers.take(table)
-        places = {
-            n: TopicPartition(self.sources[n].topic_id, self.sources[n].partition)
-            for n in buffer.first_offsets
-        }
-        return Flush(table, buffer, {place: origin.end(table, n) for n, place in places.items()})
+        flush = cut_flush(self._buffers.take(table), self.sources, partial(origin.end, table))
+        self._flushes.begin(flush)
+        return flush
 
-    def _commit(self, origin: Origin, flushes: Sequence[Flush]) -> None:
-        left = {flush.table: flush for flush in flushes}
-        sent: dict[TableId, WrittenFlush] = {}
-        to_write, patience = list(flushes), _Patience()
-        while left:
+    def _commit(self, origin: Origin, to_write: Sequence[Flush]) -> None:
+        patience = _Patience()
+        while len(self._flushes):
             if to_write:
-                for flush in to_write:
-                    origin.check_state(self._state(flush.table), flush)
-                written = self.writer.write(
-                    to_write, self.sources, {flush.table: self.states.view(flush.table) for flush in to_write}
-                )  # 1, 2
-                reach("dead_letters_acknowledged")
-                for flush in written.empty:
-                    del left[flush.table]
-                to_write = [flush for flush, _ in written.stuck]
-                for flush, trouble in written.stuck:
-                    patience.failed(flush.table, trouble)
-                sent |= {flush.table: flush for flush in written.flushes}
-                self.committer.submit(0, written.flushes)  # 3
-                reach("handed_over")
-            to_write += self._settled(left, sent, patience)
-            if left and not to_write:
+                self._hand_over(origin, to_write, patience)
+            to_write = [*self._settled(patience), *self._flushes.due(time.monotonic())]
+            if len(self._flushes) and not to_write:
                 self._wait()
+
+    def _hand_over(self, origin: Origin, flushes: Sequence[Flush], patience: "_Patience") -> None:
+        for flush in flushes:
+            origin.check_state(self._state(flush.table), flush)
+        views = {flush.table: self.states.view(flush.table) for flush in flushes}
+        written = self.writer.write(flushes, self.sources, views)  # 1, 2
+        reach("dead_letters_acknowledged")
+        self._flushes.written(written, time.monotonic())
+        for flush, trouble in written.stuck:
+            patience.failed(flush.table, trouble)
+        self.committer.submit(0, written.flushes)  # 3
+        reach("handed_over")
 
     def _state(self, table: TableId) -> TableState:
         state = self.states.last_known(table)
         assert state is not None
         return state
 
-    def _settled(
-        self, left: dict[TableId, Flush], sent: Mapping[TableId, WrittenFlush], patience: "_Patience"
-    ) -> list[Flush]:
+    def _settled(self, patience: "_Patience") -> list[Flush]:
         """Takes note of what became of flushes; returns those to be written again."""
         self.keep_alive()
         arrivals, step = self.states.poll(), self.committer.step()
@@ -166,15 +156,14 @@ class BackfillCommits:
             patience.failed(table, trouble)
         again = []
         for _, table, outcome, _ in step.settled:
+            flush = self._flushes.settled(table, outcome)
             if outcome is Outcome.REDO:
-                again.append(left[table])
-                continue
-            flush = left.pop(table)
-            if outcome is Outcome.DEAD_LETTER:
-                self.writer.dead_letter_all(flush.buffer, self.sources, TABLE_DELETED)
+                again.append(flush.cut)
+            elif outcome is Outcome.DEAD_LETTER:
+                self.writer.dead_letter_all(flush.cut.buffer, self.sources, TABLE_DELETED)
                 self.writer.acknowledged()
             else:
-                self.report.rows += sent[table].rows
+                self.report.rows += flush.rows
                 self.report.commits += 1
         if step.settled:
             reach("settled")

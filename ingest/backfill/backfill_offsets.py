@@ -42,7 +42,9 @@ def plan_ranges(
     left out, SettingsError, UnavailableError."""
     partitions = reader.partitions([topic])
     if not partitions:
-        raise NotFoundError(f"Kafka at {settings.bootstrap_servers} has no topic {topic}; create it first")
+        raise NotFoundError(
+            f"Kafka at {settings.kafka.bootstrap_servers} has no topic {topic}; create it first"
+        )
     unknown = (
         {*wanted.partitions, *wanted.from_offsets, *wanted.to_offsets}
         - {ALL}
@@ -71,15 +73,15 @@ def _stored(
     stored = reader.stored(partitions)
     if not stored:
         raise RefusedError(
-            f"group {settings.group} has not begun to read topic {topic}, so nobody knows what it will leave "
-            "out. Start `python -m ingest run` first; "
+            f"group {settings.kafka.group} has not begun to read topic {topic}, so nobody knows what it "
+            "will leave out. Start `python -m ingest run` first; "
             'with start = "latest" in the settings of the topic it begins at the end, and this verb brings '
             "in what came before"
         )
     if any(each.topic_id not in ("", partition.topic_id) for partition, each in stored.items()):
         raise RefusedError(
-            f"topic {topic} was re-created since group {settings.group} has read it; run `python -m ingest "
-            f"reset-topic {topic}` first"
+            f"topic {topic} was re-created since group {settings.kafka.group} has read it; run `python -m "
+            f"ingest reset-topic {topic}` first"
         )
     return stored
 

@@ -101,9 +101,7 @@ def files(
 ) -> None:
     """Reads files of NDJSON, text lines or Parquet, plain or compressed (gzip, zstd), into tables. Every file
     only once, as long as it stays as it is."""
-    settings = IngestSettings.load().model_copy(
-        update={"late_limit": "accept"}
-    )  # records of an archive are old
+    settings = IngestSettings.load().changed(limits__late="accept")  # records of an archive are old
     tenants = _rules(
         "tenant", None if tenant is None else known_tenant(tenant).name, tenant_field, tenant_path
     )
@@ -176,10 +174,10 @@ def _topic(
 
 
 def _check_place_of_rejects(settings: IngestSettings, rejects: Path | None) -> None:
-    if rejects is None and "bootstrap_servers" not in settings.model_fields_set:
+    if rejects is None and "bootstrap_servers" not in settings.kafka.model_fields_set:
         raise SettingsError(
             "records that cannot be stored need a place: give --rejects FILE, or, for the dead-letter topic, "
-            "set bootstrap_servers (FIRN_INGEST_BOOTSTRAP_SERVERS)"
+            "set kafka.bootstrap_servers (FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS)"
         )
 
 
@@ -203,7 +201,7 @@ def kafka(
 ) -> None:
     """Reads what came into a topic before live ingestion of it began; without bounds all of it. By the
     topic's own settings, old times accepted."""
-    settings = IngestSettings.load().model_copy(update={"late_limit": "accept"})
+    settings = IngestSettings.load().changed(limits__late="accept")
     topic_settings = _input_topic(settings, topic)
     bounds = [
         _bound(name, texts, time)
@@ -271,16 +269,16 @@ def _print(report: BackfillReport, as_json: bool) -> None:
 
 def _catalog(settings: IngestSettings) -> tuple[CatalogClient, CatalogClient | None]:
     """The catalog, and who holds leases and parked records."""
-    token = settings.catalog_token
-    catalog = CatalogClient(settings.catalog_uri, token=token.get_secret_value() if token else None)
+    token = settings.catalog.token
+    catalog = CatalogClient(settings.catalog.uri, token=token.get_secret_value() if token else None)
     return catalog, control_of(settings, catalog)
 
 
 def _warehouse(settings: IngestSettings, catalog: CatalogClient) -> str:
-    warehouse = settings.warehouse or catalog.warehouse
+    warehouse = settings.catalog.warehouse or catalog.warehouse
     if not warehouse:
         raise SettingsError(
-            "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like "
+            "the catalog does not say where tables go; set FIRN_INGEST_CATALOG__WAREHOUSE to a location like "
             "s3://bucket/prefix"
         )
     return warehouse
@@ -298,9 +296,9 @@ def _commits(
 ) -> Iterator[BackfillCommits]:
     """All that a backfill writes by; at the end its counts are in the report."""
     storage, clock, warehouse = open_storage(), SystemClock(), _warehouse(settings, catalog)
-    records = None if control is None else ParkedRecords(control, timeout_s=settings.commit_timeout_s)
+    records = None if control is None else ParkedRecords(control, timeout_s=settings.commit.timeout_s)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="backfill") as pool:
-        new_tables = NewTables(settings.new_tables_per_minute, clock)
+        new_tables = NewTables(settings.tables.new_per_minute, clock)
         states = TableStates(
             catalog,
             storage,
@@ -313,19 +311,21 @@ def _commits(
             lease.fencing_token or "",
             ledger,
         )
-        bounds = Bounds(settings.table_snapshots_max, settings.table_manifests_max)
+        bounds = Bounds(settings.commit.snapshots_max, settings.commit.manifests_max)
         committer = Committer(
             states,
             pool,
             clock,
-            settings.commit_timeout_s,
-            settings.on_deleted,
+            settings.commit.timeout_s,
+            settings.tables.on_deleted,
             f"backfill-{uuid4().hex}",
             bounds,
         )
         writer = FlushWriter(settings, Columns(states), letters, storage, write_many_hours)
         try:
-            yield BackfillCommits(states, committer, writer, report, lease.check, settings.buffer_bytes_max)
+            yield BackfillCommits(
+                states, committer, writer, report, lease.check, settings.flush.buffer_bytes_max
+            )
         finally:
             report.dead_letters, report.dead_letters_before = letters.sent, letters.there_already
 

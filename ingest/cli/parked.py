@@ -137,12 +137,12 @@ def resolve(
 
 def _resolver() -> Resolver:
     settings = IngestSettings.load().with_replay_topic()
-    token = settings.catalog_token
-    catalog = CatalogClient(settings.catalog_uri, token=token.get_secret_value() if token else None)
+    token = settings.catalog.token
+    catalog = CatalogClient(settings.catalog.uri, token=token.get_secret_value() if token else None)
     control = control_of(settings, catalog)
     if control is None:
         raise SettingsError(
-            "this catalog keeps no parked records, and control_uri names no control service; without one "
+            "this catalog keeps no parked records, and control.uri names no control service; without one "
             "nothing is ever parked"
         )
     return Resolver(settings, catalog, control, open_storage(), SystemClock())

@@ -131,7 +131,7 @@ def resolve_all(settings: IngestSettings, control: CatalogClient, how: str) -> i
     first = {each: max(ends[each].start, stored[each].first) for each in partitions if each in stored}
     wanted = {each: start if how == REREAD else stored[each].offset for each, start in first.items()}
     refusal = (
-        f"an ingester of group {settings.group} runs; stop it (all nodes, standbys too) before its "
+        f"an ingester of group {settings.kafka.group} runs; stop it (all nodes, standbys too) before its "
         "offsets are changed"
     )
     with held_lease(control, lease_name(settings), refusal):

@@ -122,9 +122,9 @@ class TimeLimits:
     @classmethod
     def of(cls, settings: IngestSettings) -> "TimeLimits":
         """The limits that the settings name."""
-        if isinstance(settings.late_limit, str):
+        if isinstance(settings.limits.late, str):
             return cls(None, None)
-        return cls(int(settings.late_limit * 1_000_000), int(settings.ahead_limit_s * 1_000_000))
+        return cls(int(settings.limits.late * 1_000_000), int(settings.limits.ahead_s * 1_000_000))
 
 
 def lay_out(
@@ -308,13 +308,13 @@ def _out_of_limits(timestamp_us: int, kafka_us: int, limits: TimeLimits) -> Reje
         return Rejected(
             Reason.TOO_LATE,
             f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: later than "
-            "late_limit allows",
+            "limits.late allows",
         )
     if limits.ahead_us is not None and timestamp_us > kafka_us + limits.ahead_us:
         return Rejected(
             Reason.TOO_FAR_AHEAD,
             f"happened {instant_text(timestamp_us)}, reached Kafka {instant_text(kafka_us)}: further ahead "
-            "than ahead_limit_s",
+            "than limits.ahead_s",
         )
     return None
 

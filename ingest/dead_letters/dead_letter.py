@@ -50,8 +50,8 @@ class DeadLetters:
     """Produces to the dead-letter topic with acks=all; `flush` returns when every letter is acknowledged."""
 
     def __init__(self, settings: IngestSettings, storage: AnyStorage, warehouse: str) -> None:
-        self._topic = settings.dead_letter_topic
-        self._replay_topic = settings.replay_topic
+        self._topic = settings.internal_topics.dead_letters
+        self._replay_topic = settings.internal_topics.replay
         self._settings = settings
         self._storage = storage
         self._bodies = f"{warehouse.rstrip('/')}/{LETTERS_FOLDER}"

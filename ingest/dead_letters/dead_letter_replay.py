@@ -73,7 +73,7 @@ class Replayer:
         remembers.
         """
         if not dry_run:
-            ensure_topic(self._settings, self._settings.replay_topic)
+            ensure_topic(self._settings, self._settings.internal_topics.replay)
         lease = f"{lease_name(self._settings)}.replay"
         with held_lease(
             self._catalog, lease, "another replay of this group's dead letters runs; wait for its end"
@@ -90,7 +90,7 @@ class Replayer:
 
     def _attempts(self) -> dict[Identity, int]:
         """The newest attempt of every identity that the replay topic holds."""
-        partitions = self._reader.partitions([self._settings.replay_topic])
+        partitions = self._reader.partitions([self._settings.internal_topics.replay])
         attempts: dict[Identity, int] = {}
         for message in self._reader.read(
             {p: (end.start, end.end) for p, end in self._reader.ends(partitions).items()}
@@ -134,11 +134,11 @@ class Replayer:
         result.sent[str(table)] += 1
 
     def _refusal(self, value: bytes | None) -> str | None:
-        limit = min(self._settings.record_bytes_max, MESSAGE_BYTES_MAX - ENVELOPE_BYTES)
+        limit = min(self._settings.limits.record_bytes_max, MESSAGE_BYTES_MAX - ENVELOPE_BYTES)
         if not value:
             return "the message has no value"
         return (
-            f"larger than {limit} bytes: raise record_bytes_max (at most "
+            f"larger than {limit} bytes: raise limits.record_bytes_max (at most "
             f"{MESSAGE_BYTES_MAX - ENVELOPE_BYTES}) first"
             if len(value) > limit
             else None
@@ -172,7 +172,7 @@ class _Sender:
     """Produces to the replay topic."""
 
     def __init__(self, settings: IngestSettings) -> None:
-        self._topic = settings.replay_topic
+        self._topic = settings.internal_topics.replay
         self._producer = AcknowledgedProducer(
             settings, self._topic, queue_kbytes=QUEUE_KBYTES, timeout_ms=GIVEN_UP_MS
         )

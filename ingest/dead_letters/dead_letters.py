@@ -145,7 +145,7 @@ def any_letter(message: Message, mac: TopicMac) -> DeadLetter:
         died=moment_of(message.timestamp()[1]),
         reason=Reason.FOREIGN.value,
         detail=(
-            "somebody else than Firn put it into the topic: it has no signature by one of topic_keys, and "
+            "somebody else than Firn put it into the topic: it has no signature by one of signing_keys, and "
             "what its headers say is not followed"
         ),
         was_topic=message.topic(),
@@ -255,7 +255,7 @@ class DeadLetterBox:
     """The dead-letter topic, read. One thread at a time."""
 
     def __init__(self, settings: IngestSettings, reader: KafkaReader) -> None:
-        self._topic = settings.dead_letter_topic
+        self._topic = settings.internal_topics.dead_letters
         self._reader = reader
         self._mac = TopicMac(settings)
         self._tenants = LetterTenants(settings)

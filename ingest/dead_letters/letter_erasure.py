@@ -89,7 +89,7 @@ class LetterErasure:
             lease,
             "a replay or another erasure of this group's dead letters runs; wait for its end",
         ) as held:
-            partitions = self._reader.partitions([self._settings.dead_letter_topic])
+            partitions = self._reader.partitions([self._settings.internal_topics.dead_letters])
             ends = self._reader.ends(partitions)  # 1
             takes = self._takes(wanted, tenant)
             result, gone = self._look(ends, takes, held)
@@ -100,7 +100,7 @@ class LetterErasure:
             self._reader.delete_below({partition: each.end for partition, each in ends.items()})  # 4
             log.info(
                 "letters.erased",
-                topic=self._settings.dead_letter_topic,
+                topic=self._settings.internal_topics.dead_letters,
                 erased=result.erased,
                 kept=result.kept,
                 bodies=result.bodies,
@@ -131,7 +131,7 @@ class LetterErasure:
         names."""
         producer = AcknowledgedProducer(
             self._settings,
-            self._settings.dead_letter_topic,
+            self._settings.internal_topics.dead_letters,
             queue_kbytes=QUEUE_KBYTES,
             timeout_ms=GIVEN_UP_MS,
         )
@@ -171,7 +171,7 @@ class LetterErasure:
                 sign=is_own,
             )
         left = producer.flush(FLUSH_TIMEOUT_S)
-        topic = self._settings.dead_letter_topic
+        topic = self._settings.internal_topics.dead_letters
         if refusals := producer.refusals:
             raise FatalError(
                 f"topic {topic} refuses {len(refusals)} copies: {refusals[0]}; nothing was deleted, run it "

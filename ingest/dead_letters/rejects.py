@@ -66,7 +66,7 @@ def _packed(offset: int, index: int | None) -> int:
 
 def in_topic(reader: KafkaReader, settings: IngestSettings) -> Iterator[Identity]:
     """The identities of the letters in the dead-letter topic."""
-    mac, ends = TopicMac(settings), reader.ends(reader.partitions([settings.dead_letter_topic]))
+    mac, ends = TopicMac(settings), reader.ends(reader.partitions([settings.internal_topics.dead_letters]))
     for message in reader.read({partition: (end.start, end.end) for partition, end in ends.items()}):
         if (letter := read_letter(message, mac)) is not None:
             yield letter.was_topic_id, letter.was_partition, letter.was_offset, letter.index

@@ -68,7 +68,7 @@ class InputTopics:
         self._admin = admin_client(settings)
         self._consumer = Consumer(
             {
-                **reading_options(settings, settings.group, FETCH_BYTES),
+                **reading_options(settings, settings.kafka.group, FETCH_BYTES),
                 "queued.max.messages.kbytes": 64 * 1024,
             }
         )
@@ -108,7 +108,7 @@ class InputTopics:
                 [KafkaTopicPartition(s.topic, s.partition, offset) for s, offset in starts.items()]
             )
         except KafkaException as error:
-            raise UnavailableError(f"Kafka at {self._settings.bootstrap_servers}: {error}") from error
+            raise UnavailableError(f"Kafka at {self._settings.kafka.bootstrap_servers}: {error}") from error
 
     def check_identity(self) -> None:
         """Makes sure that all messages taken so far came from the topics they were numbered by; called
@@ -133,10 +133,9 @@ class InputTopics:
 
     def _recreated(self, source: Source, known: str) -> FatalError:
         return FatalError(
-            f"topic {source.topic} was re-created: group {self._settings.group} stored offsets of topic id "
-            f"{known}, now it is "
-            f"{source.topic_id}. Run `python -m ingest reset-topic {source.topic}` to read the new topic "
-            "from its start"
+            f"topic {source.topic} was re-created: group {self._settings.kafka.group} stored offsets of "
+            f"topic id {known}, now it is {source.topic_id}. Run `python -m ingest reset-topic "
+            f"{source.topic}` to read the new topic from its start"
         )
 
     def _describe(self) -> list[Source]:
@@ -155,8 +154,8 @@ class InputTopics:
                     )
                     continue
                 raise UnavailableError(
-                    f"Kafka at {self._settings.bootstrap_servers} does not describe topic {topic.name}: "
-                    f"{error}"
+                    f"Kafka at {self._settings.kafka.bootstrap_servers} does not describe topic "
+                    f"{topic.name}: {error}"
                 ) from error
             ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
             sources += [
@@ -182,8 +181,8 @@ class InputTopics:
             }
         except KafkaException as error:
             raise UnavailableError(
-                f"Kafka at {self._settings.bootstrap_servers} does not give the offsets of group "
-                f"{self._settings.group}: {error}"
+                f"Kafka at {self._settings.kafka.bootstrap_servers} does not give the offsets of group "
+                f"{self._settings.kafka.group}: {error}"
             ) from error
 
     def _start(self, source: Source, stored: Any) -> int:
@@ -289,7 +288,8 @@ class InputTopics:
             self._consumer.commit(offsets=entries, asynchronous=False)
         except KafkaException as error:
             raise UnavailableError(
-                f"Kafka at {self._settings.bootstrap_servers} did not store the group's offsets: {error}"
+                f"Kafka at {self._settings.kafka.bootstrap_servers} did not store the group's offsets: "
+                f"{error}"
             ) from error
 
     def end(self, number: int) -> int:

@@ -43,7 +43,9 @@ class LagMeter:
 
     def __init__(self, settings: IngestSettings, reader: KafkaReader, clock: Clock) -> None:
         self._topics = [topic.name for topic in settings.with_replay_topic().topics]
-        self._optional = settings.replay_topic  # nobody misses it before the first ingester has made it
+        self._optional = (
+            settings.internal_topics.replay
+        )  # nobody misses it before the first ingester has made it
         self._reader = reader
         self._clock = clock
         self._oldest: dict[tuple[KafkaPartition, int], datetime] = {}

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 def store_offsets(settings: IngestSettings, offsets: Mapping[KafkaPartition, Stored]) -> None:
     """Stores offsets for the group. Nobody may be reading meanwhile. Raises UnavailableError."""
-    with closing(reading_consumer(settings, settings.group)) as consumer:
+    with closing(reading_consumer(settings, settings.kafka.group)) as consumer:
         try:
             consumer.commit(
                 offsets=[partition.at(each.offset, each.metadata) for partition, each in offsets.items()],
@@ -26,7 +26,8 @@ def store_offsets(settings: IngestSettings, offsets: Mapping[KafkaPartition, Sto
             )
         except KafkaException as error:
             raise UnavailableError(
-                f"Kafka at {settings.bootstrap_servers} did not store the offsets: {error}; run it again"
+                f"Kafka at {settings.kafka.bootstrap_servers} did not store the offsets: {error}; run it "
+                "again"
             ) from error
 
 

@@ -31,7 +31,7 @@ def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> No
 
     Raises PrerequisiteError with the command that mends it, UnavailableError.
     """
-    admin, servers = admin_client(settings), settings.bootstrap_servers
+    admin, servers = admin_client(settings), settings.kafka.bootstrap_servers
     created = False
     try:
         if name not in admin.list_topics(timeout=30).topics:

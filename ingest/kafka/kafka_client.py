@@ -26,8 +26,8 @@ log = structlog.get_logger()
 
 def connection(settings: IngestSettings) -> dict[str, Any]:
     """The brokers, and by which certificates, keys and passwords they are reached."""
-    secrets = {name: value.get_secret_value() for name, value in settings.kafka_options.items()}
-    return {**secrets, "bootstrap.servers": settings.bootstrap_servers, "log_level": 2}
+    secrets = {name: value.get_secret_value() for name, value in settings.kafka.options.items()}
+    return {**secrets, "bootstrap.servers": settings.kafka.bootstrap_servers, "log_level": 2}
 
 
 def admin_client(settings: IngestSettings) -> AdminClient:
@@ -37,7 +37,7 @@ def admin_client(settings: IngestSettings) -> AdminClient:
 
 def reading_options(settings: IngestSettings, group: str, fetch_bytes: int) -> dict[str, Any]:
     """Of a consumer that begins where it is told and stores nothing by itself. Checksums of batches are
-    compared, unless `check_crcs` says otherwise.
+    compared, unless `kafka.check_crcs` says otherwise.
 
     What a batch may decompress to is bounded by the client for zstd alone (`receive.message.max.bytes`);
     docs/ingest.md says what to set for the others.
@@ -48,10 +48,10 @@ def reading_options(settings: IngestSettings, group: str, fetch_bytes: int) -> d
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
         "isolation.level": "read_committed",
-        "check.crcs": settings.check_crcs,
+        "check.crcs": settings.kafka.check_crcs,
         "fetch.message.max.bytes": fetch_bytes,
         "fetch.error.backoff.ms": ERROR_BACKOFF_MS,
-        "receive.message.max.bytes": settings.batch_bytes_max,
+        "receive.message.max.bytes": settings.limits.batch_bytes_max,
     }
 
 

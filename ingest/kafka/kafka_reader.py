@@ -106,8 +106,8 @@ class KafkaReader:
     def __init__(self, settings: IngestSettings, wait_s: float = 0.5) -> None:
         self._wait_s = wait_s
         self._settings = settings
-        self._servers = settings.bootstrap_servers
-        self._group = settings.group
+        self._servers = settings.kafka.bootstrap_servers
+        self._group = settings.kafka.group
         self._admin = admin_client(settings)
         self._unreadable: list[UnreadableRange] = []
 
@@ -321,7 +321,7 @@ class KafkaReader:
 
     def _unavailable(self, what: str, error: Exception) -> UnavailableError:
         return UnavailableError(
-            f"Kafka at {self._servers} {what}: {error}; is it running, and is bootstrap_servers right?"
+            f"Kafka at {self._servers} {what}: {error}; is it running, and is kafka.bootstrap_servers right?"
         )
 
 

@@ -42,7 +42,9 @@ def plan_reset(settings: IngestSettings, topic: str, reader: KafkaReader) -> lis
         raise SettingsError(f"{topic} is no input topic; the settings name {', '.join(names) or 'none'}")
     partitions = reader.partitions([topic])
     if not partitions:
-        raise NotFoundError(f"Kafka at {settings.bootstrap_servers} has no topic {topic}; create it first")
+        raise NotFoundError(
+            f"Kafka at {settings.kafka.bootstrap_servers} has no topic {topic}; create it first"
+        )
     stored, ends = reader.stored(partitions), reader.ends(partitions)
     plan = []
     for each in partitions:
@@ -77,6 +79,6 @@ def reset_topic(settings: IngestSettings, plan: Sequence[Reset], catalog: Catalo
 
 def _refusal(settings: IngestSettings) -> str:
     return (
-        f"an ingester of group {settings.group} runs; stop it (all nodes, standbys too) before its "
+        f"an ingester of group {settings.kafka.group} runs; stop it (all nodes, standbys too) before its "
         "offsets are changed"
     )

@@ -1,9 +1,9 @@
 """What Firn writes into its own topics (dead letters, parked records, replays) is signed, so that nobody
 else's message passes for it.
 
-The last header, `firn.mac`, is an HMAC-SHA256, under the first of `topic_keys`, of the topic's name, the key,
-the value and all headers before it. Any of the keys is accepted, so that they can be changed. Without keys
-every message counts as Firn's own: that is for brokers on loopback alone.
+The last header, `firn.mac`, is an HMAC-SHA256, under the first of `signing_keys`, of the topic's name, the
+key, the value and all headers before it. Any of the keys is accepted, so that they can be changed. Without
+keys every message counts as Firn's own: that is for brokers on loopback alone.
 
 It cannot tell a message from one that somebody has copied: who may write to the topics is the brokers' to say
 (docs/ingest.md).
@@ -28,8 +28,8 @@ class TopicMac:
     """Signs and checks messages of Firn's own topics."""
 
     def __init__(self, settings: IngestSettings) -> None:
-        self._keys = [key.get_secret_value().encode() for key in settings.topic_keys]
-        self._unsigned_below = settings.unsigned_below
+        self._keys = [key.get_secret_value().encode() for key in settings.internal_topics.signing_keys]
+        self._unsigned_below = settings.internal_topics.unsigned_below
 
     def header(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers
@@ -94,14 +94,13 @@ def check_keys(settings: IngestSettings) -> None:
     """Raises SettingsError where the brokers are not on this machine alone, and there is no key."""
     hosts = [
         server.strip().removeprefix("[").rpartition(":")[0].removesuffix("]")
-        for server in settings.bootstrap_servers.split(",")
+        for server in settings.kafka.bootstrap_servers.split(",")
     ]
-    if not settings.topic_keys and not all(map(is_loopback, hosts)):
+    if not settings.internal_topics.signing_keys and not all(map(is_loopback, hosts)):
         raise SettingsError(
-            "topic_keys is empty, and the brokers are not on this machine alone: whoever may write to the "
-            "topics of dead letters, parked records and "
-            "replays could make rows for any tenant. Set FIRN_INGEST_TOPIC_KEYS to a JSON list with a random "
-            "text (`openssl rand -hex 32`), the same "
-            "for all nodes and tools; `python -m ingest own-topics` prints what to set as unsigned_below for "
-            "what these topics hold already"
+            "internal_topics.signing_keys is empty, and the brokers are not on this machine alone: whoever "
+            "may write to the topics of dead letters, parked records and replays could make rows for any "
+            "tenant. Set FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS to a JSON list with a random text "
+            "(`openssl rand -hex 32`), the same for all nodes and tools; `python -m ingest own-topics` "
+            "prints what to set as internal_topics.unsigned_below for what these topics hold already"
         )

@@ -172,7 +172,7 @@ class Probe:
                 "fetch.queue.backoff.ms": 5,
             }
             self._consumer = Consumer(
-                {**reading_options(self._settings, f"{self._settings.group}.probe", 1), **quick}
+                {**reading_options(self._settings, f"{self._settings.kafka.group}.probe", 1), **quick}
             )
         self._consumer.assign([TopicPartition(topic, partition, offset)])
         return next(iter(self._consumer.consume(1, ANSWER_S)), None)

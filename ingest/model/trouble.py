@@ -3,9 +3,9 @@ parked, an outage parks nobody.
 
 verdict     what a working catalog says of this one table (moved back, dropped, columns that cannot hold our
             rows): parked at once
-suspicion   anything that an outage may look like too: parked when it has lasted `park_after_s`, few tables
-            have it at the same time while others take rows, the probe (`health_probe.py`) shows that catalog
-            and storage work, and the table fails once more after that
+suspicion   anything that an outage may look like too: parked when it has lasted `tables.park_after_s`, few
+            tables have it at the same time while others take rows, the probe (`health_probe.py`) shows that
+            catalog and storage work, and the table fails once more after that
 never       the disk is full: everybody waits
 """
 

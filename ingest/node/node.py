@@ -190,9 +190,8 @@ class Node:
             self.parking.failed(table, trouble)
         elif self.parking is None and trouble.cause is Cause.ROLLED_BACK:
             raise FatalError(
-                f"{trouble.sentence}. Set control_uri to a `python -m catalog serve --control`, so that such "
-                "a table waits for "
-                f"`python -m ingest resolve {table}` while the others go on"
+                f"{trouble.sentence}. Set control.uri to a `python -m catalog serve --control`, so that "
+                f"such a table waits for `python -m ingest resolve {table}` while the others go on"
             )
         else:
             self.troubles.failed(table, where, trouble, self.clock.monotonic_s())

@@ -15,16 +15,19 @@ A crash before 3 leaves files nobody refers to. A crash between 2 and 3 repeats 
 coordinates. A crash between 3 and 4 reads messages again, which the marks then skip.
 
 A table is live, parked (its messages go to the parking topic) or held (they wait in its buffer until the node
-knows whether it is live again).
+knows whether it is live again); `worker_tables.py` has an entry of each. What becomes of a part of a buffer
+once it is cut, `flush_lifecycle.py` says.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
+from math import inf
 from typing import Protocol
 
 import structlog
 from confluent_kafka import Message
 
+from ingest.commit.flush_lifecycle import Flushes
 from ingest.kafka.consumer import InputTopics
 from ingest.kafka.kafka_reader import place_of
 from ingest.kafka.offsets import Offsets
@@ -33,26 +36,22 @@ from ingest.model.fault_point import reach
 from ingest.model.link import Counts, Outcome, Report, TableView, WrittenFlush
 from ingest.model.source import Source
 from ingest.model.trouble import Trouble
+from ingest.node.worker_tables import WorkerTable, WorkerTables
 from ingest.parking.parked_topic import ParkedTopic
 from ingest.route.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, records_of
 from ingest.route.routes import Routes
-from ingest.write.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter
-from lake.backoff import Backoff
+from ingest.write.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter, cut_flush, grouped
 from lake.clock import Clock, epoch_ms
 from lake.errors import Reason, Rejected, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 from lake.tenant import TableId
 
-# Tables written together: their files are synced by one call and their new columns asked for in one question.
-GROUP_TABLES = 256
-GROUP_BYTES = 64 * 1024 * 1024
-AGAIN = Backoff(0.4, 5.0)
 # A table for which so much waits is hot: it is converted while more comes.
 HOT_PART_BYTES = 32 * 1024 * 1024
 POSTPONED = Rejected(
     Reason.UNSTORABLE,
-    "the node's memory is full of records for new tables, more than new_tables_per_minute allows",
+    "the node's memory is full of records for new tables, more than tables.new_per_minute allows",
 )
 log = structlog.get_logger()
 
@@ -92,19 +91,13 @@ class Pipeline:
         self.bytes_max = bytes_max
         self._routes = Routes(settings)
         self._rules = FlushRules(
-            settings.flush_interval_s,
-            settings.visibility_max_s or settings.flush_interval_s,
-            settings.flush_bytes,
+            settings.flush.interval_s,
+            settings.flush.visibility_max_s or settings.flush.interval_s,
+            settings.flush.bytes,
         )
-        self._asked: set[TableId] = set()
-        self._postponed: set[TableId] = set()
-        self._views: dict[TableId, TableView] = {}
-        self._in_flight: dict[TableId, Flush] = {}
-        self.in_flight_bytes = 0
-        self._again: dict[TableId, float] = {}  # flushes to be written once more, and when
-        self._parked: dict[TableId, str] = {}  # id of the parking
-        self._held: set[TableId] = set()
-        self.buffers = Buffers(min(LARGE_BYTES, settings.flush_bytes))
+        self._tables = WorkerTables(WorkerTable)
+        self._flushes: Flushes[Flush] = Flushes()
+        self.buffers = Buffers(min(LARGE_BYTES, settings.flush.bytes))
         self.offsets = Offsets()
         self._counts = Counts()
 
@@ -132,7 +125,7 @@ class Pipeline:
         full = [
             target
             for target, some in routed.items()
-            if self._put(target, number, some) >= self._settings.flush_bytes
+            if self._put(target, number, some) >= self._settings.flush.bytes
         ]
         self.offsets.routed[number] = messages[-1].offset() + 1
         self._counts.delivered[topic] += len(messages)
@@ -153,9 +146,9 @@ class Pipeline:
         if isinstance(target, Rejected):
             for record in records_of(number, messages):
                 self._writer.dead_letter(record, self._source(record), target, None)
-        elif target in self._parked and target not in self._held:
+        elif (entry := self._tables.get(target)) is not None and entry.is_parking:
             for record in records_of(number, messages):
-                self._park_record(target, record)
+                self._park_record(target, entry.parking, record)
         else:
             return self.buffers.extend(target, self._clock.monotonic_s(), number, messages)
         return 0
@@ -171,32 +164,23 @@ class Pipeline:
 
     def _ask_for_new(self) -> None:
         """Asks at a table's first message, so that the answer is there when its buffer is due."""
-        new = [
-            table
-            for table in self.buffers.take_started()
-            if table not in self._views and table not in self._asked and table not in self._parked
-        ]
-        if new:
-            self._asked.update(new)
+        if new := self._tables.ask(self.buffers.take_started()):
             self._link.open(new)
 
     def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
         """Takes note of tables that were asked for."""
-        self._postponed.update(postponed)
-        self._postponed.difference_update(views)
-        self._asked.difference_update(views)
-        self._views.update((table, view) for table, view in views.items() if table not in self._parked)
+        self._tables.opened(views, postponed)
 
     # ---- out
 
     @property
     def is_full(self) -> bool:
         """Whether the memory budget is used up: nothing more is taken until a flush is settled."""
-        return self.buffers.size_bytes + self.in_flight_bytes >= self.bytes_max
+        return self.buffers.size_bytes + self._flushes.size_bytes >= self.bytes_max
 
     @property
     def is_idle(self) -> bool:
-        return not self._in_flight
+        return not len(self._flushes)
 
     def flush_due(self) -> None:
         """Hands over what is due by age, size, memory, or because it holds back the group offset of a
@@ -205,25 +189,23 @@ class Pipeline:
         excess = self.buffers.size_bytes - self.bytes_max // 2
         due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
         due = list(dict.fromkeys([*due, *self._holding_back(), *self._append_hot()]))
-        again = [table for table, at_s in self._again.items() if at_s <= now_s]
-        self._flush(due, [self._in_flight[table] for table in again])
+        self._flush(due, self._flushes.due(now_s))
         if self.is_full:
             self._dead_letter_postponed()
 
     def flush_all(self) -> None:
         """Hands over everything that waits and is not behind a flush in flight."""
-        self._flush(
-            [buffer.table for buffer in self.buffers if self._may_flush(buffer.table)],
-            [self._in_flight[table] for table in self._again],
-        )
+        ready = [buffer.table for buffer in self.buffers if self._may_flush(buffer.table)]
+        self._flush(ready, self._flushes.due(inf))
 
     def _may_flush(self, table: TableId) -> bool:
-        return table in self._views and table not in self._in_flight and table not in self._held
+        entry = self._tables.get(table)
+        return entry is not None and entry.takes_rows and table not in self._flushes
 
     def _holding_back(self) -> list[TableId]:
         """Tables whose oldest record is too far behind; one whose flush is under way already is not hurried
         by flushing others."""
-        records_max = self._settings.replay_records_max
+        records_max = self._settings.flush.replay_records_max
         oldest = {number: self.buffers.oldest(number) for number in self.offsets.behind(records_max)}
         held = [
             buffer.table
@@ -236,22 +218,19 @@ class Pipeline:
         """Adds what waits for hot tables to their open files; returns those whose files are large enough."""
         full = []
         part_bytes = max(LARGE_BYTES, min(HOT_PART_BYTES, self.bytes_max // 8))
-        for buffer in [
-            b
-            for b in self.buffers.large
-            if b.open_bytes >= part_bytes and b.table in self._views and b.table not in self._held
-        ]:
-            self._writer.append(buffer, self._topics.assignment.sources, self._views[buffer.table])
-            self.buffers.pack(buffer.table)
-            if self._writer.hot_bytes(buffer.table) >= self._settings.file_bytes and self._may_flush(
-                buffer.table
-            ):
-                full.append(buffer.table)
+        for buffer in self.buffers.large:
+            table, entry = buffer.table, self._tables[buffer.table]
+            if entry.view is None or entry.is_held or buffer.open_bytes < part_bytes:
+                continue
+            self._writer.append(buffer, self._topics.assignment.sources, entry.view)
+            self.buffers.pack(table)
+            if self._writer.hot_bytes(table) >= self._settings.flush.file_bytes and self._may_flush(table):
+                full.append(table)
         return full
 
     def _dead_letter_postponed(self) -> None:
         """New tables beyond the limit must not stop those that are there."""
-        for table in [table for table in self._postponed if table in self.buffers]:
+        for table in [buffer.table for buffer in self.buffers if self._tables[buffer.table].is_postponed]:
             log.error("records.not_taken", table=str(table), reason=POSTPONED.detail)
             self._writer.dead_letter_all(self.buffers.take(table), self._topics.assignment.sources, POSTPONED)
 
@@ -260,68 +239,42 @@ class Pipeline:
         now."""
         again = []
         for table, outcome, view in outcomes:
-            self._views[table] = view
+            self._tables[table].view = view
+            flush = self._flushes.settled(table, outcome).cut
             if outcome is Outcome.REDO:
-                again.append(self._in_flight[table])
-                continue
-            flush = self._landed(table)
-            if outcome is Outcome.DEAD_LETTER:
+                again.append(flush)
+            elif outcome is Outcome.DEAD_LETTER:
                 self._writer.dead_letter_all(flush.buffer, self._topics.assignment.sources, TABLE_DELETED)
         self._flush([], again)
 
     def _flush(self, tables: Sequence[TableId], again: Sequence[Flush]) -> None:
-        for flush in again:
-            self._again.pop(flush.table, None)
-        group = list(again)
-        for table in tables:
-            flush = self._in_flight[table] = self._cut(table)
-            self.in_flight_bytes += flush.buffer.size_bytes
-            group.append(flush)
-            if len(group) >= GROUP_TABLES or sum(f.buffer.size_bytes for f in group) >= GROUP_BYTES:
-                self._hand_over(group)
-                group = []
-        self._hand_over(group)
-
-    def _landed(self, table: TableId) -> Flush:
-        flush = self._in_flight.pop(table)
-        self.in_flight_bytes -= flush.buffer.size_bytes
-        return flush
+        for group in grouped(chain(again, map(self._cut, tables))):
+            self._hand_over(group)
 
     def _cut(self, table: TableId) -> Flush:
         buffer = self.buffers.take(table)
-        sources = self._topics.assignment.sources
-        ends = {
-            TopicPartition(sources[n].topic_id, sources[n].partition): self.offsets.routed[n]
-            for n in buffer.first_offsets
-        }
-        return Flush(table, buffer, ends, hot=self._writer.take_hot(table))
+        flush = cut_flush(buffer, self._topics.assignment.sources, self.offsets.routed.__getitem__)
+        flush.hot = self._writer.take_hot(table)
+        self._flushes.begin(flush, buffer.size_bytes)
+        return flush
 
     def _hand_over(self, flushes: Sequence[Flush]) -> None:
         """Writes flushes, makes files and dead letters durable, gives them to the committer."""
-        if not flushes:
-            return
         try:
             self._topics.check_identity()
         except UnavailableError as error:
             log.warning("flush.waits", reason=str(error), tables=len(flushes))
             for flush in flushes:
-                self._later(flush)
+                self._flushes.delay(flush.table, self._clock.monotonic_s())
             return
-        written = self._writer.write(flushes, self._topics.assignment.sources, self._views)  # 1, 2
+        views = self._tables.views_of(flush.table for flush in flushes)
+        written = self._writer.write(flushes, self._topics.assignment.sources, views)  # 1, 2
         reach("dead_letters_acknowledged")
-        for flush in written.empty:
-            self._landed(
-                flush.table
-            )  # all absorbed or dead letters: nothing to commit, least of all a new table
+        self._flushes.written(written, self._clock.monotonic_s())
         for flush, trouble in written.stuck:
             self._link.stuck(flush.table, trouble)
-            self._later(flush)
         self._link.submit(written.flushes)
         reach("handed_over")
-
-    def _later(self, flush: Flush) -> None:
-        flush.tries += 1
-        self._again[flush.table] = self._clock.monotonic_s() + AGAIN.delay_s(flush.tries)
 
     # ---- parking
 
@@ -329,13 +282,8 @@ class Pipeline:
         """Sends the tables' messages to the parking topic from here on: those in flight and buffered first,
         in the order of their offsets."""
         for table, parking in parkings.items():
-            self._parked[table] = parking
-            self._held.discard(table)
-            self._views.pop(table, None)
-            self._again.pop(table, None)
-            self._asked.discard(table)
-            self._postponed.discard(table)
-            flush = self._landed(table) if table in self._in_flight else None
+            self._tables.park(table, parking)
+            flush = self._flushes.give_up(table)
             unfinished = [flush.buffer] if flush is not None else []
             self._writer.abort(table)
             if flush is not None and flush.hot is not None:
@@ -343,37 +291,34 @@ class Pipeline:
             if table in self.buffers:
                 unfinished.append(self.buffers.take(table))
             for record in (record for buffer in unfinished for record in buffer.alive()):
-                self._park_record(table, record)
+                self._park_record(table, parking, record)
             reach("parked_in_flight")
 
-    def _park_record(self, table: TableId, record: RawRecord) -> None:
-        self._parked_topic.send(self._source(record), record, table, self._parked[table])
+    def _park_record(self, table: TableId, parking: str, record: RawRecord) -> None:
+        self._parked_topic.send(self._source(record), record, table, parking)
         self._counts.parked += 1
 
     def hold(self, table: TableId) -> None:
         """Returns when all that was parked of the table is acknowledged; what comes now waits in its
         buffer."""
-        self._held.add(table)
+        self._tables[table].is_held = True
         self._parked_topic.flush()
 
     def release(self, views: Mapping[TableId, TableView]) -> None:
         """The tables take rows again."""
-        for table, view in views.items():
-            self._parked.pop(table, None)
-            self._held.discard(table)
-            self._views[table] = view
+        self._tables.release(views)
 
     # ---- offsets
 
     def durable_offsets(self) -> dict[int, int]:
         """Group offsets that have moved, all they stand on being durable; they may be stored once the node is
         known to hold its lease still."""
-        waiting = [*self.buffers, *(flush.buffer for flush in self._in_flight.values())]
-        moved = self.offsets.to_store(self.offsets.lowest(waiting), self._clock.monotonic_s())
+        low = self.offsets.lowest(chain(self.buffers, self._flushes))
+        moved = self.offsets.to_store(low, self._clock.monotonic_s())
         if moved:
             self._writer.acknowledged()
             self._parked_topic.flush()
-            if self._parked:
+            if self._tables.any_parked:
                 reach("parked_acknowledged")
         return moved
 
@@ -386,7 +331,7 @@ class Pipeline:
         return Report(
             progress(self._topics, self.offsets),
             self.buffers.size_bytes,
-            self.in_flight_bytes,
+            self._flushes.size_bytes,
             len(self.buffers),
             self._take_counts(),
         )

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
+from ingest.commit.flush_lifecycle import Flushes
 from ingest.kafka.aside import Aside
 from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import go_to, part_with, reading_consumer
@@ -34,7 +35,7 @@ from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.parking.parked_topic import ParkedMessage, parking_of, parking_partition, read_parked
 from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.route.routes import Routes
-from ingest.write.flush_writer import TABLE_DELETED, Flush, FlushWriter
+from ingest.write.flush_writer import TABLE_DELETED, Flush, FlushWriter, cut_flush
 from lake.errors import FirnError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings, TopicSettings
@@ -80,8 +81,8 @@ class Drain:
     _buffer: TableBuffer = field(init=False)
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
     _input_begins: dict[TopicPartition, int] = field(default_factory=dict)
-    _in_flight: Flush | None = None
-    _flushes: int = 0
+    _flushes: Flushes[Flush] = field(default_factory=Flushes)
+    _has_flushed: bool = False
     reached: int = 0
     _consumer: Consumer = field(init=False)
     _readings: Iterator[Reading] = field(init=False)
@@ -91,7 +92,7 @@ class Drain:
         self.view, self.reached = self.order.view, self.order.start
         self._buffer = TableBuffer(self.order.table, 0.0)
         self._reader = KafkaReader(self.settings)
-        self._consumer = reading_consumer(self.settings, f"{self.settings.group}.drain")
+        self._consumer = reading_consumer(self.settings, f"{self.settings.kafka.group}.drain")
         self._probe = Probe(self.settings)
         self._mac = TopicMac(self.settings)
         self._readings = self._plan()
@@ -108,15 +109,15 @@ class Drain:
         Raises FirnError where the table takes nothing yet.
         """
         until_s = time.monotonic() + for_s
-        while self._in_flight is None:
+        while not len(self._flushes):
             if self._reading is None or not self._reading.left:
                 self._begin_next()
             came = self._reading is not None and self._read(self._reading)
             limit_reached = self._buffer.size_bytes >= FLUSH_BYTES or (
-                not self._flushes and len(self._buffer) >= FIRST_MESSAGES
+                not self._has_flushed and len(self._buffer) >= FIRST_MESSAGES
             )
             if len(self._buffer) and (limit_reached or self._reading is None):
-                self._hand_over(self._cut())
+                self._cut()
             elif self._reading is None:
                 return True
             elif not came or time.monotonic() >= until_s:
@@ -130,15 +131,13 @@ class Drain:
 
     def settled(self, outcome: Outcome, view: TableView) -> None:
         """What became of the flush in flight."""
-        flush, self.view = self._in_flight, view
-        assert flush is not None
+        self.view = view
+        flush = self._flushes.settled(self.order.table, outcome).cut
         if outcome is Outcome.REDO:
             self._hand_over(flush)
-            return
-        if outcome is Outcome.DEAD_LETTER:
+        elif outcome is Outcome.DEAD_LETTER:
             self.writer.dead_letter_all(flush.buffer, self.sources, TABLE_DELETED)
             self.writer.acknowledged()
-        self._in_flight = None
 
     # ---- what is read
 
@@ -160,7 +159,7 @@ class Drain:
 
     def _parked(self, take: Take) -> Iterator[Reading]:
         """The parking topic, from where it has been read on, as of now."""
-        partition = parking_partition(self._reader, self.settings.parked_topic, self.order.parking)
+        partition = parking_partition(self._reader, self.settings.internal_topics.parked, self.order.parking)
         ends = self._reader.ends([partition])[partition]
         if partition.topic_id != self.order.topic_id:
             raise self._lost("was re-created since")
@@ -175,10 +174,9 @@ class Drain:
 
     def _lost(self, how: str) -> "ParkingLostError":
         return ParkingLostError(
-            f"topic {self.settings.parked_topic} {how} table {self.order.table} was parked, and records of "
-            "it are gone from there; "
-            f"run `python -m ingest resolve {self.order.table} --reread` to read them from the input topics "
-            "again, or `--accept` to go without them"
+            f"topic {self.settings.internal_topics.parked} {how} table {self.order.table} was parked, and "
+            f"records of it are gone from there; run `python -m ingest resolve {self.order.table} "
+            "--reread` to read them from the input topics again, or `--accept` to go without them"
         )
 
     def _input(self, ends: Mapping[KafkaPartition, Ends]) -> Iterator[Reading]:
@@ -218,10 +216,10 @@ class Drain:
     def _read(self, reading: Reading) -> bool:
         """Takes what the client has there; whether that was anything."""
         try:
-            messages = self._consumer.consume(FIRST_MESSAGES if not self._flushes else CONSUME_MESSAGES, 0.0)
+            messages = self._consumer.consume(CONSUME_MESSAGES if self._has_flushed else FIRST_MESSAGES, 0.0)
         except KafkaException as error:
             raise UnavailableError(
-                f"Kafka at {self.settings.bootstrap_servers} does not give parked messages: {error}"
+                f"Kafka at {self.settings.kafka.bootstrap_servers} does not give parked messages: {error}"
             ) from error
         spoilt = spoilt_by(messages)
         for message in with_readable_headers(sound(messages, spoilt)):
@@ -287,7 +285,7 @@ class Drain:
         if parking_of(message) != self.order.parking:
             return False
         if not self._mac.is_own(message):
-            self.writer.count_foreign(self.settings.parked_topic)
+            self.writer.count_foreign(self.settings.internal_topics.parked)
             log.error(
                 "message.foreign",
                 topic=message.topic(),
@@ -314,22 +312,22 @@ class Drain:
             self.sources.append(source)
         self._buffer.add(*record._replace(source=number))
 
-    def _cut(self) -> Flush:
+    def _cut(self) -> None:
         buffer, self._buffer = self._buffer, TableBuffer(self.order.table, 0.0)
-        places = {
-            TopicPartition(source.topic_id, source.partition)
-            for source in (self.sources[number] for number in buffer.first_offsets)
-        }
-        return Flush(
-            self.order.table, buffer, {place: self._ends[place] for place in places}, drain=self.order.number
-        )
+        flush = cut_flush(buffer, self.sources, self._end, self.order.number)
+        self._flushes.begin(flush)
+        self._hand_over(flush)
+
+    def _end(self, number: int) -> int:
+        source = self.sources[number]
+        return self._ends[TopicPartition(source.topic_id, source.partition)]
 
     def _hand_over(self, flush: Flush) -> None:
         written = self.writer.write([flush], self.sources, {self.order.table: self.view})  # 1, 2
-        if written.stuck:
+        if written.stuck:  # the main process decides when the drain is begun anew
             raise DrainStuckError(written.stuck[0][1])
-        self._flushes += 1
-        self._in_flight = flush if written.flushes else None
+        self._has_flushed = True
+        self._flushes.written(written, time.monotonic())
         self.submit(written.flushes)
         reach("drain_handed_over")
 

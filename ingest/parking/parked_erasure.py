@@ -51,7 +51,7 @@ def erase_parked(
             f"table {undecided.table} waits for `python -m ingest resolve`, which may need what was parked "
             "before; resolve it first"
         )
-    partitions = reader.partitions([settings.parked_topic])
+    partitions = reader.partitions([settings.internal_topics.parked])
     ends, settled = reader.ends(partitions), reader.from_time(partitions, epoch_ms(now - SETTLED_AFTER))
     starts = {
         p: [

@@ -52,7 +52,7 @@ class ParkedTopic:
     acknowledged."""
 
     def __init__(self, settings: IngestSettings, storage: AnyStorage, warehouse: str) -> None:
-        self._topic = settings.parked_topic
+        self._topic = settings.internal_topics.parked
         self._storage = storage
         self._bodies = f"{warehouse.rstrip('/')}/{PARKED_FOLDER}"
         self._producer = AcknowledgedProducer(settings, self._topic, queue_kbytes=QUEUE_KBYTES)

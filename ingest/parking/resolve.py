@@ -147,7 +147,7 @@ class Resolver:
         if not record.id:
             return record  # no node has taken it up yet
         reader = KafkaReader(self.settings)
-        partition = parking_partition(reader, self.settings.parked_topic, record.id)
+        partition = parking_partition(reader, self.settings.internal_topics.parked, record.id)
         first = reader.ends([partition])[partition].start
         return replace(
             record,

@@ -18,7 +18,7 @@ from lake.tenant import TableId
 _EMPTY = Rejected(Reason.EMPTY, "the message has no value")
 _FOREIGN = Rejected(
     Reason.FOREIGN,
-    "not written by Firn: it has no signature by one of topic_keys; what its headers say is not followed",
+    "not written by Firn: it has no signature by one of signing_keys; what its headers say is not followed",
 )
 _UNFORESEEN = Rejected(
     Reason.UNSTORABLE,
@@ -31,7 +31,7 @@ class Routes:
     """The routers of all input topics."""
 
     def __init__(self, settings: IngestSettings) -> None:
-        self._bytes_max = settings.record_bytes_max
+        self._bytes_max = settings.limits.record_bytes_max
         self._mac = TopicMac(settings)
         self._replays = frozenset(topic.name for topic in settings.topics if topic.format == REPLAY)
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
@@ -50,7 +50,9 @@ class Routes:
         if not value:
             return _EMPTY
         if len(value) > self._bytes_max:
-            return Rejected(Reason.TOO_LARGE, f"{len(value)} bytes, record_bytes_max is {self._bytes_max}")
+            return Rejected(
+                Reason.TOO_LARGE, f"{len(value)} bytes, limits.record_bytes_max is {self._bytes_max}"
+            )
         try:
             return self._routers[topic].target(key, headers, value)
         except MemoryError:

@@ -19,9 +19,9 @@ def check_host(settings: IngestSettings, host: str) -> None:
     """Beyond loopback nobody is let in without a token. Raises SettingsError."""
     check_exposure(
         host,
-        is_open=lambda: settings.serve_token is None,
+        is_open=lambda: settings.http.token is None,
         refusal=(
-            f"ingest refuses to listen on {host} without a token: set FIRN_INGEST_SERVE_TOKEN, and put TLS "
+            f"ingest refuses to listen on {host} without a token: set FIRN_INGEST_HTTP__TOKEN, and put TLS "
             "in front; or listen on 127.0.0.1"
         ),
     )
@@ -31,8 +31,8 @@ def bearer(settings: IngestSettings) -> dict[str, str]:
     """The headers with which one part of ingest asks another."""
     return (
         {}
-        if settings.serve_token is None
-        else {"Authorization": f"Bearer {settings.serve_token.get_secret_value()}"}
+        if settings.http.token is None
+        else {"Authorization": f"Bearer {settings.http.token.get_secret_value()}"}
     )
 
 
@@ -49,7 +49,7 @@ class TokenGate:
             given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             if not hmac.compare_digest(given, self._wanted):
                 sentence = (
-                    "this needs the token that ingest was started with (serve_token); send it as "
+                    "this needs the token that ingest was started with (ingest.http.token); send it as "
                     "`Authorization: Bearer ...`"
                 )
                 await problem(401, sentence)(scope, receive, send)
@@ -59,4 +59,4 @@ class TokenGate:
 
 def add_gates(app: FastAPI, settings: IngestSettings, host: str) -> None:
     """Adds the gates of any service, with that of the token."""
-    http_service.add_gates(app, settings, host, TokenGate, headers=bearer(settings))
+    http_service.add_gates(app, settings.http, host, TokenGate, headers=bearer(settings))

@@ -21,7 +21,7 @@ def make_app(engine: LocalEngine, settings: IngestSettings) -> FastAPI:
     """The HTTP application over a running engine."""
     app = FastAPI(title="Firn ingest", docs_url=None, redoc_url=None)
     add_error_handlers(app)
-    add_gates(app, settings, settings.host)
+    add_gates(app, settings, settings.node.host)
 
     async def readiness() -> dict[str, bool]:
         """Whether the engine writes what comes."""
@@ -44,7 +44,9 @@ def serving(engine: LocalEngine, settings: IngestSettings, listener: socket.sock
     The thread is gone before the interpreter is: a timer of uvloop that fires while Python is taken apart
     ends the process by a segmentation fault.
     """
-    server = bounded_server(make_app(engine, settings), settings, shutdown_s=SHUTDOWN_S, log_level="warning")
+    server = bounded_server(
+        make_app(engine, settings), settings.http, shutdown_s=SHUTDOWN_S, log_level="warning"
+    )
     thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
     thread.start()
     try:

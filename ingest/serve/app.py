@@ -38,7 +38,7 @@ def create_app(tools: Tools) -> FastAPI:
         app.include_router(routes.router)
     _add_service_routes(app, state)
     add_error_handlers(app)
-    add_gates(app, tools.settings, tools.settings.serve_host)
+    add_gates(app, tools.settings, tools.settings.serve.host)
     return app
 
 

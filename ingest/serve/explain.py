@@ -108,9 +108,10 @@ def explain(
 def _limited(settings: IngestSettings, envelope: Envelope) -> Rejected | None:
     if not envelope.value:
         return Rejected(Reason.EMPTY, "the message has no value")
-    if len(envelope.value) > settings.record_bytes_max:
+    if len(envelope.value) > settings.limits.record_bytes_max:
         return Rejected(
-            Reason.TOO_LARGE, f"{len(envelope.value)} bytes, record_bytes_max is {settings.record_bytes_max}"
+            Reason.TOO_LARGE,
+            f"{len(envelope.value)} bytes, limits.record_bytes_max is {settings.limits.record_bytes_max}",
         )
     return None
 
@@ -135,7 +136,7 @@ def _stream_why(topic: TopicSettings, envelope: Envelope) -> str:
 def _records(
     settings: IngestSettings, topic: TopicSettings, value: bytes, timestamp_ms: int
 ) -> tuple[str, Sequence[ExplainedRecord] | Rejected]:
-    batch = take_apart(value, topic.format, settings.depth_max) if value else None
+    batch = take_apart(value, topic.format, settings.limits.depth_max) if value else None
     if isinstance(batch, Rejected):
         return "several records", batch
     if batch is None:
@@ -158,10 +159,10 @@ def _record(
     form: FormatName,
     timestamp_ms: int,
 ) -> ExplainedRecord:
-    fields = decode(value, form, settings.depth_max)
+    fields = decode(value, form, settings.limits.depth_max)
     if isinstance(fields, Rejected):
         return _dead(index, "unreadable", fields)
-    columns, local = Columns(new_log_schema(), settings.columns_max), zone(topic.time_zone)
+    columns, local = Columns(new_log_schema(), settings.limits.columns_max), zone(topic.time_zone)
     if isinstance(fields, Pairs):
         read_as = "JSON object"
     else:
@@ -170,7 +171,7 @@ def _record(
     try:
         row = lay_out(fields, timestamp_ms, columns, TimeLimits.of(settings), local)
     except RecursionError:
-        row = Rejected(Reason.TOO_DEEP, f"nested deeper than {settings.depth_max} levels")
+        row = Rejected(Reason.TOO_DEEP, f"nested deeper than {settings.limits.depth_max} levels")
     return _dead(index, read_as, row) if isinstance(row, Rejected) else _stored(index, read_as, row, columns)
 
 
@@ -237,7 +238,7 @@ def _record_table(record: ExplainedRecord) -> RenderableType:
             Text("_errors", style="red"), error["reason"], _shown(error["value"]), _shown(error["field"])
         )
     if record.overflow is not None:
-        table.add_row(Text("_overflow"), "string", _shown(record.overflow), Text("beyond columns_max"))
+        table.add_row(Text("_overflow"), "string", _shown(record.overflow), Text("beyond limits.columns_max"))
     return table
 
 

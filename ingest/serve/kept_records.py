@@ -69,9 +69,9 @@ class KeptRecords:
 
     def __init__(self, settings: IngestSettings, reader: KafkaReader, letters: Aside, parked: Aside) -> None:
         self._topics: dict[Kind, str] = {
-            "dead-letters": settings.dead_letter_topic,
-            "parked": settings.parked_topic,
-            "replay": settings.replay_topic,
+            "dead-letters": settings.internal_topics.dead_letters,
+            "parked": settings.internal_topics.parked,
+            "replay": settings.internal_topics.replay,
         }
         self._reader = reader
         self._letters_aside, self._parked_aside = letters, parked

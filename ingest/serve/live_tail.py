@@ -128,7 +128,7 @@ class LiveTail:
     def _run(self) -> None:
         metrics.TAILS.inc()
         try:
-            with closing(reading_consumer(self._settings, f"{self._settings.group}.tail")) as consumer:
+            with closing(reading_consumer(self._settings, f"{self._settings.kafka.group}.tail")) as consumer:
                 self._follow(consumer)
         except FirnError as error:
             log.warning("tail.failed", reason=str(error))
@@ -222,7 +222,7 @@ class LiveTail:
             target is None
             or not isinstance(target, TableId)
             or not self._wanted.takes(target)
-            or len(value) > self._settings.record_bytes_max
+            or len(value) > self._settings.limits.record_bytes_max
         ):
             return
         for index, row in self._rows(topic, value, message.timestamp()[1]):
@@ -247,7 +247,7 @@ class LiveTail:
     def _rows(
         self, topic: TopicSettings, value: bytes, timestamp_ms: int
     ) -> Iterator[tuple[int, Row | Rejected]]:
-        batch = take_apart(value, topic.format, self._settings.depth_max)
+        batch = take_apart(value, topic.format, self._settings.limits.depth_max)
         if isinstance(batch, Rejected):
             yield 0, batch
         elif batch is None:
@@ -262,19 +262,19 @@ class LiveTail:
                 )
 
     def _row(self, topic: TopicSettings, value: bytes, form: FormatName, timestamp_ms: int) -> Row | Rejected:
-        fields = decode(value, form, self._settings.depth_max)
+        fields = decode(value, form, self._settings.limits.depth_max)
         if isinstance(fields, Rejected):
             return fields
         try:
             return lay_out(
                 fields,
                 timestamp_ms,
-                Columns(new_log_schema(), self._settings.columns_max),
+                Columns(new_log_schema(), self._settings.limits.columns_max),
                 _ANY_TIME,
                 zone(topic.time_zone),
             )
         except RecursionError:
-            return Rejected(Reason.TOO_DEEP, f"nested deeper than {self._settings.depth_max} levels")
+            return Rejected(Reason.TOO_DEEP, f"nested deeper than {self._settings.limits.depth_max} levels")
 
     def _tell(self, row: Row, coordinates: dict[str, Any]) -> None:
         texts = [str(value) for value in row.values.values()]

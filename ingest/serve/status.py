@@ -104,7 +104,7 @@ class StatusSource:
             "headers": bearer(settings),
         }
         self._node = (
-            httpx.Client(base_url=settings.node_uri.rstrip("/"), **options) if settings.node_uri else None
+            httpx.Client(base_url=settings.node.uri.rstrip("/"), **options) if settings.node.uri else None
         )
         self._lock = threading.Lock()
         self._kept: tuple[float, Status] | None = None

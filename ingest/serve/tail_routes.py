@@ -32,9 +32,10 @@ async def tail(
     failed."""
     wanted = TailFilter(known_tenant(tenant), None if stream is None else known_stream(stream), words_of(q))
     state = request.app.state.serve
-    if state.tails >= state.tools.settings.tails_max:
+    if state.tails >= state.tools.settings.serve.tails_max:
         raise BusyError(
-            f"{state.tails} live tails run already, tails_max allows no more; close one, or try again later"
+            f"{state.tails} live tails run already, serve.tails_max allows no more; close one, or try "
+            "again later"
         )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(

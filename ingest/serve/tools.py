@@ -43,7 +43,7 @@ class Tools:
                 "no input topics are set; add [[ingest.topics]] with a name to the settings file, or set "
                 "FIRN_INGEST_TOPICS"
             )
-        catalog = CatalogClient(settings.catalog_uri, token=_secret(settings.catalog_token))
+        catalog = CatalogClient(settings.catalog.uri, token=_secret(settings.catalog.token))
         return cls(settings, catalog, open_storage(), SystemClock())
 
     @cached_property
@@ -75,11 +75,11 @@ class Tools:
 
     @property
     def _warehouse(self) -> str:
-        warehouse = self.settings.warehouse or self.catalog.warehouse
+        warehouse = self.settings.catalog.warehouse or self.catalog.warehouse
         if not warehouse:
             raise SettingsError(
-                "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like "
-                "s3://bucket/prefix"
+                "the catalog does not say where tables go; set FIRN_INGEST_CATALOG__WAREHOUSE to a "
+                "location like s3://bucket/prefix"
             )
         return warehouse
 

@@ -5,7 +5,7 @@ Tables are written in groups, so that one call syncs their files and one questio
 goes wrong with one table is told as its trouble and harms no other.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -34,6 +34,9 @@ from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 from lake.tenant import TableId
 
+# Tables written together: their files are synced by one call and their new columns asked for in one question.
+GROUP_TABLES = 256
+GROUP_BYTES = 64 * 1024 * 1024
 log = structlog.get_logger()
 T = TypeVar("T")
 
@@ -57,8 +60,35 @@ class Flush:
     buffer: TableBuffer
     ends: Mapping[TopicPartition, int]
     drain: int = 0
-    tries: int = 0
     hot: HotFiles | None = None
+
+    @property
+    def first_offsets(self) -> Mapping[int, int]:
+        """The lowest offset per source."""
+        return self.buffer.first_offsets
+
+
+def cut_flush(
+    buffer: TableBuffer, sources: Sequence[Source], end: Callable[[int], int], drain: int = 0
+) -> Flush:
+    """Makes a flush of a buffer that was taken. `end`: of a source the offset after the last message fully
+    routed."""
+    ends = {TopicPartition(sources[n].topic_id, sources[n].partition): end(n) for n in buffer.first_offsets}
+    return Flush(buffer.table, buffer, ends, drain)
+
+
+def grouped(flushes: Iterable[Flush], bytes_max: int = GROUP_BYTES) -> Iterator[list[Flush]]:
+    """Flushes in the groups in which they are written. None is taken before the group before it was dealt
+    with."""
+    group, size_bytes = list[Flush](), 0
+    for flush in flushes:
+        group.append(flush)
+        size_bytes += flush.buffer.size_bytes
+        if len(group) >= GROUP_TABLES or size_bytes >= bytes_max:
+            yield group
+            group, size_bytes = [], 0
+    if group:
+        yield group
 
 
 @dataclass(slots=True)
@@ -87,8 +117,10 @@ class FlushWriter:
         self._link = link
         self._dead_letters = dead_letters
         self._storage = storage
-        self._limits = ConverterLimits(settings.depth_max, settings.columns_max, TimeLimits.of(settings))
-        self._hours_max = settings.hours_per_flush_max
+        self._limits = ConverterLimits(
+            settings.limits.depth_max, settings.limits.columns_max, TimeLimits.of(settings)
+        )
+        self._hours_max = settings.flush.hours_max
         self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
         self._counts = Counts()
@@ -336,7 +368,8 @@ class FlushWriter:
 
 
 TABLE_DELETED = Rejected(
-    Reason.TABLE_DELETED, "the table was dropped, and its owner or the setting on_deleted wants dead letters"
+    Reason.TABLE_DELETED,
+    "the table was dropped, and its owner or the setting tables.on_deleted wants dead letters",
 )
 
 

@@ -76,8 +76,8 @@ class Access:
     """Asks the catalog who may read what, and remembers the answers for a few seconds. Thread-safe."""
 
     def __init__(self, settings: QuerySettings) -> None:
-        self._uri = settings.catalog_uri.rstrip("/")
-        self._own = settings.catalog_token.get_secret_value() if settings.catalog_token else None
+        self._uri = settings.catalog.uri.rstrip("/")
+        self._own = settings.catalog.token.get_secret_value() if settings.catalog.token else None
         self._http = httpx.Client(base_url=self._uri, timeout=10.0, verify=tls_context(), trust_env=False)
         self._ping = httpx.Client(
             base_url=self._uri, timeout=PING_TIMEOUT_S, verify=tls_context(), trust_env=False

@@ -44,11 +44,11 @@ class NewUser:
 
 def write_access_of(settings: QuerySettings, folder: Path, renew: Sequence[str] = ()) -> list[NewUser]:
     """Writes the files for the tenants of the catalog; see `write_access`."""
-    token = settings.catalog_token.get_secret_value() if settings.catalog_token else None
-    password = settings.trino_password.get_secret_value() if settings.trino_password else None
-    with closing(CatalogClient(settings.catalog_uri, token=token)) as catalog:
+    token = settings.catalog.token.get_secret_value() if settings.catalog.token else None
+    password = settings.trino.password.get_secret_value() if settings.trino.password else None
+    with closing(CatalogClient(settings.catalog.uri, token=token)) as catalog:
         return write_access(
-            folder, tenants(catalog), settings.trino_catalog, (settings.trino_user, password), renew
+            folder, tenants(catalog), settings.trino.catalog, (settings.trino.user, password), renew
         )
 
 
@@ -75,7 +75,7 @@ def write_access(
         )
     if name in users:
         raise SettingsError(
-            f"trino_user {name!r} is a tenant's schema as well; choose another name for the room's own user"
+            f"trino.user {name!r} is a tenant's schema as well; choose another name for the room's own user"
         )
     kept = {
         user: line

@@ -89,7 +89,7 @@ def create_app(settings: QuerySettings) -> FastAPI:
 
     add_service_routes(app, readiness)
     add_error_handlers(app)
-    add_gates(app, settings, settings.host, Doorkeeper)
+    add_gates(app, settings.http, settings.http.host, Doorkeeper)
     app.add_middleware(_NoSniffing)
     return app
 

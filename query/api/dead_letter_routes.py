@@ -122,7 +122,7 @@ async def list_dead_letters(
             services.ingest.letters(whose, limit=limit, before=before or None, **wanted)
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 @router.get("/dead-letters/{letter_id}")
@@ -134,7 +134,7 @@ async def show_dead_letter(
     def ask(_: Run) -> dict[str, Any]:
         return services.ingest.letter(letter_id, services.whose(caller, tenant))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 @router.post("/dead-letters/replay")
@@ -171,7 +171,7 @@ async def replay_dead_letters(
         )
         return ReplayAnswer.model_validate(sent)
 
-    return await run(request, ask, timeout_s=services.settings.sql_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.sql.timeout_s)
 
 
 @router.get("/parked")
@@ -186,7 +186,7 @@ async def list_parked(
             parked=[each for each in _parked(services) if whose is None or each.tenant == whose.name]
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 def _time(services: Services, text: str, what: str) -> str | None:

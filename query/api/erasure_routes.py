@@ -171,7 +171,7 @@ async def create_erasure(
         services.access.check_writer(caller, tenant)
         return _answer(services, services.erasures.create(asked))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=tenant)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=tenant)
 
 
 @router.get("")
@@ -187,7 +187,7 @@ async def list_erasures(
             erasures=[_answer(services, job) for job in services.erasures.all() if job.tenant == wanted.name]
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=wanted)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=wanted)
 
 
 @router.get("/{erasure_id}")
@@ -206,7 +206,7 @@ async def get_erasure(
         services.access.check_writer(caller, tenant)
         return _answer(services, job)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 def _answer(services: Services, job: Erasure) -> ErasureAnswer:

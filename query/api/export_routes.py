@@ -130,14 +130,14 @@ async def create_export(
         job = new_job(
             prepared,
             body.format,
-            services.settings.export_part_rows,
+            services.settings.export.part_rows,
             made_by=caller.who.key_id,
             spreadsheet_safe=body.spreadsheet_safe,
         )
         return _answer(services.exports.create(job))
 
     return await run(
-        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
     )
 
 
@@ -154,7 +154,7 @@ async def list_exports(
         jobs = [job for job in services.exports.jobs() if not tenant or job.tenant == tenant]
         return ExportsAnswer(exports=[_answer(job) for job in jobs if _reaches(services, caller, job)])
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 @router.get("/{export_id}")
@@ -209,7 +209,7 @@ async def resume_export(
     def ask(_: Run) -> ExportAnswer:
         return _answer(services.exports.resume(_own(services, caller, export_id).id))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 @router.delete("/{export_id}", status_code=204)
@@ -220,7 +220,7 @@ async def delete_export(request: Request, export_id: str, services: ServicesOf, 
     def ask(_: Run) -> None:
         services.exports.delete(_own(services, caller, export_id).id)
 
-    await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    await run(request, ask, timeout_s=services.settings.search.timeout_s)
     return Response(status_code=204)
 
 
@@ -228,7 +228,7 @@ async def _job(request: Request, export_id: str, services: Services, caller: Cal
     return await run(
         request,
         lambda _: _reachable(services, caller, export_id),
-        timeout_s=services.settings.search_timeout_s,
+        timeout_s=services.settings.search.timeout_s,
     )
 
 

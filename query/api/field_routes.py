@@ -121,7 +121,7 @@ async def post_fields(
         )
 
     return await run(
-        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
     )
 
 
@@ -150,7 +150,7 @@ async def post_values(
         return ValuesAnswer(**basis, field=body.field, values=values, sampled=found.sampled)
 
     return await run(
-        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
     )
 
 
@@ -191,7 +191,7 @@ async def get_context(
 
         return services.for_tenant(caller, table.tenant, around)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
 
 
 @router.post("/explain")
@@ -217,5 +217,5 @@ async def post_explain(
         )
 
     return await run(
-        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
     )

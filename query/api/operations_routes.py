@@ -167,7 +167,7 @@ async def post_errors(
         return ErrorsAnswer(groups=groups, sample=sample, looked_at=len(rows), more=page.next is not None)
 
     return await run(
-        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
     )
 
 
@@ -217,7 +217,7 @@ async def get_maintenance(
             history=[_entry(each) for each in found],
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 def _entry(row: dict[str, Any]) -> MaintenanceEntry:
@@ -279,7 +279,7 @@ async def get_health(request: Request, services: ServicesOf, caller: CallerOf) -
             parked=_parked(caller.catalog),
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 def _without(status: dict[str, Any] | None, kept: tuple[str, ...]) -> dict[str, Any] | None:
@@ -297,8 +297,8 @@ def _is_operator(services: Services, caller: Caller) -> bool:
 def _why_no_ingest(services: Services) -> str:
     return (
         "does not answer"
-        if services.settings.ingest_uri
-        else "nobody said where it is: set FIRN_QUERY_INGEST_URI"
+        if services.settings.ingest.uri
+        else "nobody said where it is: set FIRN_QUERY_INGEST__URI"
     )
 
 

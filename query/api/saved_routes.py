@@ -45,7 +45,7 @@ async def list_saved_searches(
             }
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 @router.put("/{name:path}", status_code=204)
@@ -56,7 +56,7 @@ async def keep_search(
     await run(
         request,
         lambda _: services.saved.keep(caller.key, name, body.address),
-        timeout_s=services.settings.search_timeout_s,
+        timeout_s=services.settings.search.timeout_s,
     )
 
 
@@ -64,5 +64,5 @@ async def keep_search(
 async def drop_search(request: Request, name: Name, services: ServicesOf, caller: CallerOf) -> None:
     """Forgets a search."""
     await run(
-        request, lambda _: services.saved.drop(caller.key, name), timeout_s=services.settings.search_timeout_s
+        request, lambda _: services.saved.drop(caller.key, name), timeout_s=services.settings.search.timeout_s
     )

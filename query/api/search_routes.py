@@ -47,10 +47,10 @@ def search_request_of(body: SearchBody, services: ServicesOf) -> SearchRequest:
 
 async def _page(request: Request, body: PageBody, services: ServicesOf, caller: CallerOf) -> PageAnswer:
     search_request = search_request_of(body, services)
-    if body.limit > services.settings.page_rows_max:
+    if body.limit > services.settings.search.page_rows_max:
         raise refuse(
-            f"limit: at most {services.settings.page_rows_max:,} rows a page; use `next` for more, or an "
-            "export"
+            f"limit: at most {services.settings.search.page_rows_max:,} rows a page; use `next` for more, "
+            "or an export"
         )
     after = parse_cursor(body.cursor) if body.cursor else None
 
@@ -74,7 +74,7 @@ async def _page(request: Request, body: PageBody, services: ServicesOf, caller: 
         return PageAnswer(**basis, rows=rows, next=page.next.to_text() if page.next else None)
 
     return await run(
-        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
     )
 
 
@@ -122,7 +122,7 @@ async def post_search_stream(
                 yield b"".join(orjson.dumps(to_json(row), option=orjson.OPT_APPEND_NEWLINE) for row in part)
 
     found = await stream(
-        request, batches, timeout_s=services.settings.sql_timeout_s, tenant=search_request.table.tenant
+        request, batches, timeout_s=services.settings.sql.timeout_s, tenant=search_request.table.tenant
     )
     return StreamingResponse(found, media_type="application/x-ndjson")
 
@@ -172,7 +172,7 @@ async def _histogram(
         )
 
     return await run(
-        request, ask, timeout_s=services.settings.search_timeout_s, tenant=search_request.table.tenant
+        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
     )
 
 
@@ -212,4 +212,4 @@ async def get_row(
             )
         return RowAnswer.model_validate(to_json(row))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)

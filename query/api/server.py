@@ -13,14 +13,18 @@ SHUTDOWN_S = 10
 
 def serve_until_stopped(settings: QuerySettings) -> None:
     """Serves until SIGTERM. Raises SettingsError where anybody could get in from outside without a key."""
-    check_host(settings.host, Access(settings))
+    check_host(settings.http.host, Access(settings))
     log.info(
         "query.listening",
-        host=settings.host,
-        port=settings.port,
-        catalog=settings.catalog_uri,
-        trino=settings.trino_uri,
+        host=settings.http.host,
+        port=settings.http.port,
+        catalog=settings.catalog.uri,
+        trino=settings.trino.uri,
     )
     bounded_server(
-        create_app(settings), settings, shutdown_s=SHUTDOWN_S, host=settings.host, port=settings.port
+        create_app(settings),
+        settings.http,
+        shutdown_s=SHUTDOWN_S,
+        host=settings.http.host,
+        port=settings.http.port,
     ).run()

@@ -75,46 +75,46 @@ class Services:
     @classmethod
     def open(cls, settings: QuerySettings) -> "Services":
         storage, state, clock = open_storage(), private_folder(Path(settings.state)), SystemClock()
-        cache = FileCache(storage, state / "files", settings.file_cache_bytes_max)
-        token = settings.ingest_token.get_secret_value() if settings.ingest_token else None
+        cache = FileCache(storage, state / "files", settings.embedded.file_cache_bytes_max)
+        token = settings.ingest.token.get_secret_value() if settings.ingest.token else None
         index, lag = (
             FileIndex(storage),
-            IngestLag(settings.ingest_uri, token) if settings.ingest_uri else UnknownLag(),
+            IngestLag(settings.ingest.uri, token) if settings.ingest.uri else UnknownLag(),
         )
         # Exports and erasures go on after a restart, when nobody's key is at hand: they use the room's own,
         # after the asker's was checked.
         own = CatalogClient(
-            settings.catalog_uri,
-            token=settings.catalog_token.get_secret_value() if settings.catalog_token else None,
+            settings.catalog.uri,
+            token=settings.catalog.token.get_secret_value() if settings.catalog.token else None,
         )
         rules = None
-        if settings.trino_access is not None:
+        if settings.trino.access is not None:
             rules = TrinoRules(
-                settings.trino_access, settings.trino_catalog, settings.trino_user, lambda: tenants(own)
+                settings.trino.access, settings.trino.catalog, settings.trino.user, lambda: tenants(own)
             )
         embedded = EmbeddedExecutor(
             settings, cache.local_paths, lambda: _folders_of_files(own, state / "files")
         )
         trino = TrinoExecutor(settings, rules)
         searcher = Searcher(own, index, (embedded, trino), settings, lag, clock)
-        quota = Quota(settings.exports_per_tenant, settings.export_bytes_per_tenant)
+        quota = Quota(settings.export.count_per_tenant, settings.export.bytes_per_tenant)
         exports, ingest = (
             ExportJobs(
                 state / "exports",
                 lambda job: SearchRows(searcher, job),
-                kept_s=settings.exports_kept_s,
+                kept_s=settings.export.kept_s,
                 quota=quota,
             ),
             IngestGateway(settings),
         )
-        work_list = work_list_of(own, settings.control_uri, settings.control_token)
-        tools = Tools(own, work_list, storage, index, embedded, settings.erasure_grace_s)
+        work_list = work_list_of(own, settings.control)
+        tools = Tools(own, work_list, storage, index, embedded, settings.erasure.grace_s)
         erasures = Erasures(
             state / "erasures",
             tools,
             OutsideTables(exports, ingest, embedded, own),
             cache.forget,
-            settings.erasure_wait_s,
+            settings.erasure.wait_s,
         )
         exports.start()
         erasures.start()
@@ -129,17 +129,25 @@ class Services:
             lag=lag,
             ingest=ingest,
             own_catalog=own,
-            tails=Tails(settings.tails_per_tenant),
+            tails=Tails(settings.search.tails_per_tenant),
             clock=clock,
             exports=exports,
             erasures=erasures,
             saved=SavedSearches(state / "saved-searches"),
-            sql_readers=SqlReaders(settings.sql_readers, settings.sql_parse_cpu_s, settings.queue_timeout_s),
+            sql_readers=SqlReaders(
+                settings.sql.readers, settings.sql.parse_cpu_s, settings.search.queue_timeout_s
+            ),
             requests=Lane(
-                "query", settings.requests_max, settings.concurrent_per_tenant, settings.queue_timeout_s
+                "query",
+                settings.search.requests_max,
+                settings.search.concurrent_per_tenant,
+                settings.search.queue_timeout_s,
             ),
             statements=Lane(
-                "sql", settings.sql_requests_max, settings.sql_concurrent_per_tenant, settings.queue_timeout_s
+                "sql",
+                settings.sql.requests_max,
+                settings.sql.concurrent_per_tenant,
+                settings.search.queue_timeout_s,
             ),
             doorkeepers=ThreadPoolExecutor(DOORKEEPERS, thread_name_prefix="doorkeeper"),
             readers=ThreadPoolExecutor(READERS, thread_name_prefix="tables"),

@@ -49,19 +49,19 @@ async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller
     before it runs."""
     default = table_id(body.tenant, "logs").tenant if body.tenant else None
     settings = services.settings
-    limit = min(body.limit, settings.sql_rows_max)
+    limit = min(body.limit, settings.sql.rows_max)
 
     def ask(current: Run) -> SqlAnswer:
         if default is not None:
             services.access.check_tenant(caller, default)
         asker = default.name if default is not None else caller.key or ""
-        statement = services.sql_readers.read(body.sql, default, settings.trino_catalog, current, asker=asker)
+        statement = services.sql_readers.read(body.sql, default, settings.trino.catalog, current, asker=asker)
         for tenant in sorted(statement.tenants):
             services.access.check_tenant(caller, tenant)
         check_tables(caller.catalog, statement)
-        user = asks_as(statement, default, caller.who.namespace, settings.trino_user)
+        user = asks_as(statement, default, caller.who.namespace, settings.trino.user)
         found = services.trino.statement(
-            statement.sql, current, user=user, rows_max=limit, bytes_max=settings.sql_bytes_max
+            statement.sql, current, user=user, rows_max=limit, bytes_max=settings.sql.bytes_max
         )
         return SqlAnswer(
             columns=[ColumnAnswer(name=name, type=kind) for name, kind in found.columns],
@@ -73,4 +73,4 @@ async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller
             took_ms=round((current.timeout_s - current.left_s) * 1000, 2),
         )
 
-    return await run(request, ask, timeout_s=settings.sql_timeout_s, tenant=default, lane=services.statements)
+    return await run(request, ask, timeout_s=settings.sql.timeout_s, tenant=default, lane=services.statements)

@@ -152,7 +152,7 @@ async def get_stream(
         view = services.for_tenant(caller, table.tenant, lambda: load_view(caller.catalog, table))
         return _detail(services, view)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
 
 
 @router.post("/types")
@@ -171,7 +171,7 @@ async def declare_type(
             field=done.field, type=done.kind, changed=done.changed, older=done.older, suggestion=near
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
 
 
 @router.post("/retention")
@@ -191,7 +191,7 @@ async def set_retention(
             view = load_view(caller.catalog, table)
         return _retention(services, view, hours)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
 
 
 @router.get("/dropped")
@@ -209,7 +209,7 @@ async def list_dropped(
             dropped=found, undo_window_s=None if window is None else window.total_seconds()
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=wanted)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=wanted)
 
 
 @router.delete("")
@@ -224,7 +224,7 @@ async def drop_stream(
         services.access.check_writer(caller, table.tenant)
         return _drop_answer(table, drop(caller.catalog, services.own_catalog, table))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=table.tenant)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
 
 
 @router.post("/undo")
@@ -239,7 +239,7 @@ async def undo_drop(
         ExtrasClient(caller.catalog).undo_drop(TableName(table.tenant.namespace, table.table))
         return UndoneAnswer(restored=str(table))
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 def _detail(services: Services, view: TableView) -> StreamDetailAnswer:

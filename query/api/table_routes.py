@@ -99,7 +99,7 @@ async def get_tenants(
             next=following,
         )
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 @router.get("/tenants/names")
@@ -116,7 +116,7 @@ async def get_tenant_names(
         known, following, warnings = _page(caller, after, limit)
         return NamesAnswer(tenants=[tenant.name for tenant in known], warnings=warnings, next=following)
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
 @router.get("/streams")
@@ -130,7 +130,7 @@ async def get_streams(
         views = services.for_tenant(caller, wanted, lambda: list(every_stream(caller.catalog, wanted)))
         return StreamsAnswer(streams=[stream_answer(services, wanted, view) for view in views])
 
-    return await run(request, ask, timeout_s=services.settings.search_timeout_s, tenant=wanted)
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=wanted)
 
 
 def _page(caller: Caller, after: str, limit: int) -> tuple[list[TenantId], str | None, dict[str, list[str]]]:

@@ -35,7 +35,7 @@ async def get_tail(
     await run(
         request,
         lambda _: services.access.check_tenant(caller, table.tenant),
-        timeout_s=services.settings.search_timeout_s,
+        timeout_s=services.settings.search.timeout_s,
         tenant=table.tenant,
     )
     services.tails.check(table.tenant)

@@ -119,7 +119,7 @@ class Remote:
     def _silent(self, error: httpx.HTTPError) -> UnavailableError:
         return UnavailableError(
             f"the search API at {self.uri} does not answer ({type(error).__name__}); start it with `python "
-            "-m query serve`, or set FIRN_QUERY_API"
+            "-m query serve`, or set FIRN_QUERY_CLIENT__URI"
         )
 
 
@@ -137,7 +137,9 @@ def _error(response: httpx.Response) -> FirnError:
 def open_remote() -> Iterator[Remote]:
     """The API that the settings name."""
     settings = QuerySettings.load()
-    remote = Remote(settings.api, settings.api_key.get_secret_value() if settings.api_key else None)
+    remote = Remote(
+        settings.client.uri, settings.client.key.get_secret_value() if settings.client.key else None
+    )
     try:
         yield remote
     finally:

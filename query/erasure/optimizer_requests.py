@@ -44,7 +44,7 @@ class OptimizerRequests:
         except NotFoundError as error:
             raise RefusedError(
                 "the catalog keeps no work list, where the optimizer, which rewrites files, could be asked; "
-                "run `python -m catalog serve --control` and set control_uri, here and for the optimizer"
+                "run `python -m catalog serve --control` and set control.uri, here and for the optimizer"
             ) from error
         except UnavailableError:
             return job  # it may have arrived; if not, that is found out

@@ -129,12 +129,12 @@ def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duc
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "allow_community_extensions": "false",
-        "memory_limit": f"{settings.embedded_memory_bytes // 2**20}MiB",
+        "memory_limit": f"{settings.embedded.memory_bytes // 2**20}MiB",
         "preserve_insertion_order": "false",
         "temp_directory": f"{settings.state}/spill",
     }
-    if settings.embedded_threads:
-        config["threads"] = str(settings.embedded_threads)
+    if settings.embedded.threads:
+        config["threads"] = str(settings.embedded.threads)
     database = duckdb.connect(":memory:", config=config)
     named = f"{allowed} = [{', '.join(_text(place) for place in places)}]"
     for option in (
@@ -203,7 +203,7 @@ def _translated(error: duckdb.Error) -> Exception:
         return NotFoundError(f"a data file is gone: {said}")
     if isinstance(error, duckdb.OutOfMemoryException):
         return UnavailableError(
-            "the search needs more memory than embedded_memory_bytes allows; narrow it, or ask with "
+            "the search needs more memory than embedded.memory_bytes allows; narrow it, or ask with "
             "engine=trino"
         )
     return UnavailableError(f"the in-process engine failed: {said}")

@@ -37,8 +37,7 @@ _GONE = frozenset(
 REQUEST_TIMEOUT_S = 30.0
 NO_RULES = (
     "Trino's rules do not let this tenant's user read it: a tenant that is new has rules seconds after the "
-    "operator ran "
-    "`python -m query trino-access` again, or at once where trino_access names their folder"
+    "operator ran `python -m query trino-access` again, or at once where trino.access names their folder"
 )
 
 
@@ -60,9 +59,9 @@ class TrinoExecutor:
     reads_files = False
 
     def __init__(self, settings: QuerySettings, rules: TrinoRules | None = None) -> None:
-        parts = urlsplit(settings.trino_uri)
+        parts = urlsplit(settings.trino.uri)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SettingsError(f"trino_uri {settings.trino_uri!r} is not a URL; write http://host:port")
+            raise SettingsError(f"trino.uri {settings.trino.uri!r} is not a URL; write http://host:port")
         self._settings = settings
         self._parts = parts
         self._rules = rules
@@ -70,7 +69,7 @@ class TrinoExecutor:
         self._session = BoundedSession()
         self._session.trust_env = False
         tls = TlsSettings.load()
-        self._session.verify = settings.trino_ca or tls.ca or True
+        self._session.verify = settings.trino.ca or tls.ca or True
         if tls.certificate:
             self._session.cert = (tls.certificate, tls.key) if tls.key else tls.certificate
 
@@ -121,7 +120,7 @@ class TrinoExecutor:
     def ping(self) -> bool:
         """Whether the coordinator answers and has started."""
         try:
-            answer = self._session.get(f"{self._settings.trino_uri.rstrip('/')}/v1/info", timeout=2.0)
+            answer = self._session.get(f"{self._settings.trino.uri.rstrip('/')}/v1/info", timeout=2.0)
             return bool(answer.ok and not answer.json().get("starting", True))
         except (requests.RequestException, ValueError):
             return False
@@ -150,7 +149,7 @@ class TrinoExecutor:
                 self.statement(
                     "SELECT regexp_like('a', '(?>a)')",
                     run,
-                    user=self._settings.trino_user,
+                    user=self._settings.trino.user,
                     rows_max=1,
                     bytes_max=1_000,
                 )
@@ -162,7 +161,7 @@ class TrinoExecutor:
     def _table(self, view: TableView) -> exp.Expression:
         names = [
             exp.to_identifier(name, quoted=True)
-            for name in (view.name.name, view.name.namespace, self._settings.trino_catalog)
+            for name in (view.name.name, view.name.namespace, self._settings.trino.catalog)
         ]
         table = exp.Table(this=names[0], db=names[1], catalog=names[2])
         # A type declared since the last commit is in the table's schema and not in its snapshot's: then the
@@ -175,21 +174,21 @@ class TrinoExecutor:
         return table
 
     def _cursor(self, run: Run, user: str) -> Any:
-        """`user`: as whom the question is asked. Trino knows by `trino_user`'s password who asks, and by its
+        """`user`: as whom the question is asked. Trino knows by `trino.user`'s password who asks, and by its
         rules that it may ask for others."""
-        password = self._settings.trino_password
-        if self._rules is not None and user != self._settings.trino_user:
+        password = self._settings.trino.password
+        if self._rules is not None and user != self._settings.trino.user:
             self._rules.check(user)
         connection: Any = Connection(
             host=self._parts.hostname or "",
             port=self._parts.port or (443 if self._parts.scheme == "https" else 80),
             http_scheme=self._parts.scheme,
             user=user,
-            auth=BasicAuthentication(self._settings.trino_user, password.get_secret_value())
+            auth=BasicAuthentication(self._settings.trino.user, password.get_secret_value())
             if password
             else None,
             source="firn-query",
-            catalog=self._settings.trino_catalog,
+            catalog=self._settings.trino.catalog,
             http_session=self._session,
             request_timeout=REQUEST_TIMEOUT_S,
             session_properties={"query_max_run_time": f"{max(1, round(run.timeout_s))}s"},
@@ -209,7 +208,7 @@ class TrinoExecutor:
                     run.check()
         except (Error, HttpError, requests.RequestException) as error:
             run.check()
-            raise _translated(error, self._settings.trino_uri) from error
+            raise _translated(error, self._settings.trino.uri) from error
 
 
 def _translated(error: Exception, uri: str) -> Exception:
@@ -228,8 +227,8 @@ def _translated(error: Exception, uri: str) -> Exception:
         return UnavailableError(f"Trino at {uri} does not answer ({type(error).__name__}); is it running?")
     if isinstance(error, HttpError) and "error 401" in str(error):
         return UnavailableError(
-            f"Trino at {uri} does not let this room in; set FIRN_QUERY_TRINO_USER and "
-            "FIRN_QUERY_TRINO_PASSWORD"
+            f"Trino at {uri} does not let this room in; set FIRN_QUERY_TRINO__USER and "
+            "FIRN_QUERY_TRINO__PASSWORD"
         )
     return UnavailableError(f"Trino: {error}")
 

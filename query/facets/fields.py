@@ -94,13 +94,13 @@ def top_values(
         )
         select = _select_values(prepared, target, start, limit)
         fetched = prepared.executor.fetch(
-            Source(prepared.view, files[0]), select, run, bytes_max=searcher.settings.page_bytes_max
+            Source(prepared.view, files[0]), select, run, bytes_max=searcher.settings.search.page_bytes_max
         )
         rows = fetched.rows
         progress.add(looked_at, fetched)
         if fetched.cut:
             progress.stopped = (
-                f"the values have more than {searcher.settings.page_bytes_max:,} bytes "
+                f"the values have more than {searcher.settings.search.page_bytes_max:,} bytes "
                 "together, of which the most frequent are given"
             )
     except TimeOverError as error:

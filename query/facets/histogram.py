@@ -87,7 +87,7 @@ def histogram(
         if (
             reader is not None
             and shares is not None
-            and shares.to_open_bytes <= searcher.settings.embedded_bytes_max
+            and shares.to_open_bytes <= searcher.settings.embedded.scan_bytes_max
         ):
             prepared = replace(prepared, executor=reader)
             kept_rows, counts = _from_files(shares, width)

@@ -54,7 +54,7 @@ def assess(
         reasons += _of_lag(freshness.lag, end)
     if freshness.lag is None and pin is None:
         notes.append(
-            "how far ingestion is behind is not known: set ingest_uri to where `python -m ingest serve` "
+            "how far ingestion is behind is not known: set ingest.uri to where `python -m ingest serve` "
             "listens"
         )
     if view.snapshot_id is None:

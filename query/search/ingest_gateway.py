@@ -25,10 +25,10 @@ class IngestGateway:
     """A client of ingest's tools. Thread-safe."""
 
     def __init__(self, settings: QuerySettings) -> None:
-        self._uri = settings.ingest_uri.rstrip("/")
+        self._uri = settings.ingest.uri.rstrip("/")
         self._headers = (
-            {"Authorization": f"Bearer {settings.ingest_token.get_secret_value()}"}
-            if settings.ingest_token
+            {"Authorization": f"Bearer {settings.ingest.token.get_secret_value()}"}
+            if settings.ingest.token
             else {}
         )
         self._options: dict[str, Any] = {
@@ -135,7 +135,7 @@ class IngestGateway:
         if self._http is None:
             raise UnavailableError(
                 "dead letters and live tail come from ingest: start `python -m ingest serve` and set "
-                "FIRN_QUERY_INGEST_URI to its address"
+                "FIRN_QUERY_INGEST__URI to its address"
             )
         return self._http
 
@@ -181,6 +181,6 @@ def _error(response: httpx.Response) -> Exception:
         return ConflictError(sentence)
     if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         return UnavailableError(
-            f"ingest does not know this room: set FIRN_QUERY_INGEST_TOKEN to its serve_token ({sentence})"
+            f"ingest does not know this room: set FIRN_QUERY_INGEST__TOKEN to its http.token ({sentence})"
         )
     return RefusedError(sentence) if response.is_client_error else UnavailableError(sentence)

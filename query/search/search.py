@@ -162,7 +162,7 @@ class Searcher:
         rows: list[dict[str, Any]] = []
         progress = Progress()
         beyond = None if after is None else _beyond(after, newest_first=newest_first)
-        left_bytes, fetched = self.settings.page_bytes_max, None
+        left_bytes, fetched = self.settings.search.page_bytes_max, None
         for piece in slices(prepared.plan, newest_first=newest_first):
             condition = prepared.condition_in(piece.start, piece.end, beyond)
             select = select_rows(names, condition, limit + 1 - len(rows), newest_first=newest_first)
@@ -258,7 +258,7 @@ class Searcher:
                 "engine out"
             )
         if engine == "auto":
-            fits = plan.planned.size_bytes <= self.settings.embedded_bytes_max and not plan.has_deletes
+            fits = plan.planned.size_bytes <= self.settings.embedded.scan_bytes_max and not plan.has_deletes
             engine = "duckdb" if fits and "duckdb" in self._executors else "trino"
         if engine not in self._executors:
             raise refuse(f"this server has no engine {engine!r}; it has {', '.join(self._executors)}")
@@ -284,7 +284,7 @@ class Searcher:
     ) -> Fetched | None:
         """Step 4 for one slice; None when a limit is reached: what was found so far is the answer. Raises
         BadQuestionError where that is nothing."""
-        effort, scan_max = effort_of(files), self.settings.scan_bytes_max
+        effort, scan_max = effort_of(files), self.settings.search.scan_bytes_max
         if progress.scanned.size_bytes + effort.size_bytes > scan_max:
             too_much = f"would open {effort.size_bytes:,} bytes of data, at most {scan_max:,} are allowed"
             if not progress.scanned.files:

@@ -2,7 +2,7 @@
 
 Names are checked twice. The catalog says with the caller's own key that each is a table: a view would be
 expanded by Trino, with whatever it reads. And Trino is asked as the tenant's own user, whose rules
-(`trino_access`) let it read that tenant and nothing else, whatever a name turns out to be.
+(`trino.access`) let it read that tenant and nothing else, whatever a name turns out to be.
 """
 
 from lake.catalog_client import CatalogClient, TableName

@@ -1,5 +1,5 @@
 """`python -m query.sql.sql_reader_process CPU_S MEMORY_BYTES`: reads people's SQL apart from everybody else,
-so that it can be killed (see `sql_readers`).
+so that it can be killed (see `sql_readers.py`).
 
 A line of JSON comes in (`{"sql", "default", "catalog"}`), a line of JSON goes out: `{"sql", "tables":
 [[tenant, stream], ...]}` or `{"problem": {...}}`. A statement that takes more processor time than it may ends

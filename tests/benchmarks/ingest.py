@@ -214,8 +214,8 @@ def main(
             {
                 "workers": str(workers),
                 "engine": engine,
-                "spark_master": master,
-                "task_records_max": str(task_records),
+                "spark__master": master,
+                "spark__task_records_max": str(task_records),
             },
         )
     result |= {
@@ -270,9 +270,9 @@ def measure(
         **os.environ,
         **stack.environment(),
         "FIRN_INGEST_TOPICS": orjson.dumps(topics).decode(),
-        "FIRN_INGEST_PORT": str(port),
+        "FIRN_INGEST_NODE__PORT": str(port),
         **{f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()},
-        "FIRN_INGEST_FLUSH_INTERVAL_S": str(flush_interval_s or 3_600),
+        "FIRN_INGEST_FLUSH__INTERVAL_S": str(flush_interval_s or 3_600),
         "FIRN_INGEST_SHUTDOWN_S": "600",
     }
     log_file = stack.folder / "logs" / "ingest.log"

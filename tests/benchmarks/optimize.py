@@ -101,7 +101,7 @@ def by_firn(variables: Mapping[str, str], names: Sequence[TableName]) -> tuple[f
         "--once",
         *(part for n in names for part in ("--table", str(n))),
     ]
-    return timed(command, {**variables, "FIRN_OPTIMIZE_READER_GRACE_S": "0"})
+    return timed(command, {**variables, "FIRN_OPTIMIZE_RETENTION__READER_GRACE_S": "0"})
 
 
 def by_spark(

@@ -297,7 +297,7 @@ def _measured(
     times: int,
     say: Callable[[str], None],
 ) -> dict[str, float]:
-    settings = QuerySettings(trino_uri=stack.address("trino"), state=str(stack.folder / "bench"))
+    settings = QuerySettings.load(trino__uri=stack.address("trino"), state=str(stack.folder / "bench"))
     storage = open_storage()
     roots = [local_path(catalog.warehouse)] if catalog.warehouse else []
     embedded = EmbeddedExecutor(

@@ -16,8 +16,8 @@ def main() -> None:
     spark = open_session(
         SparkOptions(
             "procedures",
-            jars=settings.spark_jars,
-            java_home=settings.java_home,
+            jars=settings.spark.jars,
+            java_home=settings.spark.java_home,
             java_options="-XX:+UseParallelGC",
         )
     )

@@ -11,6 +11,7 @@ import pytest
 from lake.catalog_client import CatalogClient, TableName
 from lake.erasure_work import ErasureAnswer, ErasureRequest, ErasureWork, work_list_of
 from lake.errors import RefusedError
+from lake.settings import ControlSettings
 from tests.catalog.conftest import Server
 
 pytestmark = pytest.mark.stack
@@ -61,11 +62,11 @@ def test_leases_and_parked_records_need_no_warehouse(control: Server) -> None:
 
 
 def test_erasures_are_asked_for_and_answered_there(control: Server) -> None:
-    """With the address that settings name as `control_uri`; a lease of the catalog beside it means nothing
+    """With the address that settings name as `control.uri`; a lease of the catalog beside it means nothing
     to it."""
     with closing(CatalogClient("http://127.0.0.1:9")) as catalog:
-        work_list = work_list_of(catalog, control.url, None)
-        assert work_list_of(catalog, "", None) is catalog
+        work_list = work_list_of(catalog, ControlSettings(uri=control.url))
+        assert work_list_of(catalog, ControlSettings()) is catalog
     with closing(work_list):
         work = ErasureWork(work_list)
         request = ErasureRequest("x", TableName("a", "t"), "uuid", {}, 0)

@@ -23,9 +23,9 @@ def stuck(database_url: str, tmp_path: Path) -> Iterator[Server]:
     """A live catalog whose warehouse is an S3 bucket that never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=1_000) as silent:
         s3 = {
-            "FIRN_STORAGE_S3_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
-            "FIRN_STORAGE_S3_ACCESS_KEY_ID": "id",
-            "FIRN_STORAGE_S3_SECRET_ACCESS_KEY": "secret",
+            "FIRN_STORAGE_S3__ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "FIRN_STORAGE_S3__ACCESS_KEY_ID": "id",
+            "FIRN_STORAGE_S3__SECRET_ACCESS_KEY": "secret",
             "FIRN_STORAGE_REQUEST_TIMEOUT_S": str(STORAGE_TIMEOUT_S),
         }
         server = Server(tmp_path, database_url, environment=s3, elsewhere="s3://bucket/warehouse")

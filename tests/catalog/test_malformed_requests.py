@@ -120,7 +120,7 @@ def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(
         folder,
         f"sqlite:///{folder}/catalog.db",
-        environment={"FIRN_CATALOG_REQUEST_BYTES_MAX": str(REQUEST_BYTES_MAX)},
+        environment={"FIRN_CATALOG_HTTP__REQUEST_BYTES_MAX": str(REQUEST_BYTES_MAX)},
     )
     try:
         yield server.start()
@@ -198,7 +198,7 @@ def test_huge_bodies_are_refused(small_server: Server, header: str, wrap: Callab
                 connection.sendall(part)
         answer = connection.recv(65_536)
     assert answer.startswith(b"HTTP/1.1 413"), answer[:200]
-    assert b"request_bytes_max" in answer
+    assert b"http.request_bytes_max" in answer
     assert peak_bytes(small_server) - before < 4 * REQUEST_BYTES_MAX
 
 

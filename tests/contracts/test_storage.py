@@ -125,14 +125,14 @@ class TestS3(StorageContract):
 
     @pytest.fixture
     def storage(self, endpoint: dict[str, str]) -> AnyStorage:
-        return self._open(endpoint, endpoint["FIRN_STORAGE_S3_SECRET_ACCESS_KEY"])
+        return self._open(endpoint, endpoint["FIRN_STORAGE_S3__SECRET_ACCESS_KEY"])
 
     def _open(self, endpoint: dict[str, str], secret: str) -> AnyStorage:
         return AnyStorage(
-            StorageSettings(
-                s3_endpoint=endpoint["FIRN_STORAGE_S3_ENDPOINT"],
-                s3_access_key_id=endpoint["FIRN_STORAGE_S3_ACCESS_KEY_ID"],
-                s3_secret_access_key=SecretStr(secret),
+            StorageSettings.load(
+                s3__endpoint=endpoint["FIRN_STORAGE_S3__ENDPOINT"],
+                s3__access_key_id=endpoint["FIRN_STORAGE_S3__ACCESS_KEY_ID"],
+                s3__secret_access_key=SecretStr(secret),
                 request_timeout_s=20,
             )
         )
@@ -146,10 +146,10 @@ class TestS3(StorageContract):
     ) -> None:
         """A refused request is an error, not an empty warehouse."""
         stranger = AnyStorage(
-            StorageSettings(
-                s3_endpoint=endpoint["FIRN_STORAGE_S3_ENDPOINT"],
-                s3_access_key_id="firn",
-                s3_secret_access_key=SecretStr("wrong"),
+            StorageSettings.load(
+                s3__endpoint=endpoint["FIRN_STORAGE_S3__ENDPOINT"],
+                s3__access_key_id="firn",
+                s3__secret_access_key=SecretStr("wrong"),
                 request_timeout_s=5,
             )
         )

@@ -120,20 +120,20 @@ class Matrix:
             self.draws,
         )
         own = {
-            "group": name,
-            "dead_letter_topic": f"dead-{name}",
-            "parked_topic": f"parked-{name}",
-            "replay_topic": f"replay-{name}",
+            "kafka__group": name,
+            "internal_topics__dead_letters": f"dead-{name}",
+            "internal_topics__parked": f"parked-{name}",
+            "internal_topics__replay": f"replay-{name}",
             "workers": "2",
         }
         quick = {
-            "flush_interval_s": "0.4",
-            "park_after_s": "0.8",
-            "commit_timeout_s": "5",
-            "flush_bytes": "20000",
+            "flush__interval_s": "0.4",
+            "tables__park_after_s": "0.8",
+            "commit__timeout_s": "5",
+            "flush__bytes": "20000",
             "shutdown_s": "30",
         }
-        settings = {**own, **quick, "bootstrap_servers": self.kafka.bootstrap_servers}
+        settings = {**own, **quick, "kafka__bootstrap_servers": self.kafka.bootstrap_servers}
         self.ingester = Ingester(self.folder, self.stack.environment(), [{"name": topic}], settings)
         try:
             with CatalogProxy(self.stack.address("catalog")) as self.proxy, self.flow:
@@ -253,7 +253,7 @@ class Matrix:
         lands."""
         self.ingester.kill()
         self.proxy.hold()
-        self.ingester.start(ready=False, environment={"FIRN_INGEST_CATALOG_URI": self.proxy.address})
+        self.ingester.start(ready=False, environment={"FIRN_INGEST_CATALOG__URI": self.proxy.address})
         held = self.proxy.held.wait(REACHED_S)
         self.ingester.kill()
         self.ingester.start()

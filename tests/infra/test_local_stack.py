@@ -134,10 +134,10 @@ def test_bucket_of_the_warehouse_takes_files_with_the_exported_keys(own_stack: S
     variables = own_stack.environment()
     store = S3Store(
         "firn-warehouse",
-        endpoint=variables["FIRN_STORAGE_S3_ENDPOINT"],
-        region=variables["FIRN_STORAGE_S3_REGION"],
-        access_key_id=variables["FIRN_STORAGE_S3_ACCESS_KEY_ID"],
-        secret_access_key=variables["FIRN_STORAGE_S3_SECRET_ACCESS_KEY"],
+        endpoint=variables["FIRN_STORAGE_S3__ENDPOINT"],
+        region=variables["FIRN_STORAGE_S3__REGION"],
+        access_key_id=variables["FIRN_STORAGE_S3__ACCESS_KEY_ID"],
+        secret_access_key=variables["FIRN_STORAGE_S3__SECRET_ACCESS_KEY"],
         client_options={"allow_http": True},
     )
     obstore.put(store, "tables/one", b"bytes")

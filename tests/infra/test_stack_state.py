@@ -55,6 +55,19 @@ def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [state_file.FILE]
 
 
+def test_variables_of_a_stack_from_before_are_read_under_their_names_of_today(tmp_path: Path) -> None:
+    """So the stack keeps its keys, and no process is given a name that it refuses."""
+    exports = {"FIRN_INGEST_TOPIC_KEYS": '["k"]', "FIRN_STORAGE_S3_ENDPOINT": "http://127.0.0.1:9"}
+    record = ServiceRecord("kafka", exports=exports, environment={"FIRN_INGEST_SERVE_TOKEN_FILE": "t"})
+    state_file.save(tmp_path, StackState().with_record(record))
+    found = state_file.load(tmp_path).record("kafka")
+    assert found.exports == {
+        "FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS": '["k"]',
+        "FIRN_STORAGE_S3__ENDPOINT": "http://127.0.0.1:9",
+    }
+    assert found.environment == {"FIRN_INGEST_HTTP__TOKEN_FILE": "t"}
+
+
 def test_folder_without_a_state_file_is_an_empty_stack(tmp_path: Path) -> None:
     """A stack that was never started knows no service."""
     assert state_file.load(tmp_path) == StackState()
@@ -194,10 +207,10 @@ def test_warehouse_in_another_bucket_is_refused(tmp_path: Path) -> None:
 def test_environment_joins_what_the_services_export(tmp_path: Path) -> None:
     """The environment of a stack has what each service exports, and where the stack is."""
     state = StackState(catalog_uri="http://127.0.0.1:5").with_record(
-        ServiceRecord("kafka", exports={"FIRN_INGEST_BOOTSTRAP_SERVERS": "127.0.0.1:9"})
+        ServiceRecord("kafka", exports={"FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:9"})
     )
     state_file.save(tmp_path, state)
     variables = Stack(tmp_path).environment()
-    assert variables["FIRN_INGEST_BOOTSTRAP_SERVERS"] == "127.0.0.1:9"
-    assert variables["FIRN_INGEST_CATALOG_URI"] == "http://127.0.0.1:5"
+    assert variables["FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS"] == "127.0.0.1:9"
+    assert variables["FIRN_INGEST_CATALOG__URI"] == "http://127.0.0.1:5"
     assert variables["FIRN_INFRA_STATE"] == str(tmp_path)

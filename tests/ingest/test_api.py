@@ -20,6 +20,7 @@ from ingest.serve.api import serving
 from lake import metrics
 from lake.errors import PrerequisiteError, SettingsError
 from lake.settings import IngestSettings, TopicSettings
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 
@@ -32,14 +33,14 @@ def test_the_server_is_gone_when_the_engine_has_ended() -> None:
 
     def run() -> None:
         with serving(engine, IngestSettings(), listener):
-            wait_for(lambda: httpx.get(f"{address}/readyz", trust_env=False).json() == {"ready": False}, 10.0)
+            wait_for(lambda: http.get(f"{address}/readyz").json() == {"ready": False}, 10.0)
             raise RuntimeError("the engine fails")
 
     with pytest.raises(RuntimeError, match="the engine fails"):
         run()
     assert "api" not in {thread.name for thread in threading.enumerate()}
     with pytest.raises(httpx.TransportError):
-        httpx.get(f"{address}/readyz", trust_env=False)
+        http.get(f"{address}/readyz")
 
 
 def test_a_port_in_use_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:

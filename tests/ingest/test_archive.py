@@ -217,10 +217,10 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyStorage]:
         stack.start("s3")
         own = stack.environment()
         yield AnyStorage(
-            StorageSettings(
-                s3_endpoint=own["FIRN_STORAGE_S3_ENDPOINT"],
-                s3_access_key_id=own["FIRN_STORAGE_S3_ACCESS_KEY_ID"],
-                s3_secret_access_key=SecretStr(own["FIRN_STORAGE_S3_SECRET_ACCESS_KEY"]),
+            StorageSettings.load(
+                s3__endpoint=own["FIRN_STORAGE_S3__ENDPOINT"],
+                s3__access_key_id=own["FIRN_STORAGE_S3__ACCESS_KEY_ID"],
+                s3__secret_access_key=SecretStr(own["FIRN_STORAGE_S3__SECRET_ACCESS_KEY"]),
             )
         )
 

@@ -127,9 +127,9 @@ class BackfillRun:
         self.dead_letter_topic = fresh("dead-")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         own = {
-            "group": fresh("g-"),
-            "dead_letter_topic": self.dead_letter_topic,
-            "bootstrap_servers": line.kafka.bootstrap_servers,
+            "kafka__group": fresh("g-"),
+            "internal_topics__dead_letters": self.dead_letter_topic,
+            "kafka__bootstrap_servers": line.kafka.bootstrap_servers,
             **settings,
         }
         variables = {f"FIRN_INGEST_{name.upper()}": value for name, value in own.items() if value}
@@ -140,8 +140,8 @@ class BackfillRun:
             "FIRN_CONFIG": "",
             "COLUMNS": "200",
         }
-        if not own["bootstrap_servers"]:
-            self.environment.pop("FIRN_INGEST_BOOTSTRAP_SERVERS", None)
+        if not own["kafka__bootstrap_servers"]:
+            self.environment.pop("FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS", None)
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
@@ -246,7 +246,7 @@ def test_archive_is_in_the_table_once_however_often_it_is_read(
 def test_killed_run_is_completed_by_the_next(line: Line, tmp_path: Path, archive: Archive, step: str) -> None:
     """Killed at each step of the protocol while most of the archive is still to come, and run again: every
     record once, every bad one a letter."""
-    run = BackfillRun(line, tmp_path, buffer_bytes_max="300000")
+    run = BackfillRun(line, tmp_path, flush__buffer_bytes_max="300000")
     run.into_tenant(
         *_patterns(archive),
         code=KILLED,
@@ -270,9 +270,9 @@ def test_killed_run_is_completed_by_the_next(line: Line, tmp_path: Path, archive
 def test_archive_beside_a_live_ingester(line: Line, tmp_path: Path, archive: Archive) -> None:
     """Old files go into a table that a node writes to: both are complete, and the node notices nothing but
     conflicts."""
-    run = BackfillRun(line, tmp_path, buffer_bytes_max="200000")
+    run = BackfillRun(line, tmp_path, flush__buffer_bytes_max="200000")
     topic = line.kafka.topic(2)
-    ingester = line.ingester({"name": topic, "tenant": [f"const:{run.tenant}"]}, flush_interval_s=0.1)
+    ingester = line.ingester({"name": topic, "tenant": [f"const:{run.tenant}"]}, flush__interval_s=0.1)
     try:
         process, sent = run.start(*_patterns(archive), "--tenant", run.tenant), 0
         while process.poll() is None or sent < 500:
@@ -352,7 +352,7 @@ def test_without_kafka_rejects_go_to_a_file(line: Line, tmp_path: Path, archive:
     """Nothing is asked of Kafka: bad records are lines of a file, each once, also after a crash that left
     half a line; without a place there is an error."""
     run, rejects = (
-        BackfillRun(line, tmp_path, bootstrap_servers="", buffer_bytes_max="300000"),
+        BackfillRun(line, tmp_path, kafka__bootstrap_servers="", flush__buffer_bytes_max="300000"),
         tmp_path / "rejects.ndjson",
     )
     assert "--rejects FILE" in run.into_tenant(*_patterns(archive), code=2)["stderr"]

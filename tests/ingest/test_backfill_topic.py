@@ -99,7 +99,7 @@ def test_bounds_and_topics_that_mean_nothing_are_refused() -> None:
         _bound("from", ["1"], datetime(1970, 1, 2))  # noqa: DTZ001
     settings = IngestSettings(topics=(TopicSettings(name="t"),)).with_replay_topic()
     assert _input_topic(settings, "t").name == "t"
-    for name in ("other", settings.replay_topic):
+    for name in ("other", settings.internal_topics.replay):
         with pytest.raises(SettingsError, match="is no input topic"):
             _input_topic(settings, name)
 

@@ -156,7 +156,10 @@ class Attached:
             assert Counter((partition, offset) for partition, offset in rows) == Counter(
                 (each.partition, each.offset) for each in sent
             )
-        facts = [letter.facts for letter in self.line.kafka.read(self.tools.settings["dead_letter_topic"])]
+        facts = [
+            letter.facts
+            for letter in self.line.kafka.read(self.tools.settings["internal_topics__dead_letters"])
+        ]
         found = Counter((int(each["firn.partition"]), int(each["firn.offset"])) for each in facts)
         assert repeated_letters or set(found.values()) == {1}
         assert sorted(found) == sorted((each.partition, each.offset) for each in self.bad)
@@ -220,7 +223,7 @@ def test_a_table_that_was_moved_back_is_read_again_from_where_its_group_began(
     attached: Callable[..., Attached],
 ) -> None:
     """What was taken away comes back from the topic, nothing older; the backfill then brings in just that."""
-    one = attached(flush_interval_s="0.3")
+    one = attached(flush__interval_s="0.3")
     one.produce(100)
     one.start()
     for rows in (20, 40):
@@ -246,7 +249,7 @@ def test_killed_run_is_completed_by_the_next_beside_a_live_node(
 ) -> None:
     """Killed in the middle while live records flow into the same tables, and run again: every record once,
     and the node notices nothing."""
-    one = attached(buffer_bytes_max="200000", flush_interval_s="0.1")
+    one = attached(flush__buffer_bytes_max="200000", flush__interval_s="0.1")
     one.produce(4_000)
     one.start()
     one.produce_now(20)

@@ -379,7 +379,7 @@ def test_nasty_members_are_kept_or_named(
 
 
 def test_ten_thousand_keys_fit_into_the_columns_and_the_overflow() -> None:
-    """Past columns_max fields go to _overflow, whole."""
+    """Past limits.columns_max fields go to _overflow, whole."""
     document = {f"k{n}": n for n in range(10_000)}
     row = fields_of(json.dumps(document), limits=ConverterLimits(100, 200, ANY_TIME))
     kept = {name: int(value) for name, value in row.items() if name.startswith("k")}

@@ -213,7 +213,7 @@ def test_a_full_disk_is_the_flushes_to_tell(hot: HotTable, tmp_path: Path) -> No
 
 def test_so_many_hours_have_a_file_open_at_once(hot: HotTable) -> None:
     """A late backlog has hundreds: open files are bounded, and every row is in one."""
-    settings = IngestSettings(late_limit="accept", hours_per_flush_max=4)
+    settings = IngestSettings.load(limits__late="accept", flush__hours_max=4)
     hot.writer = FlushWriter(settings, hot.columns, cast("DeadLetters", hot.letters), open_storage())
     for _ in range(2):
         hot.add(*_of_hours(10))

@@ -42,8 +42,8 @@ def test_lowest_is_below_every_record_that_waits(routed: list[tuple[int, int]], 
 
 
 def test_a_partition_whose_oldest_record_waits_too_long_is_named() -> None:
-    """Beyond `replay_records_max` the table that holds a partition's offset back is to be flushed, whatever
-    its size."""
+    """Beyond `flush.replay_records_max` the table that holds a partition's offset back is to be flushed,
+    whatever its size."""
     buffers, offsets = Buffers(), Offsets()
     for source, offset, table in ((0, 10, 0), (0, 11, 1), (0, 500, 1), (1, 3, 1)):
         buffers.add(TABLES[table], 0.0, *_record(source, offset))

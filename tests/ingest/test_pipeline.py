@@ -6,8 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from ingest.model.link import TableView, WrittenFlush
+from ingest.commit.flush_lifecycle import WRITE_RETRIES
+from ingest.model.link import Outcome, TableView, WrittenFlush
 from ingest.model.source import Source
+from ingest.model.trouble import Cause, Trouble
 from ingest.node.pipeline import Pipeline
 from ingest.route.buffer import RawRecord
 from ingest.write.flush_writer import Flush, Written
@@ -19,20 +21,28 @@ from tests.ingest.support.fake_clock import FakeClock
 FAR = 1_000
 TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(30)]
 SLOW, *OTHERS = TABLES
+VIEW = TableView("u", "file:///t", b"{}", NO_MARKS)
+TROUBLE = Trouble(Cause.STORAGE, "no room")
 
 
 class Writer:
-    """Writes nothing, and says that it has. `hot`: a table whose open file is large enough."""
+    """Writes nothing, and says that it has. `hot`: a table whose open file is large enough. `fails`: no file
+    can be written."""
 
     hot: TableId | None = None
+    fails = False
 
     def write(self, flushes: Sequence[Flush], *_: Any) -> Written:
+        if self.fails:
+            return Written(stuck=[(flush, TROUBLE) for flush in flushes])
         return Written(
             [
                 WrittenFlush(f.table, "u", {TopicPartition("id", 0): Range(0, 1)}, [], 1, {}, 0)
                 for f in flushes
             ]
         )
+
+    def abort(self, _: TableId) -> None: ...
 
     def acknowledged(self) -> None: ...
 
@@ -49,27 +59,36 @@ class Worker:
 
     def __init__(self) -> None:
         self.flushed: list[TableId] = []
+        self.stuck: list[TableId] = []
+        self.parked: list[tuple[int, TableId, str]] = []
         self.clock, self.writer, self.offset = FakeClock(), Writer(), 0
         source = Source("t", "id", 0, "json", "UTC")
         topics = SimpleNamespace(
             assignment=SimpleNamespace(sources=[source], numbers={("t", 0): 0}, place=lambda _: None),
             check_identity=lambda: None,
         )
-        link = SimpleNamespace(submit=lambda flushes: self.flushed.extend(flush.table for flush in flushes))
-        settings = IngestSettings(
-            topics=(TopicSettings(name="t"),), replay_records_max=FAR, flush_interval_s=3_600.0
+        link = SimpleNamespace(
+            submit=lambda flushes: self.flushed.extend(flush.table for flush in flushes),
+            stuck=lambda table, _: self.stuck.append(table),
+        )
+        parked_topic = SimpleNamespace(
+            send=lambda _, record, table, parking: self.parked.append((record.offset, table, parking)),
+            flush=lambda: None,
+        )
+        settings = IngestSettings.load(
+            topics=(TopicSettings(name="t"),), flush__replay_records_max=FAR, flush__interval_s=3_600.0
         )
         parts: Any = (
             settings,
             topics,
             link,
             self.writer,
-            SimpleNamespace(flush=lambda: None),
+            parked_topic,
             self.clock,
             1 << 40,
         )
         self.pipeline = Pipeline(*parts)
-        self.pipeline.opened(dict.fromkeys(TABLES, TableView("u", "file:///t", b"{}", NO_MARKS)), [])
+        self.pipeline.opened(dict.fromkeys(TABLES, VIEW), [])
 
     def take(self, table: TableId, size: int = 10) -> None:
         """A message comes."""
@@ -125,3 +144,56 @@ def test_a_table_that_is_due_for_two_reasons_is_flushed_once(worker: Worker) -> 
     cast("Any", worker.pipeline).buffers.pack = lambda _: None
     worker.look()
     assert worker.flushed == [SLOW]
+
+
+# ---- the life of a flush, as this runner lives it
+
+
+def test_a_flush_that_cannot_be_written_is_tried_again_after_a_pause(worker: Worker) -> None:
+    """The main process is told each time; meanwhile what comes waits behind it, and the offset stays."""
+    worker.take(SLOW)
+    worker.writer.fails = True
+    worker.pipeline.flush_all()
+    worker.take(SLOW)
+    worker.look()
+    assert (worker.stuck, worker.flushed) == ([SLOW], [])
+    assert worker.pipeline.durable_offsets() == {0: 0}
+    worker.clock.s += WRITE_RETRIES.first_s
+    worker.look()
+    assert worker.stuck == [SLOW, SLOW]
+    worker.writer.fails = False
+    worker.clock.s += WRITE_RETRIES.max_s
+    worker.look()
+    assert worker.flushed == [SLOW]
+    worker.pipeline.settle([(SLOW, Outcome.DONE, VIEW)])
+    assert worker.pipeline.durable_offsets() == {0: 1}
+
+
+def test_a_flush_to_be_redone_is_handed_over_again_before_the_next_one(worker: Worker) -> None:
+    """At once, and what came meanwhile stays behind it."""
+    worker.take(SLOW)
+    worker.pipeline.flush_all()
+    worker.take(SLOW)
+    worker.pipeline.settle([(SLOW, Outcome.REDO, VIEW)])
+    worker.pipeline.flush_all()
+    assert worker.flushed == [SLOW, SLOW]
+    assert worker.pipeline.durable_offsets() == {0: 0}
+    worker.pipeline.settle([(SLOW, Outcome.DONE, VIEW)])
+    assert worker.pipeline.durable_offsets() == {0: 1}
+    worker.pipeline.flush_all()
+    assert worker.flushed == [SLOW, SLOW, SLOW]
+
+
+def test_a_parked_table_parks_its_flush_before_its_buffer(worker: Worker) -> None:
+    """In the order of their offsets; once it is released it begins anew."""
+    worker.take(SLOW)
+    worker.pipeline.flush_all()
+    worker.take(SLOW)
+    worker.pipeline.park({SLOW: "parking"})
+    assert worker.parked == [(0, SLOW, "parking"), (1, SLOW, "parking")]
+    assert worker.pipeline.is_idle
+    assert worker.pipeline.durable_offsets() == {0: 2}
+    worker.pipeline.release({SLOW: VIEW})
+    worker.take(SLOW)
+    worker.pipeline.flush_all()
+    assert worker.flushed == [SLOW, SLOW]

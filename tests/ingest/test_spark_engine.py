@@ -126,17 +126,17 @@ def _flowing(stack: Stack, kafka: KafkaTopics, folder: Path, **settings: str) ->
     print(f"FIRN_TEST_SEED={seed}")
     topic, name = kafka.topic(PARTITIONS), fresh("g-")
     own = {
-        "group": name,
-        "dead_letter_topic": f"dead-{name}",
-        "parked_topic": f"parked-{name}",
-        "replay_topic": f"replay-{name}",
+        "kafka__group": name,
+        "internal_topics__dead_letters": f"dead-{name}",
+        "internal_topics__parked": f"parked-{name}",
+        "internal_topics__replay": f"replay-{name}",
         "shutdown_s": "30",
     }
     quick = {
-        "flush_interval_s": "0.4",
-        "park_after_s": "0.8",
-        "commit_timeout_s": "5",
-        "bootstrap_servers": kafka.bootstrap_servers,
+        "flush__interval_s": "0.4",
+        "tables__park_after_s": "0.8",
+        "commit__timeout_s": "5",
+        "kafka__bootstrap_servers": kafka.bootstrap_servers,
     }
     flow = RecordFlow(kafka, topic, [fresh("spark-") for _ in range(5)], PARTITIONS, random.Random(seed))
     ingester = Ingester(
@@ -218,7 +218,11 @@ def test_a_cluster_of_which_one_worker_dies_in_the_middle_of_a_task(
     options = OPTIONS | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
     with spark_machines(tmp_path) as machines:
         with _flowing(
-            stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()
+            stack,
+            kafka,
+            tmp_path,
+            spark__master=machines.master,
+            spark__options=orjson.dumps(options).decode(),
         ) as flowing:
             flowing.ingester.start()
             flowing.ingester.wait_until(
@@ -244,17 +248,17 @@ def test_small_parts_of_many_tables_become_one_file_each(
     topic, name, draws = kafka.topic(PARTITIONS), fresh("g-"), random.Random(1)
     tenants = [fresh("many-") for _ in range(MANY_TENANTS)]
     own = {
-        "group": name,
-        "dead_letter_topic": f"dead-{name}",
-        "parked_topic": f"parked-{name}",
-        "replay_topic": f"replay-{name}",
+        "kafka__group": name,
+        "internal_topics__dead_letters": f"dead-{name}",
+        "internal_topics__parked": f"parked-{name}",
+        "internal_topics__replay": f"replay-{name}",
     }
     settings = {
         "engine": "spark",
         **own,
-        "flush_interval_s": "20",
+        "flush__interval_s": "20",
         "shutdown_s": "30",
-        "bootstrap_servers": kafka.bootstrap_servers,
+        "kafka__bootstrap_servers": kafka.bootstrap_servers,
     }
     ingester, catalog, storage = (
         Ingester(tmp_path, stack.environment(), [{"name": topic}], settings),
@@ -331,7 +335,11 @@ def test_a_task_that_runs_twice_at_once_and_once_more(
     options = OPTIONS | SPECULATION | {f"spark.executorEnv.{name}": value for name, value in fault.items()}
     with spark_machines(tmp_path) as machines:
         with _flowing(
-            stack, kafka, tmp_path, spark_master=machines.master, spark_options=orjson.dumps(options).decode()
+            stack,
+            kafka,
+            tmp_path,
+            spark__master=machines.master,
+            spark__options=orjson.dumps(options).decode(),
         ) as flowing:
             flowing.ingester.start()
             for step in ("files_synced", "dead_letters_acknowledged"):

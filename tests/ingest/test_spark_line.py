@@ -102,7 +102,12 @@ def driven() -> Driven:
         def acknowledged(self) -> None: ...
 
     line = SparkLine(
-        IngestSettings(flush_interval_s=1), cast("Any", topics), link, cast("Any", Writer()), clock, slots=2
+        IngestSettings.load(flush__interval_s=1),
+        cast("Any", topics),
+        link,
+        cast("Any", Writer()),
+        clock,
+        slots=2,
     )
     line.discover()
     line.opened({A: view(0), B: view(0)}, [])

@@ -36,7 +36,7 @@ def test_tools_ask_whom_the_node_asks(
     says: Mapping[str, str], control_uri: str, is_catalog: bool, has_extras: bool
 ) -> None:
     """About leases and parked records; a control service serves nothing else, not even a configuration."""
-    settings = IngestSettings(topics=(TopicSettings(name="t"),), control_uri=control_uri)
+    settings = IngestSettings.load(topics=(TopicSettings(name="t"),), control__uri=control_uri)
     tools = Tools(settings, Catalog(says), open_storage(), SystemClock())
     assert (tools.control is tools.catalog, tools.control.has_extras) == (is_catalog, has_extras)
 

@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 )
 def test_a_uri_that_is_none_of_http_is_told_at_once(uri: str) -> None:
     """It is no outage that could pass."""
-    for control, setting in ((False, "catalog_uri"), (True, "control_uri")):
+    for control, setting in ((False, "catalog.uri"), (True, "control.uri")):
         with pytest.raises(
             SettingsError,
             match=f"{setting} '{uri}' is no base URL; write http://host:port or https://host:port",
@@ -33,7 +33,7 @@ def test_uris_of_http_are_taken(uri: str) -> None:
     assert CatalogClient(uri).uri == uri.rstrip("/")
 
 
-@pytest.mark.parametrize(("control", "setting"), [(False, "catalog_uri"), (True, "control_uri")])
+@pytest.mark.parametrize(("control", "setting"), [(False, "catalog.uri"), (True, "control.uri")])
 def test_nobody_at_the_address_names_what_to_check(control: bool, setting: str) -> None:
     """Whether it runs, and the setting that says where."""
     with socket.create_server((LOOPBACK, 0)) as nobody:

@@ -32,10 +32,10 @@ class Optimizer:
         assert jdk is not None, "Spark needs Java 17 or 21"
         own = {f"FIRN_OPTIMIZE_{name.upper()}": str(value) for name, value in settings.items()}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
-        java_home = {"FIRN_OPTIMIZE_JAVA_HOME": str(jdk.java.parents[1])}
+        java_home = {"FIRN_OPTIMIZE_SPARK__JAVA_HOME": str(jdk.java.parents[1])}
         jars = (
-            {"FIRN_OPTIMIZE_SPARK_JARS": str(jvm_parts.folder("spark"))}
-            if settings.get("spark_jars") is None
+            {"FIRN_OPTIMIZE_SPARK__JARS": str(jvm_parts.folder("spark"))}
+            if settings.get("spark__jars") is None
             else {}
         )
         self._environment = {

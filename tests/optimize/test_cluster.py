@@ -29,7 +29,7 @@ def test_two_workers_merge_the_tables(
     line.sql(f'DELETE FROM "{deleted.name.namespace}"."logs" WHERE _offset % 10 = 1')
     names = [part for table in tables for part in ("--table", f"{table.name.namespace}.{table.name.name}")]
     with spark_machines(tmp_path) as machines:
-        log = optimizer(spark_master=machines.master, spark_options=orjson.dumps(OPTIONS).decode()).run(
+        log = optimizer(spark__master=machines.master, spark__options=orjson.dumps(OPTIONS).decode()).run(
             "run", "--once", *names
         )
     assert '"action": "rewrite"' in log

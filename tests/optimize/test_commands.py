@@ -30,7 +30,7 @@ LONG_AGO_S = (datetime.now(UTC) - timedelta(days=30)).timestamp()
 def say(catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Say:
     """`say("plan", ...)`: what the command prints, on lines as long as they are."""
     for name, value in {
-        "FIRN_OPTIMIZE_CATALOG_URI": catalog.uri,
+        "FIRN_OPTIMIZE_CATALOG__URI": catalog.uri,
         "FIRN_CONFIG": "",
         "COLUMNS": "250",
     }.items():

@@ -27,11 +27,11 @@ KILL_WITHIN_S = 2.0
 # hour. Nobody pauses.
 EAGER = {
     "lease_s": 2,
-    "reader_grace_s": 0,
-    "late_cooldown_s": 0,
+    "retention__reader_grace_s": 0,
+    "merge__late_cooldown_s": 0,
     "interval_s": 0.2,
-    "snapshots_max": 3,
-    "manifests_max": 4,
+    "snapshots__count_max": 3,
+    "merge__manifests_max": 4,
     "failures_max": 1_000,
 }
 SPARK_WORKER = "pyspark.daemon"

@@ -107,7 +107,7 @@ def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: Catalog
     )
     second = SmallFiles(catalog, storage, first.name.namespace)
     second.append(this_hour(), 10)
-    duties = MaintenanceTasks(maintenance(catalog, purge_after_s=0))
+    duties = MaintenanceTasks(maintenance(catalog, retention__purge_after_s=0))
     would = {dropped.uuid: dropped for dropped, _ in duties.purge(dry_run=True)}
     assert would[first.state.uuid].refusal == ""
     assert second.state.uuid not in would
@@ -186,7 +186,7 @@ def test_interrupted_duty_is_done_again_at_the_next_round(catalog: CatalogClient
     for table in tables:
         for hours_ago in (3, 50):
             table.append(this_hour() - hours_ago, 5)
-    m = maintenance(catalog, [table.name for table in tables], retention_interval_s=0.001)
+    m = maintenance(catalog, [table.name for table in tables], retention__interval_s=0.001)
 
     def hours() -> list[int]:
         return [len(live_files(catalog, table.storage, table.name)) for table in tables]
@@ -207,7 +207,11 @@ def test_daily_duty_brings_tables_that_nobody_merges_within_their_limits(catalog
     for hours_ago in range(3, 23):
         table.append(this_hour() - hours_ago, 2)
     assert (
-        list(MaintenanceTasks(maintenance(catalog, [table.name], manifests_max=4)).retention(expire=True))
+        list(
+            MaintenanceTasks(maintenance(catalog, [table.name], merge__manifests_max=4)).retention(
+                expire=True
+            )
+        )
         == []
     )
     state = table.reload()
@@ -226,14 +230,14 @@ def purged(catalog: CatalogClient, table: TableName, **settings: Any) -> list[tu
 
 
 def test_dropped_table_stays_for_three_days_and_comes_back_whole(catalog: CatalogClient) -> None:
-    """Within `purge_after_s` nothing of a dropped table is deleted, whatever the catalog would allow; undone,
-    it is never purged."""
+    """Within `retention.purge_after_s` nothing of a dropped table is deleted, whatever the catalog
+    would allow; undone, it is never purged."""
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour() - 3, 10, times=2)
     catalog.drop_table(table.name, purge=True)
     assert purged(catalog, table.name) == []
     catalog.post("/firn/v1/dropped-tables/undo", {"identifier": table.name.to_json()})
-    assert purged(catalog, table.name, purge_after_s=0) == []
+    assert purged(catalog, table.name, retention__purge_after_s=0) == []
     assert offsets_of(table) == list(range(20))
     assert missing_files(catalog, table.storage, table.name) == []
 
@@ -266,7 +270,7 @@ def test_table_dropped_and_created_again_within_three_days_has_two_lives(catalog
     catalog.post(
         "/firn/v1/dropped-tables/undo", {"identifier": first.name.to_json(), "new-identifier": back.to_json()}
     )
-    assert purged(catalog, first.name, purge_after_s=0) == []
+    assert purged(catalog, first.name, retention__purge_after_s=0) == []
     assert offsets_of(SmallFiles(catalog, storage, first.name.namespace, "before")) == list(range(20))
     assert offsets_of(second) == list(range(14))
     assert [missing_files(catalog, storage, name) for name in (back, second.name)] == [[], []]
@@ -283,7 +287,7 @@ def test_purge_refuses_a_location_that_a_living_table_has(catalog: CatalogClient
         f"/v1/namespaces/{again.namespace}/register",
         {"name": again.name, "metadata-location": metadata_location},
     )
-    ((dropped, files),) = purged(catalog, table.name, purge_after_s=0)
+    ((dropped, files),) = purged(catalog, table.name, retention__purge_after_s=0)
     assert (dropped.refusal, files) == ("a living table shares its location", 0)
     assert offsets_of(SmallFiles(catalog, table.storage, again.namespace, "again")) == list(range(20))
     assert missing_files(catalog, table.storage, again) == []
@@ -294,7 +298,7 @@ def test_table_dropped_without_purge_is_kept(catalog: CatalogClient) -> None:
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     table.append(this_hour(), 10)
     catalog.drop_table(table.name)
-    assert purged(catalog, table.name, purge_after_s=0) == []
+    assert purged(catalog, table.name, retention__purge_after_s=0) == []
     assert local_path(table.state.location).exists()
 
 
@@ -314,7 +318,7 @@ def test_neighbour_whose_path_begins_with_that_of_the_dropped_table_stays(catalo
     other = SmallFiles(catalog, storage, neighbour)
     other.append(this_hour(), 10)
     catalog.drop_table(table.name, purge=True)
-    ((dropped, files),) = purged(catalog, table.name, purge_after_s=0)
+    ((dropped, files),) = purged(catalog, table.name, retention__purge_after_s=0)
     assert dropped.refusal == ""
     assert files >= 4
     assert not list(storage.list(table.state.location))
@@ -346,7 +350,7 @@ def test_table_that_lies_elsewhere_keeps_its_files(catalog: CatalogClient, elsew
     assert found.files == ()
     assert "not below the warehouse" in reason
     catalog.drop_table(registered, purge=True)
-    ((dropped, files),) = purged(catalog, registered, purge_after_s=0)
+    ((dropped, files),) = purged(catalog, registered, retention__purge_after_s=0)
     assert "not below the warehouse" in dropped.refusal
     assert files == 0
     assert set(before) < set(elsewhere.rglob("*"))
@@ -454,13 +458,13 @@ def test_ten_thousand_files_in_all_spellings_no_live_one_goes_and_every_orphan_d
     (result,) = catalog.commit_all([prepared.request])
     assert result.status.value == "committed", result
     ((found, reason),) = MaintenanceTasks(
-        maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)
+        maintenance(catalog, [table.name], retention__storage_requests_per_s_max=1e6)
     ).orphans(delete=False)
     assert (len(found.files), reason) == (6_667, "")
     assert len(list(folder.iterdir())) == 10_000
     list(
-        MaintenanceTasks(maintenance(catalog, [table.name], storage_requests_per_s_max=1e6)).orphans(
-            delete=True
-        )
+        MaintenanceTasks(
+            maintenance(catalog, [table.name], retention__storage_requests_per_s_max=1e6)
+        ).orphans(delete=True)
     )
     assert set(folder.iterdir()) == live

@@ -71,7 +71,7 @@ def test_verdict_names_the_reason(known: TablePlan, memory: Memory | None, share
 def test_maintenance_stands_back_while_ingestion_lags_but_never_below_its_floor() -> None:
     """The more ingestion lags, or the longer a record waits, the less is done, at least the floor; without
     lag, or with nobody to ask, all of it."""
-    settings = OptimizeSettings(lag_records_max=1_000, lag_age_max_s=600, lag_share_floor=0.1)
+    settings = OptimizeSettings.load(lag__records_max=1_000, lag__age_max_s=600, lag__share_floor=0.1)
     assert [share_of(lag, settings).share for lag in (None, Lag(0), Lag(1_000), Lag(2_000), Lag(10**9))] == [
         1.0,
         1.0,

@@ -90,7 +90,7 @@ def test_open_hour(catalog: CatalogClient) -> None:
 def test_lag(catalog: CatalogClient, lagging: str) -> None:
     """While ingestion lags, a table with work says by how much."""
     assert "lag: ingestion lags by 1,000,000 records" in reason(
-        maintenance(catalog, ingest_uris=[lagging], ingest_token=TOKEN), new_table(catalog)
+        maintenance(catalog, lag__ingest_uris=[lagging], lag__ingest_token=TOKEN), new_table(catalog)
     )
 
 
@@ -98,8 +98,8 @@ def test_waiting_its_turn_because_of_the_budget_or_the_lag(catalog: CatalogClien
     """Of two tenants' tables a tiny round does one; the other waits its turn. While ingestion lags the floor
     still gets one done."""
     for settings in (
-        {"round_cost_s_max": 0.001},
-        {"round_cost_s_max": 0.001, "ingest_uris": [lagging], "ingest_token": TOKEN},
+        {"merge__round_cost_s_max": 0.001},
+        {"merge__round_cost_s_max": 0.001, "lag__ingest_uris": [lagging], "lag__ingest_token": TOKEN},
     ):
         tables = [new_table(catalog), new_table(catalog)]
         report = maintenance(catalog, [t.name for t in tables], **settings).run()

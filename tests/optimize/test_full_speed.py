@@ -32,7 +32,12 @@ BATCH = 2_000
 LAG_RECORDS_MAX = 20_000
 CONFLICT_CPU_MAX = 0.05
 SNAPSHOTS_MAX = 10
-EAGER = {"interval_s": 5, "late_cooldown_s": 20, "expiry_interval_s": 1, "reader_grace_s": 60}
+EAGER = {
+    "interval_s": 5,
+    "merge__late_cooldown_s": 20,
+    "snapshots__interval_s": 1,
+    "retention__reader_grace_s": 60,
+}
 
 
 class Load(threading.Thread):
@@ -115,7 +120,7 @@ def test_ingestion_at_full_speed_beside_maintenance(
     tenants = [fresh("fast") for _ in range(TENANTS)]
     names = [TableName(to_identifier(tenant), "logs") for tenant in tenants]
     topic, storage = line.kafka.topic(2), open_storage()
-    ingest = ingester(topic, flush_interval_s=2)
+    ingest = ingester(topic, flush__interval_s=2)
     load = Load(line, ingest, topic, tenants)
     load.start()
     most_snapshots = 0
@@ -139,7 +144,7 @@ def test_ingestion_at_full_speed_beside_maintenance(
     wait_for(lambda: sum(line.rows_written(tenant) for tenant in tenants) >= total, 300, f"{total} rows")
     conflicts, committed, spent_s = counted(ingest, "conflict"), counted(ingest, "committed"), cpu_s(ingest)
     one.kill()
-    optimizer(late_cooldown_s=0, lease_s=30).run(
+    optimizer(merge__late_cooldown_s=0, lease_s=30).run(
         "run", "--once", *(part for name in names for part in ("--table", str(name)))
     )
 

@@ -7,7 +7,7 @@ from lake.settings import OptimizeSettings
 from optimize.layout import layout_of
 
 HOST, TRACE, BODY = 16, 17, 18
-SETTINGS = OptimizeSettings(zstd_level=3)
+SETTINGS = OptimizeSettings.load(merge__zstd_level=3)
 
 
 def schema() -> LogSchema:

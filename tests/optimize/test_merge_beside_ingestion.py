@@ -42,7 +42,7 @@ def test_small_files_of_a_closed_hour_become_one_while_ingestion_goes_on(
     """Twelve files of a closed hour become one with the same rows; Trino counts the same before, during and
     after; the marks only move on."""
     tenant, topic = fresh("acme"), line.kafka.topic()
-    ingest = ingester(topic, flush_interval_s=0.2)
+    ingest = ingester(topic, flush__interval_s=0.2)
     closed = datetime.now(UTC).replace(minute=5, second=0, microsecond=0) - timedelta(hours=3)
     for flush in range(1, FLUSHES + 1):
         line.kafka.produce(topic, records(tenant, closed, ROWS))

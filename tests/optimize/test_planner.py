@@ -16,7 +16,9 @@ from optimize.table_view import Partition
 MIB = 1024 * 1024
 NOW_HOUR = 500_000
 NOW_MS = NOW_HOUR * MS_PER_HOUR + 30 * 60_000
-SETTINGS = OptimizeSettings(closed_after_s=600, late_cooldown_s=3_600, rewrite_bytes_min=512 * MIB)
+SETTINGS = OptimizeSettings.load(
+    merge__closed_after_s=600, merge__late_cooldown_s=3_600, merge__rewrite_bytes_min=512 * MIB
+)
 TIME_ID = 1
 
 
@@ -56,7 +58,7 @@ def test_small_files_of_a_closed_hour_become_one_group() -> None:
 
 @pytest.mark.parametrize(("minutes_after_end", "wanted"), [(9, Standing.OPEN_HOUR), (10, Standing.DUE)])
 def test_hour_is_open_until_some_minutes_after_its_end(minutes_after_end: int, wanted: Standing) -> None:
-    """An hour closes `closed_after_s` after its end, not at it."""
+    """An hour closes `merge.closed_after_s` after its end, not at it."""
     hour = 400_000
     now_ms = (hour + 1) * MS_PER_HOUR + minutes_after_end * 60_000
     facts = TableFacts(TableName("a", "b"), "a", TIME_ID, 1, (), has_been_replaced=False)
@@ -74,8 +76,8 @@ def test_single_file_and_full_files_are_up_to_date() -> None:
 
 
 def test_late_file_reopens_a_merged_hour_only_after_the_cool_down() -> None:
-    """A merged hour with one late file is due again when its last merge is `late_cooldown_s` ago, whatever
-    process merged it."""
+    """A merged hour with one late file is due again when its last merge is `merge.late_cooldown_s` ago,
+    whatever process merged it."""
     for age_s, wanted in ((3_599, Standing.COOLING_DOWN), (3_600, Standing.DUE)):
         merged = file(1, uri=merged_file_uri("file:///t", NOW_HOUR - 2, NOW_MS - age_s * 1000))
         assert standing(Partition(NOW_HOUR - 2, (merged, file(2)))) is wanted
@@ -93,7 +95,7 @@ def test_position_deletes_send_a_partition_to_spark_and_equality_deletes_leave_i
 
 
 def test_only_what_would_become_one_very_large_file_goes_to_spark() -> None:
-    """From `rewrite_bytes_min` bytes in one file on, Spark's rewrite_data_files merges; a large hour of
+    """From `merge.rewrite_bytes_min` bytes in one file on, Spark's rewrite_data_files merges; a large hour of
     ordinary files is PyArrow's, in groups."""
     files = tuple(file(at, 64 * MIB) for at in range(8))
     (merge,) = plan(Partition(NOW_HOUR - 2, files)).merges

@@ -50,7 +50,7 @@ def test_rows_deleted_by_trino_stay_deleted_through_merges(
     sql_name, name = f'"{table.name.namespace}"."logs"', f"{table.name.namespace}.{table.name.name}"
 
     def round_leaves(wanted: set[int]) -> None:
-        optimizer(late_cooldown_s=0).run("run", "--once", "--table", name)
+        optimizer(merge__late_cooldown_s=0).run("run", "--once", "--table", name)
         assert [offset for (offset,) in line.sql(f"SELECT _offset FROM {sql_name} ORDER BY 1")] == sorted(
             wanted
         )
@@ -118,14 +118,14 @@ def test_rewrite_that_changes_a_row_is_refused(line: Line, monkeypatch: pytest.M
 
     Without a fault the same hour is rewritten.
     """
-    monkeypatch.setenv("JAVA_HOME", environment()["FIRN_OPTIMIZE_JAVA_HOME"])
+    monkeypatch.setenv("JAVA_HOME", environment()["FIRN_OPTIMIZE_SPARK__JAVA_HOME"])
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     table, hour = SmallFiles(line.catalog, open_storage(), fresh("wrong")), this_hour() - 3
     table.append(hour, 10, times=4)
     line.sql(f'DELETE FROM "{table.name.namespace}"."logs" WHERE _offset % 4 = 1')
     kept = [offset for offset in range(40) if offset % 4 != 1]
-    jars = Path(environment()["FIRN_OPTIMIZE_SPARK_JARS"])
-    with Unfaithful(OptimizeSettings.load(catalog_uri=line.catalog.uri, spark_jars=jars)) as spark:
+    jars = Path(environment()["FIRN_OPTIMIZE_SPARK__JARS"])
+    with Unfaithful(OptimizeSettings.load(catalog__uri=line.catalog.uri, spark__jars=jars)) as spark:
         for what, spark.faults in FAULTS.items():
             m = maintenance(line.catalog, [table.name], executor=spark)
             report = m.run()
@@ -202,7 +202,7 @@ def test_rewrite_is_committed_although_ingestion_never_stops(
     writer = threading.Thread(target=append_on)
     writer.start()
     try:
-        log = optimizer(late_cooldown_s=0).run(
+        log = optimizer(merge__late_cooldown_s=0).run(
             "run", "--once", "--table", f"{table.name.namespace}.{table.name.name}"
         )
     finally:

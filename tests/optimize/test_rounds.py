@@ -110,7 +110,10 @@ def test_second_optimizer_in_between_makes_the_first_give_way(catalog: CatalogCl
     deletes what it wrote."""
     table = new_table(catalog)
     report = maintenance(
-        catalog, [table.name], between=lambda: maintenance(catalog, [table.name]).run(), late_cooldown_s=0
+        catalog,
+        [table.name],
+        between=lambda: maintenance(catalog, [table.name]).run(),
+        merge__late_cooldown_s=0,
     ).run()
     assert report.merged_tables == 0
     assert report.failures == {}
@@ -141,7 +144,7 @@ def test_manifests_are_gathered_when_there_are_many(catalog: CatalogClient) -> N
     table = SmallFiles(catalog, open_storage(), fresh("t"))
     for hours_ago in range(3, 12):
         table.append(this_hour() - hours_ago, 10)
-    maintenance(catalog, [table.name], manifests_max=4).run()
+    maintenance(catalog, [table.name], merge__manifests_max=4).run()
     state = table.reload()
     assert len(state.manifests) == 1
     assert state.manifests[0].existing_files == 9
@@ -241,11 +244,14 @@ def test_files_of_expired_snapshots_go_after_the_grace(catalog: CatalogClient) -
     """Nothing is deleted before the readers' grace is over; then what only expired snapshots reach is gone,
     and nothing else."""
     kept, gone = new_table(catalog, files=12), new_table(catalog, files=12)
-    maintenance(catalog, [kept.name], snapshots_max=1, reader_grace_s=3_600).run()
-    maintenance(catalog, [gone.name], snapshots_max=1, reader_grace_s=0).run()
+    maintenance(catalog, [kept.name], snapshots__count_max=1, retention__reader_grace_s=3_600).run()
+    maintenance(catalog, [gone.name], snapshots__count_max=1, retention__reader_grace_s=0).run()
     for table in (kept, gone):  # the merge itself keeps its parent; the next round lets it go
         maintenance(
-            catalog, [table.name], snapshots_max=1, reader_grace_s=3_600 if table is kept else 0
+            catalog,
+            [table.name],
+            snapshots__count_max=1,
+            retention__reader_grace_s=3_600 if table is kept else 0,
         ).run()
     counts = [
         len(list(local_path(f"{table.state.location}/data").rglob("*.parquet"))) for table in (kept, gone)
@@ -280,8 +286,8 @@ def test_tag_made_between_planning_and_expiry_keeps_its_snapshot(catalog: Catalo
         set_ref(table, "audit", first)
         set_ref(table, "investigation", second, "branch")
 
-    maintenance(catalog, [table.name], between=name_them, reader_grace_s=0).run()
-    maintenance(catalog, [table.name], reader_grace_s=0).run()
+    maintenance(catalog, [table.name], between=name_them, retention__reader_grace_s=0).run()
+    maintenance(catalog, [table.name], retention__reader_grace_s=0).run()
     metadata = catalog.load_table(table.name)["metadata"]
     assert {name: ref["snapshot-id"] for name, ref in metadata["refs"].items() if name != "main"} == {
         "audit": first,

@@ -71,7 +71,7 @@ def test_query_that_runs_across_a_merge_and_an_expiry_finishes_right(line: Line)
     try:
         wait_for(lambda: query.splits()[0] > 0 or not query.is_alive(), 120, "the query's first files")
         for _ in range(2):
-            maintenance(line.catalog, [table.name], snapshots_max=1, late_cooldown_s=0).run()
+            maintenance(line.catalog, [table.name], snapshots__count_max=1, merge__late_cooldown_s=0).run()
         done, known = query.splits()
         assert query.is_alive(), (
             f"the query ended before the maintenance ({query.error}); it has to be longer"

@@ -84,7 +84,7 @@ def test_retention_orphans_and_purge_on_an_object_store(
         one.append(this_hour() - 3, 5, times=2)
         one.append(this_hour() - 50, 5)
     duties = MaintenanceTasks(
-        maintenance(s3_catalog, [table.name, other.name], storage=storage, purge_after_s=0)
+        maintenance(s3_catalog, [table.name, other.name], storage=storage, retention__purge_after_s=0)
     )
     assert sorted((expired.table, expired.rows) for expired in duties.retention()) == sorted(
         (one.name, 5) for one in (table, other)

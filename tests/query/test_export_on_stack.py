@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import orjson
 import psutil
 import pyarrow.parquet as pq
@@ -19,6 +18,7 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.benchmarks.log_volume import load
 from tests.query.support.processes import Child
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
@@ -43,9 +43,9 @@ def exporter(stack: Stack, tmp_path: Path) -> Iterator[Child]:
     """An API of the test's own, which it may kill; small stretches, so that there are some to be between."""
     own = {
         "FIRN_QUERY_STATE": str(tmp_path / "state"),
-        "FIRN_QUERY_EXPORT_PART_ROWS": str(ROWS // (2 * HOURS)),
-        "FIRN_QUERY_EMBEDDED_MEMORY_BYTES": str(256 * 2**20),
-        "FIRN_QUERY_SQL_TIMEOUT_S": str(10 * FINISH_S),
+        "FIRN_QUERY_EXPORT__PART_ROWS": str(ROWS // (2 * HOURS)),
+        "FIRN_QUERY_EMBEDDED__MEMORY_BYTES": str(256 * 2**20),
+        "FIRN_QUERY_SQL__TIMEOUT_S": str(10 * FINISH_S),
     }
     child = Child("query", tmp_path, {**stack.environment(), **own}).start()
     yield child
@@ -53,7 +53,7 @@ def exporter(stack: Stack, tmp_path: Path) -> Iterator[Child]:
 
 
 def job_of(child: Child, export_id: str) -> dict[str, Any]:
-    return dict(httpx.get(f"{child.address}/v1/exports/{export_id}", timeout=60.0, trust_env=False).json())
+    return dict(http.get(f"{child.address}/v1/exports/{export_id}", timeout=60.0).json())
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,10 @@ def test_an_export_outlives_a_crash_and_holds_the_rows_of_the_search(
     }
     body = {**search_request, "format": written_as}
     rows = int(
-        httpx.post(
-            f"{exporter.address}/v1/histogram", json=search_request, timeout=60.0, trust_env=False
-        ).json()["rows"]
+        http.post(f"{exporter.address}/v1/histogram", json=search_request, timeout=60.0).json()["rows"]
     )
     assert rows == everything if hours == HOURS else 0 < rows < everything
-    made = httpx.post(f"{exporter.address}/v1/exports", json=body, timeout=60.0, trust_env=False).json()
+    made = http.post(f"{exporter.address}/v1/exports", json=body, timeout=60.0).json()
     wait_for(lambda: job_of(exporter, made["id"])["parts"], FINISH_S, "the first part")
     exporter.kill()
     before = {
@@ -123,9 +121,7 @@ def test_an_export_outlives_a_crash_and_holds_the_rows_of_the_search(
 def _check_whole_file(exporter: Child, job: dict[str, Any], parts: list[Path]) -> None:
     """The download is the parts one after the other, and has the checksum of the manifest."""
     digest = hashlib.sha256()
-    with httpx.stream(
-        "GET", f"{exporter.address}/v1/exports/{job['id']}/file", timeout=600.0, trust_env=False
-    ) as answer:
+    with http.stream("GET", f"{exporter.address}/v1/exports/{job['id']}/file", timeout=600.0) as answer:
         for block in answer.iter_raw():
             digest.update(block)
     assert digest.hexdigest() == job["sha256"]
@@ -142,8 +138,8 @@ def _check_against_search(
     the number of rows; each is there once."""
     search_request = {name: body[name] for name in ("tenant", "from", "to")} | {"order": "oldest"}
     rows = 0
-    with httpx.stream(
-        "POST", f"{exporter.address}/v1/search/stream", json=search_request, timeout=600.0, trust_env=False
+    with http.stream(
+        "POST", f"{exporter.address}/v1/search/stream", json=search_request, timeout=600.0
     ) as answer:
         for line in answer.iter_lines():
             found = orjson.loads(line)

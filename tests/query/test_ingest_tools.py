@@ -15,6 +15,7 @@ from tests.query.support.following import Following
 from tests.query.support.processes import run
 from tests.stack.support.eraser import Eraser
 from tests.stack.support.line import Line
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
@@ -83,11 +84,10 @@ def test_dead_letters_are_listed_shown_and_sent_again(following: Following) -> N
     (older,) = following.get("dead-letters", tenant=following.tenant, before=letters["next"])["dead_letters"]
     whole = following.get(f"dead-letters/{older['id']}", tenant=following.tenant)
     assert (whole["value"], whole["reason"]) == ("not json", "undecodable")
-    foreign = httpx.get(
+    foreign = http.get(
         f"{following.api.address}/v1/dead-letters/{older['id']}",
         params={"tenant": following.other},
         timeout=60.0,
-        trust_env=False,
     )
     assert foreign.status_code == 404
     assert "not json" not in foreign.text
@@ -140,7 +140,7 @@ def test_the_command_line_searches_exports_and_asks_in_sql(
 ) -> None:
     """Rows as JSON lines, all of them; a file whose checksum was compared; SQL as CSV; a mistake in one
     sentence with its place."""
-    settings = {**following.environment, "FIRN_QUERY_API": following.api.address}
+    settings = {**following.environment, "FIRN_QUERY_CLIENT__URI": following.api.address}
     wanted = ("--from", "now-1h", "--json")
     rows = [
         orjson.loads(line)

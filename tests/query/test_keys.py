@@ -167,12 +167,12 @@ def test_beyond_loopback_the_api_refuses_to_let_everybody_in(
     guarded: Guarded, stack: Stack, tmp_path: Path
 ) -> None:
     """Over a catalog without keys it does not start, and says what to do; over one with keys it would."""
-    open_catalog = {"FIRN_QUERY_CATALOG_URI": stack.address("catalog"), "FIRN_QUERY_STATE": str(tmp_path)}
+    open_catalog = {"FIRN_QUERY_CATALOG__URI": stack.address("catalog"), "FIRN_QUERY_STATE": str(tmp_path)}
     done = run("query", open_catalog, "serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 2, done.stderr
     assert "refuses to listen" in done.stderr
     assert "make keys" in done.stderr
     for host in ("0.0.0.0", "::", "example.org"):
         with pytest.raises(SettingsError):
-            check_host(host, Access(QuerySettings(catalog_uri=stack.address("catalog"))))
-        check_host(host, Access(QuerySettings(catalog_uri=guarded.catalog.address)))
+            check_host(host, Access(QuerySettings.load(catalog__uri=stack.address("catalog"))))
+        check_host(host, Access(QuerySettings.load(catalog__uri=guarded.catalog.address)))

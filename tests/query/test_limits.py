@@ -19,6 +19,7 @@ from query.model.limits import BusyError, ConcurrencyLimit, Share, Tails
 from tests.query.support.log_table import LogTable
 from tests.query.support.processes import Child
 from tests.stack.support.line import Sql
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 START = datetime(2026, 6, 7, 8, 0, tzinfo=UTC)
@@ -208,7 +209,7 @@ def test_an_answer_that_a_limit_cut_short_says_so(
     total = sum(file.size_bytes for file in table.files())
     settings = {
         **stack.environment(),
-        "FIRN_QUERY_SCAN_BYTES_MAX": str(int(total * 0.9)),
+        "FIRN_QUERY_SEARCH__SCAN_BYTES_MAX": str(int(total * 0.9)),
         "FIRN_QUERY_STATE": str(tmp_path),
     }
     small = Child("query", tmp_path, settings).start()
@@ -216,11 +217,10 @@ def test_an_answer_that_a_limit_cut_short_says_so(
 
         def ask(path: str, **body: Any) -> httpx.Response:
             times = {"from": START.isoformat(), "to": (START + timedelta(hours=4)).isoformat()}
-            return httpx.post(
+            return http.post(
                 f"{small.address}/v1/{path}",
                 json={"tenant": table.tenant, **times, **body},
                 timeout=60.0,
-                trust_env=False,
             )
 
         refused = ask("histogram", query="row")

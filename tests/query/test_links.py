@@ -61,7 +61,11 @@ def test_a_link_shows_exactly_its_rows_whatever_happens_to_the_files(
     files = len(table.files())
     for _ in ("merge", "expire what the merge replaced"):
         report = maintenance(
-            catalog_client, [table.name], snapshots_max=1, snapshot_age_max_s=0.001, reader_grace_s=0
+            catalog_client,
+            [table.name],
+            snapshots__count_max=1,
+            snapshots__age_max_s=0.001,
+            retention__reader_grace_s=0,
         ).run()
         assert report.failures == {}
     assert len(table.files()) < files

@@ -59,7 +59,7 @@ class Users:
         host, port = host_port(self._stack.address("trino"))
         auth = BasicAuthentication(user, self.passwords[user] if password is None else password)
         session = requests.Session()
-        session.trust_env, session.verify = False, self._stack.environment()["FIRN_QUERY_TRINO_CA"]
+        session.trust_env, session.verify = False, self._stack.environment()["FIRN_QUERY_TRINO__CA"]
         connection: Any = trino.dbapi.Connection(
             host=host,
             port=port,
@@ -95,7 +95,7 @@ def users(
     folder = tmp_path_factory.mktemp("trino-users")
     made = write_access(folder / "access", [table.id.tenant for table in tables], "lake", ("firn", None))
     with pytest.MonkeyPatch.context() as patch, Stack(folder / "stack", tied=True) as own:
-        patch.setenv("FIRN_INFRA_TRINO_ACCESS", str(folder / "access"))
+        patch.setenv("FIRN_INFRA_TRINO__ACCESS", str(folder / "access"))
         own.start("trino", catalog_uri=stack.address("catalog"))
         yield Users(own, folder / "access", {user.name: user.password for user in made})
     shutil.rmtree(folder, ignore_errors=True)

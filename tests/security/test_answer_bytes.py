@@ -89,8 +89,8 @@ def bounded(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """An API with small bounds, on the shared stack."""
     folder: Path = tmp_path_factory.mktemp("bounded")
     bounds = {
-        "FIRN_QUERY_SQL_BYTES_MAX": str(64 * KIB),
-        "FIRN_QUERY_PAGE_BYTES_MAX": str(64 * KIB),
+        "FIRN_QUERY_SQL__BYTES_MAX": str(64 * KIB),
+        "FIRN_QUERY_SEARCH__PAGE_BYTES_MAX": str(64 * KIB),
         "FIRN_QUERY_STATE": str(folder),
     }
     child = Child("query", folder, {**stack.environment(), **bounds}).start()

@@ -4,7 +4,6 @@ Nobody is refused for a name."""
 from contextlib import closing
 from typing import Any
 
-import httpx
 import orjson
 import pytest
 from hypothesis import given
@@ -18,6 +17,7 @@ from tests.query.support.log_table import LogTable
 from tests.query.support.processes import run
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.finding(34)
@@ -135,7 +135,7 @@ def test_ingestion_warns_when_such_a_tenant_gets_a_table(line: Line) -> None:
         )
         assert visible(twin) in said.replace("\\\\", "\\")
         assert twin not in said
-        metrics = httpx.get(f"{ingester.address}/metrics", timeout=30.0, trust_env=False).text
+        metrics = http.get(f"{ingester.address}/metrics", timeout=30.0).text
         assert 'firn_ingest_confusable_tenants_total{what="looks_like"} 1.0' in metrics
     finally:
         ingester.kill()

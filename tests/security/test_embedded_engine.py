@@ -119,7 +119,7 @@ def test_statements_reach_nothing_else(tmp_path: Path, *, in_root: bool) -> None
 def test_a_search_has_a_bounded_memory(tmp_path: Path) -> None:
     """What needs more is refused with a sentence, and the process is none the worse."""
     warehouse = tmp_path / "warehouse"
-    settings = QuerySettings(state=str(tmp_path), embedded_memory_bytes=64 * 1024 * 1024)
+    settings = QuerySettings.load(state=str(tmp_path), embedded__memory_bytes=64 * 1024 * 1024)
     engine = EmbeddedExecutor(
         settings, lambda uris, _: [uri.removeprefix("file://") for uri in uris], lambda: [warehouse]
     )
@@ -140,6 +140,6 @@ def test_a_search_has_a_bounded_memory(tmp_path: Path) -> None:
     )
     file = LiveFile(f"file://{path}", 1, 1, 0, 1, None, None, None, None)
     greedy = exp.select("REPEAT(message, 400000)").from_(exp.to_table("source"))
-    with pytest.raises(FirnError, match=r"embedded_memory_bytes|failed"):
+    with pytest.raises(FirnError, match=r"embedded.memory_bytes|failed"):
         engine.fetch(Source(view, [file]), greedy, Run(60.0))
     assert found(engine, path) == [("x" * 1_000,)]

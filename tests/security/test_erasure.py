@@ -30,6 +30,7 @@ from tests.query.support.processes import Child, run
 from tests.stack.support.eraser import Eraser
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import pause, wait_for
 
 pytestmark = [pytest.mark.finding(10), pytest.mark.stack]
@@ -110,7 +111,7 @@ def test_an_erasure_that_waits_in_vain_says_what_is_not_in(following: Following)
     following.produce(following.tenant, record("carol", 5))
     environment = {
         **following.environment,
-        "FIRN_QUERY_ERASURE_WAIT_S": "1",
+        "FIRN_QUERY_ERASURE__WAIT_S": "1",
         "FIRN_QUERY_STATE": str(following.folder / "hasty"),
     }
     api = Child("query", following.folder, environment).start()
@@ -199,11 +200,10 @@ def test_words_are_erased_from_errors_and_overflow_too(
 )
 def test_a_query_that_is_every_row_by_its_form_is_refused(following: Following, query: str) -> None:
     """Whatever it is dressed up as."""
-    answer = httpx.post(
+    answer = http.post(
         f"{following.api.address}/v1/erasures",
         json={"tenant": following.tenant, "query": query},
         timeout=60.0,
-        trust_env=False,
     )
     assert (answer.status_code, "every row" in answer.text) == (400, True), answer.text
 
@@ -277,11 +277,16 @@ def test_parked_and_replayed_messages_that_match_are_named_and_what_no_table_wai
     variables = following.ingester.environment
     known = {
         name: variables[f"FIRN_INGEST_{name.upper()}"]
-        for name in ("bootstrap_servers", "group", "parked_topic", "dead_letter_topic")
+        for name in (
+            "kafka__bootstrap_servers",
+            "kafka__group",
+            "internal_topics__parked",
+            "internal_topics__dead_letters",
+        )
     }
-    keys = orjson.loads(variables.get("FIRN_INGEST_TOPIC_KEYS", "[]"))
-    settings = IngestSettings.model_validate(
-        {**known, "topics": [{"name": following.topic}], "topic_keys": keys}
+    keys = orjson.loads(variables.get("FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS", "[]"))
+    settings = IngestSettings.load(
+        **known, topics=[{"name": following.topic}], internal_topics__signing_keys=keys
     )
     warehouse, tenant = str(following.line.catalog.warehouse), fresh_tenant("parked")
     topic = ParkedTopic(settings, open_storage(), warehouse)
@@ -309,9 +314,9 @@ def test_parked_and_replayed_messages_that_match_are_named_and_what_no_table_wai
     assert ask(tenant=tenant, query=SECRET)["state"] == "done"
     origin = Origin(following.topic, "an-id", 0, 9, None, "json", "UTC", 1)
     headers = replay_headers(origin, TableId(TenantId(tenant), "logs"))
-    headers += TopicMac(settings).header(settings.replay_topic, None, record(SECRET, 9), headers)
+    headers += TopicMac(settings).header(settings.internal_topics.replay, None, record(SECRET, 9), headers)
     sent = Record(record(SECRET, 9), headers=headers)
-    following.line.kafka.produce(settings.replay_topic, [sent])
+    following.line.kafka.produce(settings.internal_topics.replay, [sent])
     report = ask(tenant=tenant, query=SECRET)
     assert (report["rows"], report["state"]) == (1, "incomplete")
     assert report["elsewhere"][0].startswith("dead letters that were sent again and match: 1 (")

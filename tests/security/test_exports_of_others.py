@@ -94,9 +94,12 @@ def test_foreign_and_unknown_exports_answer_alike(keyed: Guarded) -> None:
 def small(keyed: Guarded, tmp_path: Path) -> Iterator[Guarded]:
     """The keyed API where a tenant may keep three exports and 4,000 bytes of them."""
     own = limited(
-        "query", catalog_uri=keyed.catalog.address, catalog_token=keyed.keys["room"], state=tmp_path / "state"
+        "query",
+        catalog__uri=keyed.catalog.address,
+        catalog__token=keyed.keys["room"],
+        state=tmp_path / "state",
     )
-    quota = limited("query", exports_per_tenant=3, export_bytes_per_tenant=4_000)
+    quota = limited("query", export__count_per_tenant=3, export__bytes_per_tenant=4_000)
     api = Child("query", tmp_path, {**keyed.environment, **own, **quota}).start()
     yield Guarded(tmp_path, keyed.catalog, api, keyed.keys, keyed.mine, keyed.theirs, keyed.environment)
     api.kill()

@@ -62,7 +62,10 @@ def test_forged_letters_and_replays_are_not_followed(line: Line, tmp_path: Path)
     target = tmp_path / "secret"
     target.write_bytes(SECRET)
     ours = ToolLine(line, topic)
-    letters, replays = ours.settings["dead_letter_topic"], ours.settings["replay_topic"]
+    letters, replays = (
+        ours.settings["internal_topics__dead_letters"],
+        ours.settings["internal_topics__replay"],
+    )
     try:
         ours.ingester.start()
         line.kafka.produce(topic, numbered(other, range(3)))
@@ -104,8 +107,8 @@ def test_what_is_forged_among_parked_records_never_reaches_the_table(line: Line)
     """It carries the id of the true parking, and offsets beyond the true ones: the table gets its own
     records, each once, and none of these."""
     topic, tenant = line.kafka.topic(), fresh("Sick-")
-    ours = ToolLine(line, topic, park_after_s=1, flush_interval_s=0.3)
-    parked, running = ours.settings["parked_topic"], ours.ingester
+    ours = ToolLine(line, topic, tables__park_after_s=1, flush__interval_s=0.3)
+    parked, running = ours.settings["internal_topics__parked"], ours.ingester
     try:
         running.start()
         line.kafka.produce(topic, numbered(tenant, range(10)))
@@ -143,7 +146,7 @@ def test_what_is_forged_among_parked_records_never_reaches_the_table(line: Line)
 
 
 def _settings(*keys: str, **more: Any) -> IngestSettings:
-    return IngestSettings(topic_keys=tuple(map(SecretStr, keys)), **more)
+    return IngestSettings.load(internal_topics__signing_keys=tuple(map(SecretStr, keys)), **more)
 
 
 def _signed(
@@ -178,18 +181,22 @@ def test_unsigned_messages_count_below_the_offsets_that_were_set() -> None:
         topic="own", partition=0, offset=5, key=b"k", value=b"v", headers=[("firn.x", b"1")], timestamp=(1, 9)
     )
     assert not TopicMac(_settings(OLD)).is_own(plain)
-    assert TopicMac(_settings(OLD, unsigned_below={"own:0": 6})).is_own(plain)
-    assert not TopicMac(_settings(OLD, unsigned_below={"own:0": 5, "own:1": 6, "other:0": 6})).is_own(plain)
-    assert not TopicMac(_settings(OLD, unsigned_below={"own:0": 6})).is_own(_signed(_settings(NEW)))
+    assert TopicMac(_settings(OLD, internal_topics__unsigned_below={"own:0": 6})).is_own(plain)
+    assert not TopicMac(
+        _settings(OLD, internal_topics__unsigned_below={"own:0": 5, "own:1": 6, "other:0": 6})
+    ).is_own(plain)
+    assert not TopicMac(_settings(OLD, internal_topics__unsigned_below={"own:0": 6})).is_own(
+        _signed(_settings(NEW))
+    )
 
 
 def test_beyond_loopback_there_have_to_be_keys() -> None:
     """A node says what to set."""
-    check_keys(_settings(bootstrap_servers="127.0.0.1:9092,localhost:9092,[::1]:9092"))
-    check_keys(_settings(OLD, bootstrap_servers="kafka.example.org:9092"))
+    check_keys(_settings(kafka__bootstrap_servers="127.0.0.1:9092,localhost:9092,[::1]:9092"))
+    check_keys(_settings(OLD, kafka__bootstrap_servers="kafka.example.org:9092"))
     for servers in ("kafka.example.org:9092", "127.0.0.1:1,10.0.0.7:9092"):
         with pytest.raises(SettingsError, match="openssl rand"):
-            check_keys(_settings(bootstrap_servers=servers))
+            check_keys(_settings(kafka__bootstrap_servers=servers))
 
 
 def test_bodies_are_opened_only_where_firn_puts_them(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_table_upgraded_to_version_3_takes_rows_with_ids(line: Line, spark: An
     """Appends after the upgrade give ids to old and new rows, all different; Spark deletes a row by a
     deletion vector, and the next append keeps it deleted; PyIceberg reads the metadata; nothing is parked."""
     topic, tenant = line.kafka.topic(), fresh("three-")
-    ours = ToolLine(line, topic, flush_interval_s=0.3)
+    ours = ToolLine(line, topic, flush__interval_s=0.3)
     table = f"three.{to_identifier(tenant)}.logs"
     for name, value in spark_catalog("three", line.stack.address("catalog")).items():
         spark.conf.set(name, value)
@@ -98,7 +98,7 @@ def test_a_table_of_version_1_takes_rows_and_is_of_version_2_then(line: Line) ->
     }
     line.catalog.post(f"/v1/namespaces/{name.namespace}/tables", body)
     assert line.catalog.load_table(name)["metadata"]["format-version"] == 1
-    ours = ToolLine(line, topic, flush_interval_s=0.3)
+    ours = ToolLine(line, topic, flush__interval_s=0.3)
     try:
         ours.ingester.start()
         for end in (10, 20):

@@ -73,7 +73,7 @@ class Working:
             keyed.theirs.tenant,
             str(self._file),
         ]
-        environment = child_environment({"FIRN_QUERY_API_KEY": keyed.keys["theirs"]})
+        environment = child_environment({"FIRN_QUERY_CLIENT__KEY": keyed.keys["theirs"]})
         self._process = subprocess.Popen(command, cwd=REPOSITORY, env=environment)
 
     def searches(self) -> list[tuple[float, float, bool]]:
@@ -203,7 +203,7 @@ class Gun:
 
     def fire(self, shots: list[Shot]) -> None:
         """Sends all of them."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(AT_ONCE, initializer=_give_way) as pool:
             for outcome in pool.map(self._one, shots):
                 if outcome is not None:
                     self.statuses[outcome] += 1
@@ -227,6 +227,12 @@ class Gun:
                     f"{str(shot.options.get('json'))[:300]}: {found}"
                 )
             return answer.status_code
+
+
+def _give_way() -> None:
+    """Lets every other process go first. An attacker's client runs on a machine of its own: what is measured
+    is what its requests cost the services, not what making them costs the two cores here."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
 def _content(answer: requests.Response) -> bytes:

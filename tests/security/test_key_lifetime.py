@@ -17,6 +17,7 @@ from catalog.store.database import MIGRATIONS, Database, migrate, schema_version
 from infra.local.jvm_parts import REPOSITORY
 from tests.catalog.conftest import Server, database_kind, database_url, postgres  # noqa: F401 - fixtures
 from tests.query.support.guarded import START, Guarded
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 NOW_MS = 1_790_000_000_000
@@ -155,9 +156,9 @@ def test_an_erasure_keeps_the_keys_id_and_nothing_of_a_token(keyed: Guarded) -> 
     form = {"grant_type": "client_credentials", "client_id": key.split("_")[1], "client_secret": key}
     # A token is random: one with underscores where a careless cut would look for an id.
     while True:
-        token = httpx.post(
-            f"{keyed.catalog.address}/v1/oauth/tokens", data=form, timeout=60, trust_env=False
-        ).json()["access_token"]
+        token = http.post(f"{keyed.catalog.address}/v1/oauth/tokens", data=form, timeout=60).json()[
+            "access_token"
+        ]
         if token.count("_") >= 2:
             break
     for credential in (token, key):

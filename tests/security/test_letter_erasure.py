@@ -36,14 +36,19 @@ class Graveyard:
 
     def __init__(self, line: Line, topic: str) -> None:
         self.line, self.ours = line, ToolLine(line, topic)
-        self.topic = self.ours.settings["dead_letter_topic"]
+        self.topic = self.ours.settings["internal_topics__dead_letters"]
         known = {
             name: self.ours.environment[f"FIRN_INGEST_{name.upper()}"]
-            for name in ("dead_letter_topic", "replay_topic", "group", "bootstrap_servers")
+            for name in (
+                "internal_topics__dead_letters",
+                "internal_topics__replay",
+                "kafka__group",
+                "kafka__bootstrap_servers",
+            )
         }
-        keys = orjson.loads(self.ours.environment.get("FIRN_INGEST_TOPIC_KEYS", "[]"))
-        self.settings = IngestSettings.model_validate(
-            {**known, "topics": [{"name": topic}], "topic_keys": keys}
+        keys = orjson.loads(self.ours.environment.get("FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS", "[]"))
+        self.settings = IngestSettings.load(
+            **known, topics=[{"name": topic}], internal_topics__signing_keys=keys
         )
         self.storage, self.warehouse = open_storage(), str(line.catalog.warehouse)
         letters = DeadLetters(self.settings, self.storage, self.warehouse)

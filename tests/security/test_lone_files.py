@@ -88,7 +88,7 @@ def test_what_waits_or_is_still_open_is_looked_for_again(catalog_client: Catalog
     """And what was done is not, by whoever leads: the mark is in the catalog. Hours are open here until they
     are 40 hours old."""
     table = _backfilled(catalog_client, this_hour() - 30)
-    young: dict[str, Any] = {"closed_after_s": 40 * 3_600.0}
+    young: dict[str, Any] = {"merge__closed_after_s": 40 * 3_600.0}
     looking = maintenance(catalog_client, **young).inventory
     assert table.name not in {c.table for c in looking.candidates()}
     looking.settle(set())

@@ -249,7 +249,7 @@ def test_skipping_files_by_their_bounds_loses_no_row(line: Line, catalog_client:
         table, seen = _table(catalog_client, chance)
         name = f'"{table.name.namespace}"."{table.name.name}"'
         predicates = list(_predicates(seen, chance))
-        report = maintenance(catalog_client, [table.name], row_group_rows=ROWS).run()
+        report = maintenance(catalog_client, [table.name], merge__row_group_rows=ROWS).run()
         assert (report.files_before, report.files_after, report.failures) == (HOURS * FILES, HOURS, {})
         for part in _parts(predicates):
             skipped, read = _skipping(line.sql, name, part), _reading_all(line.sql, name, part)

@@ -96,10 +96,14 @@ def _catalog(folder: Path, certificates: Certificates, **settings: str) -> Itera
     own = {
         "database_url": f"sqlite:///{folder}/catalog.db",
         "warehouse": f"file://{folder}/w",
-        "port": str(port),
-        "anonymous": "true",
+        "http__port": str(port),
+        "access__anonymous": "true",
     }
-    own |= {"tls_certificate": certificates["server.pem"], "tls_key": certificates["server.key"], **settings}
+    own |= {
+        "tls__certificate": certificates["server.pem"],
+        "tls__key": certificates["server.key"],
+        **settings,
+    }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
     environment = {
         **inherited,
@@ -131,7 +135,9 @@ def _catalog(folder: Path, certificates: Certificates, **settings: str) -> Itera
 @pytest.fixture(scope="module")
 def mutual(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[str]:
     """One that asks its clients for certificates."""
-    yield from _catalog(tmp_path_factory.mktemp("mutual"), certificates, tls_client_ca=certificates["ca.pem"])
+    yield from _catalog(
+        tmp_path_factory.mktemp("mutual"), certificates, tls__client_ca=certificates["ca.pem"]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -210,9 +216,9 @@ def test_storage_trusts_a_private_ca_by_the_usual_variable(plain: str, certifica
     nothing is sent."""
     script = "from lake.storage import open_storage\nprint(open_storage().size('s3://bucket/key'))"
     storage = {
-        "S3_ENDPOINT": plain,
-        "S3_ACCESS_KEY_ID": "k",
-        "S3_SECRET_ACCESS_KEY": "s",
+        "S3__ENDPOINT": plain,
+        "S3__ACCESS_KEY_ID": "k",
+        "S3__SECRET_ACCESS_KEY": "s",
         "REQUEST_TIMEOUT_S": "5",
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FIRN_", "SSL_"))}
@@ -245,7 +251,7 @@ def test_kafka_is_reached_by_options_that_are_passed_on_and_never_shown() -> Non
         "ssl.certificate.location": "/c.pem",
         "sasl.password": "hidden-word",
     }
-    settings = IngestSettings.load(kafka_options={name: SecretStr(value) for name, value in options.items()})
+    settings = IngestSettings.load(kafka__options={name: SecretStr(value) for name, value in options.items()})
     assert options.items() <= connection(settings).items()
     assert "hidden-word" not in repr(settings)
     for name in (
@@ -258,4 +264,4 @@ def test_kafka_is_reached_by_options_that_are_passed_on_and_never_shown() -> Non
         "plugin.library.paths",
     ):
         with pytest.raises(SettingsError, match=re.escape(name)):
-            IngestSettings.load(kafka_options={name: "x"})
+            IngestSettings.load(kafka__options={name: "x"})

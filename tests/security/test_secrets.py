@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,8 +17,9 @@ from infra.local import processes
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.supervisor import Stack
 from lake.errors import SettingsError
-from lake.secret_files import secret_names
 from lake.settings import CatalogSettings, IngestSettings, RoomSettings
+from lake.settings.group import settings_of, variable
+from lake.settings.secret_files import secret_names
 from lake.settings_docs import document, rooms
 from tests.query.support.processes import child_environment, run
 
@@ -32,12 +35,12 @@ def _no_settings_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _variable(room: type[RoomSettings], name: str) -> str:
-    return f"{room.model_config['env_prefix']}{name}".upper()
+    return variable(str(room.model_config["env_prefix"]), name)
 
 
 def _written(room: type[RoomSettings], name: str) -> str:
     """What a file holds: the secret, or a list or table of it as JSON."""
-    kind = str(room.model_fields[name].annotation)
+    kind = str(dict(settings_of(room))[name].annotation)
     return (
         f'["{SECRET}"]'
         if kind.startswith("tuple")
@@ -54,6 +57,11 @@ def _secret(value: SecretStr | Sequence[SecretStr] | Mapping[str, SecretStr]) ->
     return one.get_secret_value()
 
 
+def _of(settings: RoomSettings, name: str) -> Any:
+    """A setting of a room, or `group.name` of a group."""
+    return attrgetter(name)(settings)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "secret"
@@ -68,15 +76,15 @@ def test_every_secret_may_stand_in_a_file(
     """By variable, by the section of the settings file, and by argument; the page of settings has a row for
     each."""
     file.write_text(_written(room, name))
-    assert _secret(getattr(room.load(**{f"{name}_file": str(file)}), name)) == SECRET
+    assert _secret(_of(room.load(**{f"{name}_file".replace(".", "__"): str(file)}), name)) == SECRET
     toml = file.with_name("firn.toml")
     toml.write_text(f'[{room.room}]\n{name}_file = "{file}"\n')
     monkeypatch.setenv("FIRN_CONFIG", str(toml))
-    assert _secret(getattr(room.load(), name)) == SECRET
+    assert _secret(_of(room.load(), name)) == SECRET
     monkeypatch.setenv("FIRN_CONFIG", "")
     monkeypatch.setenv(_variable(room, f"{name}_file"), str(file))
     loaded = room.load()
-    assert _secret(getattr(loaded, name)) == SECRET
+    assert _secret(_of(loaded, name)) == SECRET
     assert SECRET not in f"{loaded!r} {loaded} {loaded.model_dump()} {loaded.model_dump_json()}"
     assert f"`{_variable(room, f'{name}_file')}`" in document()
 
@@ -104,8 +112,8 @@ def test_a_file_that_is_no_secret_is_told(
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)
-    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN_FILE", str(path))
-    with pytest.raises(SettingsError, match=f"serve_token_file: .*{said}") as caught:
+    monkeypatch.setenv("FIRN_INGEST_HTTP__TOKEN_FILE", str(path))
+    with pytest.raises(SettingsError, match=rf"http\.token_file: .*{said}") as caught:
         IngestSettings.load()
     assert str(path) in str(caught.value)
     assert "xxx" not in str(caught.value)
@@ -113,18 +121,18 @@ def test_a_file_that_is_no_secret_is_told(
 
 def test_a_secret_and_its_file_are_an_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to guess which of the two counts; the message repeats neither."""
-    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN", SECRET)
-    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN_FILE", str(file))
-    with pytest.raises(SettingsError, match="serve_token and serve_token_file are both given") as caught:
+    monkeypatch.setenv("FIRN_INGEST_HTTP__TOKEN", SECRET)
+    monkeypatch.setenv("FIRN_INGEST_HTTP__TOKEN_FILE", str(file))
+    with pytest.raises(SettingsError, match=r"http\.token and http\.token_file are both given") as caught:
         IngestSettings.load()
     assert SECRET not in f"{caught.value} {caught.value.__cause__}"
 
 
 def test_a_wrong_value_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error about a setting, and the one that caused it, do not show what was given beside it."""
-    monkeypatch.setenv("FIRN_INGEST_SERVE_TOKEN", SECRET)
+    monkeypatch.setenv("FIRN_INGEST_HTTP__TOKEN", SECRET)
     with pytest.raises(SettingsError) as caught:
-        IngestSettings.load(port=-1, serve_token=[SECRET])
+        IngestSettings.load(node__port=-1, http__token=[SECRET])
     assert SECRET not in f"{caught.value} {caught.value.__cause__!r} {caught.value.__cause__}"
 
 
@@ -169,7 +177,7 @@ def test_a_password_on_a_command_line_is_warned_of() -> None:
 def with_secrets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack whose services need secrets: S3 with its key, PostgreSQL, the catalog over both, the ingest
     tools with a token."""
-    token = {"FIRN_INGEST_SERVE_TOKEN": SECRET, "FIRN_INGEST_TOPICS": '[{"name":"none"}]'}
+    token = {"FIRN_INGEST_HTTP__TOKEN": SECRET, "FIRN_INGEST_TOPICS": '[{"name":"none"}]'}
     with Stack(
         tmp_path_factory.mktemp("secrets"), warehouse="s3://firn-warehouse/secrets", tied=True
     ) as stack:
@@ -183,7 +191,7 @@ def test_no_secret_stands_on_a_command_line(with_secrets: Stack) -> None:
     """`ps` shows no secret of any process of the stack, nor the address of its database."""
     stack = with_secrets
     known = stack.environment()
-    hidden = {SECRET, known["FIRN_STORAGE_S3_SECRET_ACCESS_KEY"], known["FIRN_CATALOG_DATABASE_URL"]}
+    hidden = {SECRET, known["FIRN_STORAGE_S3__SECRET_ACCESS_KEY"], known["FIRN_CATALOG_DATABASE_URL"]}
     assert all(len(secret) > 15 for secret in hidden)
     listed = _listed(stack)
     assert len(listed) >= 5

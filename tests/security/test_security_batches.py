@@ -139,7 +139,7 @@ def test_hostile_batches_harm_nobody_else(line: Line, record_property: Callable[
             "all of it read",
         )
         assert ours.ingester.pid == process
-        ours.environment["FIRN_INGEST_CHECK_CRCS"] = (
+        ours.environment["FIRN_INGEST_KAFKA__CHECK_CRCS"] = (
             "false"  # the tools run in this process, which the client must not end
         )
         assert line.sql(f"SELECT count(*), count(DISTINCT n) FROM {line.table(good)}") == [(sent, sent)]

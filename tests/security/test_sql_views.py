@@ -23,6 +23,7 @@ from tests.query.support.guarded import SECRET, START, Guarded
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.support.processes import Child
 from tests.query.test_trino_users import REFUSED, Users
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(1)]
@@ -94,9 +95,7 @@ class Ruled:
     def sql(self, key: str, sql: str, tenant: str = "a") -> httpx.Response:
         headers = {"Authorization": f"Bearer {key}"}
         body = {"sql": sql, "tenant": tenant}
-        return httpx.post(
-            f"{self.api.address}/v1/sql", json=body, headers=headers, timeout=120.0, trust_env=False
-        )
+        return http.post(f"{self.api.address}/v1/sql", json=body, headers=headers, timeout=120.0)
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +108,15 @@ def ruled(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory
     with closing(CatalogClient(keyed.catalog.address, token=keyed.keys["admin"])) as admin:
         reads = str(admin.post("/firn/v1/keys", {"scope": "read"})["key"])
     with pytest.MonkeyPatch.context() as patch, Stack(folder / "stack", tied=True) as own:
-        patch.setenv("FIRN_INFRA_TRINO_ACCESS", str(access))
-        patch.setenv("FIRN_INFRA_TRINO_CATALOG_TOKEN", reads)
+        patch.setenv("FIRN_INFRA_TRINO__ACCESS", str(access))
+        patch.setenv("FIRN_INFRA_TRINO__CATALOG_TOKEN", reads)
         own.start("trino", catalog_uri=keyed.catalog.address)
         environment = {
             **own.environment(),
-            "FIRN_QUERY_CATALOG_URI": keyed.catalog.address,
-            "FIRN_QUERY_CATALOG_TOKEN": keyed.keys["room"],
+            "FIRN_QUERY_CATALOG__URI": keyed.catalog.address,
+            "FIRN_QUERY_CATALOG__TOKEN": keyed.keys["room"],
             "FIRN_QUERY_STATE": str(folder / "state"),
-            "FIRN_QUERY_TRINO_PASSWORD": passwords["firn"],
+            "FIRN_QUERY_TRINO__PASSWORD": passwords["firn"],
         }
         api = Child("query", folder, environment).start()
         named: dict[str, Any] = {
@@ -125,7 +124,7 @@ def ruled(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory
             for name, value in environment.items()
             if name.startswith("FIRN_QUERY_TRINO_")
         }
-        yield Ruled(Users(own, access, passwords), api, QuerySettings(**named))
+        yield Ruled(Users(own, access, passwords), api, QuerySettings.load(**named))
         api.kill()
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -198,9 +197,7 @@ def test_the_api_asks_as_the_tenant(ruled: Ruled, keyed: Guarded) -> None:
     headers = {"Authorization": f"Bearer {keyed.keys['reader']}"}
     for path in ("search", "histogram"):
         body = {"tenant": "a", "engine": "trino", **times}
-        answer = httpx.post(
-            f"{ruled.api.address}/v1/{path}", json=body, headers=headers, timeout=120.0, trust_env=False
-        )
+        answer = http.post(f"{ruled.api.address}/v1/{path}", json=body, headers=headers, timeout=120.0)
         assert answer.status_code == 200, answer.text
         assert (
             answer.json()["engine"],

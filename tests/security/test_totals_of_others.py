@@ -30,10 +30,10 @@ def told(
     with ToolLine(line, topic).serve() as serve:
         own = limited(
             "query",
-            catalog_uri=keyed.catalog.address,
-            catalog_token=keyed.keys["room"],
+            catalog__uri=keyed.catalog.address,
+            catalog__token=keyed.keys["room"],
             state=folder / "state",
-            ingest_uri=serve.base_url,
+            ingest__uri=serve.base_url,
         )
         api = Child("query", folder, {**keyed.environment, **own}).start()
         try:

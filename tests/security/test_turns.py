@@ -31,16 +31,16 @@ def hung(keyed: Guarded, trino: Silent, tmp_path: Path) -> Iterator[Guarded]:
     """The keyed API before a Trino that takes every connection and never answers."""
     own = limited(
         "query",
-        catalog_uri=keyed.catalog.address,
-        catalog_token=keyed.keys["room"],
-        trino_uri=trino.address,
+        catalog__uri=keyed.catalog.address,
+        catalog__token=keyed.keys["room"],
+        trino__uri=trino.address,
         state=tmp_path / "state",
     )
     # Wide searches go to Trino as well.
     api = Child(
         "query",
         tmp_path,
-        {**keyed.environment, **own, **limited("query", embedded_bytes_max=0)},
+        {**keyed.environment, **own, **limited("query", embedded__scan_bytes_max=0)},
         ready_path="/healthz",
     ).start()
     yield Guarded(tmp_path, keyed.catalog, api, keyed.keys, keyed.mine, keyed.theirs, keyed.environment)

@@ -221,7 +221,7 @@ NEARLY = {
 def test_no_word_makes_trino_go_back(stack: Stack) -> None:
     """Processor time of a real Trino stays what one pass over some megabytes takes."""
     assert TrinoExecutor(
-        QuerySettings(trino_uri=stack.environment()["FIRN_QUERY_TRINO_URI"])
+        QuerySettings.load(trino__uri=stack.environment()["FIRN_QUERY_TRINO__URI"])
     )._has_atomic_groups(Run(60.0))
     host, port = host_port(stack.address("trino"))
     connection: Any = trino_client.dbapi.Connection(

@@ -87,7 +87,7 @@ def test_each_file_gives_its_stated_rows_and_dead_letters(line: Line, datasets: 
         {"name": topics[name], "format": FILES[name].form, "tenant": [f"const:{tenants[name]}"]}
         for name in FILES
     ]
-    ours = ToolLine(line, settings, late_limit="accept", flush_interval_s=12)
+    ours = ToolLine(line, settings, limits__late="accept", flush__interval_s=12)
     ingester = ours.ingester.start()
     try:
         for name, stated in FILES.items():

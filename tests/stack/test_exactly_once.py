@@ -132,7 +132,7 @@ def test_every_record_is_there_once_however_often_the_ingester_is_killed(
     topic = line.kafka.topic(PARTITIONS)
     tenants = [fresh("Crash-") for _ in range(TENANTS)]
     flow = Flow(line.kafka, topic, tenants, records, random.Random(seed + 1))
-    ingester = line.ingester(topic, start=False, flush_interval_s=0.4)
+    ingester = line.ingester(topic, start=False, flush__interval_s=0.4)
     producing = threading.Thread(target=flow.run, name="producing")
     try:
         _crash_while_flowing(ingester, producing, kills, draws)

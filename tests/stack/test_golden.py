@@ -223,7 +223,7 @@ def test_messages_that_cannot_be_stored_are_dead_letters_with_all_they_had(
     topic = line.kafka.topic()
     bad = _bad_messages(tenant.encode())
     places = line.kafka.produce(topic, [record for record, _ in bad])
-    running = ingester(topic, record_bytes_max=200_000, engine=engine)
+    running = ingester(topic, limits__record_bytes_max=200_000, engine=engine)
     line.wait_for_dead_letters(running, len(bad))
     assert not line.exists(tenant), "a table came of dead letters alone"
     line.kafka.produce(topic, [Record(b"good", headers=(("tenant", tenant.encode()),))])

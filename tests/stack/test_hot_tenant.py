@@ -78,7 +78,7 @@ def test_files_of_a_hot_tenant_are_large_and_quiet_ones_stay_fresh(
     topic, draw = line.kafka.topic(2), random.Random(1)
     base_us = int(time.time() // 3_600) * 3_600_000_000  # one hour, and so one open file
     running = ingester(
-        topic, flush_interval_s=VISIBLE_S, file_bytes=FILE_BYTES, buffer_bytes_max=BUFFER_BYTES
+        topic, flush__interval_s=VISIBLE_S, flush__file_bytes=FILE_BYTES, flush__buffer_bytes_max=BUFFER_BYTES
     )
     parts = HOT_RECORDS // PART
     quiet_sent: dict[str, list[Delivered]] = {tenant: [] for tenant in quiet}

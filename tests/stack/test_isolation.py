@@ -106,7 +106,9 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
         CatalogProxy(line.stack.address("catalog")) as proxy,
         Watcher(catalog_database(line.stack)) as watcher,
     ):
-        running = start(topic, catalog_uri=proxy.address, workers=2, flush_interval_s=FLUSH_S, park_after_s=3)
+        running = start(
+            topic, catalog__uri=proxy.address, workers=2, flush__interval_s=FLUSH_S, tables__park_after_s=3
+        )
         tenants.produce(3)
         for name in tenants.names:
             line.wait_for_rows(running, name, 1)
@@ -175,7 +177,11 @@ def test_outage_of_a_service_is_waited_for(
     topic, tenants = line.kafka.topic(2), [fresh("outage-") for _ in range(4)]
     budget = 16 * MIB
     running = ingester(
-        topic, flush_interval_s=0.5, park_after_s=1, buffer_bytes_max=budget, commit_timeout_s=5
+        topic,
+        flush__interval_s=0.5,
+        tables__park_after_s=1,
+        flush__buffer_bytes_max=budget,
+        commit__timeout_s=5,
     )
 
     def produce(first: int, count: int) -> None:
@@ -216,13 +222,13 @@ def test_standby_takes_over_when_the_active_node_is_killed(
     """Of two nodes of one group one stands by; when the other is killed it goes on within 30 s, and nothing
     is doubled."""
     topic, tenant = line.kafka.topic(2), fresh("takeover-")
-    active = ingester(topic, flush_interval_s=0.3)
+    active = ingester(topic, flush__interval_s=0.3)
     standby = ingester(
         topic,
-        flush_interval_s=0.3,
-        group=active.group,
-        dead_letter_topic=active.dead_letter_topic,
-        parked_topic=active.parked_topic,
+        flush__interval_s=0.3,
+        kafka__group=active.group,
+        internal_topics__dead_letters=active.dead_letter_topic,
+        internal_topics__parked=active.parked_topic,
     )
     assert standby.status()["role"] == "standby"
     line.kafka.produce(topic, numbered(tenant, range(100), 2))

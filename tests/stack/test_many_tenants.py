@@ -214,7 +214,10 @@ def test_ten_thousand_tenants_stay_within_memory_and_none_starves(
     """Peak memory is the budget and a fixed part; every record is visible in time, once."""
     topic = line.kafka.topic(4)
     running = ingester(
-        topic, flush_interval_s=FLUSH_S, visibility_max_s=VISIBLE_S, buffer_bytes_max=BUDGET_BYTES
+        topic,
+        flush__interval_s=FLUSH_S,
+        flush__visibility_max_s=VISIBLE_S,
+        flush__buffer_bytes_max=BUDGET_BYTES,
     )
     flow = Flow(line, topic, running, zipf=zipf)
     with Watcher(catalog_database(line.stack)) as watcher:

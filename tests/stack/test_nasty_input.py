@@ -102,7 +102,7 @@ def test_nasty_messages_become_rows_or_dead_letters_and_the_line_goes_on(line: L
     line.kafka.produce(
         topic, [Record(body, b"k", (("tenant", tenant.encode()),), KAFKA_MS) for body, _, _ in cases]
     )
-    ours = ToolLine(line, topic, columns_max=COLUMNS_MAX, engine=engine)
+    ours = ToolLine(line, topic, limits__columns_max=COLUMNS_MAX, engine=engine)
     try:
         ours.ingester.start()
         line.kafka.produce(
@@ -208,7 +208,7 @@ def test_far_times_are_rows_where_they_are_accepted(line: Line, ingester: Callab
             for at, text in enumerate(texts)
         ],
     )
-    running = ingester(topic, late_limit="accept")
+    running = ingester(topic, limits__late="accept")
     line.wait_for_rows(running, tenant, len(times))
     table = line.table(tenant)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)

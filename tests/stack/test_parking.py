@@ -43,7 +43,7 @@ def test_parked_records_survive_a_restart_and_come_back_while_live_ones_flow(
     """A table that cannot be written is parked, the group's offsets move on, a killed node still knows of it,
     and healed it gets every record once."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, workers=2, flush_interval_s=0.3, park_after_s=1)
+    running = ingester(topic, workers=2, flush__interval_s=0.3, tables__park_after_s=1)
     sick, well = _two_tables(line, running, topic)
     with unwritable(location(line, sick) / "data"):
         line.kafka.produce(topic, [*numbered(sick, range(10, 40), 2), *numbered(well, range(10, 40), 2)])
@@ -74,7 +74,7 @@ def test_dropped_table_takes_its_records_when_the_drop_is_undone(
     """Records for a dropped table wait while it may still come back; undone, it has them all, and no table
     was made in its place."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3)
+    running = ingester(topic, flush__interval_s=0.3)
     gone, _ = _two_tables(line, running, topic)
     line.catalog.drop_table(table_name(gone))
     line.kafka.produce(topic, numbered(gone, range(10, 30), 2))
@@ -95,7 +95,9 @@ def test_dropped_table_whose_owner_wants_dead_letters(
     table's own property says so."""
     topic = line.kafka.topic(2)
     running = ingester(
-        topic, flush_interval_s=0.3, **({"on_deleted": "dead-letter"} if said_by == "setting" else {})
+        topic,
+        flush__interval_s=0.3,
+        **({"tables__on_deleted": "dead-letter"} if said_by == "setting" else {}),
     )
     gone, _ = _two_tables(line, running, topic)
     if said_by == "property":
@@ -113,7 +115,7 @@ def test_dropped_table_whose_owner_wants_dead_letters(
 def test_dropped_table_that_is_to_be_created_again(line: Line, ingester: Callable[..., Ingester]) -> None:
     """With `recreate` a new table of the same name takes the records from then on."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3, on_deleted="recreate")
+    running = ingester(topic, flush__interval_s=0.3, tables__on_deleted="recreate")
     gone, _ = _two_tables(line, running, topic)
     before = line.catalog.load_table(table_name(gone))["metadata"]["table-uuid"]
     line.catalog.drop_table(table_name(gone))
@@ -129,7 +131,7 @@ def test_columns_that_cannot_hold_our_rows_park_the_table_until_they_can(
     """Somebody drops a system column: the table is parked with a sentence that names the column; put back, it
     gets its records."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3)
+    running = ingester(topic, flush__interval_s=0.3)
     sick, well = _two_tables(line, running, topic)
     line.sql(f"ALTER TABLE {line.table(sick)} DROP COLUMN severity")
     line.kafka.produce(topic, [*numbered(sick, range(10, 30), 2), *numbered(well, range(10, 30), 2)])
@@ -148,7 +150,7 @@ def test_metadata_file_that_is_gone_parks_the_table_until_it_is_back(
     """A table whose metadata file is missing is no new table: it is parked, and takes its records when the
     file is restored."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3, park_after_s=1)
+    running = ingester(topic, flush__interval_s=0.3, tables__park_after_s=1)
     sick, well = _two_tables(line, running, topic)
     line.kafka.produce(topic, numbered(well, range(10, 20), 2))
     file = location(line, sick) / "metadata"
@@ -169,7 +171,7 @@ def test_storage_that_is_down_for_everyone_parks_nobody(
     """While the whole warehouse takes nothing, tables wait and none is parked; when it is back every record
     is stored once."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3, park_after_s=1)
+    running = ingester(topic, flush__interval_s=0.3, tables__park_after_s=1)
     tenants = [fresh("down-") for _ in range(4)]
     for tenant in tenants:
         line.kafka.produce(topic, numbered(tenant, range(10), 2))
@@ -194,7 +196,7 @@ def test_a_second_ingester_of_the_same_topic_is_named(line: Line, ingester: Call
     """Two groups that write one topic into the same tables: the marks keep every row single, and both nodes
     say who the other is."""
     topic = line.kafka.topic(2)
-    first, second = ingester(topic, flush_interval_s=0.3), ingester(topic, flush_interval_s=0.3)
+    first, second = ingester(topic, flush__interval_s=0.3), ingester(topic, flush__interval_s=0.3)
     tenant = fresh("twice-")
     sent = 0
 
@@ -228,7 +230,9 @@ def test_large_backlog_comes_back_while_records_flow(line: Line, ingester: Calla
         "message_timestamp_type": "CreateTime",
     }
     parked_topic = line.kafka.topic(3, **for_ever)
-    running = ingester(topic, flush_interval_s=0.3, park_after_s=0.5, parked_topic=parked_topic)
+    running = ingester(
+        topic, flush__interval_s=0.3, tables__park_after_s=0.5, internal_topics__parked=parked_topic
+    )
     (sick, well), other = _two_tables(line, running, topic), fresh("Other-")
     line.kafka.produce(topic, numbered(other, range(10), 2))
     line.wait_for_rows(running, other, 10)
@@ -266,7 +270,7 @@ def test_parked_records_that_are_gone_are_named_and_read_again(
     """Somebody has deleted the parking topic, or Kafka some of its records: the table waits for a person, and
     nothing is passed over in silence."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3, park_after_s=0.5)
+    running = ingester(topic, flush__interval_s=0.3, tables__park_after_s=0.5)
     sick, well = _two_tables(line, running, topic)
     with unwritable(location(line, sick) / "data"):
         line.kafka.produce(topic, [*numbered(sick, range(10, 30), 2), *numbered(well, range(10, 30), 2)])

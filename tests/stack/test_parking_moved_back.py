@@ -51,7 +51,7 @@ def test_rolled_back_table_waits_and_goes_on_as_a_person_says(
     """After a rollback no row comes by itself; reread brings back what was taken away, accept does not; what
     came meanwhile is there either way."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3)
+    running = ingester(topic, flush__interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
     first = snapshots(line, tenant)[0]
     kept = int(line.sql(f"SELECT count(*) FROM {line.table(tenant)} FOR VERSION AS OF {first}")[0][0])
@@ -78,7 +78,7 @@ def test_table_that_is_gone_goes_on_as_a_new_one(
     """Somebody has given it another name: the running node waits for a person, whose decision holds although
     the old table does not come back."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3)
+    running = ingester(topic, flush__interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
     name = table_name(tenant)
     names = {
@@ -122,7 +122,7 @@ def test_restored_database_under_a_running_node_is_noticed(
     """A catalog database that went back makes its tables' marks lie: the node parks such a table, and a
     person decides."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3)
+    running = ingester(topic, flush__interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
     backup = _backup(line, tmp_path / "backup.db")
     line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
@@ -144,7 +144,7 @@ def test_restored_database_is_noticed_by_a_node_that_starts(
     """A node that starts after the restore stops with a sentence that says what to do; resolved, it goes on
     with or without the lost rows."""
     topic = line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3)
+    running = ingester(topic, flush__interval_s=0.3)
     tenant = _three_flushes(line, running, topic)
     backup = _backup(line, tmp_path / "backup.db")
     line.kafka.produce(topic, numbered(tenant, range(30, 40), 2))
@@ -168,7 +168,7 @@ def test_restored_database_is_noticed_whatever_the_node_met_last(
     """A node that has met nothing but an old commit stores offsets that stand on a newer one: that one tells
     of the restore."""
     topic = line.kafka.topic(1)
-    running = ingester(topic, flush_interval_s=0.3)
+    running = ingester(topic, flush__interval_s=0.3)
     old, new = fresh("Old-"), fresh("New-")
     line.kafka.produce(topic, numbered(old, range(10)))
     line.wait_for_rows(running, old, 10)

@@ -145,7 +145,7 @@ def test_audit_notices_rows_removed_and_doubled_and_a_lost_dead_letter(
         for what, _, offset, _, held, _ in _examples(ours.audited)
         if what == "doubled"
     ] == [("doubled", 3, sorted(tables))]
-    line.kafka.remove_records(ours.settings["dead_letter_topic"], 1)
+    line.kafka.remove_records(ours.settings["internal_topics__dead_letters"], 1)
     assert (ours.audit(), ours.audited["dead_lettered"]) == ({"missing": 3, "doubled": 1}, 0)
 
 
@@ -216,7 +216,7 @@ def test_parked_records_are_accounted_for_until_they_are_drained(
     """What waits outside its table counts as parked, and as written once it is drained; the parked copy is
     then no second place."""
     tenant, topic = fresh("parked-"), line.kafka.topic()
-    ours = tools(topic, park_after_s=1)
+    ours = tools(topic, tables__park_after_s=1)
     ours.ingester.start()
     line.kafka.produce(topic, [_record(tenant, n) for n in range(5)])
     line.wait_for_rows(ours.ingester, tenant, 5)

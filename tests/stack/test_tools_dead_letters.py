@@ -186,8 +186,8 @@ def test_letters_are_stored_once_the_limit_that_killed_them_is_lifted(
     refused = ours.json("dead-letters", "replay", "--reason", "too_large")
     assert (refused["replayed"], list(refused["left"].values())) == (0, [2])
     ours.ingester.stop()
-    ours.ingester.restart_with(record_bytes_max=str(20 * 2**20), late_limit="accept")
-    ours.environment["FIRN_INGEST_RECORD_BYTES_MAX"] = str(20 * 2**20)
+    ours.ingester.restart_with(limits__record_bytes_max=str(20 * 2**20), limits__late="accept")
+    ours.environment["FIRN_INGEST_LIMITS__RECORD_BYTES_MAX"] = str(20 * 2**20)
     assert ours.json("dead-letters", "replay", "--all")["replayed"] == 2
     line.wait_for_rows(ours.ingester, tenant, 2)
     rows = line.sql(f"SELECT _offset, length(message), timestamp FROM {line.table(tenant)} ORDER BY 1")

@@ -115,7 +115,7 @@ def _query(line: Line, ours: ToolLine, ingest: httpx.Client) -> Iterator[httpx.C
     """A search API that asks this `ingest serve` for the lag."""
     port = reserve_free()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
-    own = {"FIRN_QUERY_INGEST_URI": str(ingest.base_url), "FIRN_QUERY_STATE": str(ours.folder / "query")}
+    own = {"FIRN_QUERY_INGEST__URI": str(ingest.base_url), "FIRN_QUERY_STATE": str(ours.folder / "query")}
     environment = {**inherited, **line.stack.environment(), **own, "FIRN_CONFIG": ""}
     command = [sys.executable, "-m", "query", "serve", "--host", LOOPBACK, "--port", str(port)]
     with (ours.folder / "query.log").open("ab") as log:
@@ -164,7 +164,7 @@ def _check_search(line: Line, ours: ToolLine, topic: str, tenant: str, ingest: h
 def test_serve_lets_nobody_in_without_its_token(line: Line, tools: Callable[..., ToolLine]) -> None:
     """With a token only health needs none; beyond loopback serve refuses to start without one."""
     ours = tools(line.kafka.topic())
-    with ours.serve(serve_token="s3cret") as client:
+    with ours.serve(http__token="s3cret") as client:
         assert client.get("/healthz").is_success
         for path in ("/v1/status", "/metrics", "/v1/dead-letters", "/v1/tail?tenant=a"):
             assert client.get(path).status_code == 401
@@ -173,7 +173,7 @@ def test_serve_lets_nobody_in_without_its_token(line: Line, tools: Callable[...,
     assert "refuses to listen on 0.0.0.0 without a token" in ours.refusal(
         "serve", "--host", "0.0.0.0", "--port", "0"
     )
-    ours.environment["FIRN_INGEST_HOST"] = "0.0.0.0"
+    ours.environment["FIRN_INGEST_NODE__HOST"] = "0.0.0.0"
     assert "refuses to listen on 0.0.0.0 without a token" in ours.refusal("run")
 
 

@@ -120,10 +120,10 @@ def test_records_of_a_tenant_are_shown_before_any_commit(line: Line) -> None:
 
 
 def test_a_tail_ends_when_its_caller_leaves_and_only_so_many_run(line: Line) -> None:
-    """One more than `tails_max` is turned away, until one of the others has gone."""
+    """One more than `serve.tails_max` is turned away, until one of the others has gone."""
     topic = line.kafka.topic()
     ours = ToolLine(line, topic)
-    with ours.serve(tails_max="1") as client:
+    with ours.serve(serve__tails_max="1") as client:
         with _listening(client, tenant="a"):
             assert "firn_ingest_live_tails 1.0" in client.get("/metrics").text
             refused = client.get("/v1/tail", params={"tenant": "a"})
@@ -141,14 +141,14 @@ def test_a_tail_far_behind_skips_to_the_end_and_says_so(line: Line, monkeypatch:
     """Who cannot keep up with a busy topic sees its present, not its past."""
     topic = line.kafka.topic()
     line.kafka.produce(topic, [_record("a", b"old") for _ in range(300)])
-    settings = IngestSettings(
-        bootstrap_servers=line.kafka.bootstrap_servers,
+    settings = IngestSettings.load(
+        kafka__bootstrap_servers=line.kafka.bootstrap_servers,
         topics=(TopicSettings(name=topic),),
-        group=fresh("tail-"),
+        kafka__group=fresh("tail-"),
     )
     tail = LiveTail(settings, TailFilter(TenantId("a")))
     monkeypatch.setattr(live_tail, "BEHIND_MAX", 100)
-    with closing(reading_consumer(settings, settings.group)) as consumer:
+    with closing(reading_consumer(settings, settings.kafka.group)) as consumer:
         tail.discover(consumer, KafkaReader(settings), from_end=False)
         assert wait_for(lambda: consumer.consume(1, 1.0), 30, "a message")[0].offset() == 0
         tail.skip_ahead(consumer)

@@ -134,7 +134,7 @@ def test_catalog_killed_while_records_flow_loses_nothing(
 ) -> None:
     """While the catalog is away records wait; when it is back every one is stored once."""
     tenant, topic = fresh("outage-"), line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.2, commit_timeout_s=5)
+    running = ingester(topic, flush__interval_s=0.2, commit__timeout_s=5)
     total, chunk = 1_500, 50
 
     def produce() -> None:
@@ -162,7 +162,7 @@ def test_broker_killed_while_records_wait_loses_nothing(
     """The broker goes away with records and dead letters on their way; after it is back all of them are where
     they belong."""
     tenant, topic = fresh("broker-"), line.kafka.topic(2)
-    running = ingester(topic, flush_interval_s=0.3)
+    running = ingester(topic, flush__interval_s=0.3)
     bad = Record(b"{", headers=(("tenant", tenant.encode()),))
     line.kafka.produce(topic, [*_numbered(tenant, range(200)), bad])
     line.stack.kill("kafka")

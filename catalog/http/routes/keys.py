@@ -37,7 +37,7 @@ KEY = {
         "expires": {
             "type": "string",
             "description": (
-                "90d, 12h or never; left out: bound_key_lifetime_s for bound keys, never for others"
+                "90d, 12h or never; left out: access.bound_key_lifetime_s for bound keys, never for others"
             ),
         },
     },
@@ -136,7 +136,7 @@ async def create_key(request: Request) -> Response:
         raise bad_request(f"scope must be one of {', '.join(Scope)}, not {scope!r}")
     namespace = None if body.get("namespace") is None else parse_namespace(body["namespace"])
     now_ms = services.now_ms()
-    default_s = services.settings.bound_key_lifetime_s if namespace is not None else 0
+    default_s = services.settings.access.bound_key_lifetime_s if namespace is not None else 0
     expires_ms = key_lifetime.end_of(optional_string(body, "expires"), now_ms, default_s=default_s)
     made: list[str] = []
 

@@ -14,7 +14,7 @@ def _needs(stack: StackState) -> tuple[str, ...]:
 
 def exports(uri: str) -> dict[str, str]:
     """The variables through which the rooms find a catalog."""
-    return {f"FIRN_{room}_CATALOG_URI": uri for room in ("INGEST", "OPTIMIZE", "QUERY")}
+    return {f"FIRN_{room}_CATALOG__URI": uri for room in ("INGEST", "OPTIMIZE", "QUERY")}
 
 
 def _prepare(site: Site) -> Launch:

@@ -18,7 +18,7 @@ def _prepare(site: Site) -> Launch:
         command=(sys.executable, "-m", "ingest", "run"),
         address=f"http://{LOOPBACK}:{site.port}",
         folder=REPOSITORY,
-        exports={"FIRN_INGEST_PORT": str(site.port)},
+        exports={"FIRN_INGEST_NODE__PORT": str(site.port)},
     )
 
 

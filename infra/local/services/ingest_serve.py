@@ -24,8 +24,8 @@ def _prepare(site: Site) -> Launch:
         command=(sys.executable, "-m", "ingest", "serve", "--host", LOOPBACK, "--port", str(site.port)),
         address=f"http://{LOOPBACK}:{site.port}",
         folder=REPOSITORY,
-        exports={"FIRN_INGEST_SERVE_PORT": str(site.port)},
-        environment={"FIRN_INGEST_NODE_URI": site.stack.record("ingest").address},
+        exports={"FIRN_INGEST_SERVE__PORT": str(site.port)},
+        environment={"FIRN_INGEST_NODE__URI": site.stack.record("ingest").address},
     )
 
 

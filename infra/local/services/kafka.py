@@ -12,7 +12,7 @@ from infra.local.prerequisites import missing_java
 from infra.local.service import PROBE_TIMEOUT_S, Launch, Service, Site, host_port, java_command
 from lake.settings import InfraSettings
 
-TOPIC_KEYS = "FIRN_INGEST_TOPIC_KEYS"
+TOPIC_KEYS = "FIRN_INGEST_INTERNAL_TOPICS__SIGNING_KEYS"
 # Topics may allow large messages each (max.message.bytes); the broker's own limits only have to be ample.
 MESSAGE_BYTES_MAX = 32 * 1024 * 1024
 LOG_OPTIONS = (
@@ -68,14 +68,14 @@ def _topic_keys(site: Site) -> str:
 def _prepare(site: Site) -> Launch:
     libs = jvm_parts.folder("kafka")
     properties = site.write("server.properties", _properties(site))
-    heap_mb = InfraSettings.load().kafka_heap_mb
+    heap_mb = InfraSettings.load().kafka.heap_mb
     java = (*java_command(CLASSIC, heap_mb), "-XX:+UseSerialGC", *LOG_OPTIONS, "-cp", f"{libs}/*")
     address = f"{LOOPBACK}:{site.port}"
     return Launch(
         command=(*java, "kafka.Kafka", str(properties)),
         address=address,
         folder=site.folder,
-        exports={"FIRN_INGEST_BOOTSTRAP_SERVERS": address, TOPIC_KEYS: _topic_keys(site)},
+        exports={"FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS": address, TOPIC_KEYS: _topic_keys(site)},
         steps=() if (site.folder / "formatted").exists() else _format(java, str(properties)),
     )
 

@@ -21,19 +21,19 @@ def _needs(stack: StackState) -> tuple[str, ...]:
 def environment() -> dict[str, str]:
     """What Spark needs of this machine: a suitable Java, and Iceberg's jars where they are downloaded."""
     jdk, jars = java.find(CLASSIC), jvm_parts.folder("spark")
-    variables = {"FIRN_OPTIMIZE_JAVA_HOME": os.fspath(jdk.java.parents[1])} if jdk else {}
-    return variables | ({"FIRN_OPTIMIZE_SPARK_JARS": str(jars)} if jars.is_dir() else {})
+    variables = {"FIRN_OPTIMIZE_SPARK__JAVA_HOME": os.fspath(jdk.java.parents[1])} if jdk else {}
+    return variables | ({"FIRN_OPTIMIZE_SPARK__JARS": str(jars)} if jars.is_dir() else {})
 
 
 def _prepare(site: Site) -> Launch:
     ingest = ingest_serve.address(site.stack)
-    lag = {"FIRN_OPTIMIZE_INGEST_URIS": f'["{ingest}"]'} if ingest else {}
+    lag = {"FIRN_OPTIMIZE_LAG__INGEST_URIS": f'["{ingest}"]'} if ingest else {}
     return Launch(
         command=(sys.executable, "-m", "optimize", "run"),
         address=f"http://{LOOPBACK}:{site.port}",
         folder=REPOSITORY,
         exports=environment(),
-        environment={**environment(), **lag, "FIRN_OPTIMIZE_PORT": str(site.port)},
+        environment={**environment(), **lag, "FIRN_OPTIMIZE_HTTP__PORT": str(site.port)},
     )
 
 

@@ -23,10 +23,10 @@ def _prepare(site: Site) -> Launch:
         folder=REPOSITORY,
         exports={
             "FIRN_UI_API": address,
-            "FIRN_QUERY_PORT": str(site.port),
+            "FIRN_QUERY_HTTP__PORT": str(site.port),
             "FIRN_QUERY_STATE": str(site.folder),
         },
-        environment={"FIRN_QUERY_INGEST_URI": ingest} if ingest else {},
+        environment={"FIRN_QUERY_INGEST__URI": ingest} if ingest else {},
     )
 
 

@@ -27,7 +27,7 @@ LOGBACK = [
 
 def _secret(site: Site) -> str:
     """The same secret key for every start of this stack, and another one for each stack."""
-    known = site.stack.record("s3").exports.get("FIRN_STORAGE_S3_SECRET_ACCESS_KEY")
+    known = site.stack.record("s3").exports.get("FIRN_STORAGE_S3__SECRET_ACCESS_KEY")
     return known or secrets.token_hex(20)
 
 
@@ -57,10 +57,10 @@ def _prepare(site: Site) -> Launch:
         address=endpoint,
         folder=site.folder,
         exports={
-            "FIRN_STORAGE_S3_ENDPOINT": endpoint,
-            "FIRN_STORAGE_S3_REGION": "us-east-1",
-            "FIRN_STORAGE_S3_ACCESS_KEY_ID": ACCESS_KEY_ID,
-            "FIRN_STORAGE_S3_SECRET_ACCESS_KEY": secret,
+            "FIRN_STORAGE_S3__ENDPOINT": endpoint,
+            "FIRN_STORAGE_S3__REGION": "us-east-1",
+            "FIRN_STORAGE_S3__ACCESS_KEY_ID": ACCESS_KEY_ID,
+            "FIRN_STORAGE_S3__SECRET_ACCESS_KEY": secret,
         },
     )
 

@@ -58,9 +58,9 @@ def _server_properties(site: Site, plugins: str, heap_mb: int) -> list[str]:
 
 
 def _lake_properties(site: Site, settings: InfraSettings) -> list[str]:
-    token = settings.trino_catalog_token
+    token = settings.trino.catalog_token
     # With users it only reads: Trino's rules cannot refuse ALTER TABLE ... EXECUTE, its catalog can.
-    read_only = ["iceberg.security=READ_ONLY"] if settings.trino_access is not None else []
+    read_only = ["iceberg.security=READ_ONLY"] if settings.trino.access is not None else []
     with_key = (
         [
             "iceberg.rest-catalog.security=OAUTH2",
@@ -85,18 +85,18 @@ def _lake_properties(site: Site, settings: InfraSettings) -> list[str]:
     return [
         *lines,
         "fs.native-s3.enabled=true",
-        f"s3.endpoint={s3['FIRN_STORAGE_S3_ENDPOINT']}",
-        f"s3.region={s3['FIRN_STORAGE_S3_REGION']}",
+        f"s3.endpoint={s3['FIRN_STORAGE_S3__ENDPOINT']}",
+        f"s3.region={s3['FIRN_STORAGE_S3__REGION']}",
         "s3.path-style-access=true",
-        f"s3.aws-access-key={s3['FIRN_STORAGE_S3_ACCESS_KEY_ID']}",
-        f"s3.aws-secret-key={s3['FIRN_STORAGE_S3_SECRET_ACCESS_KEY']}",
+        f"s3.aws-access-key={s3['FIRN_STORAGE_S3__ACCESS_KEY_ID']}",
+        f"s3.aws-secret-key={s3['FIRN_STORAGE_S3__SECRET_ACCESS_KEY']}",
     ]
 
 
 def _prepare(site: Site) -> Launch:
     server = jvm_parts.folder("trino") / "server"
     settings = InfraSettings.load()
-    access, heap_mb = settings.trino_access, settings.trino_heap_mb
+    access, heap_mb = settings.trino.access, settings.trino.heap_mb
     plugins = server / "plugin" if access is None else trino_access.link_plugins(site, server / "plugin")
     users = [] if access is None else trino_access.server_properties(site, access)
     config = site.write("etc/config.properties", [*_server_properties(site, str(plugins), heap_mb), *users])
@@ -119,8 +119,8 @@ def _prepare(site: Site) -> Launch:
         {}
         if access is None
         else {
-            "FIRN_QUERY_TRINO_CA": str(trino_access.certificate_file(site)),
-            "FIRN_QUERY_TRINO_ACCESS": str(access.absolute()),
+            "FIRN_QUERY_TRINO__CA": str(trino_access.certificate_file(site)),
+            "FIRN_QUERY_TRINO__ACCESS": str(access.absolute()),
         }
     )
     return Launch(
@@ -134,7 +134,7 @@ def _prepare(site: Site) -> Launch:
         ),
         address=address,
         folder=site.folder,
-        exports={"FIRN_QUERY_TRINO_URI": address, **trusted},
+        exports={"FIRN_QUERY_TRINO__URI": address, **trusted},
     )
 
 

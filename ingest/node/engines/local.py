@@ -105,9 +105,9 @@ class LocalEngine:
                 "FIRN_INGEST_TOPICS"
             )
         Routes(self.settings)  # a rule that is none is told now, not by a worker once the lease is taken
-        token = self.settings.catalog_token
+        token = self.settings.catalog.token
         self._catalog = CatalogClient(
-            self.settings.catalog_uri, token=token.get_secret_value() if token else None
+            self.settings.catalog.uri, token=token.get_secret_value() if token else None
         )
         self._storage = open_storage()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="node")
@@ -152,14 +152,14 @@ class LocalEngine:
 
     def _prepare(self) -> str:
         """The warehouse; when it is known, the topics that the node writes to are there, too."""
-        warehouse = self.settings.warehouse or self._catalog.warehouse
+        warehouse = self.settings.catalog.warehouse or self._catalog.warehouse
         if not warehouse:
             raise SettingsError(
-                "the catalog does not say where tables go; set FIRN_INGEST_WAREHOUSE to a location like "
-                "s3://bucket/prefix"
+                "the catalog does not say where tables go; set FIRN_INGEST_CATALOG__WAREHOUSE to a "
+                "location like s3://bucket/prefix"
             )
         DeadLetters(self.settings, self._storage, warehouse).ensure_topic()
-        ensure_topic(self.settings, self.settings.parked_topic, PARTITIONS)
+        ensure_topic(self.settings, self.settings.internal_topics.parked, PARTITIONS)
         return warehouse
 
     def _stop(self, number: int, _: FrameType | None) -> None:
@@ -180,7 +180,7 @@ class LocalEngine:
     # ---- one generation of workers
 
     def _run_generation(self, warehouse: str, lease: Lease) -> None:
-        health_probe = HealthProbe(self._catalog, self._storage, warehouse, self.settings.group)
+        health_probe = HealthProbe(self._catalog, self._storage, warehouse, self.settings.kafka.group)
         health_probe.settle()
         node = self._node = self._make_node(warehouse, lease, health_probe)
         checkpoints = _stored_checkpoints(KafkaReader(self.settings), self.settings)
@@ -211,8 +211,8 @@ class LocalEngine:
     def _make_node(self, warehouse: str, lease: Lease, health_probe: HealthProbe) -> Node:
         s = self.settings
         control = control_of(s, self._catalog)
-        records = None if control is None else ParkedRecords(control, timeout_s=s.commit_timeout_s)
-        new_tables = NewTables(s.new_tables_per_minute, self._clock)
+        records = None if control is None else ParkedRecords(control, timeout_s=s.commit.timeout_s)
+        new_tables = NewTables(s.tables.new_per_minute, self._clock)
         self._ledger = LiveMarks()
         states = TableStates(
             self._catalog,
@@ -226,14 +226,14 @@ class LocalEngine:
             lease.fencing_token or "",
             self._ledger,
         )
-        writer = f"{s.group}@{socket.gethostname()}:{os.getpid()}"
-        bounds = Bounds(s.table_snapshots_max, s.table_manifests_max)
+        writer = f"{s.kafka.group}@{socket.gethostname()}:{os.getpid()}"
+        bounds = Bounds(s.commit.snapshots_max, s.commit.manifests_max)
         committer = Committer(
-            states, self._pool, self._clock, s.commit_timeout_s, s.on_deleted, writer, bounds
+            states, self._pool, self._clock, s.commit.timeout_s, s.tables.on_deleted, writer, bounds
         )
         parking = None
         if records is not None:
-            begins = partial(parking_begins, KafkaReader(s), s.parked_topic)
+            begins = partial(parking_begins, KafkaReader(s), s.internal_topics.parked)
             parking = Parking(
                 records,
                 states,
@@ -248,7 +248,7 @@ class LocalEngine:
             states,
             committer,
             parking,
-            Troubles(s.park_after_s),
+            Troubles(s.tables.park_after_s),
             health_probe,
             lease,
             self._pool,
@@ -265,8 +265,8 @@ class LocalEngine:
     def _start_worker(self, index: int, warehouse: str, parked: Mapping[TableId, str]) -> WorkerHandle:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        settings = self.settings.model_copy(
-            update={"check_crcs": self.settings.check_crcs and not self._aborted}
+        settings = self.settings.changed(
+            kafka__check_crcs=self.settings.kafka.check_crcs and not self._aborted
         )
         process = context.Process(
             target=self.worker_body,
@@ -293,7 +293,11 @@ class LocalEngine:
         handle = self._handles[at]
         handle.has_left = True
         handle.process.join(timeout=5.0)
-        if handle.process.exitcode == -signal.SIGABRT and self.settings.check_crcs and not self._aborted:
+        if (
+            handle.process.exitcode == -signal.SIGABRT
+            and self.settings.kafka.check_crcs
+            and not self._aborted
+        ):
             # Behind a wrong checksum librdkafka 2.16 reads on in the middle of the batch, and may end the
             # process for what it finds there.
             self._aborted = True
@@ -358,7 +362,7 @@ class LocalEngine:
             return
         self._budget_at_s = now_s
         held = [report.buffered_bytes + report.in_flight_bytes for report in reports]
-        free = (self.settings.buffer_bytes_max - sum(held)) // len(held)
+        free = (self.settings.flush.buffer_bytes_max - sum(held)) // len(held)
         for at, size_bytes in enumerate(held):
             self._tell(at, Budget(max(1, size_bytes + free)))
 

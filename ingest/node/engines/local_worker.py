@@ -34,7 +34,7 @@ class LocalWorker(Worker):
         self._topics = InputTopics(settings, index, settings.workers)
         writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
         parked_topic = ParkedTopic(settings, storage, warehouse)
-        bytes_max = settings.buffer_bytes_max // settings.workers
+        bytes_max = settings.flush.buffer_bytes_max // settings.workers
         self._pipeline = Pipeline(settings, self._topics, link, writer, parked_topic, clock, bytes_max)
         self._pipeline.park(parked)
         super().__init__(

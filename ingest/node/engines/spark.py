@@ -18,7 +18,5 @@ class SparkEngine(LocalEngine):
 
     def __post_init__(self) -> None:
         check_installed()
-        self.settings = self.settings.model_copy(
-            update={"workers": 1}
-        )  # the driver is all there is to tell things to
+        self.settings = self.settings.changed(workers=1)  # the driver is all there is to tell things to
         super().__post_init__()

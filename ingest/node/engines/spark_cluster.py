@@ -38,12 +38,12 @@ class SparkCluster:
 
     def __init__(self, settings: IngestSettings) -> None:
         options = SparkOptions(
-            app=f"firn-ingest-{settings.group}",
-            master=settings.spark_master,
-            driver_memory_mb=settings.spark_driver_memory_mb,
-            java_home=settings.java_home,
+            app=f"firn-ingest-{settings.kafka.group}",
+            master=settings.spark.master,
+            driver_memory_mb=settings.spark.driver_memory_mb,
+            java_home=settings.spark.java_home,
             packages=("lake", "ingest"),
-            more={"spark.task.maxFailures": "4", **settings.spark_options},
+            more={"spark.task.maxFailures": "4", **settings.spark.options},
         )
         self._context = open_context(options)
 

@@ -13,6 +13,9 @@ while the flushes of the job before it are committed.
     parked      its records go to the parking topic, by tasks; only those of a table that is not behind do,
                 and only where each partition is one task's, so there is no gap in the topic either
     held        its records are left
+
+Tasks cut and write; the life of a flush begins here with what all tasks of a job have written of a table. One
+to be redone is given up, and its records are read again: they are in no buffer.
 """
 
 from collections import defaultdict
@@ -21,6 +24,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from ingest.commit.flush_lifecycle import WRITE_RETRIES, Flushes
 from ingest.kafka.offsets import Offsets
 from ingest.kafka.progress import progress, store_offsets
 from ingest.model.fault_point import reach
@@ -28,7 +32,8 @@ from ingest.model.link import Counts, Outcome, Report, TableView, WrittenFlush
 from ingest.node.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, plan, waiting
 from ingest.node.engines.spark_task_spec import Firsts, RoutingDecisions, TaskFlush, TaskResult
 from ingest.node.engines.spark_topics import PlannedTopics
-from ingest.node.pipeline import AGAIN, POSTPONED, CommitLink
+from ingest.node.pipeline import POSTPONED, CommitLink
+from ingest.node.worker_tables import WorkerTable, WorkerTables
 from ingest.write.flush_writer import TABLE_DELETED, FlushWriter
 from lake.clock import Clock
 from lake.errors import Rejected
@@ -82,10 +87,23 @@ class Backlog:
 
 @dataclass(slots=True)
 class TableFlush:
-    """What all tasks of a job have written of a table; None where they wrote for different states of it."""
+    """What all tasks of a job have written of a table, as it may be committed."""
 
-    flush: WrittenFlush | None
+    flush: WrittenFlush
     first_offsets: dict[int, int]
+
+    @property
+    def table(self) -> TableId:
+        return self.flush.table
+
+
+@dataclass(slots=True)
+class SparkTable(WorkerTable):
+    """The entry of a table. `next`: its flush that waits for the one in flight. `ends`: where the last flush
+    that was collected ends."""
+
+    next: TableFlush | None = None
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -101,17 +119,9 @@ class SparkLine:
     bytes_max: int = 0  # what jobs hold is the executors'
     offsets: Offsets = field(default_factory=Offsets)
     job: Job | None = None  # the one that runs
-    _views: dict[TableId, TableView] = field(default_factory=dict)
-    _asked: set[TableId] = field(default_factory=set)
-    _postponed: set[TableId] = field(default_factory=set)
-    _parked: dict[TableId, str] = field(default_factory=dict)
-    _held: set[TableId] = field(default_factory=set)
-    _in_flight: dict[TableId, TableFlush] = field(default_factory=dict)
-    _later: dict[TableId, TableFlush] = field(default_factory=dict)
+    _tables: WorkerTables[SparkTable] = field(default_factory=lambda: WorkerTables(SparkTable))
+    _flushes: Flushes[TableFlush] = field(default_factory=Flushes)
     _backlog: dict[TableId, Backlog] = field(default_factory=dict)
-    _ends: dict[TableId, dict[TopicPartition, int]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )  # where the last flush of a table ends
     _jobs: int = 0
     _spread: Spread = field(default_factory=Spread)  # of the last batch that several tasks have read
     _waits_since_s: float | None = None  # since when something waits in the topics
@@ -124,7 +134,7 @@ class SparkLine:
 
     @property
     def capacity(self) -> Capacity:
-        return Capacity(self.slots, self.settings.task_records_max, self.settings.task_bytes_max)
+        return Capacity(self.slots, self.settings.spark.task_records_max, self.settings.spark.task_bytes_max)
 
     def next_job(self) -> Job | None:
         """The job to run now, if there is one; none may be running."""
@@ -139,27 +149,22 @@ class SparkLine:
             for table, backlog in self._backlog.items()
             if backlog.not_before_s <= now_s and self._may_repeat(table, backlog)
         }
-        self._ask_for(table for table in self._backlog if table not in self._parked)
-        starts: dict[int, int] = {}
+        self._ask_for(self._backlog)
+        if not due:
+            return None
+        starts = Backlog({})
         for backlog in due.values():
-            starts |= {
-                number: min(offset, starts.get(number, offset))
-                for number, offset in backlog.first_offsets.items()
-            }
-        only = {table: dict(backlog.first_offsets) for table, backlog in due.items()}
-        return (
-            self._job(
-                [self.topics.piece(n, start, self.offsets.routed[n]) for n, start in starts.items()], only
-            )
-            if only
-            else None
-        )
+            starts.join(backlog.first_offsets)
+        pieces = [
+            self.topics.piece(n, start, self.offsets.routed[n]) for n, start in starts.first_offsets.items()
+        ]
+        return self._job(pieces, {table: dict(backlog.first_offsets) for table, backlog in due.items()})
 
     def _may_repeat(self, table: TableId, backlog: Backlog) -> bool:
-        on_the_way = table in self._in_flight or table in self._later or table in self._held
-        return not on_the_way and (
-            table in self._views or table in self._parked or backlog.dead_letter is not None
-        )
+        entry = self._tables[table]
+        if table in self._flushes or entry.is_held:
+            return False
+        return entry.view is not None or bool(entry.parking) or backlog.dead_letter is not None
 
     def _batch(self) -> Job | None:
         now_s = self.clock.monotonic_s()
@@ -170,11 +175,11 @@ class SparkLine:
         if not any(lag.records for lag in lags):
             self._waits_since_s = None
             return None
-        if self._stalled_since_s is not None and now_s - self._stalled_since_s < AGAIN.max_s:
+        if self._stalled_since_s is not None and now_s - self._stalled_since_s < WRITE_RETRIES.max_s:
             return None
         self._waits_since_s = self._waits_since_s if self._waits_since_s is not None else now_s
         if (
-            now_s - self._waits_since_s < self.settings.flush_interval_s
+            now_s - self._waits_since_s < self.settings.flush.interval_s
             and waiting(lags, self.capacity) < self.slots
         ):
             return None
@@ -183,13 +188,16 @@ class SparkLine:
 
     def _job(self, lags: Sequence[Lag], only: Firsts | None) -> Job:
         self._jobs += 1
-        skipped = {*self._backlog, *self._later} if only is None else set[TableId]()
-        if self._parked:  # each partition's in the order of its offsets
+        skipped = set[TableId]()
+        if only is None:
+            skipped = {*self._backlog, *(flush.table for flush in self._next())}
+        any_parked = self._tables.any_parked
+        if any_parked:  # each partition's in the order of its offsets
             lags = [replace(lag, measured=False) for lag in lags]
         tasks = plan(lags, self.capacity)
         whole = all(lag.measured for lag in lags if lag.records)  # none of them may have to end early
         hands_on = (
-            only is None and not self._parked and len(tasks) > 1 and self._spread.pays_to_hand_on and whole
+            only is None and not any_parked and len(tasks) > 1 and self._spread.pays_to_hand_on and whole
         )
         if hands_on:
             tasks = [[replace(each, whole=True) for each in ranges] for ranges in tasks]
@@ -198,56 +206,52 @@ class SparkLine:
     def _is_far_behind(self) -> bool:
         """Reading on has an end where what was left would have to be read from too far back."""
         self.offsets.lowest(self._waiting())
-        return bool(self.offsets.behind(self.settings.replay_records_max))
+        return bool(self.offsets.behind(self.settings.flush.replay_records_max))
 
     def _dead_letter_postponed(self) -> None:
         """New tables beyond the limit must not stop those that are there."""
-        for table in self._postponed & self._backlog.keys():
-            if self._backlog[table].dead_letter is None:
+        for table, backlog in self._backlog.items():
+            if self._tables[table].is_postponed and backlog.dead_letter is None:
                 log.error("records.not_taken", table=str(table), reason=POSTPONED.detail)
-                self._backlog[table].dead_letter = POSTPONED
+                backlog.dead_letter = POSTPONED
+
+    def _next(self) -> list[TableFlush]:
+        """Flushes that wait for the one of their table in flight."""
+        entries = [self._tables[flush.table] for flush in self._flushes]
+        return [entry.next for entry in entries if entry.next is not None]
 
     def _waiting(self) -> list[TableFlush | Backlog]:
-        return [*self._in_flight.values(), *self._later.values(), *self._backlog.values()]
+        return [*self._flushes, *self._next(), *self._backlog.values()]
 
     # ---- what tasks ask
 
     def decisions(self, tables: Sequence[TableId]) -> tuple[RoutingDecisions, bool]:
         """Where records of tables go that a task of the running job has met, and whether that is known of all
         of them."""
-        assert self.job is not None
-        only = self.job.only
-        views, parked, dead_lettered = (
-            dict[TableId, TableView](),
-            dict[TableId, str](),
-            dict[TableId, Rejected](),
-        )
-        left = {table for table in tables if table in self._held or (only is None and table in self._backlog)}
-        if self.job.in_pieces:  # it was parked since the job began
-            left |= {table for table in tables if table in self._parked}
-        for table in [table for table in tables if table not in left]:
-            backlog = self._backlog.get(table)
-            if table in self._parked:
-                parked[table] = self._parked[table]
+        job = self.job
+        assert job is not None
+        views, parked = dict[TableId, TableView](), dict[TableId, str]()
+        dead_lettered, unknown = dict[TableId, Rejected](), list[TableId]()
+        in_pieces = job.in_pieces
+        for table in tables:
+            entry, backlog = self._tables[table], self._backlog.get(table)
+            if entry.is_held or (job.only is None and backlog is not None):
+                continue
+            if entry.parking:
+                if not in_pieces:  # else it was parked since the job began
+                    parked[table] = entry.parking
             elif backlog is not None and backlog.dead_letter is not None:
                 dead_lettered[table] = backlog.dead_letter
-            elif table in self._views:
-                views[table] = self._views[table]
-        decided = len(left) + len(views) + len(parked) + len(dead_lettered)
-        unknown = [
-            table
-            for table in tables
-            if table not in left and table not in views and table not in parked and table not in dead_lettered
-        ]
+            elif entry.view is not None:
+                views[table] = entry.view
+            else:
+                unknown.append(table)
         self._ask_for(unknown)
-        return RoutingDecisions(views, parked, dead_lettered), decided == len(tables) or all(
-            table in self._postponed for table in unknown
-        )
+        is_decided = all(self._tables[table].is_postponed for table in unknown)
+        return RoutingDecisions(views, parked, dead_lettered), is_decided
 
     def _ask_for(self, tables: Iterable[TableId]) -> None:
-        new = [table for table in tables if table not in self._views and table not in self._asked]
-        if new:
-            self._asked.update(new)
+        if new := self._tables.ask(tables):
             self.link.open(new)
 
     # ---- what tasks have done
@@ -265,21 +269,24 @@ class SparkLine:
         self._note_left(job, results, left)
         reach("job_collected")
         ready = []
-        for table, part in _merged(results).items():
+        for table, parts in _by_table(results).items():
             if table in left:
                 continue
-            part.flush = self._fitting(job, table, part)
-            if part.flush is None:
-                self._leave(table, part.first_offsets)
+            first_offsets = _lowest(parts)
+            flush = self._fitting(job, table, _one_flush([part.flush for part in parts]))
+            if flush is None:
+                self._leave(table, first_offsets)
                 continue
-            self._ends[table] |= {place: r.end for place, r in part.flush.ranges.items()}
-            if table in self._in_flight:
-                self._later[table] = part
+            entry = self._tables[table]
+            entry.ends |= {place: r.end for place, r in flush.ranges.items()}
+            if table in self._flushes:
+                entry.next = TableFlush(flush, first_offsets)
             else:
-                ready.append((table, part))
+                ready.append(TableFlush(flush, first_offsets))
         self._submit(ready)
         if job.only is None:
-            self._stalled_since_s = self.clock.monotonic_s() if self._backlog or self._later else None
+            is_stalled = bool(self._backlog or self._next())
+            self._stalled_since_s = self.clock.monotonic_s() if is_stalled else None
 
     def _left(self, results: Sequence[TaskResult]) -> dict[TableId, Backlog]:
         left: dict[TableId, Backlog] = {}
@@ -305,7 +312,7 @@ class SparkLine:
         for table, trouble in (entry for result in results for entry in result.stuck):
             backlog = self._backlog[table]
             backlog.tries += 1
-            backlog.not_before_s = self.clock.monotonic_s() + AGAIN.delay_s(backlog.tries)
+            backlog.not_before_s = self.clock.monotonic_s() + WRITE_RETRIES.delay_s(backlog.tries)
             self.link.stuck(table, trouble)
 
     def _read_to(self, job: Job, results: Sequence[TaskResult], number: int) -> int:
@@ -326,15 +333,15 @@ class SparkLine:
         else:
             del self._backlog[table]
 
-    def _fitting(self, job: Job, table: TableId, part: TableFlush) -> WrittenFlush | None:
+    def _fitting(self, job: Job, table: TableId, flush: WrittenFlush | None) -> WrittenFlush | None:
         """A flush as it may be committed after what was handed over before it: it starts where that ends.
         None: its records have to be read again."""
-        flush = part.flush
-        if flush is None or table in self._parked or (job.only is None and table in self._backlog):
+        entry = self._tables[table]
+        if flush is None or entry.parking or (job.only is None and table in self._backlog):
             return None
         if job.only is not None:
             return flush
-        ends, begins = self._ends[table], {self._place(number): start for number, start in job.starts.items()}
+        ends, begins = entry.ends, {self._place(number): start for number, start in job.starts.items()}
         if any(ends.get(place, 0) > begins[place] for place in flush.ranges):
             return None
         return replace(
@@ -347,9 +354,11 @@ class SparkLine:
     def _place(self, number: int) -> TopicPartition:
         return self.topics.assignment.place(number)
 
-    def _submit(self, ready: Sequence[tuple[TableId, TableFlush]]) -> None:
-        self._in_flight.update(ready)
-        self.link.submit([part.flush for _, part in ready if part.flush is not None])
+    def _submit(self, ready: Sequence[TableFlush]) -> None:
+        for each in ready:
+            self._flushes.begin(each)
+            self._flushes.submitted(each.table, each.flush.rows)
+        self.link.submit([each.flush for each in ready])
         reach("handed_over")
 
     def _leave(self, table: TableId, firsts: Mapping[int, int]) -> None:
@@ -368,74 +377,64 @@ class SparkLine:
         return {self._place(number): self.topics.first(number) for number in found}
 
     def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
-        self._postponed.update(postponed)
-        self._postponed.difference_update(views)
-        self._asked.difference_update(views)
-        for table in [
-            table
-            for table in views
-            if table in self._backlog and self._backlog[table].dead_letter is POSTPONED
-        ]:
-            self._backlog[table].dead_letter = None
-        self._views.update((table, view) for table, view in views.items() if table not in self._parked)
+        self._tables.opened(views, postponed)
+        for backlog in [self._backlog[table] for table in views if table in self._backlog]:
+            if backlog.dead_letter is POSTPONED:
+                backlog.dead_letter = None
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
         ready = []
         self._stalled_since_s = None
         for table, outcome, view in outcomes:
-            flush = self._in_flight.pop(table, None)
-            if flush is None:
+            if table not in self._flushes:
                 continue
-            self._views[table] = view
-            later = self._later.pop(table, None)
-            if outcome is Outcome.DONE:
-                ready += [(table, later)] if later is not None else []
-                continue
-            self._take_back(table, flush, later)
+            entry = self._tables[table]
+            entry.view = view
+            flush = self._flushes.settled(table, outcome).cut
+            if outcome is not Outcome.DONE:
+                self._flushes.give_up(table)  # one to be redone
+                self._take_back(entry, flush)
+            elif entry.next is not None:
+                ready.append(entry.next)
+                entry.next = None
             if outcome is Outcome.DEAD_LETTER:
                 self._backlog[table].dead_letter = TABLE_DELETED
         if ready:
             self._submit(ready)
 
-    def _take_back(self, table: TableId, *flushes: TableFlush | None) -> None:
-        """Flushes that are not committed: their records are read again."""
-        self._ends.pop(table, None)
-        for flush in flushes:
-            if flush is not None:
-                self._leave(table, flush.first_offsets)
+    def _take_back(self, entry: SparkTable, flush: TableFlush | None) -> None:
+        """A table's flush, with the next, is not committed: the records are read again."""
+        for each in (flush, entry.next):
+            if each is not None:
+                self._leave(each.table, each.first_offsets)
+        entry.next = None
+        entry.ends.clear()
 
     def park(self, parkings: Mapping[TableId, str]) -> None:
         for table, parking in parkings.items():
-            self._parked[table] = parking
-            self._held.discard(table)
-            self._views.pop(table, None)
-            self._asked.discard(table)
-            self._postponed.discard(table)
-            self._take_back(table, self._in_flight.pop(table, None), self._later.pop(table, None))
+            self._tables.park(table, parking)
+            self._take_back(self._tables[table], self._flushes.give_up(table))
             if table in self._backlog:
                 self._backlog[table].not_before_s = 0.0
             reach("parked_in_flight")
 
     def hold(self, table: TableId) -> None:
-        self._held.add(table)
+        self._tables[table].is_held = True
 
     def release(self, views: Mapping[TableId, TableView]) -> None:
-        for table, view in views.items():
-            self._parked.pop(table, None)
-            self._held.discard(table)
-            self._views[table] = view
+        self._tables.release(views)
 
     # ---- offsets
 
     @property
     def is_idle(self) -> bool:
-        return self.job is None and not self._in_flight and not self._later
+        return self.job is None and not len(self._flushes)
 
     def durable_offsets(self) -> dict[int, int]:
         moved = self.offsets.to_store(self.offsets.lowest(self._waiting()), self.clock.monotonic_s())
         if moved:
             self.writer.acknowledged()
-            if self._parked:
+            if self._tables.any_parked:
                 reach("parked_acknowledged")
         return moved
 
@@ -452,15 +451,12 @@ class SparkLine:
         return counts
 
 
-def _merged(results: Sequence[TaskResult]) -> dict[TableId, TableFlush]:
-    """One flush of each table."""
+def _by_table(results: Sequence[TaskResult]) -> dict[TableId, list[TaskFlush]]:
+    """The parts of each table's flush, of all tasks."""
     parts: dict[TableId, list[TaskFlush]] = defaultdict(list)
     for each in (each for result in results for each in result.flushes):
         parts[each.flush.table].append(each)
-    return {
-        table: TableFlush(_one_flush([each.flush for each in of_table]), _lowest(of_table))
-        for table, of_table in parts.items()
-    }
+    return parts
 
 
 def _lowest(parts: Sequence[TaskFlush]) -> dict[int, int]:
@@ -471,6 +467,7 @@ def _lowest(parts: Sequence[TaskFlush]) -> dict[int, int]:
 
 
 def _one_flush(flushes: Sequence[WrittenFlush]) -> WrittenFlush | None:
+    """One flush of a table; None where tasks wrote for different states of it."""
     ranges: dict[TopicPartition, Range] = {}
     new: dict[str, int] = {}
     for flush in flushes:

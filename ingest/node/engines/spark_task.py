@@ -34,17 +34,13 @@ from ingest.node.engines.spark_task_spec import (
 from ingest.parking.parked_topic import ParkedTopic
 from ingest.route.buffer import Buffers, RawRecord, TableBuffer, records_of
 from ingest.route.routes import Routes
-from ingest.write.flush_writer import Flush, FlushWriter
+from ingest.write.flush_writer import Flush, FlushWriter, cut_flush, grouped
 from lake.clock import SystemClock, epoch_ms
 from lake.errors import FatalError, Rejected
 from lake.logs import configure_logs
-from lake.marks import TopicPartition
 from lake.storage import open_storage
 from lake.tenant import TableId
 
-# Tables written together, as in pipeline.py.
-GROUP_TABLES = 256
-GROUP_BYTES = 64 * 1024 * 1024
 # A table for which so much waits is converted while more comes; they are looked for whenever half as much has
 # come.
 HOT_PART_BYTES = 32 * 1024 * 1024
@@ -218,7 +214,7 @@ class Task:
         may_end = not any(each.whole for each in ranges)
         asked = {partitions[each.source]: (each.start, each.end) for each in ranges}
         with closing(self._tools.reader.read_runs(asked, TASK_FETCH_BYTES)) as runs:
-            self._take(runs, self._tools.setup.settings.task_bytes_max if may_end else None)
+            self._take(runs, self._tools.setup.settings.spark.task_bytes_max if may_end else None)
 
     def _take(self, runs: Iterable[Sequence[Message]], bytes_max: int | None) -> None:
         """Routes messages until there are no more, or until so many bytes wait."""
@@ -298,60 +294,42 @@ class Task:
     def _finish(self) -> None:
         tables = [buffer.table for buffer in self._buffers]
         self._decide(tables)
-        group: list[TableId] = []
-        group_bytes = 0
-        for table in tables:
-            decisions = self._decisions[table]
-            if table in decisions.views:
-                group.append(table)
-                group_bytes += self._buffers.bytes_of(table)
-                if len(group) >= GROUP_TABLES or group_bytes >= GROUP_BYTES:
-                    self._write(group)
-                    group, group_bytes = [], 0
-            elif table in decisions.parked:
-                self._park(table, decisions.parked[table])
-            elif table in decisions.dead_lettered:
-                self._writer.dead_letter_all(
-                    self._buffers.take(table), self._order.sources, decisions.dead_lettered[table]
-                )
-            else:
-                self._leave(table, self._buffers.take(table).first_offsets)
-        self._write(group)
+        written = [table for table in tables if table in self._decisions[table].views]
+        for table in [table for table in tables if table not in self._decisions[table].views]:
+            self._put_aside(table, self._decisions[table])
+        for group in grouped(map(self._cut, written)):
+            self._write(group)
         self._writer.acknowledged()
         self._tools.parked_topic.flush()
         reach("dead_letters_acknowledged")
 
-    def _write(self, tables: Iterable[TableId]) -> None:
-        flushes = [self._cut(table) for table in tables]
-        if not flushes:
-            return
-        written = self._writer.write(
-            flushes,
-            self._order.sources,
-            {flush.table: self._decisions[flush.table].views[flush.table] for flush in flushes},
-        )  # 1, 2
-        firsts = {flush.table: flush.buffer.first_offsets for flush in flushes}
+    def _put_aside(self, table: TableId, decisions: RoutingDecisions) -> None:
+        """The table takes no rows: its records are parked, become dead letters, or are left."""
+        buffer = self._buffers.take(table)
+        if table in decisions.parked:
+            self._park(buffer, decisions.parked[table])
+        elif table in decisions.dead_lettered:
+            self._writer.dead_letter_all(buffer, self._order.sources, decisions.dead_lettered[table])
+        else:
+            self._leave(table, buffer.first_offsets)
+
+    def _write(self, flushes: Sequence[Flush]) -> None:
+        views = {flush.table: self._decisions[flush.table].views[flush.table] for flush in flushes}
+        written = self._writer.write(flushes, self._order.sources, views)  # 1, 2
+        firsts = {flush.table: flush.first_offsets for flush in flushes}
         self._flushes += [TaskFlush(flush, firsts[flush.table]) for flush in written.flushes]
-        for flush, trouble in written.stuck:
-            self._stuck.append((flush.table, trouble))
-            self._leave(flush.table, flush.buffer.first_offsets)
+        for stuck, trouble in written.stuck:
+            self._stuck.append((stuck.table, trouble))
+            self._leave(stuck.table, stuck.first_offsets)
 
     def _cut(self, table: TableId) -> Flush:
-        buffer = self._buffers.take(table)
-        places = {
-            n: TopicPartition(self._order.sources[n].topic_id, self._order.sources[n].partition)
-            for n in buffer.first_offsets
-        }
-        return Flush(
-            table,
-            buffer,
-            {place: self._next[n] for n, place in places.items()},
-            hot=self._writer.take_hot(table),
-        )
+        flush = cut_flush(self._buffers.take(table), self._order.sources, self._next.__getitem__)
+        flush.hot = self._writer.take_hot(table)
+        return flush
 
-    def _park(self, table: TableId, parking: str) -> None:
-        for record in self._buffers.take(table).alive():
-            self._tools.parked_topic.send(self._source(record), record, table, parking)
+    def _park(self, buffer: TableBuffer, parking: str) -> None:
+        for record in buffer.alive():
+            self._tools.parked_topic.send(self._source(record), record, buffer.table, parking)
             self._parked += 1
 
     def _leave(self, table: TableId, firsts: Mapping[int, int]) -> None:

@@ -73,8 +73,8 @@ class SparkWorker(Worker):
         self._cluster = SparkCluster(settings)
         ignore_signals()  # Spark takes SIGINT for itself
         self._rpc = DriverRpcServer(self._cluster.host)
-        bare = settings.model_copy(
-            update=dict.fromkeys(("catalog_token", "control_token", "serve_token"))
+        bare = settings.changed(
+            catalog__token=None, control__token=None, http__token=None
         )  # no task needs them
         self._setup = TaskSetup(bare, StorageSettings.load(), warehouse, self._rpc.address, self._rpc.key)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")

@@ -1,6 +1,9 @@
 """A node as built: its workers and its main process, and what they believe. A crash forgets all of it, but
 not what is in the air.
 
+What is decided about a table, and where a flush is, the product's own classes say: `TableLifecycle`,
+`FlushLifecycle`.
+
 Workers and main process talk through queues, in order, as through their pipes: `orders` go to a worker,
 `said` comes from it.
 """
@@ -12,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ingest.commit.flush_lifecycle import FlushLifecycle
 from ingest.commit.table_events import Ask, Command, RequestKind
 from ingest.commit.table_lifecycle import TRIES_MAX, Job, Parked, TableLifecycle
 from ingest.model.link import Outcome, WrittenFlush
@@ -55,7 +59,6 @@ class Flush:
     records: list[Record]
     worker: Worker
     after: int = 0
-    handed_over: bool = False
     drain: int = 0
 
     @property
@@ -97,7 +100,7 @@ class Drain:
     left: deque[Record]
     reached: int
     ends: Marks = field(default_factory=dict)
-    flush: Flush | None = None
+    flush: FlushLifecycle[Flush] | None = None
 
 
 @dataclass(eq=False)
@@ -106,7 +109,7 @@ class Worker:
     position: Marks = field(default_factory=dict)  # the consumer's
     routed: Marks = field(default_factory=dict)  # behind the last record fully routed
     buffer: dict[str, list[Record]] = field(default_factory=dict)
-    flights: dict[str, list[Flush]] = field(default_factory=dict)
+    flights: dict[str, list[FlushLifecycle[Flush]]] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     parked: dict[str, str] = field(default_factory=dict)  # id of the parking
     held: set[str] = field(default_factory=set)
@@ -137,9 +140,9 @@ class Worker:
         )
         yield from (
             (record, True)
-            for flushes in self.flights.values()
-            for f in flushes
-            for record in f.records
+            for lives in self.flights.values()
+            for life in lives
+            for record in life.cut.records
             if record.partition == partition
         )
 

@@ -6,6 +6,7 @@ A step takes its choices from `pick(n)`, so that a run is a list of (step, picks
 
 from collections.abc import Callable
 
+from ingest.commit.flush_lifecycle import FlushLifecycle, FlushState
 from ingest.commit.table_events import AT_WORK, Gather, NotAnswered, Probe, RecordRead, State
 from ingest.commit.table_lifecycle import COMMIT_RETRIES, PROBE_MAX_S, LoadStep
 from ingest.model.trouble import Cause
@@ -144,7 +145,7 @@ def act_cut(w: World, pick: Pick) -> str | None:
         w, worker, Flush(table, worker.views[table], ranges, records, worker), worker.views[table]
     )
     if flush.rows:
-        worker.flights.setdefault(table, []).append(flush)
+        worker.flights.setdefault(table, []).append(FlushLifecycle(flush))
     return f"node {node.token} cuts {table} [{' '.join(map(str, records))}] {flush.ranges}"
 
 
@@ -153,14 +154,17 @@ def act_hand_over(w: World, pick: Pick) -> str | None:
     if (who := a_worker(w, pick)) is None:
         return None
     node, worker = who
-    flushes = [flush for flights in worker.flights.values() for flush in flights] + [
-        drain.flush for drain in worker.drains.values() if drain.flush
+    lives = [life for flights in worker.flights.values() for life in flights] + [
+        drain.flush for drain in worker.drains.values() if drain.flush is not None
     ]
-    ready = [flush for flush in flushes if not flush.handed_over and worker.acknowledged >= flush.after]
+    ready = [
+        life for life in lives if life.state is FlushState.WRITING and worker.acknowledged >= life.cut.after
+    ]
     if not ready:
         return None
-    flush = ready[pick(len(ready))]
-    flush.handed_over = True
+    life = ready[pick(len(ready))]
+    flush = life.cut
+    life.submitted(len(flush.rows))
     worker.said.append(Said("submit", flush.table, flush.drain, flush))
     return f"node {node.token} hands over {flush.table} {flush.ranges}"
 

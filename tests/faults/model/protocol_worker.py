@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
+from ingest.commit.flush_lifecycle import FlushLifecycle, FlushState
+from ingest.model.link import Outcome
 from ingest.model.parked_record import ParkedRecord
 from tests.faults.model.protocol_node import Drain, Flush, Order, Said, View, Worker
 from tests.faults.model.protocol_world import Record, World
@@ -16,7 +18,8 @@ def obey(w: World, worker: Worker, order: Order) -> None:
     if order.kind == "opened" and order.view is not None and table not in worker.parked:
         worker.views[table] = order.view
     elif order.kind in ("settled", "redo") and order.flush is not None and order.view is not None:
-        settled(w, worker, order.flush, order.view, redo=order.kind == "redo")
+        outcome = Outcome.REDO if order.kind == "redo" else Outcome.DONE
+        settled(w, worker, order.flush, order.view, outcome)
     elif order.kind == "park" and order.record is not None:
         worker.drains.pop(table, None)
         park_unfinished(w, worker, table, order.record.id)
@@ -39,17 +42,26 @@ def obey(w: World, worker: Worker, order: Order) -> None:
         worker.drains.pop(table, None)
 
 
-def settled(w: World, worker: Worker, flush: Flush, view: View, *, redo: bool) -> None:
+def settled(w: World, worker: Worker, flush: Flush, view: View, outcome: Outcome) -> None:
     table, drain = flush.table, worker.drains.get(flush.table)
     if flush.drain:
-        if drain is not None and drain.flush is flush:
-            drain.view, drain.flush = view, (convert(w, worker, flush, view) if redo else None)
-    elif flush in (flights := worker.flights.get(table, [])):
+        if drain is not None and drain.flush is not None and drain.flush.cut is flush:
+            drain.view = view
+            if not goes_on(w, worker, drain.flush, view, outcome):
+                drain.flush = None
+        return
+    for life in [life for life in worker.flights.get(table, []) if life.cut is flush]:
         worker.views[table] = view
-        if redo:
-            flights[flights.index(flush)] = convert(w, worker, flush, view)
-        else:
-            flights.remove(flush)
+        if not goes_on(w, worker, life, view, outcome):
+            worker.flights[table].remove(life)
+
+
+def goes_on(w: World, worker: Worker, life: FlushLifecycle[Flush], view: View, outcome: Outcome) -> bool:
+    """Settles a flush; one that is to be written again is, for the table as it is now."""
+    life.settled(outcome)
+    if life.state is FlushState.WRITING:
+        life.cut = convert(w, worker, life.cut, view)
+    return life.state is not FlushState.ENDED
 
 
 def convert(w: World, worker: Worker, flush: Flush, view: View) -> Flush:
@@ -73,14 +85,15 @@ def convert(w: World, worker: Worker, flush: Flush, view: View) -> Flush:
         view=view,
         ranges=ranges,
         after=worker.sent if w.rules.dead_letters_first else 0,
-        handed_over=False,
     )
 
 
 def park_unfinished(w: World, worker: Worker, table: str, parking: str) -> None:
-    unfinished = [r for flush in worker.flights.pop(table, []) for r in flush.records] + worker.buffer.pop(
-        table, []
-    )
+    unfinished = list[Record]()
+    for life in worker.flights.pop(table, []):
+        life.ended()
+        unfinished += life.cut.records
+    unfinished += worker.buffer.pop(table, [])
     worker.parked[table] = parking
     worker.held.discard(table)
     worker.views.pop(table, None)
@@ -138,7 +151,6 @@ def drain_step(w: World, worker: Worker, table: str, count: int, *, goes_on: boo
             drain.ends[record.partition] = max(drain.ends.get(record.partition, 0), record.offset + 1)
     if taken:
         ranges = {r.partition: (drain.view.marks.get(r.partition, 0), drain.ends[r.partition]) for r in taken}
-        drain.flush = convert(
-            w, worker, Flush(table, drain.view, ranges, taken, worker, drain=drain.number), drain.view
-        )
+        flush = Flush(table, drain.view, ranges, taken, worker, drain=drain.number)
+        drain.flush = FlushLifecycle(convert(w, worker, flush, drain.view))
     return f"drains {table} [{' '.join(map(str, taken))}]"

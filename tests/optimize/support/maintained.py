@@ -84,9 +84,9 @@ def maintenance(
     **settings: Any,
 ) -> Maintenance:
     """Maintenance of some tables (none named: of all) with settings of the test."""
-    chosen = OptimizeSettings.load(catalog_uri=catalog.uri, **settings)
+    chosen = OptimizeSettings.load(catalog__uri=catalog.uri, **settings)
     clock, storage = clock or SystemClock(), storage or open_storage()
-    queue = DeletionQueue(catalog, Throttle(chosen.storage_requests_per_s_max), lease)
+    queue = DeletionQueue(catalog, Throttle(chosen.retention.storage_requests_per_s_max), lease)
     inventory: Inventory = (
         NamedTables(tables) if tables else open_inventory(catalog, chosen, lambda: epoch_ms(clock.now()))
     )

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import httpx
-
 from tests.query.support.processes import Child
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import fresh
 
 
@@ -21,11 +20,11 @@ class Following:
             fresh("other-"),
         )
         self.ingester = line.ingester({"name": self.topic, "format": "json"}, start=False)
-        environment = {**self.ingester.environment, "FIRN_INGEST_NODE_URI": ""}
+        environment = {**self.ingester.environment, "FIRN_INGEST_NODE__URI": ""}
         self.serve = Child("ingest", folder, environment).start()
         own = {
             **line.stack.environment(),
-            "FIRN_QUERY_INGEST_URI": self.serve.address,
+            "FIRN_QUERY_INGEST__URI": self.serve.address,
             "FIRN_QUERY_STATE": str(folder / "query"),
         }
         self.folder, self.environment = folder, own
@@ -37,12 +36,12 @@ class Following:
         )
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
-        answer = httpx.get(f"{self.api.address}/v1/{path}", params=query, timeout=60.0, trust_env=False)
+        answer = http.get(f"{self.api.address}/v1/{path}", params=query, timeout=60.0)
         assert answer.is_success, answer.text
         return dict(answer.json())
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
-        answer = httpx.post(f"{self.api.address}/v1/{path}", json=body, timeout=120.0, trust_env=False)
+        answer = http.post(f"{self.api.address}/v1/{path}", json=body, timeout=120.0)
         assert answer.is_success, answer.text
         return dict(answer.json())
 

@@ -13,6 +13,7 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.query.support.log_table import LogTable
 from tests.query.support.processes import Child, run
+from tests.stack.support.plain_http import http
 
 START = datetime(2026, 9, 1, 10, 0, tzinfo=UTC)
 SECRET = "secret-of-the-other-tenant"
@@ -35,9 +36,7 @@ class Guarded:
     def ask(self, method: str, path: str, key: str | None, **options: Any) -> httpx.Response:
         """A request with a key by its name here, or with any other text as key."""
         headers = {"Authorization": f"Bearer {self.keys.get(key, key)}"} if key is not None else {}
-        return httpx.request(
-            method, f"{self.api.address}{path}", headers=headers, timeout=120.0, trust_env=False, **options
-        )
+        return http.request(method, f"{self.api.address}{path}", headers=headers, timeout=120.0, **options)
 
     def client(self, key: str) -> httpx.Client:
         """A client with one of the keys."""
@@ -85,11 +84,11 @@ def start_guarded(
                 client.post("/firn/v1/keys", {"scope": scope, "namespace": [table.name.namespace]})["key"]
             )
     own = {
-        "FIRN_QUERY_CATALOG_URI": catalog.address,
-        "FIRN_QUERY_CATALOG_TOKEN": keys["room"],
+        "FIRN_QUERY_CATALOG__URI": catalog.address,
+        "FIRN_QUERY_CATALOG__TOKEN": keys["room"],
         "FIRN_QUERY_STATE": str(folder / "state"),
     }
-    ingest = {"FIRN_QUERY_INGEST_URI": "http://127.0.0.1:9", "FIRN_QUERY_INGEST_TOKEN": INGEST_TOKEN}
+    ingest = {"FIRN_QUERY_INGEST__URI": "http://127.0.0.1:9", "FIRN_QUERY_INGEST__TOKEN": INGEST_TOKEN}
     return Guarded(
         folder,
         catalog,

@@ -11,6 +11,7 @@ import httpx
 
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 READY_S = 60.0
@@ -63,7 +64,7 @@ class Child:
                 f"{self._room} ended with {process.returncode}:\n{self.log()[-END_BYTES:]}"
             )
             try:
-                return httpx.get(f"{self.address}{self._ready_path}", timeout=5.0, trust_env=False).is_success
+                return http.get(f"{self.address}{self._ready_path}", timeout=5.0).is_success
             except httpx.HTTPError:
                 return False
 

@@ -20,6 +20,7 @@ from tests.query.support.processes import Child, child_environment
 from tests.security.support.markers import Markers
 from tests.security.support.route_matrix import TOKEN_KIND, Route
 from tests.stack.support.line import Line
+from tests.stack.support.plain_http import http
 from tests.stack.support.tool_line import ToolLine
 from tests.stack.support.waiting import wait_for
 
@@ -49,7 +50,7 @@ class Services:
 
 def started_services(stack: ExitStack, keyed: Guarded, line: Line, folder: Path) -> Services:
     """Starts those that are not there yet; they end with `stack`."""
-    tools = ToolLine(line, line.kafka.topic(1), serve_token=SERVE_TOKEN)
+    tools = ToolLine(line, line.kafka.topic(1), http__token=SERVE_TOKEN)
     stack.callback(tools.ingester.kill)
     tools.ingester.start()
     serve = stack.enter_context(tools.serve())
@@ -77,7 +78,7 @@ def _metrics_of_optimize(stack: ExitStack, folder: Path) -> str:
     stack.callback(catalog.kill)
     port = reserve_free()
     environment = child_environment(
-        {"FIRN_OPTIMIZE_CATALOG_URI": catalog.start().address, "FIRN_OPTIMIZE_PORT": str(port)}
+        {"FIRN_OPTIMIZE_CATALOG__URI": catalog.start().address, "FIRN_OPTIMIZE_HTTP__PORT": str(port)}
     )
     log = stack.enter_context((folder / "optimize.log").open("wb"))
     process = subprocess.Popen(
@@ -98,12 +99,11 @@ def _keys(keyed: Guarded) -> dict[str, str]:
 
     def admin(method: str, path: str, **options: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {keyed.keys['admin']}"}
-        return httpx.request(
+        return http.request(
             method,
             f"{keyed.catalog.address}{path}",
             headers=headers,
             timeout=ANSWER_S,
-            trust_env=False,
             **options,
         ).raise_for_status()
 

@@ -19,6 +19,7 @@ from lake.settings import IngestSettings, TopicSettings
 from tests.query.support.guarded import Guarded
 from tests.query.support.processes import Child
 from tests.stack.support.line import Line
+from tests.stack.support.plain_http import http
 from tests.stack.support.tool_line import ToolLine
 
 TOKEN = "the-token-of-ingest"
@@ -40,9 +41,7 @@ class Edge:
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         headers = {**self.headers, **options.pop("headers", {})}
-        return httpx.request(
-            method, f"{self.address}{path}", headers=headers, timeout=60.0, trust_env=False, **options
-        )
+        return http.request(method, f"{self.address}{path}", headers=headers, timeout=60.0, **options)
 
     @property
     def netloc(self) -> str:
@@ -74,7 +73,7 @@ def open_edges(line: Line, folder: Path) -> Iterator[list[Edge]]:
         query = Child(
             "query",
             folder,
-            {**line.stack.environment(), **limited("query", catalog_uri=uri, state=folder / "state")},
+            {**line.stack.environment(), **limited("query", catalog__uri=uri, state=folder / "state")},
         ).start()
         everything.callback(query.kill)
         serve = everything.enter_context(ToolLine(line, line.kafka.topic()).serve())
@@ -101,20 +100,20 @@ def keyed_edges(
     keyed: Guarded, line: Line, folder: Path, *, connections_max: int = 1_000
 ) -> Iterator[list[Edge]]:
     """As where keys are asked for; who sends no whole request within two seconds is hung up on."""
-    patience = {"request_timeout_s": SLOW_S, "connections_max": connections_max}
+    patience = {"http__request_timeout_s": SLOW_S, "http__connections_max": connections_max}
     environment = {**keyed.environment, **limited("catalog", **patience), **limited("query", **patience)}
     with ExitStack() as everything:
         catalog = Child("catalog", folder, environment).start()
         everything.callback(catalog.kill)
         own = limited(
-            "query", catalog_uri=catalog.address, catalog_token=keyed.keys["room"], state=folder / "state"
+            "query", catalog__uri=catalog.address, catalog__token=keyed.keys["room"], state=folder / "state"
         )
         query = Child("query", folder, {**environment, **own}).start()
         everything.callback(query.kill)
         texts = {name: str(value) for name, value in patience.items()}
-        serve = everything.enter_context(ToolLine(line, line.kafka.topic()).serve(serve_token=TOKEN, **texts))
+        serve = everything.enter_context(ToolLine(line, line.kafka.topic()).serve(http__token=TOKEN, **texts))
         at_node = everything.enter_context(
-            node(IngestSettings.load(topics=TOPICS, serve_token=TOKEN, **patience))
+            node(IngestSettings.load(topics=TOPICS, http__token=TOKEN, **patience))
         )
         token, key = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {keyed.keys['mine']}"}
         yield [

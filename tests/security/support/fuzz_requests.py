@@ -124,6 +124,9 @@ class Hostile:
             for name, value in (("params", route.query), ("json", route.body), ("data", route.form))
             if value is not None
         }
+        for part in ("params", "data"):
+            if isinstance(options.get(part), bool | int | float):
+                options[part] = str(options[part])  # a query or a form can be any text, but only text
         return Shot(route.service, self._signed(options))
 
     def _part(self, part: str) -> str:

@@ -3,7 +3,7 @@ until it is ended.
 
 In a process of its own, so that nothing the test does beside it counts as time of the service. A line of the
 file per search: when it began, by the machine's monotonic clock, how long it took, both in seconds, and
-whether it was answered right. FIRN_QUERY_API_KEY is its key.
+whether it was answered right. FIRN_QUERY_CLIENT__KEY is its key.
 """
 
 import itertools
@@ -20,7 +20,7 @@ ANSWER_S = 60.0
 
 
 def main(address: str, tenant: str, file: str) -> None:
-    headers = {"Authorization": f"Bearer {os.environ['FIRN_QUERY_API_KEY']}"}
+    headers = {"Authorization": f"Bearer {os.environ['FIRN_QUERY_CLIENT__KEY']}"}
     with (
         httpx.Client(base_url=address, headers=headers, timeout=ANSWER_S, trust_env=False) as client,
         open(file, "w", buffering=1) as out,

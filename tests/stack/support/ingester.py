@@ -14,6 +14,7 @@ import orjson
 
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
+from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 READY_S = 120.0  # the engine on Spark starts a JVM
@@ -34,9 +35,9 @@ class Ingester:
     ) -> None:
         self.folder = folder
         self.log_file = folder / "ingest.log"
-        self.group = settings["group"]
-        self.dead_letter_topic = settings["dead_letter_topic"]
-        self.parked_topic = settings["parked_topic"]
+        self.group = settings["kafka__group"]
+        self.dead_letter_topic = settings["internal_topics__dead_letters"]
+        self.parked_topic = settings["internal_topics__parked"]
         own = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         # A settings file that happens to lie in the working directory must not change what is tested.
@@ -54,7 +55,7 @@ class Ingester:
         tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
         command = (*tied, sys.executable, "-m", "ingest", "run")
         with self.log_file.open("ab") as log:
-            variables = {**self._environment, **(environment or {}), "FIRN_INGEST_PORT": str(self.port)}
+            variables = {**self._environment, **(environment or {}), "FIRN_INGEST_NODE__PORT": str(self.port)}
             self._process = subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdout=log, stderr=log)
         if ready:
             self.wait_until(self.is_ready, READY_S, "being ready")
@@ -88,15 +89,12 @@ class Ingester:
 
     def is_ready(self) -> bool:
         try:
-            return (
-                httpx.get(f"{self.address}/readyz", timeout=2.0, trust_env=False).status_code
-                == httpx.codes.OK
-            )
+            return http.get(f"{self.address}/readyz", timeout=2.0).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
 
     def status(self) -> dict[str, Any]:
-        return dict(httpx.get(f"{self.address}/v1/status", timeout=10.0, trust_env=False).json())
+        return dict(http.get(f"{self.address}/v1/status", timeout=10.0).json())
 
     def parked(self) -> dict[str, str] | None:
         """Tables the node has parked, each with the reason; None while it does not answer, or waits for
@@ -122,7 +120,7 @@ class Ingester:
         return parked is not None and table not in parked
 
     def metrics(self) -> str:
-        return httpx.get(f"{self.address}/metrics", timeout=10.0, trust_env=False).text
+        return http.get(f"{self.address}/metrics", timeout=10.0).text
 
     def log(self) -> str:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""

@@ -12,6 +12,7 @@ import trino
 from infra.local.service import host_port
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient, TableName
+from lake.errors import NotFoundError
 from lake.tenant import to_identifier
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
@@ -83,15 +84,19 @@ class Line:
         own = self.folder / name
         own.mkdir()
         fast = {
-            "flush_interval_s": 0.5,
+            "flush__interval_s": 0.5,
             "shutdown_s": 20,
-            "group": name,
-            "dead_letter_topic": f"dead-{name}",
-            "parked_topic": f"parked-{name}",
+            "kafka__group": name,
+            "internal_topics__dead_letters": f"dead-{name}",
+            "internal_topics__parked": f"parked-{name}",
         }
         texts = {
             key: str(value)
-            for key, value in {**fast, "bootstrap_servers": self.kafka.bootstrap_servers, **settings}.items()
+            for key, value in {
+                **fast,
+                "kafka__bootstrap_servers": self.kafka.bootstrap_servers,
+                **settings,
+            }.items()
         }
         ingester = Ingester(
             own, self.stack.environment(), [topics] if isinstance(topics, Mapping) else topics, texts
@@ -111,11 +116,11 @@ class Line:
 
     def rows_written(self, tenant: str, stream: str = "logs") -> int:
         """Rows of a table as its newest snapshot counts them; 0 where it does not exist."""
-        if not self.exists(tenant, stream):
+        try:
+            loaded = self.catalog.load_table(TableName(to_identifier(tenant), to_identifier(stream)))
+        except NotFoundError:
             return 0
-        metadata = self.catalog.load_table(TableName(to_identifier(tenant), to_identifier(stream)))[
-            "metadata"
-        ]
+        metadata = loaded["metadata"]
         head = next(
             (s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"]), None
         )

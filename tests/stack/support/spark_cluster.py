@@ -27,7 +27,7 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class SparkMachines:
-    """`master`: as the setting spark_master takes it."""
+    """`master`: as the setting spark.master takes it."""
 
     master: str
     workers: list[int]

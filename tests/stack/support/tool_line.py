@@ -33,10 +33,10 @@ class ToolLine:
         topics = [{"name": topics}] if isinstance(topics, str) else topics
         own = fresh("tools-")
         names = {
-            "group": own,
-            "dead_letter_topic": f"dead-{own}",
-            "replay_topic": f"replay-{own}",
-            "parked_topic": f"parked-{own}",
+            "kafka__group": own,
+            "internal_topics__dead_letters": f"dead-{own}",
+            "internal_topics__replay": f"replay-{own}",
+            "internal_topics__parked": f"parked-{own}",
         }
         self.audited: dict[str, Any] = {}  # the last audit
         self.settings = {key: str(value) for key, value in {**names, **settings}.items()}
@@ -44,7 +44,7 @@ class ToolLine:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
         ingest = {
             **self.settings,
-            "bootstrap_servers": line.kafka.bootstrap_servers,
+            "kafka__bootstrap_servers": line.kafka.bootstrap_servers,
             "topics": orjson.dumps(list(topics)).decode(),
         }
         variables = {f"FIRN_INGEST_{name.upper()}": value for name, value in ingest.items()}
@@ -62,7 +62,7 @@ class ToolLine:
 
     @property
     def group(self) -> str:
-        return self.settings["group"]
+        return self.settings["kafka__group"]
 
     def wait_until_stored(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Returns when the group has stored these offsets."""
@@ -90,7 +90,7 @@ class ToolLine:
         ours = {
             name: value for name, value in self.environment.items() if name.startswith(("FIRN_", "COLUMNS"))
         }
-        done = CliRunner().invoke(app, arguments, env={**ours, "FIRN_INGEST_NODE_URI": uri}, input=answer)
+        done = CliRunner().invoke(app, arguments, env={**ours, "FIRN_INGEST_NODE__URI": uri}, input=answer)
         return done.exit_code, done.stdout if done.exception is None or isinstance(
             done.exception, SystemExit
         ) else f"{done.output}\n{done.exception!r}"
@@ -109,7 +109,7 @@ class ToolLine:
 
     def refusal(self, *arguments: str) -> str:
         """What a verb in a process of its own says that has to end with 2, on one line."""
-        environment = {**self.environment, "FIRN_INGEST_NODE_URI": ""}
+        environment = {**self.environment, "FIRN_INGEST_NODE__URI": ""}
         command = [sys.executable, "-m", "ingest", *arguments]
         done = subprocess.run(
             command,
@@ -134,7 +134,7 @@ class ToolLine:
         extra = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
         environment = {
             **self.environment,
-            "FIRN_INGEST_NODE_URI": self.ingester.address if self.ingester.alive else "",
+            "FIRN_INGEST_NODE__URI": self.ingester.address if self.ingester.alive else "",
             **extra,
         }
         with (self.folder / "serve.log").open("ab") as log:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-POLL_S = 0.05
+# The first polls follow each other quickly; what takes long is asked for less often, because most of what is
+# asked shares its two cores with the question.
+POLL_S, POLL_MAX_S, SLOWER = 0.05, 0.2, 1.15
 _NEVER = threading.Event()
 T = TypeVar("T")
 
@@ -22,6 +24,7 @@ def wait_for(condition: Callable[[], T], timeout_s: float, what: str = "", poll_
                 f"{timeout_s:.0f} s; last: {last!r}"
             )
         _NEVER.wait(poll_s)
+        poll_s = max(poll_s, min(poll_s * SLOWER, POLL_MAX_S))
     return last
 
 

@@ -6,27 +6,27 @@ everybody on the machine. A file has permissions, and is what containers mount s
 the content does not count.
 """
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import orjson
 from pydantic import BaseModel, SecretStr
-from pydantic.fields import FieldInfo
-from pydantic_settings import PydanticBaseSettingsSource
+
+from lake.settings.group import groups_of, settings_of
 
 SUFFIX = "_file"
 BYTES_MAX = 64 * 1024
 
 
 def secret_names(model: type[BaseModel]) -> list[str]:
-    """The settings of a room that are secrets, or lists and tables of them."""
-    return [name for name, field in model.model_fields.items() if _holds_secrets(field.annotation)]
+    """Returns the settings of a room, or of a group, that are secrets, or lists and tables of them; those of
+    a room's groups as `group.name`."""
+    return [name for name, field in settings_of(model) if holds_secrets(field.annotation)]
 
 
-def _holds_secrets(kind: Any) -> bool:
-    return kind is SecretStr or any(map(_holds_secrets, get_args(kind)))
+def holds_secrets(kind: Any) -> bool:
+    """Returns whether a setting of this type is a secret, or a list or table of them."""
+    return kind is SecretStr or any(map(holds_secrets, get_args(kind)))
 
 
 def _is_one_text(model: type[BaseModel], name: str) -> bool:
@@ -35,21 +35,27 @@ def _is_one_text(model: type[BaseModel], name: str) -> bool:
 
 
 def take_secrets(model: type[BaseModel], given: dict[str, Any]) -> dict[str, Any]:
-    """What was given, with the content of files in place of their paths. Raises ValueError."""
-    files = {
-        name: given[name + SUFFIX]
-        for name in secret_names(model)
-        if given.get(name + SUFFIX) not in (None, "")
+    """Returns what was given, with the content of files in place of their paths, in the room and in its
+    groups. Raises ValueError."""
+    groups = {
+        name: _take_own(group, given[name], f"{name}.")
+        for name, group in groups_of(model).items()
+        if isinstance(given.get(name), dict)
     }
-    if both := [name for name in files if given.get(name) is not None]:
+    return _take_own(model, given, "") | groups
+
+
+def _take_own(model: type[BaseModel], given: dict[str, Any], path: str) -> dict[str, Any]:
+    """Does it for the secrets that stand directly in a model. `path`: what errors put before their names."""
+    secrets = [name for name in secret_names(model) if name in model.model_fields]
+    files = {name: given[name + SUFFIX] for name in secrets if given.get(name + SUFFIX) not in (None, "")}
+    if both := [path + name for name in files if given.get(name) is not None]:
         raise ValueError(f"{both[0]} and {both[0]}{SUFFIX} are both given; leave one of them out")
-    rest = {
-        key: value
-        for key, value in given.items()
-        if key.removesuffix(SUFFIX) not in secret_names(model) or not key.endswith(SUFFIX)
-    }
+    settings_of_files = {name + SUFFIX for name in secrets}
+    rest = {key: value for key, value in given.items() if key not in settings_of_files}
     return rest | {
-        name: _content(name + SUFFIX, path, is_text=_is_one_text(model, name)) for name, path in files.items()
+        name: _content(path + name + SUFFIX, file, is_text=_is_one_text(model, name))
+        for name, file in files.items()
     }
 
 
@@ -79,19 +85,3 @@ def _content(setting: str, path: Any, *, is_text: bool) -> Any:
         raise ValueError(
             f"{setting}: {path} is no JSON; lists and tables of secrets are written as JSON"
         ) from None
-
-
-class SecretFileVariables(PydanticBaseSettingsSource):
-    """The variables `FIRN_<ROOM>_<SECRET>_FILE`; an empty one counts as none."""
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002 - the base class calls by name
-        return None, field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return dict(self._given())
-
-    def _given(self) -> Iterator[tuple[str, str]]:
-        prefix = str(self.settings_cls.model_config.get("env_prefix", ""))
-        for name in secret_names(self.settings_cls):
-            if path := os.environ.get(f"{prefix}{name}{SUFFIX}".upper()):
-                yield name + SUFFIX, path

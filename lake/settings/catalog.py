@@ -1,0 +1,111 @@
+"""Settings of the catalog."""
+
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from lake.settings.group import SettingsGroup
+from lake.settings.http import HttpSettings, ListenHost, Port
+from lake.settings.room import RoomSettings
+
+
+class CatalogHttp(HttpSettings):
+    """Where the catalog listens, and what it takes from callers."""
+
+    host: ListenHost = "127.0.0.1"
+    port: Port = 8181
+    request_bytes_max: Annotated[
+        int, Field(description="bytes of the largest request body that is read", ge=100_000)
+    ] = 64 * 1024 * 1024
+
+
+class CatalogTls(SettingsGroup):
+    """TLS of the catalog's own port."""
+
+    certificate: Annotated[
+        str | None, Field(description="file with the TLS certificate chain; empty: plain HTTP")
+    ] = None
+    key: Annotated[str | None, Field(description="file with the certificate's private key")] = None
+    client_ca: Annotated[
+        str | None,
+        Field(
+            description=(
+                "file with the CA whose certificates clients have to show, beside their keys; empty: "
+                "none is asked for"
+            )
+        ),
+    ] = None
+
+
+class AccessSettings(SettingsGroup):
+    """Who may call."""
+
+    anonymous: Annotated[
+        bool, Field(description="let callers in without a key; refused unless the host is loopback")
+    ] = False
+    bound_key_lifetime_s: Annotated[
+        float,
+        Field(
+            description=(
+                "seconds after which a key that is bound to a namespace expires, where its maker "
+                "does not say; 0: never"
+            ),
+            ge=0,
+        ),
+    ] = 365 * 86_400.0
+
+
+class CatalogSettings(RoomSettings):
+    """The Iceberg REST catalog."""
+
+    room = "catalog"
+    model_config = SettingsConfigDict(env_prefix="FIRN_CATALOG_")
+
+    database_url: Annotated[
+        SecretStr,
+        Field(
+            description=(
+                "SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/db; it may hold a "
+                "password, so it counts as a secret"
+            )
+        ),
+    ] = SecretStr("sqlite:///state/catalog.db")
+    warehouse: Annotated[
+        str,
+        Field(description="URI below which tables get their locations: file:///path or s3://bucket/prefix"),
+    ] = ""
+    allowed_locations: Annotated[
+        list[str], Field(description="URI prefixes besides the warehouse where tables may lie")
+    ] = []
+    metadata_cache_bytes_max: Annotated[
+        int, Field(description="bytes of metadata files kept in memory, compressed", ge=1_000_000)
+    ] = 192 * 1024 * 1024
+    undo_window_s: Annotated[
+        float,
+        Field(
+            description="seconds for which a dropped table can be brought back before its purge is due", ge=0
+        ),
+    ] = 3 * 86_400.0
+    workers: Annotated[
+        int, Field(description="processes that serve; more than one needs PostgreSQL", ge=1, le=64)
+    ] = 1
+    control: Annotated[
+        bool,
+        Field(
+            description=(
+                "serve only leases, parked records and tasks, beside another catalog; needs no warehouse"
+            )
+        ),
+    ] = False
+    commit_rounds_at_once: Annotated[
+        int,
+        Field(
+            description="rounds of commits that run beside each other; one table is in one of them",
+            ge=1,
+            le=64,
+        ),
+    ] = 4
+    http: CatalogHttp = CatalogHttp()
+    tls: CatalogTls = CatalogTls()
+    access: AccessSettings = AccessSettings()

@@ -1,0 +1,246 @@
+"""Settings of search, SQL and the HTTP API."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from lake.settings.group import MIB, SettingsGroup
+from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings, ListenHost, Port
+from lake.settings.room import RoomSettings
+
+
+class QueryHttp(HttpSettings):
+    """Where the API listens, and what it takes from callers."""
+
+    host: ListenHost = "127.0.0.1"
+    port: Port = 8282
+    request_bytes_max: Annotated[
+        int, Field(description="bytes of the largest request body that is read", ge=1_000)
+    ] = 4 * MIB
+
+
+class IngestAccess(SettingsGroup):
+    """`ingest serve`."""
+
+    uri: Annotated[
+        str,
+        Field(
+            description=(
+                "base URL of `ingest serve`, for lag, dead letters and live tail; empty: answers "
+                "cannot tell the lag"
+            )
+        ),
+    ] = ""
+    token: Annotated[
+        SecretStr | None, Field(description="`ingest.http.token` of `ingest serve`, where it has one")
+    ] = None
+
+
+class ClientSettings(SettingsGroup):
+    """The API as the command line asks it."""
+
+    uri: Annotated[str, Field(description="base URL of the API that the command line speaks to")] = (
+        "http://127.0.0.1:8282"
+    )
+    key: Annotated[SecretStr | None, Field(description="API key of the command line")] = None
+
+
+class TrinoSettings(SettingsGroup):
+    """Trino, as the API asks it."""
+
+    uri: Annotated[str, Field(description="base URL of the Trino coordinator")] = "http://127.0.0.1:8080"
+    catalog: Annotated[str, Field(description="name of Trino's catalog that holds the log tables")] = "lake"
+    user: Annotated[str, Field(description="user the room's queries run as in Trino")] = "firn"
+    password: Annotated[
+        SecretStr | None, Field(description="password of that user, where Trino asks for one")
+    ] = None
+    access: Annotated[
+        Path | None,
+        Field(
+            description=(
+                "folder that `python -m query trino-access` wrote, where the API may write the rules "
+                "of new tenants; empty: it does not"
+            )
+        ),
+    ] = None
+    ca: Annotated[
+        str | None,
+        Field(description="file with the certificates that Trino's TLS is trusted by; empty: the machine's"),
+    ] = None
+
+
+class SearchSettings(SettingsGroup):
+    """Limits of searches and live tails."""
+
+    timeout_s: Annotated[
+        float, Field(description="seconds a search may take; then it answers with what it has", gt=0)
+    ] = 30.0
+    page_rows_max: Annotated[int, Field(description="rows of one page of a search", ge=1, le=100_000)] = (
+        10_000
+    )
+    page_bytes_max: Annotated[
+        int,
+        Field(
+            description="bytes of values of one page of a search, which ends there; `next` goes on", ge=1024
+        ),
+    ] = 64 * MIB
+    scan_bytes_max: Annotated[int, Field(description="bytes of data files one search may open", gt=0)] = (
+        64 * 1024 * MIB
+    )
+    concurrent_per_tenant: Annotated[
+        int,
+        Field(
+            description="searches of one tenant that run at once; as many again wait, more are refused", ge=1
+        ),
+    ] = 8
+    requests_max: Annotated[
+        int,
+        Field(
+            description=(
+                "requests that run at once, statements aside; the last quarter is for tenants of "
+                "which none runs"
+            ),
+            ge=4,
+            le=1_000,
+        ),
+    ] = 64
+    queue_timeout_s: Annotated[
+        float, Field(description="seconds a search waits for its turn before it is refused", ge=0)
+    ] = 10.0
+    tails_per_tenant: Annotated[int, Field(description="live tails of one tenant that run at once", ge=1)] = 2
+
+
+class SqlSettings(SettingsGroup):
+    """Limits of the SQL endpoint."""
+
+    timeout_s: Annotated[
+        float, Field(description="seconds a statement of the SQL endpoint may take", gt=0)
+    ] = 300.0
+    parse_cpu_s: Annotated[
+        float, Field(description="seconds of processor time that reading one statement may take", gt=0)
+    ] = 3.0
+    readers: Annotated[
+        int, Field(description="processes that read statements; each tenant uses one at a time", ge=1)
+    ] = 2
+    bytes_max: Annotated[
+        int,
+        Field(description="bytes of values the SQL endpoint gives back; exports have no such limit", ge=1024),
+    ] = 16 * MIB
+    rows_max: Annotated[
+        int, Field(description="rows the SQL endpoint gives back; exports have no such limit", ge=1)
+    ] = 10_000
+    concurrent_per_tenant: Annotated[
+        int,
+        Field(
+            description="statements of one tenant that run at once; as many again wait, more are refused",
+            ge=1,
+        ),
+    ] = 4
+    requests_max: Annotated[
+        int,
+        Field(
+            description="statements that run at once; the last quarter is for tenants of which none runs",
+            ge=4,
+            le=1_000,
+        ),
+    ] = 32
+
+
+class EmbeddedSettings(SettingsGroup):
+    """The engine in process, DuckDB."""
+
+    scan_bytes_max: Annotated[
+        int,
+        Field(
+            description="bytes of data files up to which a search runs in process; above it Trino does", ge=0
+        ),
+    ] = 4 * 1024 * MIB
+    memory_bytes: Annotated[int, Field(description="memory of the in-process engine", ge=64 * MIB)] = (
+        1024 * MIB
+    )
+    threads: Annotated[
+        int, Field(description="threads of the in-process engine; 0: one per processor", ge=0)
+    ] = 0
+    file_cache_bytes_max: Annotated[
+        int, Field(description="bytes of files fetched from S3 that are kept on disk", ge=0)
+    ] = 8 * 1024 * MIB
+
+
+class ExportSettings(SettingsGroup):
+    """Exports that are kept as files."""
+
+    part_rows: Annotated[
+        int,
+        Field(
+            description=(
+                "rows of one part of an export, about; a part that was begun is written again after a restart"
+            ),
+            ge=1,
+        ),
+    ] = 250_000
+    kept_s: Annotated[
+        float, Field(description="seconds after its start until a finished export is removed", gt=0)
+    ] = 7 * 86_400.0
+    count_per_tenant: Annotated[
+        int,
+        Field(
+            description=(
+                "exports that are kept of one tenant; more are refused until one is deleted or too old"
+            ),
+            ge=1,
+        ),
+    ] = 100
+    bytes_per_tenant: Annotated[
+        int,
+        Field(
+            description=(
+                "bytes of exports that are kept of one tenant; one that would grow beyond stops, and "
+                "can be resumed"
+            ),
+            gt=0,
+        ),
+    ] = 64 * 1024 * MIB
+
+
+class ErasureSettings(SettingsGroup):
+    """Erasures."""
+
+    grace_s: Annotated[
+        float,
+        Field(
+            description="seconds that files which held erased rows stay for queries that still read them",
+            ge=0,
+        ),
+    ] = 3_600.0
+    wait_s: Annotated[
+        float,
+        Field(
+            description=(
+                "seconds an erasure waits until what had reached Kafka is in the tables; after that "
+                "it ends as incomplete"
+            ),
+            ge=0,
+        ),
+    ] = 3_600.0
+
+
+class QuerySettings(RoomSettings):
+    """Search, SQL and the HTTP API."""
+
+    room = "query"
+    model_config = SettingsConfigDict(env_prefix="FIRN_QUERY_")
+
+    state: Annotated[str, Field(description="folder of exports and of files fetched from S3")] = "state/query"
+    catalog: CatalogAccess = CatalogAccess()
+    control: ControlSettings = ControlSettings()
+    http: QueryHttp = QueryHttp()
+    ingest: IngestAccess = IngestAccess()
+    client: ClientSettings = ClientSettings()
+    trino: TrinoSettings = TrinoSettings()
+    search: SearchSettings = SearchSettings()
+    sql: SqlSettings = SqlSettings()
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    export: ExportSettings = ExportSettings()
+    erasure: ErasureSettings = ErasureSettings()
