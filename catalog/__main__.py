@@ -86,7 +86,7 @@ def serve(
     ] = None,
     control: Annotated[
         bool | None,
-        typer.Option("--control", help="serve only leases and parked records, beside another catalog"),
+        typer.Option("--control", help="serve only leases, parked records and tasks, beside another catalog"),
     ] = None,
     port_file: Annotated[
         Path | None, typer.Option(help="file that gets the port once the server listens")

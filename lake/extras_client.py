@@ -190,17 +190,18 @@ class ExtrasClient:
 
     # ---- tasks
 
-    def tasks(self, kind: str) -> Iterator[Task]:
+    def tasks(self, kind: str, *, page_size: int = PAGE_SIZE) -> Iterator[Task]:
         """All tasks of a kind, by their ids."""
-        return (_task(entry) for entry in self._entries(_TASKS, "tasks", kind=kind))
+        return (_task(entry) for entry in self._entries(_TASKS, "tasks", page_size, kind=kind))
 
     def find_task(self, kind: str, task_id: str) -> Task | None:
         """One task of a kind."""
         return next((task for task in self.tasks(kind) if task.id == task_id), None)
 
-    def save_tasks(self, tasks: Sequence[Task], *, lease: str | None = None) -> None:
-        """Writes tasks, each over the version last read; one that somebody changed since stays as it is. With
-        a lease (`name:token`) that is not in force everything is refused."""
+    def save_tasks(self, tasks: Sequence[Task], *, lease: str | None = None) -> list[int | None]:
+        """Writes tasks, each over the version last read; the new version of each, None where somebody changed
+        it since and it stays as it is. With a lease (`name:token`) that is not in force everything is
+        refused."""
         body = [
             {
                 "id": task.id,
@@ -211,7 +212,8 @@ class ExtrasClient:
             }
             for task in tasks
         ]
-        self._client.post(_TASKS, _under(lease, {"tasks": body}))
+        answer = self._client.post(_TASKS, _under(lease, {"tasks": body}))
+        return [None if "error" in each else int(each["version"]) for each in answer["results"]]
 
     def remove_task(self, task_id: str) -> None:
         """Forgets a task, known or not."""

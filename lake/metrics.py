@@ -115,7 +115,16 @@ OPTIMIZE_FAILURES = Counter("firn_optimize_table_failures_total", "Rounds in whi
 OPTIMIZE_WAITING = Gauge(
     "firn_optimize_tables_waiting", "Tables that did not get their turn in the last round"
 )
+OPTIMIZE_ERASURES = Counter(
+    "firn_optimize_erasures_total", "Requests for an erasure that were carried out", ["outcome"]
+)
 OPTIMIZE_ROUND_ENDED = Gauge(
     "firn_optimize_last_round_timestamp_seconds",
     "When the last round of maintenance ended (epoch); 0: none yet",
+)
+
+# ---- query
+QUERY_ERASURES_WAITING = Gauge(
+    "firn_query_erasures_waiting_for_optimizer",
+    "Erasures whose rows no optimizer has begun to take away, long after it was asked to",
 )

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from prometheus_client import start_http_server
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock, SystemClock, epoch_ms
 from lake.command_line import run_program
+from lake.erasure_work import work_list_of
 from lake.errors import FirnError, NotFoundError, PrerequisiteError
 from lake.logs import configure_logs
 from lake.settings import OptimizeSettings
@@ -21,9 +22,10 @@ from lake.storage import open_storage
 from optimize import printing
 from optimize.commit_round import CommitRound
 from optimize.deletions import DeletionQueue, Throttle
+from optimize.erasures import Erasures
 from optimize.explain import explain_table
 from optimize.history import History
-from optimize.inventory import open_inventory
+from optimize.inventory import NamedTables, open_inventory
 from optimize.leader import leader_lease
 from optimize.maintenance import Maintenance, RoundReport
 from optimize.maintenance_tasks import MaintenanceTasks
@@ -113,12 +115,14 @@ def run(
     table: Tables = None,
     catalog_uri: CatalogUri = None,
 ) -> None:
-    """Runs rounds of maintenance, and the daily and weekly duties, until SIGTERM."""
+    """Runs rounds of maintenance, the daily and weekly duties, and erasures that are asked for, until
+    SIGTERM."""
     settings = OptimizeSettings.load(catalog__uri=catalog_uri)
     if dry_run:
         plan(table, catalog_uri)
     elif once:
         with _leading(settings, table or ()) as maintenance:
+            _erasures(maintenance).run()
             report = maintenance.run()
             if not table:
                 MaintenanceTasks(maintenance).note_round()
@@ -155,9 +159,10 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
 
 
 def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
-    """Rounds until told to stop, or until the lease is lost; beside them looks for tables that get snapshots
-    fast, because a round may take hours."""
+    """Rounds until told to stop, or until the lease is lost. Because a round may take hours, two things
+    happen beside them: looks for tables that get snapshots fast, and erasures that are asked for."""
     watch, s = SnapshotWatch(maintenance.catalog, maintenance.settings), maintenance.settings
+    beside: list[Future[None]] = []
 
     def look() -> None:
         if crowded := watch.crowded(epoch_ms(maintenance.clock.now())):
@@ -169,15 +174,39 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
             MaintenanceTasks(maintenance).note_round()
             MaintenanceTasks(maintenance).run_due()
 
-    with ThreadPoolExecutor(1, thread_name_prefix="looks") as pool:
-        looks = pool.submit(_every, s.snapshots.interval_s, look, maintenance.clock, maintenance.halted, stop)
-        _every(s.interval_s, round_, maintenance.clock, lambda: maintenance.halted() or looks.done(), stop)
-        looks.result()
+    def ended() -> bool:
+        return maintenance.halted() or any(one.done() for one in beside)
+
+    with ThreadPoolExecutor(2, thread_name_prefix="beside") as pool:
+        erase = _erasures(maintenance).run
+        works: tuple[tuple[float, Callable[[], object]], ...] = (
+            (s.snapshots.interval_s, look),
+            (s.erasure.interval_s, erase),
+        )
+        for interval_s, work in works:
+            beside.append(pool.submit(_every, interval_s, work, maintenance.clock, ended, stop))
+        _every(s.interval_s, round_, maintenance.clock, ended, stop)
+        for one in beside:
+            one.result()
+
+
+def _erasures(maintenance: Maintenance) -> Erasures:
+    """What carries out the erasures that are asked for, of the tables that were named where some were."""
+    m, named = maintenance, maintenance.inventory
+    return Erasures.of(
+        m.catalog,
+        m.storage,
+        m.clock,
+        work_list=work_list_of(m.catalog, m.settings.control),
+        lease=m.states.lease,
+        halted=m.halted,
+        only=named.tables if isinstance(named, NamedTables) else (),
+    )
 
 
 def _every(
     interval_s: float,
-    work: Callable[[], None],
+    work: Callable[[], object],
     clock: Clock,
     ended: Callable[[], bool],
     stop: threading.Event,

@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
+from tests.stack.support.eraser import Eraser
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.line import Line, Sql
@@ -87,6 +88,14 @@ def line(stack: Stack, kafka: KafkaTopics, tmp_path_factory: pytest.TempPathFact
     line = Line(stack, kafka, tmp_path_factory.mktemp("line"))
     yield line
     line.catalog.close()
+
+
+@pytest.fixture(scope="session")
+def eraser(catalog_client: CatalogClient) -> Iterator[Eraser]:
+    """Carries out the erasures that search APIs over the stack's catalog ask for, as the optimizer does."""
+    made = Eraser(catalog_client)
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from catalog.http.routes import (
     batch_commits,
     configuration,
+    deletions,
     dirty_partitions,
     keys,
     leases,
@@ -28,9 +29,9 @@ from catalog.http.routes import (
     soft_delete,
     table_metrics,
     tables,
+    tasks,
     tenants,
     views,
-    work_lists,
 )
 from catalog.http.services import Services
 from catalog.http.wire import RawPath, RawRoute, error_response
@@ -47,7 +48,8 @@ EVERYTHING = (
     leases,
     parking,
     dirty_partitions,
-    work_lists,
+    tasks,
+    deletions,
     soft_delete,
     tenants,
     keys,
@@ -55,8 +57,8 @@ EVERYTHING = (
     configuration,
     service,
 )
-# What ingestion needs beside another catalog.
-CONTROL = (leases, parking, keys, service)
+# What ingestion and erasures need beside another catalog.
+CONTROL = (leases, parking, tasks, keys, service)
 
 
 def create_app(settings: CatalogSettings) -> Starlette:
@@ -72,9 +74,8 @@ def create_app(settings: CatalogSettings) -> Starlette:
             await upkeep
         await services.close()
 
-    description = (
-        "Leases and parked records." if settings.control else "An Iceberg REST catalog for many tables."
-    )
+    control = "Leases, parked records and tasks."
+    description = control if settings.control else "An Iceberg REST catalog for many tables."
     documented = FastAPI(title="Firn catalog", version="1", description=description, redoc_url=None)
     routes: list[Route] = []
     for module in CONTROL if settings.control else EVERYTHING:

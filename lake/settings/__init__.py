@@ -10,7 +10,7 @@ command line. A secret `x` may stand in a file of its own instead, which `x_file
 
 from lake.settings.catalog import CatalogSettings
 from lake.settings.group import MIB
-from lake.settings.http import CatalogAccess, HttpSettings
+from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
 from lake.settings.infra import InfraSettings
 from lake.settings.ingest import IngestSettings
 from lake.settings.kafka import IngestKafka
@@ -29,6 +29,7 @@ __all__ = [
     "REPLAY_TENANT",
     "CatalogAccess",
     "CatalogSettings",
+    "ControlSettings",
     "FormatName",
     "HttpSettings",
     "InfraSettings",

@@ -94,7 +94,7 @@ class CatalogSettings(RoomSettings):
         bool,
         Field(
             description=(
-                "serve only leases and parked records, for ingestion into another catalog; needs no warehouse"
+                "serve only leases, parked records and tasks, beside another catalog; needs no warehouse"
             )
         ),
     ] = False

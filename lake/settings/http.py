@@ -57,3 +57,18 @@ class CatalogAccess(SettingsGroup):
 
     uri: Annotated[str, Field(description="base URL of the REST catalog")] = "http://127.0.0.1:8181"
     token: Annotated[SecretStr | None, Field(description="API key for the catalog")] = None
+
+
+class ControlSettings(SettingsGroup):
+    """The control service beside another REST catalog."""
+
+    uri: Annotated[
+        str,
+        Field(
+            description=(
+                "base URL of `catalog serve --control`, which holds the node's lease, the parked records "
+                "and the work list of erasures beside another REST catalog"
+            )
+        ),
+    ] = ""
+    token: Annotated[SecretStr | None, Field(description="API key for the control service")] = None

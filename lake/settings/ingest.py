@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from lake.settings.group import MIB, SettingsGroup
-from lake.settings.http import CatalogAccess, HttpSettings
+from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
 from lake.settings.kafka import IngestKafka, InternalTopics
 from lake.settings.room import RoomSettings
 from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, TopicSettings
@@ -19,21 +19,6 @@ class IngestCatalog(CatalogAccess):
     warehouse: Annotated[
         str, Field(description="where new tables get their locations; empty: where the catalog says")
     ] = ""
-
-
-class ControlSettings(SettingsGroup):
-    """The control service beside another REST catalog."""
-
-    uri: Annotated[
-        str,
-        Field(
-            description=(
-                "base URL of `catalog serve --control`, which holds the node's lease and the parked "
-                "records beside another REST catalog"
-            )
-        ),
-    ] = ""
-    token: Annotated[SecretStr | None, Field(description="API key for the control service")] = None
 
 
 class IngestHttp(HttpSettings):

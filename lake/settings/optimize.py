@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from lake.settings.group import MIB, SettingsGroup
-from lake.settings.http import CatalogAccess
+from lake.settings.http import CatalogAccess, ControlSettings
 from lake.settings.room import RoomSettings
 
 
@@ -175,6 +175,14 @@ class RetentionSettings(SettingsGroup):
     ] = 500.0
 
 
+class OptimizeErasure(SettingsGroup):
+    """Erasures that the search API asks for."""
+
+    interval_s: Annotated[
+        float, Field(description="seconds between two looks, between rounds, for erasures to carry out", gt=0)
+    ] = 1.0
+
+
 class OptimizeSpark(SettingsGroup):
     """The Spark session."""
 
@@ -217,10 +225,12 @@ class OptimizeSettings(RoomSettings):
         30.0
     )
     catalog: CatalogAccess = CatalogAccess()
+    control: ControlSettings = ControlSettings()
     http: OptimizeHttp = OptimizeHttp()
     merge: MergeSettings = MergeSettings()
     snapshots: SnapshotsSettings = SnapshotsSettings()
     commit: OptimizeCommit = OptimizeCommit()
     lag: LagSettings = LagSettings()
     retention: RetentionSettings = RetentionSettings()
+    erasure: OptimizeErasure = OptimizeErasure()
     spark: OptimizeSpark = OptimizeSpark()

@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from lake.settings.group import MIB, SettingsGroup
-from lake.settings.http import CatalogAccess, HttpSettings, ListenHost, Port
+from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings, ListenHost, Port
 from lake.settings.room import RoomSettings
 
 
@@ -234,6 +234,7 @@ class QuerySettings(RoomSettings):
 
     state: Annotated[str, Field(description="folder of exports and of files fetched from S3")] = "state/query"
     catalog: CatalogAccess = CatalogAccess()
+    control: ControlSettings = ControlSettings()
     http: QueryHttp = QueryHttp()
     ingest: IngestAccess = IngestAccess()
     client: ClientSettings = ClientSettings()

@@ -10,7 +10,8 @@ from lake.errors import NotFoundError
 from query.access.access import ForbiddenError
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import TIME_HELP
-from query.erasure.erasure import NO_SUCH, Erasure
+from query.erasure.erasure import NO_SUCH
+from query.erasure.job import Erasure
 from query.language.every_row import is_every_row
 from query.language.search_language import parse_search
 from query.model.cancellation import Run
@@ -109,7 +110,10 @@ class ErasureAnswer(BaseModel):
             )
         ),
     ]
-    message: str
+    message: Annotated[
+        str,
+        Field(description="while it runs: how far the optimizer is, or that none has begun; why it failed"),
+    ]
     rows: int
     tables: list[ErasedTable]
     exports_removed: list[str]
@@ -224,7 +228,7 @@ def _answer(services: Services, job: Erasure) -> ErasureAnswer:
     return ErasureAnswer(
         **plain,
         query=job.query or None,
-        waits_for=[str(each) for each in job.awaited or ()] if job.state == "running" else [],
+        waits_for=[str(each) for each in job.awaited or ()] if _waits_for_kafka(job) else [],
         from_=job.start,
         to=job.end,
         streams=list(job.streams),
@@ -233,3 +237,8 @@ def _answer(services: Services, job: Erasure) -> ErasureAnswer:
         elsewhere=list(job.elsewhere),
         files_left=services.erasures.files_left(job),
     )
+
+
+def _waits_for_kafka(job: Erasure) -> bool:
+    """Between its two searches."""
+    return job.state == "running" and bool(job.wait_until) and not job.searches_again

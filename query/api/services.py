@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
+from lake.erasure_work import work_list_of
 from lake.errors import RefusedError
 from lake.private_files import private_folder
 from lake.settings import QuerySettings
@@ -20,9 +21,9 @@ from lake.storage import AnyStorage, canonical, local_path, open_storage
 from lake.tenant import TenantId
 from query.access.access import Access, Caller
 from query.access.trino_rules import TrinoRules
-from query.erasure.erase_table import Tools
 from query.erasure.erasure import Erasures
 from query.erasure.outside_tables import OutsideTables
+from query.erasure.table_search import Tools
 from query.executors.embedded import EmbeddedExecutor
 from query.executors.trino import TrinoExecutor
 from query.export.export import ExportJobs, Quota
@@ -106,7 +107,8 @@ class Services:
             ),
             IngestGateway(settings),
         )
-        tools = Tools(own, storage, index, embedded, cache.local_paths, clock, settings.erasure.grace_s)
+        work_list = work_list_of(own, settings.control)
+        tools = Tools(own, work_list, storage, index, embedded, settings.erasure.grace_s)
         erasures = Erasures(
             state / "erasures",
             tools,

@@ -1,6 +1,9 @@
 """Erasure: rows of a tenant that match a query go, in all of its streams, with what was exported of them;
 with a report that proves it.
 
+Tables are searched here; their files are written anew by `optimize`, which is asked for one table after the
+other through the catalog's work list, and answers there (`lake/erasure_work.py`).
+
 1. where the query matches every row there is, nothing is erased unless that was asked for in so many words
   (also before the second search)
 2. what the tables hold now is erased
@@ -10,81 +13,49 @@ with a report that proves it.
   erasure is `incomplete`
 5. the query itself is forgotten, but for a keyed hash
 
-A job is a file. It is begun again after a restart: what was erased is not there any more, and what is left is
-found. Kafka keeps single messages, so letters that died and records that are parked are not taken out of
-their topics: the report names them, with the tool that erases them.
+A job is a file. It goes on after a restart: what was asked for is known, what was erased is not there any
+more, and what is left is found. While it waits, for Kafka or for the optimizer, others go on. Kafka keeps
+single messages, so letters that died and records that are parked are not taken out of their topics: the
+report names them, with the tool that erases them.
 """
 
 import secrets
 import threading
 import time
 import traceback
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
-import orjson
 import structlog
 
 from lake.errors import FirnError, NotFoundError
 from lake.tenant import TableId
 from query.erasure.awaited import Awaited
-from query.erasure.erase_table import TableErasure, TableReport, Tools, Wanted, queue_unreached
-from query.erasure.forgotten_query import query_hash, without_words, write_private
+from query.erasure.forgotten_query import query_hash, without_words
+from query.erasure.job import Erasure
+from query.erasure.optimizer_requests import OptimizerRequests, request_of, wait_s
+from query.erasure.table_search import TableSearch, Tools, Wanted
 from query.model.cancellation import CancelledError, Run
+from query.model.limits import BusyError
 from query.model.problem import BadRequestError
 from query.model.table_view import streams, table_id
 
 log = structlog.get_logger()
 TIMEOUT_S = 7 * 86_400.0
 LOOK_AGAIN_S = 2.0
-SUMS = ("rows", "files_rewritten", "files_removed", "snapshots_expired")
+WAKE_EVERY_S = 0.1
+# One table is asked for whole so often; beyond that more is written to it than can be erased.
+ROUNDS = 20
+UNFINISHED_PER_TENANT = 100
+TOO_FAST = "the table changes faster than rows can be erased; erase again when less is written to it"
 UNFIT = "the query does not fit the types of this stream's fields; search the stream for it to see why"
 ID_LENGTH_MAX = 64
 NO_SUCH = "there is no such erasure; the list shows which there are"
-
-
-@dataclass(frozen=True, slots=True)
-class Erasure:
-    """One erasure and what came of it. `streams` empty: all the tenant has. `noted`: files by stream that
-    nobody reaches any more; `queued` of them.
-
-    `query`: empty when the erasure has ended, `query_hash` is left then. `every_row`: the asker knows that
-    the query may be every row. `awaited`: what had reached Kafka and was not in when the first search began,
-    None before that; waited for until `wait_until`. `elsewhere`: what waits outside the tables and was not
-    touched, in sentences.
-    """
-
-    id: str
-    tenant: str
-    streams: tuple[str, ...]
-    query: str
-    start: str
-    end: str
-    dry_run: bool
-    asked_by: str
-    created: str
-    every_row: bool = False
-    query_hash: str = ""
-    awaited: tuple[Awaited, ...] | None = None
-    wait_until: str = ""
-    unknown: str = ""
-    state: Literal["running", "done", "incomplete", "failed"] = "running"
-    message: str = ""
-    finished: str | None = None
-    tables: tuple[TableReport, ...] = ()
-    exports_removed: tuple[str, ...] = ()
-    elsewhere: tuple[str, ...] = ()
-    noted: Mapping[str, tuple[str, ...]] | None = None
-    queued: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> int:
-        return sum(table.rows for table in self.tables)
 
 
 class Surroundings(Protocol):
@@ -104,8 +75,8 @@ class Surroundings(Protocol):
 
 
 class Erasures:
-    """The erasures of one folder, one after the other in a thread of their own; while one waits for Kafka,
-    others go on.
+    """The erasures of one folder, one after the other in a thread of their own; while one waits for Kafka or
+    for the optimizer, others go on.
 
     `forget_copies`: removes copies of files that are kept on this machine. `wait_s`: how long one waits for
     Kafka at most.
@@ -122,7 +93,7 @@ class Erasures:
         self._folder = folder
         self._tools = tools
         self._around = around
-        self._forget_copies = forget_copies
+        self._requests = OptimizerRequests(tools.work_list, self._save, forget_copies)
         self._wait = timedelta(seconds=wait_s)
         self._lock = threading.Condition()
         self._waiting: list[str] = []
@@ -130,6 +101,8 @@ class Erasures:
         self._positions: dict[str, dict[str, list[int]]] = defaultdict(
             dict
         )  # by erasure: files are searched once
+        self._rounds: dict[str, Counter[str]] = defaultdict(Counter)  # of streams by erasure
+        self._unfinished: dict[str, str] = {}  # tenants by erasure
         self._run: Run | None = None
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="erasures", daemon=True)
@@ -144,6 +117,7 @@ class Erasures:
             if job.state != "running" and job.query:  # ended before queries were forgotten
                 self._save(self._forgotten(job))
         self._waiting = [job.id for job in jobs if job.state == "running"][::-1]
+        self._unfinished = {job.id: job.tenant for job in jobs if job.state == "running"}
         self._thread.start()
 
     def stop(self) -> None:
@@ -156,10 +130,17 @@ class Erasures:
         self._thread.join(timeout=10)
 
     def create(self, asked: Erasure) -> Erasure:
-        """Keeps an erasure and queues it."""
+        """Keeps an erasure and queues it. Raises BusyError where too many of the tenant's have not ended."""
         made = replace(asked, id=secrets.token_hex(8), created=_now())
+        with self._lock:
+            unfinished = sum(tenant == made.tenant for tenant in self._unfinished.values())
+            if unfinished >= UNFINISHED_PER_TENANT:
+                raise BusyError(
+                    f"{unfinished} erasures of the tenant have not ended; ask again when some of them have"
+                )
         self._save(made)
         with self._lock:
+            self._unfinished[made.id] = made.tenant
             self._waiting.append(made.id)
             self._lock.notify_all()
         return made
@@ -167,7 +148,7 @@ class Erasures:
     def all(self) -> list[Erasure]:
         """Every erasure, the newest first."""
         return sorted(
-            (self._load(path) for path in self._folder.glob("*.json")),
+            (Erasure.from_file(path) for path in self._folder.glob("*.json")),
             key=lambda job: job.created,
             reverse=True,
         )
@@ -177,7 +158,7 @@ class Erasures:
         path = self._folder / f"{job_id}.json"
         if not job_id.isalnum() or len(job_id) > ID_LENGTH_MAX or not job_id.isascii() or not path.exists():
             raise NotFoundError(NO_SUCH)
-        return self._load(path)
+        return Erasure.from_file(path)
 
     def files_left(self, job: Erasure) -> int:
         """How many of the files that held the rows are still on the storage, unreachable, until their grace
@@ -190,7 +171,7 @@ class Erasures:
         while True:
             with self._lock:
                 while not self._stopping and (job_id := self._next()) is None:
-                    self._lock.wait(LOOK_AGAIN_S / 2 if self._later else None)
+                    self._lock.wait(WAKE_EVERY_S if self._later else None)
                 if self._stopping:
                     return
                 self._run = Run(TIMEOUT_S)
@@ -198,8 +179,9 @@ class Erasures:
                 assert job_id is not None
                 job = self._erase(self.get(job_id), self._run)
                 if job.state == "running":
+                    again_s = LOOK_AGAIN_S if job.asked is None else wait_s(job.asked)
                     with self._lock:
-                        self._later[job.id] = time.monotonic() + LOOK_AGAIN_S
+                        self._later[job.id] = time.monotonic() + again_s
 
     def _next(self) -> str | None:
         if self._waiting:
@@ -210,7 +192,8 @@ class Erasures:
         return due
 
     def _erase(self, job: Erasure, run: Run) -> Erasure:
-        """One go at it; an erasure that still runs afterwards waits for Kafka."""
+        """One go at it; an erasure that still runs afterwards waits for Kafka or for the optimizer."""
+        before = job
         try:
             job = self._go(job, run)
         except CancelledError:
@@ -223,35 +206,56 @@ class Erasures:
                 job, f"an unexpected fault ({type(error).__name__}), which the API's log tells more of"
             )
         if job.state != "running":
-            job = self._forgotten(job)
+            job = self._forgotten(self._requests.withdraw(job))
             self._positions.pop(job.id, None)
+            self._rounds.pop(job.id, None)
             log.info("erasure.ends", erasure=job.id, tenant=job.tenant, state=job.state, rows=job.rows)
-        self._save(job)
+        if job != before:
+            self._save(job)
+        if job.state != "running":
+            with self._lock:
+                self._unfinished.pop(job.id, None)
         return job
 
     def _go(self, job: Erasure, run: Run) -> Erasure:
+        if job.dry_run:
+            log.info("erasure.begins", erasure=job.id, tenant=job.tenant, dry_run=True)
+            return self._finished(self._count_in_tables(job, run))
         if job.awaited is None:
-            log.info("erasure.begins", erasure=job.id, tenant=job.tenant, dry_run=job.dry_run)
-            if job.dry_run:
-                return self._finished(self._erase_in_tables(job, run))
+            log.info("erasure.begins", erasure=job.id, tenant=job.tenant, dry_run=False)
             if (refusal := self._is_every_row(job, run)) is not None:
                 return replace(job, state="failed", message=refusal, finished=_now())
             awaited, unknown = (
                 self._awaited()
             )  # before the first search: what comes later is no part of the question
-            job = self._erase_in_tables(job, run)
-            job = replace(
-                job, awaited=awaited, unknown=unknown, wait_until=(datetime.now(UTC) + self._wait).isoformat()
-            )
+            job = replace(job, awaited=awaited, unknown=unknown)
             self._save(job)
-            if not awaited:
-                return self._finished(job, [unknown] if unknown else [])
-        left, why = self._still_awaited(job.awaited or ())
-        if left and datetime.now(UTC) < datetime.fromisoformat(job.wait_until):
+        if not job.wait_until:
+            job = self._erase_in_tables(job, run)
+            if job.asked is not None:
+                return job
+            job = replace(job, wait_until=(datetime.now(UTC) + self._wait).isoformat(), settled=())
+            self._save(job)
+        if not job.awaited:
+            return self._finished(job, [job.unknown] if job.unknown else [])
+        return self._search_again(job, run)
+
+    def _search_again(self, job: Erasure, run: Run) -> Erasure:
+        """When everything is in that had reached Kafka, or the waiting was in vain (3)."""
+        if not job.searches_again:
+            left, why = self._still_awaited(job.awaited or ())
+            if left and datetime.now(UTC) < datetime.fromisoformat(job.wait_until):
+                return job
+            refusal = self._is_every_row(job, run)  # there may have been no rows at all before
+            if refusal is not None:
+                return replace(job, state="failed", message=refusal, finished=_now())
+            job = replace(job, searches_again=True, missing=why if left else "")
+            self._rounds.pop(job.id, None)
+            self._save(job)
+        job = self._erase_in_tables(job, run)
+        if job.asked is not None:
             return job
-        if (refusal := self._is_every_row(job, run)) is not None:  # there may have been no rows at all before
-            return replace(job, state="failed", message=refusal, finished=_now())
-        return self._finished(self._erase_in_tables(job, run), [why] if left else [])
+        return self._finished(job, [job.missing] if job.missing else [])
 
     def _is_every_row(self, job: Erasure, run: Run) -> str | None:
         """Why nothing is erased (1); None where it may go on."""
@@ -260,9 +264,7 @@ class Erasures:
         matching = rows = 0
         for table in self._tables(job):
             with suppress(BadRequestError):  # told where it is erased
-                found = TableErasure(
-                    self._tools, _wanted(job, table), run, lambda _: None, self._positions[job.id]
-                ).share()
+                found = self._search(job, table, run).share()
                 matching, rows = matching + found[0], rows + found[1]
             if matching < rows:
                 return None
@@ -300,11 +302,29 @@ class Erasures:
             ),
         )
 
-    def _erase_in_tables(self, job: Erasure, run: Run) -> Erasure:
+    def _count_in_tables(self, job: Erasure, run: Run) -> Erasure:
         for table in self._tables(job):
-            job = self._erase_in(job, table, run)
+            search = self._search(job, table, run)
+            try:
+                report = search.count()
+            except BadRequestError:
+                report = replace(search.report, problem=UNFIT)
+            job = job.with_report(report)
             self._save(job)
         return job
+
+    def _erase_in_tables(self, job: Erasure, run: Run) -> Erasure:
+        """Erases table by table, as far as that goes without waiting for the optimizer."""
+        job = self._requests.take_in(job)
+        if job.waits_for_optimizer:
+            return job
+        for table in self._tables(job):
+            if table.stream not in job.settled:
+                job = self._erase_in(job, table, run)
+                self._save(job)
+            if job.waits_for_optimizer:
+                return job
+        return replace(job, asked=None)  # of a table that was dropped meanwhile
 
     def _finished(self, job: Erasure, reasons: Sequence[str] = ()) -> Erasure:
         if not job.dry_run:
@@ -350,49 +370,29 @@ class Erasures:
         yield from (view.id for view in streams(self._tools.catalog, tenant))
 
     def _erase_in(self, job: Erasure, table: TableId, run: Run) -> Erasure:
-        noted = list((job.noted or {}).get(table.stream, ()))
-
-        def note(uris: Sequence[str]) -> None:
-            nonlocal job
-            noted.extend(uri for uri in uris if uri not in noted)
-            job = replace(job, noted={**(job.noted or {}), table.stream: tuple(noted)})
-            self._save(job)
-
-        work = TableErasure(self._tools, _wanted(job, table), run, note, self._positions[job.id])
+        """Searches a table, after an answer the one snapshot that was left; asks the optimizer where rows or
+        snapshots have to go."""
+        about = job.asked if job.asked is not None and job.asked.stream == table.stream else None
+        search = self._search(job, table, run)
         try:
-            report = work.count() if job.dry_run else work.erase()
+            look = search.look(about.left if about is not None else None)
         except BadRequestError:
-            report = replace(work.report, problem=UNFIT)
-        before = next((each for each in job.tables if each.stream == table.stream), None)
-        if (
-            before is not None and not job.dry_run
-        ):  # begun again, or searched again: what was done before counts too
-            report = replace(report, **{name: getattr(report, name) + getattr(before, name) for name in SUMS})
-        queued = queue_unreached(self._tools, table, noted) if noted else []
-        self._forget_copies(queued)
-        others = tuple(each for each in job.tables if each.stream != table.stream)
-        new = tuple(uri for uri in queued if uri not in job.queued)
-        return replace(
-            job, tables=(*others, replace(report, files_queued=len(queued))), queued=(*job.queued, *new)
-        )
+            return job.with_settled(replace(search.report, problem=UNFIT))
+        if look.is_settled:
+            return job.with_settled(look.report)
+        request = request_of(job, look, self._tools.grace_s)
+        if len(request.rows) == len(look.hits):  # otherwise there are more rows than one request holds
+            self._rounds[job.id][table.stream] += 1
+        if self._rounds[job.id][table.stream] > ROUNDS:
+            return job.with_settled(replace(look.report, problem=TOO_FAST))
+        return self._requests.ask(job, table.stream, request)
 
-    def _load(self, path: Path) -> Erasure:
-        document = orjson.loads(path.read_bytes())
-        tables = tuple(TableReport(**table) for table in document.pop("tables"))
-        noted = {stream: tuple(uris) for stream, uris in (document.pop("noted") or {}).items()}
-        awaited = document.pop("awaited", None)
-        document["awaited"] = None if awaited is None else tuple(Awaited(**each) for each in awaited)
-        lists: dict[str, Any] = {
-            name: tuple(document.pop(name)) for name in ("streams", "exports_removed", "elsewhere", "queued")
-        }
-        return Erasure(**document, **lists, tables=tables, noted=noted)
+    def _search(self, job: Erasure, table: TableId, run: Run) -> TableSearch:
+        wanted = Wanted(table, datetime.fromisoformat(job.start), datetime.fromisoformat(job.end), job.query)
+        return TableSearch(self._tools, wanted, run, self._positions[job.id])
 
     def _save(self, job: Erasure) -> None:
-        write_private(self._folder / f"{job.id}.json", orjson.dumps(asdict(job), option=orjson.OPT_INDENT_2))
-
-
-def _wanted(job: Erasure, table: TableId) -> Wanted:
-    return Wanted(table, datetime.fromisoformat(job.start), datetime.fromisoformat(job.end), job.query)
+        job.to_file(self._folder / f"{job.id}.json")
 
 
 def _place_of(error: BaseException) -> str:

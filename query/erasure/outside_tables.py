@@ -10,7 +10,7 @@ from lake.errors import FirnError, NotFoundError
 from lake.extras_client import ExtrasClient, ParkedEntry
 from lake.tenant import TenantId, from_identifier
 from query.erasure.awaited import Awaited, awaited_now, still_awaited
-from query.erasure.erasure import Erasure
+from query.erasure.job import Erasure
 from query.erasure.letter_search import FoundMessage, Kind, find_messages
 from query.executors.executor import Executor
 from query.export.export import ExportJobs

@@ -7,8 +7,12 @@ import pytest
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
+from lake.clock import SystemClock
+from lake.erasure_work import ErasureRequest, ErasureWork, pack_rows
 from lake.settings import StorageSettings
 from lake.storage import AnyStorage
+from lake.table_version import Manifests, load_version
+from optimize.erasures import Erasures
 from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.orphan_files import comparable
 from optimize.orphan_files import live_files as named_files
@@ -97,3 +101,28 @@ def test_retention_orphans_and_purge_on_an_object_store(
     assert list(storage.list(table.state.location)) == []
     assert missing_files(s3_catalog, storage, other.name) == []
     assert offsets_of(other) == list(range(10))
+
+
+def test_rows_are_erased_on_an_object_store(s3_catalog: CatalogClient, storage: AnyStorage) -> None:
+    """Files are read where they lie, also one that is larger than a part; rows that position deletes
+    hide are left out as well."""
+    table = SmallFiles(s3_catalog, storage, fresh("erased"))
+    table.append(this_hour() - 3, 10)
+    words = [fresh("word-") + "x" * 1_000 for _ in range(20_000)]
+    table.append(this_hour() - 2, len(words), {"words": words})
+    version = load_version(s3_catalog, Manifests(storage), table.name)
+    assert version is not None
+    small, large = sorted(version.data, key=lambda uri: version.data[uri].file.rows)
+    delete_positions(table, this_hour() - 3, {small: [4]})
+    rows = {small: pack_rows([0, 9]), large: pack_rows(range(0, len(words), 2))}
+    request = ErasureRequest(fresh("r"), table.name, version.state.uuid, rows, 0)
+    ErasureWork(s3_catalog).ask(request)
+    erasures = Erasures.of(s3_catalog, storage, SystemClock())
+    assert erasures.run() == 1
+    answer = erasures.work.answer(request.id)
+    assert answer is not None
+    assert (answer.state, answer.problem, answer.rows) == ("done", None, 2 + len(words) // 2)
+    assert {small, large} <= set(answer.queued)
+    kept = [*(at for at in range(10) if at not in (0, 4, 9)), *(10 + at for at in range(1, len(words), 2))]
+    assert sorted(offsets_of(table)) == kept
+    assert missing_files(s3_catalog, storage, table.name) == []

@@ -10,11 +10,12 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.query.support.guarded import Guarded, start_guarded
 from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.stack.support.eraser import Eraser
 
 
 @pytest.fixture(scope="session")
-def query_uri(stack: Stack) -> str:
-    """The address of `python -m query serve` on the shared stack."""
+def query_uri(stack: Stack, eraser: Eraser) -> str:
+    """The address of `python -m query serve` on the shared stack, whose erasures are carried out."""
     if not stack.running("query"):
         stack.start("query")
     return stack.address("query")
@@ -39,7 +40,10 @@ def log_table(catalog_client: CatalogClient) -> Callable[..., LogTable]:
 
 @pytest.fixture(scope="session")
 def guarded(
-    stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory
+    stack: Stack,
+    eraser: Eraser,
+    catalog_client: CatalogClient,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Guarded]:
     """An API that asks for keys, over the tables of the shared stack."""
     made = start_guarded(stack, catalog_client, tmp_path_factory.mktemp("guarded"))

@@ -3,28 +3,32 @@ rows stay as they were."""
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from lake.catalog_client import CatalogClient
-from lake.clock import SystemClock
 from lake.data_file import describe_parquet
+from lake.erasure_work import ErasureWork
 from lake.log_schema import leaf_ids
-from lake.settings import QuerySettings
+from lake.metrics import QUERY_ERASURES_WAITING
 from lake.storage import local_path, open_storage
-from query.erasure.erase_table import TableErasure, Tools, Wanted, queue_unreached
-from query.erasure.rewritten_file import write_without
-from query.executors.embedded import EmbeddedExecutor
-from query.files.file_index import FileIndex
-from query.model.cancellation import Run
+from optimize.rewritten_file import write_without
+from query.erasure import erasure, optimizer_requests
+from query.erasure.erasure import Erasures
+from query.erasure.job import Asked, Erasure
+from query.model.limits import BusyError
+from tests.query.support.erasing import Nothing, TwoHalves, search_tools
 from tests.query.support.log_table import LogTable
 from tests.query.test_two_engines import schema as wide_schema
+from tests.stack.support.eraser import Eraser
 from tests.stack.support.line import Sql
 from tests.stack.support.waiting import wait_for
 
@@ -57,13 +61,6 @@ def on_disk(table: LogTable) -> list[dict[str, Any]]:
     return [row for path in location.rglob("*.parquet") for row in pq.read_table(path).to_pylist()]
 
 
-def tools_of(catalog: CatalogClient, folder: Path) -> Tools:
-    storage = open_storage()
-    paths: Callable[..., list[str]] = lambda uris, _: [str(local_path(uri)) for uri in uris]  # noqa: E731
-    embedded = EmbeddedExecutor(QuerySettings(state=str(folder)), paths)
-    return Tools(catalog, storage, FileIndex(storage), embedded, paths, SystemClock(), 0.0)
-
-
 def test_a_file_written_anew_differs_in_nothing_but_the_rows_left_out(tmp_path: Path) -> None:
     """Same columns, ids and types, lists included, the rows in their order, and a description as of any other
     file."""
@@ -86,7 +83,8 @@ def test_a_file_written_anew_differs_in_nothing_but_the_rows_left_out(tmp_path: 
     rows = pa.table({**columns, **system, **numbers}, schema=schema.arrow)
     pq.write_table(rows, tmp_path / "old.parquet", row_group_size=3, store_schema=False)
     new = tmp_path / "new.parquet"
-    written = write_without(open_storage(), str(tmp_path / "old.parquet"), f"file://{new}", 7, [0, 4, 9])
+    with (tmp_path / "old.parquet").open("rb") as old:
+        written = write_without(open_storage(), old, f"file://{new}", 7, [0, 4, 9])
     assert pq.read_table(new).equals(pq.read_table(tmp_path / "old.parquet").take([1, 2, 3, 5, 6, 7, 8]))
     assert pq.read_schema(new).equals(pq.read_schema(tmp_path / "old.parquet"), check_metadata=True)
     assert written == describe_parquet(
@@ -157,23 +155,23 @@ def test_rows_that_come_while_rows_are_erased_lose_nothing(
 
     writer = threading.Thread(target=write)
     writer.start()
-    noted: list[str] = []
-    tools = tools_of(catalog_client, tmp_path)
+    erasing = TwoHalves(table, tmp_path, QUERY, START, END)
     try:
-        TableErasure(tools, Wanted(table.id, START, END, QUERY), Run(120.0), noted.extend).erase()
+        erasing.run()  # rows that match come all the time
     finally:
         stop.set()
         writer.join()
-    report = TableErasure(tools, Wanted(table.id, START, END, QUERY), Run(120.0), noted.extend).erase()
+    report = erasing.run()
+    assert report is not None
     assert (report.rows_left, report.problem) == (0, None)
+    assert sum(answer.rows for answer in erasing.answers) == sum(map(is_hers, rows))
     left = sorted(
         row["_offset"] for file in table.files() for row in pq.read_table(local_path(file.uri)).to_pylist()
     )
     assert left == sorted(row["_offset"] for row in rows if not is_hers(row))
-    gone = queue_unreached(tools, table.id, noted)
-    tools.storage.delete(gone)
+    erasing.tools.storage.delete(erasing.queued)
     live = {file.uri for file in table.files()}
-    assert not live & set(gone)
+    assert not live & set(erasing.queued)
     leftovers = [row for row in on_disk(table) if is_hers(row)]
     assert leftovers == []
 
@@ -187,9 +185,8 @@ def test_rows_that_were_deleted_before_do_not_come_back(
     rows = table.append(records(120))
     namespace, name = table.name
     trino(f'DELETE FROM "{namespace}"."{name}" WHERE message LIKE \'said 1%\' AND "user" = \'bob\'')
-    report = TableErasure(
-        tools_of(catalog_client, tmp_path), Wanted(table.id, START, END, QUERY), Run(60.0), lambda _: None
-    ).erase()
+    report = TwoHalves(table, tmp_path, QUERY, START, END).run()
+    assert report is not None
     assert report.rows_left == 0
     left = {row[0] for row in trino(f'SELECT _offset FROM "{namespace}"."{name}"')}
     assert left == {
@@ -230,3 +227,110 @@ def test_a_stream_that_is_not_there_is_named_in_the_report(
     assert (by_stream["logs"]["rows_left"], by_stream["logs"]["rows"]) == (0, 10)
     assert "dropped" in by_stream["missing"]["problem"]
     assert report["state"] == "incomplete"
+
+
+def erasures_in(catalog: CatalogClient, folder: Path) -> Erasures:
+    """Erasures of this process, begun."""
+    made = Erasures(folder, search_tools(catalog, folder / "search"), Nothing(), lambda _: None, 60.0)
+    made.start()
+    return made
+
+
+def asked_for(table: LogTable, query: str = QUERY) -> Erasure:
+    return Erasure("", table.tenant, (), query, START.isoformat(), END.isoformat(), False, "a-key", "")
+
+
+@pytest.mark.stack
+def test_an_erasure_says_that_it_waits_for_the_optimizer_and_goes_on_after_a_restart(
+    catalog_client: CatalogClient,
+    eraser: Eraser,
+    log_table: Callable[..., LogTable],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody takes it up: a sentence and a metric say so, another tenant's dry run is not held up. What the
+    optimizer does while the API is away counts when it is back, once, and nothing stays on the list."""
+    monkeypatch.setattr(optimizer_requests, "PATIENCE_S", 0.5)
+    table, other = log_table(), log_table()
+    rows = table.append(records(), rows_per_file=60)
+    other.append(records(20))
+    work = ErasureWork(catalog_client)
+    with eraser.paused() as optimizer:
+        first = erasures_in(catalog_client, tmp_path)
+        job_id = first.create(asked_for(table)).id
+        wait_for(lambda: "waits for the optimizer" in first.get(job_id).message, 30.0, "the sentence")
+        assert first.get(job_id).state == "running"
+        assert QUERY_ERASURES_WAITING._value.get() == 1
+        dry = first.create(replace(asked_for(other), dry_run=True)).id
+        wait_for(lambda: first.get(dry).state == "done", 30.0, "the dry run")
+        (request,) = [task for task in work.requests() if job_id in task.id]
+        assert not [word for word in ("alice", "harmless") if word in str(request.record)]
+        first.stop()
+        assert optimizer.run() == 1
+    second = erasures_in(catalog_client, tmp_path)
+    try:
+        wait_for(lambda: second.get(job_id).state != "running", 60.0, "the erasure")
+        done = second.get(job_id)
+        assert (done.state, done.message, done.rows) == ("done", "", sum(map(is_hers, rows)))
+        assert (done.tables[0].rows_left, done.asked, len(done.queued) > 5) == (0, None, True)
+        assert QUERY_ERASURES_WAITING._value.get() == 0
+        assert [task for task in work.requests() if job_id in task.id] == []
+        assert work.answer(request.id.split(":")[1]) is None
+    finally:
+        second.stop()
+
+
+@pytest.mark.stack
+def test_a_request_that_is_lost_is_made_again(
+    catalog_client: CatalogClient,
+    eraser: Eraser,
+    log_table: Callable[..., LogTable],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after a catalog was restored, or the API died before it had asked."""
+    monkeypatch.setattr(optimizer_requests, "PATIENCE_S", 0.5)
+    table = log_table()
+    table.append(records(60))
+    erasures = erasures_in(catalog_client, tmp_path)
+    try:
+        with eraser.paused():
+            job_id = erasures.create(asked_for(table)).id
+            asked = wait_for(lambda: erasures.get(job_id).asked, 30.0, "the request")
+            assert asked is not None
+            wait_for(lambda: list(ErasureWork(catalog_client).requests()), 30.0, "the request being there")
+            ErasureWork(catalog_client).drop_request(asked.id)
+            wait_for(lambda: erasures.get(job_id).asked not in (None, asked), 30.0, "another request")
+        wait_for(lambda: erasures.get(job_id).state == "done", 60.0, "the erasure")
+    finally:
+        erasures.stop()
+
+
+def test_a_tenant_with_too_many_unfinished_erasures_is_told_to_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are not held up by it."""
+    monkeypatch.setattr(erasure, "UNFINISHED_PER_TENANT", 2)
+    tools = search_tools(CatalogClient("http://127.0.0.1:9"), tmp_path / "search")
+    erasures = Erasures(tmp_path, tools, Nothing(), lambda _: None, 60.0)  # nothing carries them out
+    wanted = Erasure("", "mine", (), "alice", START.isoformat(), END.isoformat(), False, "a-key", "")
+    for _ in range(2):
+        erasures.create(wanted)
+    with pytest.raises(BusyError, match="2 erasures of the tenant have not ended"):
+        erasures.create(wanted)
+    erasures.create(replace(wanted, tenant="theirs"))
+
+
+def test_an_erasure_that_an_older_version_began_is_read(tmp_path: Path) -> None:
+    """Its file knows of files that process noted, and nothing of requests; it goes on where it was."""
+    path = tmp_path / "old.json"
+    asked = Erasure("old", "mine", ("logs",), "alice", START.isoformat(), END.isoformat(), False, "a-key", "")
+    asked.to_file(path)
+    document = orjson.loads(path.read_bytes())
+    for name in ("searches_again", "missing", "settled", "asked"):
+        del document[name]
+    path.write_bytes(orjson.dumps({**document, "noted": {"logs": ["file:///w/a.parquet"]}}))
+    assert Erasure.from_file(path) == asked
+    answered = replace(asked, asked=Asked("old-1", "logs", START.isoformat(), True, 2**62), settled=("x",))
+    answered.to_file(path)
+    assert Erasure.from_file(path) == answered

@@ -13,6 +13,7 @@ import pytest
 from infra.local.supervisor import Stack
 from tests.query.support.following import Following
 from tests.query.support.processes import run
+from tests.stack.support.eraser import Eraser
 from tests.stack.support.line import Line
 from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.stack
 
 
 @pytest.fixture(scope="module")
-def following(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
+def following(line: Line, eraser: Eraser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
     """Ended after the tests of this file."""
     made = Following(line, tmp_path_factory.mktemp("following"))
     yield made

@@ -8,13 +8,17 @@ import pytest
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.query.support.guarded import Guarded, start_guarded
+from tests.stack.support.eraser import Eraser
 from tests.stack.support.line import Line
 from tests.stack.support.parked import forget_parkings
 
 
 @pytest.fixture(scope="session")
 def keyed(
-    stack: Stack, catalog_client: CatalogClient, tmp_path_factory: pytest.TempPathFactory
+    stack: Stack,
+    eraser: Eraser,
+    catalog_client: CatalogClient,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Guarded]:
     """Keys by name: admin, room, mine (write key of `a`), reader (read key of `a`), theirs (write key of
     `b`)."""

@@ -24,8 +24,10 @@ from lake.settings import IngestSettings
 from lake.storage import local_path, open_storage
 from lake.tenant import TableId, TenantId
 from tests.query.support.following import Following
+from tests.query.support.guarded import Guarded
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.support.processes import Child, run
+from tests.stack.support.eraser import Eraser
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.plain_http import http
@@ -37,7 +39,7 @@ START = datetime(2026, 3, 4, 5, 0, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def following(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
+def following(line: Line, eraser: Eraser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
     """An API over the tools of one topic; the ingester of it starts and stops as the tests say."""
     made = Following(line, tmp_path_factory.mktemp("erasures"))
     yield made
@@ -318,3 +320,40 @@ def test_parked_and_replayed_messages_that_match_are_named_and_what_no_table_wai
     report = ask(tenant=tenant, query=SECRET)
     assert (report["rows"], report["state"]) == (1, "incomplete")
     assert report["elsewhere"][0].startswith("dead letters that were sent again and match: 1 (")
+
+
+def test_no_tenants_key_reaches_the_list_of_what_erasures_take_away(keyed: Guarded) -> None:
+    """Neither to ask for other tables past the API, nor to read or withdraw what others ask for; a key of the
+    room's own may."""
+    task = {
+        "id": "optimize.erasure:stolen",
+        "kind": "optimize.erasure",
+        "state": "asked",
+        "version": 0,
+        "record": {
+            "table": keyed.theirs.name.to_json(),
+            "table-uuid": keyed.theirs.catalog.load_table(keyed.theirs.name)["metadata"]["table-uuid"],
+            "rows": {},
+            "grace-ms": 0,
+        },
+    }
+    for key in ("mine", "theirs", "reader"):
+        headers = {"Authorization": f"Bearer {keyed.keys[key]}"}
+        with httpx.Client(
+            base_url=keyed.catalog.address, headers=headers, timeout=60.0, trust_env=False
+        ) as client:
+            answers = (
+                client.post("/firn/v1/tasks", json={"tasks": [task]}),
+                client.get("/firn/v1/tasks", params={"kind": "optimize.erasure"}),
+                client.get("/firn/v1/tasks", params={"kind": "optimize.erasure-answer"}),
+                client.delete("/firn/v1/tasks/optimize.erasure:stolen"),
+            )
+        assert [answer.status_code for answer in answers] == [403] * 4
+    found = httpx.get(
+        f"{keyed.catalog.address}/firn/v1/tasks",
+        params={"kind": "optimize.erasure"},
+        headers={"Authorization": f"Bearer {keyed.keys['room']}"},
+        timeout=60.0,
+        trust_env=False,
+    )
+    assert (found.status_code, "stolen" in found.text) == (200, False)

@@ -16,13 +16,12 @@ from lake.data_file import DATA
 from lake.errors import FirnError
 from lake.storage import local_path
 from lake.table_files import METADATA_BYTES_MAX
-from lake.tenant import TableId
+from lake.table_version import Manifests, load_version
 from optimize.deletions import DeletionQueue
+from optimize.erased_version import reached_files
 from optimize.orphan_files import live_files
 from optimize.snapshots import unreachable_files
 from optimize.table_view import TableView as MaintainedTable
-from query.erasure.erased_version import Manifests, reached_files
-from query.erasure.erased_version import load_version as load_erased
 from query.files.file_cache import FileCache
 from query.files.file_index import FileIndex
 from query.model.table_view import view_of
@@ -93,8 +92,7 @@ def everything_by_maintenance(metadata: dict[str, Any], storage: Watched, table:
 def everything_by_erasure(metadata: dict[str, Any], storage: Watched, table: LogTable, folder: Path) -> None:
     """What an erasure reads before it writes, queues and deletes."""
     manifests = Manifests(storage)
-    table_id: TableId = table.id
-    version = load_erased(OneTable(metadata), manifests, table_id)  # type: ignore[arg-type]
+    version = load_version(OneTable(metadata), manifests, table.name)  # type: ignore[arg-type]
     assert version is not None
     reached_files(manifests, version)
     uris = [*version.data, *(file.uri for file in version.deletes if file.content != DATA)]

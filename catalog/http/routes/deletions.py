@@ -1,5 +1,5 @@
-"""Task states and deletion queue of the optimizer over HTTP. A body may carry `lease`; a stale one refuses
-the whole request."""
+"""Deletion queue of the optimizer over HTTP. A body may carry `lease`; a stale one refuses the whole
+request."""
 
 from typing import Any
 
@@ -9,8 +9,7 @@ from catalog.access.access import Need
 from catalog.commit.deletion_places import DeletionPlaces, heads_of, uuid_of
 from catalog.commit.idempotency import Reply
 from catalog.extras import work_lists
-from catalog.extras.leases import check_lease, parse_lease
-from catalog.http.services import Services
+from catalog.http.routes.tasks import check_body_lease
 from catalog.http.wire import (
     PAGE_SIZE_DEFAULT,
     RawRoute,
@@ -25,32 +24,10 @@ from catalog.http.wire import (
     request_key,
     services_of,
 )
-from catalog.model.error_response import CatalogError, bad_request
-from catalog.model.identifier import decode_segment
-from catalog.model.json_fields import integer, integers, objects, optional_integer, optional_string, string
+from catalog.model.error_response import bad_request
+from catalog.model.json_fields import integers, objects, optional_integer, string
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
-TASKS = {
-    "type": "object",
-    "required": ["tasks"],
-    "properties": {
-        "lease": {"type": "string"},
-        "tasks": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["id", "kind", "state", "version"],
-                "properties": {
-                    "id": {"type": "string"},
-                    "kind": {"type": "string"},
-                    "state": {"type": "string"},
-                    "version": {"type": "integer"},
-                    "record": {},
-                },
-            },
-        },
-    },
-}
 DELETIONS = {
     "type": "object",
     "required": ["deletions"],
@@ -77,83 +54,6 @@ ACKNOWLEDGE = {
 }
 
 
-def _check(connection: Any, services: Services, body: dict[str, Any]) -> None:
-    lease = parse_lease(optional_string(body, "lease"))
-    if lease is not None:
-        check_lease(connection, services.database, lease)
-
-
-@router.get(
-    "/firn/v1/tasks",
-    **describe("List tasks", query=("kind", "state", "pageToken", "pageSize"), needs=Need.SERVICE),
-)
-async def list_tasks(request: Request) -> Response:
-    """In the order of their ids."""
-    after, limit = page_of(request)
-    kind, state, size = (
-        request.query_params.get("kind"),
-        request.query_params.get("state"),
-        limit or PAGE_SIZE_DEFAULT,
-    )
-    found = await services_of(request).read(
-        lambda connection: work_lists.list_tasks(connection, kind=kind, state=state, after=after, limit=size)
-    )
-    return json_response(
-        {
-            "tasks": found,
-            "next-page-token": next_page([task["id"] for task in found], size) if found else None,
-        }
-    )
-
-
-@router.post(
-    "/firn/v1/tasks",
-    **describe("Save states of tasks, each by compare-and-set", body=TASKS, needs=Need.SERVICE),
-)
-async def save_tasks(request: Request) -> Response:
-    """A result per task, in order."""
-    services = services_of(request)
-    raw = await read_body(request)
-    body = parse_object(raw)
-    given = [
-        {
-            "id": string(t, "id"),
-            "kind": string(t, "kind"),
-            "state": string(t, "state"),
-            "version": integer(t, "version"),
-            "record": t.get("record"),
-        }
-        for t in objects(body, "tasks")
-    ]
-    now_ms = services.now_ms()
-
-    def work(connection: Any) -> Reply:
-        _check(connection, services, body)
-        results: list[dict[str, Any]] = []
-        for task in given:
-            try:
-                results.append({"id": task["id"], "version": work_lists.save_task(connection, task, now_ms)})
-            except CatalogError as error:
-                results.append({"id": task["id"], "error": error.model()})
-        return json_reply({"results": results})
-
-    return reply_response(await services.change(request_key(request, raw), work))
-
-
-@router.delete(
-    "/firn/v1/tasks/{task}", **describe("Forget a task", path=("task",), status=204, needs=Need.SERVICE)
-)
-async def remove_task(request: Request) -> Response:
-    """204 whether it was known or not."""
-    task_id = decode_segment(request.path_params["task"])
-
-    def work(connection: Any) -> Reply:
-        work_lists.remove_task(connection, task_id)
-        return Reply(204)
-
-    return reply_response(await services_of(request).change(request_key(request, b""), work))
-
-
 @router.post("/firn/v1/deletions", **describe("Queue files for deletion", body=DELETIONS, needs=Need.SERVICE))
 async def add_deletions(request: Request) -> Response:
     """`not-before-ms` is a time since the epoch; a file queued twice is queued once. Each `record` names its
@@ -177,7 +77,7 @@ async def add_deletions(request: Request) -> Response:
     kept, refused = await services.run(DeletionPlaces(services.store, heads).split, entries)
 
     def work(connection: Any) -> Reply:
-        _check(connection, services, body)
+        check_body_lease(connection, services, body)
         return json_reply({"added": work_lists.add_deletions(connection, kept), "refused": refused})
 
     return reply_response(await services.change(request_key(request, raw), work))
@@ -230,7 +130,7 @@ async def acknowledge(request: Request) -> Response:
     ids = integers(body, "ids")
 
     def work(connection: Any) -> Reply:
-        _check(connection, services, body)
+        check_body_lease(connection, services, body)
         work_lists.acknowledge_deletions(connection, ids)
         return Reply(204)
 

@@ -1,7 +1,7 @@
 """A data file written anew without some of its rows: column by column as it was, a row group at a time."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,13 @@ from lake.storage import Storage
 _FIELD_ID = b"PARQUET:field_id"
 
 
-def write_without(storage: Storage, path: str, uri: str, hour: int, positions: Sequence[int]) -> DataFile:
-    """Writes the file at `path` to `uri` without the rows at `positions` (0: the first). Complete, not yet
-    synced. Raises FatalError, UnavailableError."""
+def write_without(
+    storage: Storage, old: IO[bytes], uri: str, hour: int, positions: Sequence[int]
+) -> DataFile:
+    """Writes the Parquet file `old` to `uri` without the rows at `positions` (0: the first). Complete, not
+    yet synced. Raises FatalError, UnavailableError."""
     footers: list[Any] = []
-    with pq.ParquetFile(path) as source:
+    with pq.ParquetFile(old) as source:
         keep = np.ones(source.metadata.num_rows, dtype=bool)
         keep[np.asarray(positions, dtype=np.int64)] = False
         leaves = [leaf for field in source.schema_arrow for leaf in _leaf_ids(field)]
