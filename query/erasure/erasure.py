@@ -21,18 +21,18 @@ report names them, with the tool that erases them.
 
 import secrets
 import threading
-import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, NotFoundError
 from lake.tenant import TableId
 from query.erasure.awaited import Awaited
@@ -89,11 +89,13 @@ class Erasures:
         around: Surroundings,
         forget_copies: Callable[[Sequence[str]], None],
         wait_s: float,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._folder = folder
+        self._clock = clock
         self._tools = tools
         self._around = around
-        self._requests = OptimizerRequests(tools.work_list, self._save, forget_copies)
+        self._requests = OptimizerRequests(tools.work_list, self._save, forget_copies, clock)
         self._wait = timedelta(seconds=wait_s)
         self._lock = threading.Condition()
         self._waiting: list[str] = []
@@ -131,7 +133,7 @@ class Erasures:
 
     def create(self, asked: Erasure) -> Erasure:
         """Keeps an erasure and queues it. Raises BusyError where too many of the tenant's have not ended."""
-        made = replace(asked, id=secrets.token_hex(8), created=_now())
+        made = replace(asked, id=secrets.token_hex(8), created=self._now())
         with self._lock:
             unfinished = sum(tenant == made.tenant for tenant in self._unfinished.values())
             if unfinished >= UNFINISHED_PER_TENANT:
@@ -179,14 +181,19 @@ class Erasures:
                 assert job_id is not None
                 job = self._erase(self.get(job_id), self._run)
                 if job.state == "running":
-                    again_s = LOOK_AGAIN_S if job.asked is None else wait_s(job.asked)
+                    again_s = LOOK_AGAIN_S if job.asked is None else wait_s(job.asked, self._clock.now())
                     with self._lock:
-                        self._later[job.id] = time.monotonic() + again_s
+                        self._later[job.id] = self._clock.monotonic_s() + again_s
+
+    def _now(self) -> str:
+        return self._clock.now().isoformat()
 
     def _next(self) -> str | None:
         if self._waiting:
             return self._waiting.pop(0)
-        due = next((job_id for job_id, at_s in self._later.items() if at_s <= time.monotonic()), None)
+        due = next(
+            (job_id for job_id, at_s in self._later.items() if at_s <= self._clock.monotonic_s()), None
+        )
         if due is not None:
             del self._later[due]
         return due
@@ -224,7 +231,7 @@ class Erasures:
         if job.awaited is None:
             log.info("erasure.begins", erasure=job.id, tenant=job.tenant, dry_run=False)
             if (refusal := self._is_every_row(job, run)) is not None:
-                return replace(job, state="failed", message=refusal, finished=_now())
+                return replace(job, state="failed", message=refusal, finished=self._now())
             awaited, unknown = (
                 self._awaited()
             )  # before the first search: what comes later is no part of the question
@@ -234,7 +241,7 @@ class Erasures:
             job = self._erase_in_tables(job, run)
             if job.asked is not None:
                 return job
-            job = replace(job, wait_until=(datetime.now(UTC) + self._wait).isoformat(), settled=())
+            job = replace(job, wait_until=(self._clock.now() + self._wait).isoformat(), settled=())
             self._save(job)
         if not job.awaited:
             return self._finished(job, [job.unknown] if job.unknown else [])
@@ -244,11 +251,11 @@ class Erasures:
         """When everything is in that had reached Kafka, or the waiting was in vain (3)."""
         if not job.searches_again:
             left, why = self._still_awaited(job.awaited or ())
-            if left and datetime.now(UTC) < datetime.fromisoformat(job.wait_until):
+            if left and self._clock.now() < datetime.fromisoformat(job.wait_until):
                 return job
             refusal = self._is_every_row(job, run)  # there may have been no rows at all before
             if refusal is not None:
-                return replace(job, state="failed", message=refusal, finished=_now())
+                return replace(job, state="failed", message=refusal, finished=self._now())
             job = replace(job, searches_again=True, missing=why if left else "")
             self._rounds.pop(job.id, None)
             self._save(job)
@@ -331,14 +338,14 @@ class Erasures:
             job = replace(job, exports_removed=(*job.exports_removed, *self._around.remove_exports(job)))
         job = replace(job, elsewhere=(*reasons, *self._around.elsewhere(job)))
         clean = all(table.problem is None for table in job.tables) and not job.elsewhere
-        return replace(job, state="done" if clean or job.dry_run else "incomplete", finished=_now())
+        return replace(job, state="done" if clean or job.dry_run else "incomplete", finished=self._now())
 
     def _failed(self, job: Erasure, sentence: str) -> Erasure:
         return replace(
             self.get(job.id),
             state="failed",
             message=f"{sentence}. What was erased until then is gone; ask again for the rest",
-            finished=_now(),
+            finished=self._now(),
         )
 
     def _forgotten(self, job: Erasure) -> Erasure:
@@ -398,7 +405,3 @@ class Erasures:
 def _place_of(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()

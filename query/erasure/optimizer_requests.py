@@ -1,13 +1,13 @@
 """What the optimizer is asked for on behalf of erasures, through the catalog's work list, and its answers."""
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from lake.catalog_client import CatalogClient
+from lake.clock import Clock
 from lake.erasure_work import ErasureAnswer, ErasureRequest, ErasureWork
 from lake.errors import FirnError, NotFoundError, RefusedError, UnavailableError
 from lake.metrics import QUERY_ERASURES_WAITING
@@ -28,16 +28,18 @@ class OptimizerRequests:
         work_list: CatalogClient,
         save: Callable[[Erasure], None],
         forget_copies: Callable[[Sequence[str]], None],
+        clock: Clock,
     ) -> None:
         self._work = ErasureWork(work_list)
         self._save = save
         self._forget_copies = forget_copies
+        self._clock = clock
         self._look_for_s: dict[str, float] = {}  # requests that nobody has begun with, by the monotonic clock
         self._untaken: set[str] = set()  # erasures that no optimizer has taken up for long
 
     def ask(self, job: Erasure, stream: str, request: ErasureRequest) -> Erasure:
         """Asks for one; the erasure that waits for it. Raises FirnError."""
-        job = replace(job, asked=Asked(request.id, stream, datetime.now(UTC).isoformat()))
+        job = replace(job, asked=Asked(request.id, stream, self._clock.now().isoformat()))
         self._save(job)  # before the optimizer knows of it: after a crash it is known what to look for
         try:
             self._work.ask(request)
@@ -86,7 +88,7 @@ class OptimizerRequests:
     def _is_lost(self, asked: Asked) -> bool:
         """Whether a request that nobody has begun with is not on the list either: it never arrived, or the
         catalog was restored. It may be large, so this is asked for now and then."""
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic_s()
         if now_s < self._look_for_s.setdefault(asked.id, now_s + PATIENCE_S):
             return False
         del self._look_for_s[asked.id]
@@ -95,7 +97,7 @@ class OptimizerRequests:
     def _progress(self, job_id: str, asked: Asked, answer: ErasureAnswer | None) -> str:
         """What an erasure waits for, as a sentence."""
         since = datetime.fromisoformat(asked.since)
-        is_untaken = answer is None and (datetime.now(UTC) - since).total_seconds() > PATIENCE_S
+        is_untaken = answer is None and (self._clock.now() - since).total_seconds() > PATIENCE_S
         self._note(job_id, is_untaken=is_untaken)
         if is_untaken:
             return (
@@ -124,9 +126,9 @@ class OptimizerRequests:
         return replace(job, asked=replace(asked, is_answered=True, left=answer.snapshot_id))
 
 
-def wait_s(asked: Asked) -> float:
+def wait_s(asked: Asked, now: datetime) -> float:
     """Seconds until the answer is looked for again: soon at first, for rows come meanwhile."""
-    since_s = (datetime.now(UTC) - datetime.fromisoformat(asked.since)).total_seconds()
+    since_s = (now - datetime.fromisoformat(asked.since)).total_seconds()
     return min(max(since_s / 10, ASK_AGAIN_MIN_S), ASK_AGAIN_MAX_S)
 
 
