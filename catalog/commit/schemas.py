@@ -5,7 +5,7 @@ Iceberg table specification, appendix C (JSON serialization) and "Schemas and da
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,12 +70,35 @@ def check_schema(raw: Json, format_version: int) -> dict[int, Field]:
     if raw.get("type", "struct") != "struct":
         raise bad_request("a schema's 'type' must be 'struct'")
     _walk_struct(raw, "", add, format_version, 0)
-    for identifier_id in (
-        integers(raw, "identifier-field-ids") if raw.get("identifier-field-ids") is not None else []
-    ):
+    _check_identifiers(raw, fields)
+    return fields
+
+
+def _check_identifiers(raw: Json, fields: Mapping[int, Field]) -> None:
+    """Refuses a schema that other clients could not read any more (Iceberg spec, "Identifier Field IDs")."""
+    if raw.get("identifier-field-ids") is None:
+        return
+    allowed = frozenset(_identifying(raw))
+    for identifier_id in integers(raw, "identifier-field-ids"):
         if identifier_id not in fields:
             raise invalid(f"identifier field {identifier_id} is not in the schema")
-    return fields
+        if identifier_id not in allowed:
+            raise invalid(
+                f"{fields[identifier_id].name} cannot be an identifier field: it must be required and of a "
+                "primitive type other than float and double, and lie in required structs alone"
+            )
+
+
+def _identifying(struct: Json) -> Iterator[int]:
+    """Ids of the fields that may identify a row."""
+    for field in struct["fields"]:
+        kind = field["type"]
+        if not field.get("required", False) or kind in ("float", "double"):
+            continue
+        if isinstance(kind, str):
+            yield field["id"]
+        elif kind["type"] == "struct":
+            yield from _identifying(kind)
 
 
 def _walk_struct(

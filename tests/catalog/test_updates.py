@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from catalog.commit.requirements import check_requirements
+from catalog.commit.schemas import check_schema
 from catalog.commit.table_metadata import finish, new_metadata, normalised
 from catalog.commit.updates import Draft, apply_updates
 from catalog.http.routes.request_schemas import COMMIT, CREATE
@@ -183,3 +184,27 @@ def test_requirements_hold_or_are_refused(requirements: list[Json], version: int
         lambda: check_requirements(requirements, None if version is None else starting_metadata(version))
     )
     assert refusal is None or refusal.status in (400, 409)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ({"required": True, "type": "long"}, ""),
+        ({"required": False, "type": "long"}, "must be required"),
+        ({"type": "long"}, "must be required"),
+        ({"required": True, "type": "double"}, "other than float and double"),
+        ({"required": True, "type": {"type": "struct", "fields": []}}, "primitive type"),
+        ({"required": True, "type": "long", "inside": True}, ""),
+        ({"required": True, "type": "long", "inside": False}, "required structs alone"),
+    ],
+)
+def test_identifier_fields_are_such_that_other_clients_read_the_schema(field: Json, wrong: str) -> None:
+    """The rule of the Iceberg specification; `inside`: in a struct that is required or not."""
+    column = {"id": 1, "name": "c", **{name: value for name, value in field.items() if name != "inside"}}
+    if "inside" in field:
+        kind = {"type": "struct", "fields": [column]}
+        column = {"id": 2, "name": "s", "required": field["inside"], "type": kind}
+    schema = {"type": "struct", "fields": [column], "identifier-field-ids": [1]}
+    refusal = refusal_of(lambda: check_schema(schema, 2))
+    assert (refusal is None) == (not wrong)
+    assert refusal is None or (refusal.status == 400 and wrong in refusal.message)

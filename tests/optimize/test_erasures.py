@@ -265,7 +265,7 @@ def test_the_optimizer_carries_requests_out_beside_its_rounds(
     tables that were not named it does not."""
     table, other = new_table(catalog, files=1), new_table(catalog, files=1)
     request = ask(table)
-    optimizer = optimizer_alone()
+    optimizer = optimizer_alone(lease_s=2)  # it is killed: the next to lead waits no longer
     optimizer.run("run", "--once", "--table", str(other.name))
     assert ErasureWork(catalog).answer(request.id) is None
     optimizer.run("run", "--once", "--table", str(table.name))
