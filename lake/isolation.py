@@ -1,12 +1,14 @@
 """How work fails alone: an error that nobody foresaw is told with its trace, counted, and goes no further.
 
-For the places where one table's, record's or duty's fault must not stop the others. Elsewhere such an error
+For the places where one table's, record's or task's fault must not stop the others. Elsewhere such an error
 ends the process, which starts anew.
 """
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -40,3 +42,10 @@ def isolate(
         if count is not None:
             count()
         outcome.error = error
+
+
+def raised_at(error: BaseException) -> str:
+    """File and line that an error comes from: what a log may say of one whose text may quote a record or a
+    query."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -6,10 +6,8 @@ or a lost lease interrupted. What one request fails with ends neither the others
 """
 
 import threading
-import traceback
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import structlog
 
@@ -18,6 +16,7 @@ from lake.clock import Clock, epoch_ms
 from lake.erasure_work import REQUEST_KIND, ErasureAnswer, ErasureRequest, ErasureWork
 from lake.errors import FirnError, NotFoundError, ProtocolError
 from lake.extras_client import Task
+from lake.isolation import raised_at
 from lake.metrics import OPTIMIZE_ERASURES
 from lake.storage import AnyStorage
 from optimize.erase_rows import HaltedError, RowErasure, Tools
@@ -110,7 +109,7 @@ class Erasures:
         except HaltedError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others go on
-            log.error("optimize.erasure_fault", fault=type(error).__name__, at=_place_of(error))  # noqa: TRY400
+            log.error("optimize.erasure_fault", fault=type(error).__name__, at=raised_at(error))  # noqa: TRY400
             problem = f"an unexpected fault ({type(error).__name__}), which the optimizer's log tells more of"
         return replace(erasure.answer, state="failed", problem=problem)
 
@@ -126,8 +125,3 @@ class Erasures:
             files=answer.files_rewritten + answer.files_removed,
             snapshots=answer.snapshots_expired,
         )
-
-
-def _place_of(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -21,7 +21,6 @@ report names them, with the tool that erases them.
 
 import secrets
 import threading
-import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -34,6 +33,7 @@ import structlog
 
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, NotFoundError
+from lake.isolation import raised_at
 from lake.tenant import TableId
 from query.erasure.awaited import Awaited
 from query.erasure.forgotten_query import query_hash, without_words
@@ -208,7 +208,7 @@ class Erasures:
         except FirnError as error:
             job = self._failed(job, str(error))
         except Exception as error:  # noqa: BLE001 - told, though not in its own words: it may quote the query
-            log.error("erasure.failed", erasure=job.id, fault=type(error).__name__, at=_place_of(error))  # noqa: TRY400
+            log.error("erasure.failed", erasure=job.id, fault=type(error).__name__, at=raised_at(error))  # noqa: TRY400
             job = self._failed(
                 job, f"an unexpected fault ({type(error).__name__}), which the API's log tells more of"
             )
@@ -400,8 +400,3 @@ class Erasures:
 
     def _save(self, job: Erasure) -> None:
         job.to_file(self._folder / f"{job.id}.json")
-
-
-def _place_of(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
