@@ -16,7 +16,7 @@ from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import wait_for
 from tests.ui.support.front_end import start_front_end
-from tests.ui.support.gestures import cell, choose, choose_row
+from tests.ui.support.gestures import cell, choose, choose_row, expect_once
 from ui.app_pages.errors import WHAT
 
 WITHOUT_TENANT = b'{"message":"sent without a tenant"}'
@@ -59,15 +59,15 @@ def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(
     rows."""
     page.goto(f"{pages}/errors")
     choose(page, "Tenant", following.tenant)
-    expect(page.get_by_text("1 row with values that did not fit.")).to_be_visible()
+    expect_once(page.get_by_text("1 row with values that did not fit."))
     for column, text in enumerate(("bad_timestamp", WHAT["bad_timestamp"], "/timestamp", "1", "yesterday")):
         expect(cell(page, 0, column)).to_have_text(text)
     page.get_by_test_id("stDataFrame").nth(1).locator(".dvn-scroller").click(position={"x": 17, "y": 36 + 17})
-    expect(page.get_by_text("Values that did not fit their columns")).to_be_visible()
+    expect_once(page.get_by_text("Values that did not fit their columns"))
     address = cell(page, 0, 5).inner_text()
     assert parse_qs(urlsplit(address).query)["q"] == ["_errors:bad_timestamp"]
     page.goto(f"{pages}{address}")
-    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("1 row", exact=True))
     expect(cell(page, 0, 2)).to_have_text("third")
 
 
@@ -76,16 +76,16 @@ def test_a_dead_letter_is_read_whole_and_sent_again(page: Page, following: Follo
     """The list tells reasons; a letter shows its bytes; the dry run tells what would happen; sent to a tenant
     it becomes a row."""
     page.goto(f"{pages}/dead-letters")
-    expect(page.get_by_text("2 letters shown, newest first; 2 reasons.")).to_be_visible()
+    expect_once(page.get_by_text("2 letters shown, newest first; 2 reasons."))
     choose(page, "Tenant", following.tenant)
-    expect(page.get_by_text("1 letter shown, newest first; 1 reason.")).to_be_visible()
+    expect_once(page.get_by_text("1 letter shown, newest first; 1 reason."))
     choose_row(page, 0)
     expect(page.get_by_test_id("stCode").first).to_contain_text("cut o")
     choose(page, "Tenant", "(all tenants)")
     box = page.get_by_label("Reason")
     box.fill("tenant_missing")
     box.press("Enter")
-    expect(page.get_by_text("1 letter shown")).to_be_visible()
+    expect_once(page.get_by_text("1 letter shown"))
     page.get_by_text("Send them again").click()
     target = page.get_by_role("textbox", name="To tenant")
     target.fill(following.other)
@@ -107,15 +107,15 @@ def test_health_shows_what_runs_and_how_far_ingestion_is_behind(
     page.goto(f"{pages}/health")
     for service in ("catalog", "trino", "ingest"):
         expect(page.get_by_text(service, exact=True).first).to_be_visible()
-    expect(page.get_by_text("0 records", exact=True)).to_be_visible()
-    expect(page.get_by_text("“buffered, bytes” is not known")).to_be_visible()
+    expect_once(page.get_by_text("0 records", exact=True))
+    expect_once(page.get_by_text("“buffered, bytes” is not known"))
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(1)
-    expect(page.get_by_text("No table is parked")).to_be_visible()
-    expect(page.get_by_text(re.compile("Nobody runs it now|Runs now"))).to_be_visible()
+    expect_once(page.get_by_text("No table is parked"))
+    expect_once(page.get_by_text(re.compile("Nobody runs it now|Runs now")))
     following.ingester.stop()
     following.produce(following.tenant, b'{"message":"waits"}')
-    expect(page.get_by_text("1 record", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("1 record", exact=True))
     page.goto(f"{pages}/?tenant={following.tenant}&from=now-1h")
-    expect(page.get_by_text("Not complete.")).to_be_visible()
+    expect_once(page.get_by_text("Not complete."))
     expect(page.get_by_test_id("stAlert")).to_contain_text("1 record behind")
     following.ingester.start()

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.stack.support.waiting import wait_for
 from tests.ui.support.browser import PATIENCE_MS
-from tests.ui.support.gestures import bring_into_view, cell, choose_row, open_search, settle
+from tests.ui.support.gestures import bring_into_view, cell, choose_row, expect_once, open_search, settle
 
 pytestmark = pytest.mark.stack
 
@@ -41,7 +41,7 @@ def open_stream(page: Page, uri: str, table: LogTable) -> None:
     box = page.get_by_placeholder("part of a tenant's or stream's name")
     box.fill(table.tenant)
     box.press("Enter")
-    expect(page.get_by_text("1 stream.")).to_be_visible()
+    expect_once(page.get_by_text("1 stream."))
     choose_row(page, 0)
     expect(page.get_by_role("heading", name=f"{table.tenant} / logs")).to_be_visible()
 
@@ -51,19 +51,19 @@ def test_a_declared_type_shows_in_the_columns_of_the_stream(page: Page, ui_uri: 
     open_stream(page, ui_uri, table)
     page.get_by_label("Field", exact=True).fill("status")
     page.get_by_role("button", name="Declare").click()
-    expect(page.get_by_text("status is long; what was stored before is in")).to_be_visible()
+    expect_once(page.get_by_text("status is long; what was stored before is in"))
 
 
 def test_retention_tells_what_would_go_before_it_is_set(page: Page, ui_uri: str, table: LogTable) -> None:
     """The dry run counts the rows that go and stay, and changes nothing."""
     open_stream(page, ui_uri, table)
     page.get_by_role("tab", name="Retention").click()
-    expect(page.get_by_text("kept for ever")).to_be_visible()
+    expect_once(page.get_by_text("kept for ever"))
     box = page.get_by_label("Keep rows for")
     box.fill("30d")
     box.press("Enter")
     page.get_by_role("button", name="What would go?").click()
-    expect(page.get_by_text("0 rows in 0 files")).to_be_visible()
+    expect_once(page.get_by_text("0 rows in 0 files"))
 
 
 def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, catalog_client: Any) -> None:
@@ -106,11 +106,11 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
     wait_for(opened, 60, "the list of deleted streams")
     choice.fill(table.tenant)
     page.get_by_role("option", name=table.tenant, exact=True).click()
-    expect(page.get_by_text("its files go with the first daily maintenance after")).to_be_visible()
+    expect_once(page.get_by_text("its files go with the first daily maintenance after"))
     page.get_by_role("button", name="Bring back").click()
-    expect(page.get_by_text("is back, with all its rows.")).to_be_visible()
+    expect_once(page.get_by_text("is back, with all its rows."))
     open_search(page, ui_uri, table)
-    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("1 row", exact=True))
 
 
 def test_a_statement_is_run_and_one_that_writes_is_refused(page: Page, ui_uri: str, table: LogTable) -> None:
@@ -120,7 +120,7 @@ def test_a_statement_is_run_and_one_that_writes_is_refused(page: Page, ui_uri: s
     box.fill(f'SELECT count(*) AS found FROM "{table.tenant}".logs')
     box.press("Control+Enter")
     page.get_by_role("button", name="Run").click()
-    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("1 row", exact=True))
     expect(cell(page, 0, 0)).to_have_text("10")
     box.fill(f'DELETE FROM "{table.tenant}".logs')
     box.press("Control+Enter")
@@ -147,17 +147,17 @@ def test_a_page_opens_with_something_to_read(
 def test_a_saved_search_opens_again(page: Page, ui_uri: str, table: LogTable) -> None:
     """A search gets a name, is found under it, and can be forgotten."""
     open_search(page, ui_uri, table, q='message:"page 3"')
-    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("1 row", exact=True))
     page.get_by_role("button", name="Saved").click()
     box = page.get_by_label("Name", exact=True)
     box.fill("third/page")
     box.press("Enter")
     page.get_by_role("button", name="Save this search").click()
     open_search(page, ui_uri, table)
-    expect(page.get_by_text("10 rows", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("10 rows", exact=True))
     page.get_by_role("button", name="Saved").click()
     page.get_by_role("button", name="third/page").click()
-    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("1 row", exact=True))
 
 
 @pytest.mark.parametrize("width", [400, 1280])
@@ -173,7 +173,7 @@ def test_the_search_page_is_used_at_any_width(
     box = page.get_by_role("textbox", name="Search", exact=True)
     box.fill("page")
     box.press("Enter")
-    expect(page.get_by_text("10 rows", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("10 rows", exact=True))
     rows = page.get_by_test_id("stDataFrame").first
     bring_into_view(page, rows)
     choose_row(page, 2)
@@ -226,14 +226,14 @@ def test_everything_is_done_by_keyboard_alone(page: Page, ui_uri: str, table: Lo
     tab_to(page, page.get_by_role("textbox", name="Search", exact=True))
     page.keyboard.type('"page 7" OR "page 3"')
     page.keyboard.press("Enter")
-    expect(page.get_by_text("2 rows", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("2 rows", exact=True))
     times = page.get_by_role("combobox", name="Time range")
     tab_to(page, times)
     page.keyboard.type("Last 24")
     expect(page.get_by_role("option")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(times).to_have_value("Last 24 hours")
-    expect(page.get_by_text("2 rows", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("2 rows", exact=True))
     settle(page)
     tab_to(page, page.get_by_test_id("data-grid-canvas").first)
     page.keyboard.press("ArrowDown")

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.query.support.log_table import LogTable, fresh_tenant
-from tests.ui.support.gestures import cell, choose, choose_row, open_search, settle
+from tests.ui.support.gestures import cell, choose, choose_row, expect_once, open_search, settle
 
 pytestmark = pytest.mark.stack
 
@@ -48,18 +48,18 @@ def test_a_search_is_typed_a_row_opened_and_the_link_opens_it_again(
     rows, even after more came."""
     table = hour_of_logs(catalog_client)
     open_search(page, ui_uri, table)
-    expect(page.get_by_text("400 rows")).to_be_visible()
+    expect_once(page.get_by_text("400 rows"))
     box = page.get_by_role("textbox", name="Search", exact=True)
     box.fill("refused")
     box.press("Enter")
-    expect(page.get_by_text("8 rows")).to_be_visible()
+    expect_once(page.get_by_text("8 rows"))
     expect(page.get_by_test_id("stVegaLiteChart").locator("canvas, svg").first).to_be_visible()
     expect(cell(page, 0, 3)).to_have_text("connection refused number 350")
     expect(cell(page, 7, 3)).to_have_text("connection refused number 0")
     choose_row(page, 1)
     expect(page.get_by_text("connection refused number 300", exact=True).last).to_be_visible()
     page.get_by_role("tab", name="Origin").click()
-    expect(page.get_by_text("These coordinates identify the row")).to_be_visible()
+    expect_once(page.get_by_text("These coordinates identify the row"))
     page.get_by_role("button", name="Link").click()
     link = page.get_by_test_id("stCode").filter(has_text="pin=").inner_text().strip()
     assert {"tenant", "q", "pin", "row"} <= set(parse_qs(urlsplit(link).query))
@@ -67,8 +67,8 @@ def test_a_search_is_typed_a_row_opened_and_the_link_opens_it_again(
         [{"timestamp": datetime.now(UTC) - timedelta(minutes=20), "message": "connection refused later"}]
     )
     page.goto(link)
-    expect(page.get_by_text("8 rows")).to_be_visible()
-    expect(page.get_by_text("pinned")).to_be_visible()
+    expect_once(page.get_by_text("8 rows"))
+    expect_once(page.get_by_text("pinned"))
     expect(cell(page, 1, 3)).to_have_text("connection refused number 300")
     expect(page.get_by_text("connection refused number 300", exact=True).last).to_be_visible()
 
@@ -86,8 +86,8 @@ def test_a_wrong_query_is_shown_with_the_place_of_its_fault(page: Page, ui_uri: 
 def test_a_search_that_finds_nothing_says_what_to_do(page: Page, ui_uri: str, table: LogTable) -> None:
     """An empty page is not silent: it says how new the stream is, and which field was probably meant."""
     open_search(page, ui_uri, table, q="hots:web-1")
-    expect(page.get_by_text("Did you mean host")).to_be_visible()
-    expect(page.get_by_text("No row in this time range matches.")).to_be_visible()
+    expect_once(page.get_by_text("Did you mean host"))
+    expect_once(page.get_by_text("No row in this time range matches."))
 
 
 def chart(page: Page) -> Any:
@@ -147,13 +147,13 @@ def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: L
     settle(page)
     page.get_by_text("Fields", exact=True).click()
     choose(page, "Top values of", "host · string · 100% of rows")
-    expect(page.get_by_text("web-0 134")).to_be_visible()
+    expect_once(page.get_by_text("web-0 134"))
     page.locator(".st-key-not-0 button").first.click()
-    expect(page.get_by_text("266 rows", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("266 rows", exact=True))
     expect(page.get_by_role("textbox", name="Search", exact=True)).to_have_value('NOT host:"web-0"')
-    expect(page.get_by_text("web-1 133")).to_be_visible()
+    expect_once(page.get_by_text("web-1 133"))
     page.locator(".st-key-add-0 button").first.click()
-    expect(page.get_by_text("133 rows", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("133 rows", exact=True))
     choose(page, "Columns", "host")
     expect(cell(page, 0, 3)).to_have_text("web-1")
 
@@ -194,5 +194,5 @@ def test_the_tenants_page_lists_rows_files_and_freshness(page: Page, ui_uri: str
     box = page.get_by_placeholder("part of a tenant's or stream's name")
     box.fill(table.tenant)
     box.press("Enter")
-    expect(page.get_by_text("1 stream.")).to_be_visible()
+    expect_once(page.get_by_text("1 stream."))
     expect(cell(page, 0, 1)).to_have_text(table.tenant)  # column 0 is the box to choose a row

@@ -14,7 +14,7 @@ from tests.query.support.guarded import SECRET, START, Guarded, start_guarded
 from tests.query.support.processes import run
 from tests.ui.support.browser import PATIENCE_MS
 from tests.ui.support.front_end import start_front_end
-from tests.ui.support.gestures import cell, choose_row, open_list, settle
+from tests.ui.support.gestures import cell, choose_row, expect_once, open_list, settle
 from ui.exposure import check_host
 
 pytestmark = pytest.mark.stack
@@ -103,7 +103,7 @@ def test_the_sql_page_runs_over_one_tenant(
     box = page.get_by_role("textbox", name="Statement")
     box.fill("SELECT count(*) AS found FROM logs")
     box.press("Control+Enter")
-    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    expect_once(page.get_by_text("1 row", exact=True))
     expect(cell(page, 0, 0)).to_have_text("30")
     shows(page, guarded, own)
     for name in (f'"{foreign.tenant}".logs', f"{foreign.name.namespace}.logs"):
@@ -119,7 +119,7 @@ def test_the_tenants_page_lists_one_tenant(
 ) -> None:
     """One stream, its columns, its retention; the list of deleted streams offers no other."""
     page = signed_in(key, "tenants")
-    expect(page.get_by_text("1 stream.")).to_be_visible()
+    expect_once(page.get_by_text("1 stream."))
     expect(cell(page, 0, 1)).to_have_text(own)
     choose_row(page, 0)
     expect(page.get_by_role("heading", name=f"{own} / logs")).to_be_visible()
@@ -173,7 +173,7 @@ def test_a_wrong_key_is_told_so(page: Page, guarded_ui: str) -> None:
     """The form stays, with a sentence."""
     page.goto(guarded_ui)
     sign_in(page, "firn_000000000000_x")
-    expect(page.get_by_text("This key is not in force.")).to_be_visible()
+    expect_once(page.get_by_text("This key is not in force."))
 
 
 def test_no_key_is_written_into_the_front_ends_log(page: Page, guarded: Guarded, guarded_ui: str) -> None:

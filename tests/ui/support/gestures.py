@@ -26,6 +26,11 @@ def settle(page: Page) -> None:
     page.wait_for_function(IS_QUIET, arg=QUIET_MS, polling=50)
 
 
+def expect_once(wanted: Locator) -> None:
+    """Waits until this is seen exactly once: while a script runs, what it drew before can stand beside it."""
+    expect(wanted.filter(visible=True)).to_have_count(1)
+
+
 def open_search(page: Page, uri: str, table: LogTable, **more: str) -> None:
     """Opens the search page by an address and waits for its answer."""
     page.goto(f"{uri}/?{urlencode({'tenant': table.tenant, 'stream': 'logs', 'from': 'now-1h', **more})}")
