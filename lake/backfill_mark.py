@@ -86,9 +86,11 @@ def absorbed(properties: Mapping[str, str]) -> Absorbed:
     Raises ProtocolError.
     """
     live, found = parse_marks(properties.get(MARKS_PROPERTY)), all_fills(properties)
-    for place in live.offsets:
-        covered = live.covered(place)
-        found[place] = join([*found.get(place, ()), *([] if covered is None else [covered])])
+    for topic_partition in live.offsets:
+        covered = live.covered(topic_partition)
+        found[topic_partition] = join(
+            [*found.get(topic_partition, ()), *([] if covered is None else [covered])]
+        )
     sources = [
         name.removeprefix(BACKFILL_PREFIX)
         for name in properties

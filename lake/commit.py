@@ -70,7 +70,7 @@ class TableState:
     next_row_id: int = 0
 
     @property
-    def place(self) -> TableLocation:
+    def table_location(self) -> TableLocation:
         """Where its files may lie."""
         return TableLocation.at(self.location, self.properties.get(GRANTS_PROPERTY))
 
@@ -147,12 +147,16 @@ def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> 
 
 
 def _manifests(
-    head: Mapping[str, Any] | None, name: TableName, storage: Storage, place: TableLocation, version: int
+    head: Mapping[str, Any] | None,
+    name: TableName,
+    storage: Storage,
+    table_location: TableLocation,
+    version: int,
 ) -> ManifestList:
     if head is None:
         return ManifestList(version=version)
     try:
-        return ManifestList.of(load_manifest_list(storage, head["manifest-list"], place), version)
+        return ManifestList.of(load_manifest_list(storage, head["manifest-list"], table_location), version)
     except NotFoundError as error:
         raise MetadataMissingError(
             f"table {name}: its manifest list is gone ({error}); restore the file, or roll the table back to "

@@ -114,7 +114,7 @@ def gathered(state: TableState, storage: Storage) -> tuple[list[ManifestEntry], 
     entries = [
         replace(entry, status=Status.EXISTING)
         for manifest in merging
-        for entry in load_manifest(storage, manifest, state.place)
+        for entry in load_manifest(storage, manifest, state.table_location)
         if entry.status is not Status.DELETED
     ]
     return sorted(entries, key=lambda entry: (entry.file.hour or 0, entry.file.uri)), kept

@@ -16,38 +16,40 @@ METADATA_BYTES_MAX = 64 * 1024 * 1024
 
 
 def read_file(
-    storage: Storage, uri: str, place: TableLocation, *, bytes_max: int = METADATA_BYTES_MAX
+    storage: Storage, uri: str, table_location: TableLocation, *, bytes_max: int = METADATA_BYTES_MAX
 ) -> bytes:
     """A file that a table's metadata names. Raises ForeignFileError, TooLargeError, NotFoundError,
     UnavailableError."""
-    return storage.read(uri, bytes_max=bytes_max, root=place.check(uri))
+    return storage.read(uri, bytes_max=bytes_max, root=table_location.check(uri))
 
 
-def load_manifest_list(storage: Storage, uri: str, place: TableLocation) -> list[ManifestFile]:
+def load_manifest_list(storage: Storage, uri: str, table_location: TableLocation) -> list[ManifestFile]:
     """The manifests of a snapshot; each is the table's own. Raises what `read_file` raises, and
     ProtocolError."""
-    manifests = read_manifest_list(read_file(storage, uri, place))
+    manifests = read_manifest_list(read_file(storage, uri, table_location))
     for manifest in manifests:
-        place.check(manifest.uri)
+        table_location.check(manifest.uri)
     return manifests
 
 
-def load_manifest(storage: Storage, manifest: ManifestFile, place: TableLocation) -> list[ManifestEntry]:
+def load_manifest(
+    storage: Storage, manifest: ManifestFile, table_location: TableLocation
+) -> list[ManifestEntry]:
     """The entries of a manifest; each file is the table's own. Raises what `read_file` raises, and
     ProtocolError."""
-    entries = read_manifest(read_file(storage, manifest.uri, place), manifest)
+    entries = read_manifest(read_file(storage, manifest.uri, table_location), manifest)
     for entry in entries:
-        place.check(entry.file.uri)
+        table_location.check(entry.file.uri)
     return entries
 
 
-def check_ordinary(place: TableLocation, uri: str, folders: set[str]) -> None:
+def check_ordinary(table_location: TableLocation, uri: str, folders: set[str]) -> None:
     """Of files on this machine: raises ForeignFileError where a link leads out of the table's folder, or
     where it is no ordinary file.
 
     `folders` grows by those that were found right. A file that is not there is for its reader to miss.
     """
-    root = place.check(uri)
+    root = table_location.check(uri)
     if not root.startswith("file:"):
         return
     path = local_text(uri)
@@ -58,5 +60,6 @@ def check_ordinary(place: TableLocation, uri: str, folders: set[str]) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise ForeignFileError(
-                f"{path} is no ordinary file; put the file back, or roll the table at {place.location} back"
+                f"{path} is no ordinary file; put the file back, or roll the table at "
+                f"{table_location.location} back"
             )

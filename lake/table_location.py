@@ -51,7 +51,7 @@ class TableLocation:
     def at(cls, location: object, granted: str | None = None) -> "TableLocation":
         """The place of a table at a location. `granted`: what its property GRANTS_PROPERTY says. Raises
         ForeignFileError."""
-        return _place(location, granted)
+        return _table_location(location, granted)
 
     @property
     def location(self) -> str:
@@ -105,7 +105,7 @@ class TableLocation:
 
 
 @lru_cache(maxsize=4_096)  # asked anew for each file of a table
-def _place(location: object, granted: str | None) -> TableLocation:
+def _table_location(location: object, granted: str | None) -> TableLocation:
     return TableLocation((_prefix(location), *map(_prefix, parse_grants(granted))))
 
 

@@ -25,17 +25,17 @@ class Manifests:
         self._live: dict[str, tuple[ManifestEntry, ...]] = {}
         self._lists: dict[str, tuple[ManifestFile, ...]] = {}
 
-    def live(self, manifest: ManifestFile, place: TableLocation) -> tuple[ManifestEntry, ...]:
+    def live(self, manifest: ManifestFile, table_location: TableLocation) -> tuple[ManifestEntry, ...]:
         """Entries of files that the manifest adds or keeps. Raises NotFoundError."""
         if manifest.uri not in self._live:
-            entries = load_manifest(self.storage, manifest, place)
+            entries = load_manifest(self.storage, manifest, table_location)
             self._live[manifest.uri] = tuple(entry for entry in entries if entry.status is not Status.DELETED)
         return self._live[manifest.uri]
 
-    def listed(self, uri: str, place: TableLocation) -> tuple[ManifestFile, ...]:
+    def listed(self, uri: str, table_location: TableLocation) -> tuple[ManifestFile, ...]:
         """The lines of a manifest list. Raises NotFoundError."""
         if uri not in self._lists:
-            self._lists[uri] = tuple(load_manifest_list(self.storage, uri, place))
+            self._lists[uri] = tuple(load_manifest_list(self.storage, uri, table_location))
         return self._lists[uri]
 
 
@@ -95,7 +95,7 @@ def load_version(
     if snapshot_id is not None and _has_snapshot(metadata, snapshot_id):
         metadata = _at(metadata, snapshot_id)
     state = state_of(metadata, name, manifests.storage)
-    entries = {manifest.uri: manifests.live(manifest, state.place) for manifest in state.manifests}
+    entries = {manifest.uri: manifests.live(manifest, state.table_location) for manifest in state.manifests}
     files = [entry for listed in entries.values() for entry in listed]
     return Version(
         state,

@@ -105,4 +105,4 @@ def all_fills(properties: Mapping[str, str]) -> dict[TopicPartition, Sequence[Ra
 
 def filled_ends(properties: Mapping[str, str]) -> dict[TopicPartition, int]:
     """The offset after the last one filled, per partition. Raises ProtocolError."""
-    return {place: ranges[-1].end for place, ranges in all_fills(properties).items()}
+    return {topic_partition: ranges[-1].end for topic_partition, ranges in all_fills(properties).items()}

@@ -194,7 +194,7 @@ class RowErasure:
 
     def _open(self, version: Version, uri: str) -> IO[bytes]:
         """A file of the table, of which it is certain that it is the table's own. Raises ForeignFileError."""
-        check_ordinary(version.state.place, uri, set())
+        check_ordinary(version.state.table_location, uri, set())
         return self.tools.storage.open(uri)
 
     def _progress(self, files: int) -> None:

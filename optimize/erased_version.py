@@ -69,15 +69,15 @@ def prepare_change(version: Version, replaced: Mapping[str, DataFile | None], no
 def reached_files(manifests: Manifests, version: Version) -> set[str]:
     """Everything that any snapshot of this version reaches."""
     lists = (str(snapshot["manifest-list"]) for snapshot in version.metadata.get("snapshots", ()))
-    return {uri for each in lists for uri in _files_of(manifests, each, version.state.place)}
+    return {uri for each in lists for uri in _files_of(manifests, each, version.state.table_location)}
 
 
 def unreached_files(manifests: Manifests, version: Version, lists: Sequence[str]) -> list[str]:
     """What the snapshots of these manifest lists reached and none of this version does: the lists, manifests,
     data and delete files, each once."""
-    place, reached = version.state.place, reached_files(manifests, version)
-    found = dict.fromkeys(uri for each in lists for uri in _files_of(manifests, each, place))
-    return [uri for uri in found if uri not in reached and place.holds(uri)]
+    table_location, reached = version.state.table_location, reached_files(manifests, version)
+    found = dict.fromkeys(uri for each in lists for uri in _files_of(manifests, each, table_location))
+    return [uri for uri in found if uri not in reached and table_location.holds(uri)]
 
 
 def _is_named(version: Version, snapshot_id: int) -> bool:
@@ -115,15 +115,15 @@ def _rewritten(
     return sorted(entries, key=lambda e: (e.file.hour or 0, e.status, e.file.uri)), kept
 
 
-def _files_of(manifests: Manifests, manifest_list: str, place: TableLocation) -> Iterator[str]:
+def _files_of(manifests: Manifests, manifest_list: str, table_location: TableLocation) -> Iterator[str]:
     """Everything a snapshot reaches. What is gone already is left out."""
-    place.check(manifest_list)
+    table_location.check(manifest_list)
     yield manifest_list
     try:
-        listed = manifests.listed(manifest_list, place)
+        listed = manifests.listed(manifest_list, table_location)
     except NotFoundError:
         return
     for manifest in listed:
         yield manifest.uri
         with suppress(NotFoundError):
-            yield from (entry.file.uri for entry in manifests.live(manifest, place))
+            yield from (entry.file.uri for entry in manifests.live(manifest, table_location))

@@ -106,7 +106,7 @@ def _check_alone(metadata_files: Iterable[str], storage: AnyStorage, view: Table
 def _text(storage: AnyStorage, uri: str, view: TableView) -> str | None:
     """What a metadata file holds; None where a commit has deleted it meanwhile."""
     try:
-        data = read_file(storage, uri, view.state.place)
+        data = read_file(storage, uri, view.state.table_location)
     except NotFoundError:
         return None
     try:
@@ -142,7 +142,9 @@ def live_files(view: TableView) -> set[str]:
         found.add(comparable(snapshot["manifest-list"]))
         manifests |= {
             manifest.uri: manifest
-            for manifest in load_manifest_list(view.storage, snapshot["manifest-list"], view.state.place)
+            for manifest in load_manifest_list(
+                view.storage, snapshot["manifest-list"], view.state.table_location
+            )
         }
     for uri, manifest in manifests.items():
         found.add(comparable(uri))

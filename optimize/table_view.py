@@ -74,14 +74,14 @@ class TableView:
             return self.manifests
         uri = snapshot["manifest-list"]
         if uri not in self.lists:
-            self.lists[uri] = load_manifest_list(self.storage, uri, self.state.place)
+            self.lists[uri] = load_manifest_list(self.storage, uri, self.state.table_location)
         return self.lists[uri]
 
     def live_entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
         """What a manifest adds or keeps, without what it deletes."""
         found = self.known.get(manifest.uri)
         if found is None:
-            entries = load_manifest(self.storage, manifest, self.state.place)
+            entries = load_manifest(self.storage, manifest, self.state.table_location)
             found = self.known[manifest.uri] = tuple(
                 entry for entry in entries if entry.status is not Status.DELETED
             )

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import Any
 
-from catalog.access.places import check_file, named_by
+from catalog.access.locations import check_file, named_by
 from catalog.model import metrics
 from catalog.model.error_response import CatalogError, bad_request, forbidden, unavailable
 from catalog.store.metadata_store import MetadataStore
@@ -42,53 +42,53 @@ class Inspector:
         self._lock = threading.Lock()
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inspection")
 
-    def check(self, place: TableLocation, snapshots: Sequence[Json]) -> None:
+    def check(self, table_location: TableLocation, snapshots: Sequence[Json]) -> None:
         """Raises CatalogError where a snapshot reaches a file that is not of the place, or cannot be read."""
         left = BYTES_MAX
         for snapshot in snapshots:
-            for uri in self._manifests(place, snapshot):
-                left -= self._check_manifest(place, uri)
+            for uri in self._manifests(table_location, snapshot):
+                left -= self._check_manifest(table_location, uri)
                 if left < 0:
                     raise bad_request(
                         f"the manifests of a commit hold more than {BYTES_MAX:,} bytes; commit fewer files "
                         "at once"
                     )
 
-    def _manifests(self, place: TableLocation, snapshot: Json) -> Iterator[object]:
+    def _manifests(self, table_location: TableLocation, snapshot: Json) -> Iterator[object]:
         for what, uri in named_by(snapshot):
-            check_file(place, what, uri)
+            check_file(table_location, what, uri)
             if what == "manifest":
                 yield uri
                 continue
-            data = self._read(place, str(uri), what)
+            data = self._read(table_location, str(uri), what)
             for number, line in enumerate(_avro(data, f"{what} {uri}", BLOCK_BYTES_MAX)):
                 if number >= MANIFESTS_MAX:
                     raise bad_request(f"{uri} lists more than {MANIFESTS_MAX:,} manifests; merge them")
                 yield line.get("manifest_path")
 
-    def _check_manifest(self, place: TableLocation, uri: object) -> int:
+    def _check_manifest(self, table_location: TableLocation, uri: object) -> int:
         """Bytes that were read for it."""
-        check_file(place, "manifest", uri)
-        key = blake2b(f"{place.prefixes}{uri}".encode(errors="replace"), digest_size=16).digest()
+        check_file(table_location, "manifest", uri)
+        key = blake2b(f"{table_location.prefixes}{uri}".encode(errors="replace"), digest_size=16).digest()
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
                 return 0
-        data = self._read(place, str(uri), "manifest")
+        data = self._read(table_location, str(uri), "manifest")
         folders: set[str] = set()
         for entry in _entries(data, str(uri)):
             for file in (entry.get("file_path"), entry.get("referenced_data_file")):
                 if file is not None:
-                    _check_data_file(place, file, folders)
+                    _check_data_file(table_location, file, folders)
         with self._lock:
             self._known[key] = None
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
         return len(data)
 
-    def _read(self, place: TableLocation, uri: str, what: str) -> bytes:
+    def _read(self, table_location: TableLocation, uri: str, what: str) -> bytes:
         try:
-            return self._store.read_of_table(uri, place)
+            return self._store.read_of_table(uri, table_location)
         except NotFoundError as error:
             raise bad_request(f"the {what} {error}; write it before the commit") from error
         except ForeignFileError as error:
@@ -100,10 +100,10 @@ class Inspector:
             raise unavailable(f"{error}; nothing was changed") from error
 
 
-def _check_data_file(place: TableLocation, uri: object, folders: set[str]) -> None:
-    check_file(place, "data file", uri)
+def _check_data_file(table_location: TableLocation, uri: object, folders: set[str]) -> None:
+    check_file(table_location, "data file", uri)
     try:
-        check_ordinary(place, str(uri), folders)
+        check_ordinary(table_location, str(uri), folders)
     except ForeignFileError as error:
         metrics.foreign_files.labels("data file").inc()
         raise forbidden(str(error)) from error

@@ -144,8 +144,8 @@ def recount(database: Database, store: MetadataStore, table_id: int, location: s
     """Counts one table at a metadata file; False where the table went on meanwhile and has to be counted
     again."""
     metadata = normalised(parse_metadata(read_metadata(store, location)))
-    place = TableLocation.of(metadata)
-    counts = count_partitions(metadata, lambda uri: store.read_of_table(uri, place))
+    table_location = TableLocation.of(metadata)
+    counts = count_partitions(metadata, lambda uri: store.read_of_table(uri, table_location))
     with database.write() as connection:
         found = connection.execute(
             text(f"SELECT metadata_location FROM tables WHERE id = :id{database.locking()}"),

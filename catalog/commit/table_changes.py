@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from catalog.access.access import EVERYBODY, Principal
-from catalog.access.places import check_own_place, check_registered, is_administrator, place_of
+from catalog.access.locations import check_own_location, check_registered, is_administrator, table_location_of
 from catalog.commit.requirements import check_requirements, is_creation
 from catalog.commit.table_metadata import (
     empty_metadata,
@@ -184,7 +184,7 @@ def lies_apart(
         return False
     # A uuid of version 5 is made of a name: the one of a namespace's folder would be another's place.
     chosen = default_location(store, table_uuid) if uuid.UUID(table_uuid).version != 5 else ""
-    return check_own_place(
+    return check_own_location(
         location, chosen, by.namespace, namespace_location(store, identifier.namespace), store.warehouse
     )
 
@@ -214,17 +214,19 @@ def _registered(change: TableChange, head: Head | None, store: MetadataStore) ->
     if not isinstance(own_uuid, str) or not isinstance(metadata.get("location"), str):
         raise bad_request(f"{location} holds no metadata of a {change.kind}: uuid or location is missing")
     check_uuid(own_uuid)
-    place = store.check_location(metadata["location"])
+    own_location = store.check_location(metadata["location"])
     granted = (metadata.get("properties") or {}).get(GRANTS_PROPERTY)
     check_registered(
-        metadata, location, place_of(place, granted, store.allowed if is_administrator(change.by) else ())
+        metadata,
+        location,
+        table_location_of(own_location, granted, store.allowed if is_administrator(change.by) else ()),
     )
     movement = (
         None
         if head is None or head.uuid != own_uuid or change.kind != TABLE
         else _registered_movement(head, store, metadata)
     )
-    return NextVersion(change, head, None, data, location, own_uuid, place, movement=movement)
+    return NextVersion(change, head, None, data, location, own_uuid, own_location, movement=movement)
 
 
 def _registered_movement(head: Head, store: MetadataStore, metadata: Json) -> Movement | None:
@@ -257,13 +259,13 @@ def chosen_place(create: Json, store: MetadataStore) -> tuple[str, str]:
     location = create.get("location")
     if location is None:
         return table_uuid, default_location(store, table_uuid)
-    place = store.check_location(location).rstrip("/")
-    if given is not None and table_uuid not in place:
+    own_location = store.check_location(location).rstrip("/")
+    if given is not None and table_uuid not in own_location:
         raise invalid(
-            f"location {place} must contain the table-uuid {table_uuid}, so that no two tables ever share "
-            "files"
+            f"location {own_location} must contain the table-uuid {table_uuid}, so that no two tables ever "
+            "share files"
         )
-    return table_uuid, place
+    return table_uuid, own_location
 
 
 def written(

@@ -7,7 +7,7 @@ it.
 
 from typing import Any
 
-from catalog.access.places import check_file, check_paths, is_administrator, place_of
+from catalog.access.locations import check_file, check_paths, is_administrator, table_location_of
 from catalog.commit.schemas import (
     PARTITION_FIELD_START,
     assign_fresh_ids,
@@ -194,8 +194,12 @@ def finish(draft: Draft, *, previous_location: str | None, previous_updated_ms: 
         return []
     staying = {entry["metadata-file"] for entry in kept}
     gone = [entry["metadata-file"] for entry in log if entry["metadata-file"] not in staying]
-    place = place_of(metadata["location"], metadata["properties"].get(GRANTS_PROPERTY)) if gone else NOWHERE
-    return [uri for uri in gone if place.holds(uri)]
+    table_location = (
+        table_location_of(metadata["location"], metadata["properties"].get(GRANTS_PROPERTY))
+        if gone
+        else NOWHERE
+    )
+    return [uri for uri in gone if table_location.holds(uri)]
 
 
 def _fill_version_1(metadata: Json) -> None:
@@ -241,11 +245,13 @@ def _check_named_files(draft: Draft) -> None:
         return
     metadata = draft.metadata
     more = draft.allowed if is_administrator(draft.by) else ()
-    place = place_of(metadata["location"], metadata["properties"].get(GRANTS_PROPERTY), more)
+    table_location = table_location_of(
+        metadata["location"], metadata["properties"].get(GRANTS_PROPERTY), more
+    )
     for what, uri in draft.named:
-        check_file(place, what, uri)
+        check_file(table_location, what, uri)
     if draft.paths_changed:
-        check_paths(place, metadata["properties"])
+        check_paths(table_location, metadata["properties"])
 
 
 def _trim_snapshot_log(draft: Draft) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catalog.access.access import EVERYBODY, Principal
-from catalog.access.places import check_grants, granting, is_administrator, named_by
+from catalog.access.locations import check_grants, granting, is_administrator, named_by
 from catalog.commit.schemas import (
     PARTITION_FIELD_START,
     by_id,

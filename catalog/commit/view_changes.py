@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from catalog.access.places import check_paths, place_of
+from catalog.access.locations import check_paths, table_location_of
 from catalog.commit.requirements import check_requirements
 from catalog.commit.schemas import by_id, check_schema, same_schema, without_nulls
 from catalog.commit.table_changes import (
@@ -68,7 +68,7 @@ def next_view_version(
     if orjson.dumps(metadata) == before:
         return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
     _finish(draft, previous)
-    check_paths(place_of(metadata["location"], None), draft.given)
+    check_paths(table_location_of(metadata["location"], None), draft.given)
     return written(change, head, metadata, version_of(head.metadata_location) + 1, [], store)
 
 
@@ -90,7 +90,7 @@ def _created(change: TableChange, create: Json, store: MetadataStore, now_ms: in
     _add_version(draft, {"view-version": {**mapping(create, "view-version"), "schema-id": LAST_ADDED}})
     _set_current_version(draft, {"view-version-id": LAST_ADDED})
     _finish(draft, None)
-    check_paths(place_of(metadata["location"], None), draft.given)
+    check_paths(table_location_of(metadata["location"], None), draft.given)
     return written(change, None, metadata, 0, [], store)
 
 

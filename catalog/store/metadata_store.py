@@ -106,9 +106,9 @@ class MetadataStore:
         """A file of the catalog's own, uncached. Raises NotFoundError, UnavailableError."""
         return self._storage.read(uri)
 
-    def read_of_table(self, uri: str, place: TableLocation) -> bytes:
+    def read_of_table(self, uri: str, table_location: TableLocation) -> bytes:
         """A manifest list or manifest that a table names. Raises what `read` raises."""
-        return read_file(self._storage, uri, place)
+        return read_file(self._storage, uri, table_location)
 
     def remember(self, location: str, data: bytes) -> None:
         """Puts a file that exists into the cache."""

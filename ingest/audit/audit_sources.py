@@ -130,7 +130,7 @@ def _live_files(state: TableState, storage: AnyStorage) -> Iterator[DataFile]:
         if manifest.live_files:
             yield from (
                 entry.file
-                for entry in load_manifest(storage, manifest, state.place)
+                for entry in load_manifest(storage, manifest, state.table_location)
                 if entry.status is not Status.DELETED
             )
 
@@ -138,7 +138,9 @@ def _live_files(state: TableState, storage: AnyStorage) -> Iterator[DataFile]:
 def _identities(state: TableState, file: DataFile, storage: AnyStorage) -> Iterator[pa.Table]:
     """The identity columns of a data file, a row group at a time."""
     source = (
-        pa.BufferReader(storage.read(file.uri, bytes_max=file.size_bytes, root=state.place.check(file.uri)))
+        pa.BufferReader(
+            storage.read(file.uri, bytes_max=file.size_bytes, root=state.table_location.check(file.uri))
+        )
         if file.size_bytes <= WHOLE_FILE_BYTES
         else pa.PythonFile(_Ranges(storage, file), mode="r")
     )

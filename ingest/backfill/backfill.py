@@ -209,9 +209,9 @@ class Backfill:
             )
 
     def check_state(self, state: TableState, flush: Flush) -> None:
-        for place in flush.ends:
+        for topic_partition in flush.ends:
             try:
-                self.ledger.mark(state, place.topic_id)
+                self.ledger.mark(state, topic_partition.topic_id)
             except UnusableFileError as error:  # another run took up another content just now
                 raise ChangedMeanwhileError(str(error)) from error
 

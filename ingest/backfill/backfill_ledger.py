@@ -55,8 +55,10 @@ class BackfillLedger:
         return beside_live(
             state,
             {
-                backfill_property(place.topic_id): self._mark(place.topic_id, end).to_property()
-                for place, (_, end) in ranges.items()
+                backfill_property(topic_partition.topic_id): self._mark(
+                    topic_partition.topic_id, end
+                ).to_property()
+                for topic_partition, (_, end) in ranges.items()
             },
         )
 

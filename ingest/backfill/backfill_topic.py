@@ -178,13 +178,12 @@ class TopicBackfill:
             )
 
     def check_state(self, state: TableState, flush: Flush) -> None:
-        for place, end in flush.ends.items():
-            covered = state.marks.covered(place)
+        for topic_partition, end in flush.ends.items():
+            covered = state.marks.covered(topic_partition)
             if covered is not None and covered.start < end:
                 raise ChangedMeanwhileError(
-                    f"ingestion into table {state.name} covers partition {place.partition} of topic "
-                    f"{self.topic.name} from offset {covered.start} on now; "
-                    f"run this backfill again"
+                    f"ingestion into table {state.name} covers partition {topic_partition.partition} of "
+                    f"topic {self.topic.name} from offset {covered.start} on now; run this backfill again"
                 )
 
     def end(self, table: TableId, source: int) -> int:

@@ -53,8 +53,8 @@ class TopicLedger:
 
     def advance(self, state: TableState, ranges: Mapping[TopicPartition, Range], _: str) -> Advance:
         fill = self.fill(state)
-        for place, each in ranges.items():
-            fill = fill.joined(place.partition, each)
+        for topic_partition, each in ranges.items():
+            fill = fill.joined(topic_partition.partition, each)
         return beside_live(state, {fill_property(self.topic_id): fill.to_property()})
 
     def moved_by(self, _: TableState) -> str:

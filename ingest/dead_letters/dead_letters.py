@@ -287,13 +287,17 @@ class DeadLetterBox:
     def one(self, letter_id: str) -> DeadLetter:
         """The letter of an id (`partition:offset`). Raises NotFoundError, SettingsError."""
         partition, offset = parse_id(letter_id)
-        place = next((p for p in self._reader.partitions([self._topic]) if p.partition == partition), None)
+        topic_partition = next(
+            (p for p in self._reader.partitions([self._topic]) if p.partition == partition), None
+        )
         message = None
         if (
-            place is not None
-            and self._reader.ends([place])[place].start <= offset < self._reader.ends([place])[place].end
+            topic_partition is not None
+            and self._reader.ends([topic_partition])[topic_partition].start
+            <= offset
+            < self._reader.ends([topic_partition])[topic_partition].end
         ):
-            message = next(iter(self._reader.read({place: (offset, offset + 1)})), None)
+            message = next(iter(self._reader.read({topic_partition: (offset, offset + 1)})), None)
         if message is None:
             raise NotFoundError(
                 f"topic {self._topic} has no dead letter {letter_id}; `python -m ingest dead-letters list` "

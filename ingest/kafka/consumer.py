@@ -21,7 +21,7 @@ from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
 from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import admin_client, go_to, part_with, reading_options
-from ingest.kafka.kafka_reader import Stored, parse_stored, place_of
+from ingest.kafka.kafka_reader import Stored, parse_stored, topic_partition_of
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from ingest.model.source import Source
 from lake.errors import FatalError, UnavailableError
@@ -45,7 +45,7 @@ class Assignment:
         self.sources.append(source)
         return len(self.sources) - 1
 
-    def place(self, number: int) -> TopicPartition:
+    def topic_partition(self, number: int) -> TopicPartition:
         """As marks name it."""
         return TopicPartition(self.sources[number].topic_id, self.sources[number].partition)
 
@@ -217,9 +217,9 @@ class InputTopics:
         good = with_readable_headers(sound(messages, spoilt))
         self._batch_size.learn(good)
         for message in messages:
-            if (error := message.error()) is None or place_of(message) in spoilt:
+            if (error := message.error()) is None or topic_partition_of(message) in spoilt:
                 continue
-            number = self.assignment.numbers.get(place_of(message))
+            number = self.assignment.numbers.get(topic_partition_of(message))
             if error.code() == KafkaError._AUTO_OFFSET_RESET and number in self._stepped:
                 # Left over from where the client went on behind a wrong checksum; once: the next one is of
                 # where reading goes on.
@@ -227,7 +227,7 @@ class InputTopics:
                 self._spoilt.add(number)
             else:
                 self._react(error, message)
-        self._spoilt.update(self.assignment.numbers[place] for place in spoilt)
+        self._spoilt.update(self.assignment.numbers[topic_partition] for topic_partition in spoilt)
         return good
 
     def step_over(self, routed: Mapping[int, int]) -> list[tuple[int, UnreadableRange]]:

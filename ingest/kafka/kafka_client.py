@@ -61,9 +61,9 @@ def go_to(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
     Not by seeking: the client refuses that where it has given the partition up, as it does behind a batch
     with a wrong checksum.
     """
-    place = TopicPartition(topic, partition, offset)
-    consumer.incremental_unassign([place])
-    consumer.incremental_assign([place])
+    topic_partition = TopicPartition(topic, partition, offset)
+    consumer.incremental_unassign([topic_partition])
+    consumer.incremental_assign([topic_partition])
 
 
 def part_with(consumer: Any) -> None:

@@ -51,7 +51,7 @@ class KafkaPartition(NamedTuple):
         return TopicPartition(self.topic, self.partition, offset, *metadata)
 
 
-def place_of(message: Message) -> tuple[str, int]:
+def topic_partition_of(message: Message) -> tuple[str, int]:
     """A message's topic and partition: the `key` of its KafkaPartition."""
     return message.topic(), message.partition()
 
@@ -241,8 +241,8 @@ class KafkaReader:
             for run in self._until(
                 consumer, {partition.key: offset for partition, offset in starts.items()}, left
             ):
-                found.setdefault(place_of(run[0]), run[0])
-                left.pop(place_of(run[0]), None)
+                found.setdefault(topic_partition_of(run[0]), run[0])
+                left.pop(topic_partition_of(run[0]), None)
         return {partition: found[partition.key] for partition in starts if partition.key in found}
 
     def _until(
@@ -262,14 +262,14 @@ class KafkaReader:
                 spoilt = spoilt_by(messages)
                 good = with_readable_headers(sound(messages, spoilt))
                 batch_size.learn(good)
-                for key, together in groupby(good, place_of):
+                for key, together in groupby(good, topic_partition_of):
                     delivered = list(together)
                     starts[key] = delivered[-1].offset() + 1
                     if run := _within(delivered, key, left):
                         yield run
                 for message in messages:
-                    if (error := message.error()) is not None and place_of(message) not in spoilt:
-                        self._react(error, place_of(message), left)
+                    if (error := message.error()) is not None and topic_partition_of(message) not in spoilt:
+                        self._react(error, topic_partition_of(message), left)
                 for key in spoilt.keys() & left.keys():
                     self._step_over(consumer, probe, key, starts, left)
                 if silent_s > SILENCE_MAX_S:

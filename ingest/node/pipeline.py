@@ -29,7 +29,7 @@ from confluent_kafka import Message
 
 from ingest.commit.flush_lifecycle import Flushes
 from ingest.kafka.consumer import InputTopics
-from ingest.kafka.kafka_reader import place_of
+from ingest.kafka.kafka_reader import topic_partition_of
 from ingest.kafka.offsets import Offsets
 from ingest.kafka.progress import progress, store_offsets
 from ingest.model.fault_point import reach
@@ -107,12 +107,14 @@ class Pipeline:
         """Takes up new partitions; where their ingestion began."""
         found = self._topics.discover()
         self.offsets.routed |= {number: self._topics.positions[number] for number in found}
-        return {self._topics.assignment.place(number): self._topics.first(number) for number in found}
+        return {
+            self._topics.assignment.topic_partition(number): self._topics.first(number) for number in found
+        }
 
     def take(self, messages: Iterable[Message]) -> None:
         """Routes delivered messages into their tables' buffers, to the parking topic or to the dead
         letters."""
-        for (topic, partition), run in groupby(messages, place_of):
+        for (topic, partition), run in groupby(messages, topic_partition_of):
             self._take_run(topic, self._topics.assignment.numbers[topic, partition], run)
         self._step_over()
         self._ask_for_new()

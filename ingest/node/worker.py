@@ -326,7 +326,9 @@ class Worker(ABC):
             log.warning("partitions.not_looked_for", reason=str(error))
 
     def _take_up(self) -> None:
-        if firsts := {place: first for place, first in self._line.discover().items() if first}:
+        if firsts := {
+            topic_partition: first for topic_partition, first in self._line.discover().items() if first
+        }:
             self._link.send(Begun(firsts))
 
     def _say_durable(self) -> None:

@@ -23,7 +23,7 @@ from ingest.commit.flush_lifecycle import Flushes
 from ingest.kafka.aside import Aside
 from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import go_to, part_with, reading_consumer
-from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader, place_of
+from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader, topic_partition_of
 from ingest.kafka.topic_mac import TopicMac
 from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.model.fault_point import reach
@@ -187,10 +187,10 @@ class Drain:
         start, left = {}, {}
         stored = self._reader.stored(ends)
         for partition, (first, end) in ends.items():
-            place = TopicPartition(partition.topic_id, partition.partition)
+            topic_partition = TopicPartition(partition.topic_id, partition.partition)
             begun = stored[partition].first if partition in stored else 0
-            begin = max(first, begun, self.view.marks.of(place))
-            if begin > self.view.marks.of(place) > 0:
+            begin = max(first, begun, self.view.marks.of(topic_partition))
+            if begin > self.view.marks.of(topic_partition) > 0:
                 log.error(
                     "records.expired",
                     table=str(self.order.table),
@@ -224,7 +224,7 @@ class Drain:
             ) from error
         spoilt = spoilt_by(messages)
         for message in with_readable_headers(sound(messages, spoilt)):
-            key = place_of(message)
+            key = topic_partition_of(message)
             reading.next[key] = message.offset() + 1
             end = reading.left.get(key)
             if end is None:
@@ -235,11 +235,13 @@ class Drain:
             if message.offset() + 1 >= end:
                 del reading.left[key]
         for message in (
-            message for message in messages if message.error() is not None and place_of(message) not in spoilt
+            message
+            for message in messages
+            if message.error() is not None and topic_partition_of(message) not in spoilt
         ):
             trouble = message.error()
             if trouble.code() == KafkaError._PARTITION_EOF:  # what is left below the end are control records
-                reading.left.pop(place_of(message), None)
+                reading.left.pop(topic_partition_of(message), None)
             elif trouble.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise UnavailableError(f"topic {message.topic()}: {trouble.str()}")
         for key in spoilt.keys() & reading.left.keys():
@@ -298,14 +300,14 @@ class Drain:
 
     def _take(self, parked: ParkedMessage) -> None:
         self._add(parked.source, parked.record)
-        place = TopicPartition(parked.source.topic_id, parked.source.partition)
-        self._ends[place] = max(self._ends.get(place, 0), parked.record.offset + 1)
+        topic_partition = TopicPartition(parked.source.topic_id, parked.source.partition)
+        self._ends[topic_partition] = max(self._ends.get(topic_partition, 0), parked.record.offset + 1)
 
     # ---- what is written
 
     def _add(self, source: Source, record: RawRecord) -> None:
-        place = TopicPartition(source.topic_id, source.partition)
-        if record.offset < max(self.view.marks.of(place), self._ends.get(place, 0)):
+        topic_partition = TopicPartition(source.topic_id, source.partition)
+        if record.offset < max(self.view.marks.of(topic_partition), self._ends.get(topic_partition, 0)):
             return  # in the table, or taken before
         number = self._numbers.get(source)
         if number is None:

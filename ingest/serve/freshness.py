@@ -48,9 +48,9 @@ class Freshness:
         return {tenant: _START + timedelta(milliseconds=ms) for tenant, ms in self._changed_ms.items()}
 
     def _got_rows(self, changed: ChangedPartition) -> bool:
-        place = changed.table_id, changed.path
-        before = self._records.pop(place, 0)
-        self._records[place] = changed.rows
+        partition_of_table = changed.table_id, changed.path
+        before = self._records.pop(partition_of_table, 0)
+        self._records[partition_of_table] = changed.rows
         if len(self._records) > PARTITIONS_MAX:
             self._records.popitem(last=False)
         return changed.rows > before

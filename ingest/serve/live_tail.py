@@ -165,11 +165,11 @@ class LiveTail:
             self._take(message)
         if spoilt:
             with closing(Probe(self._settings)) as probe:
-                for place, at in spoilt.items():
+                for topic_partition, at in spoilt.items():
                     told = messages[at].offset()
-                    while (unreadable := probe.extent(*place, told)) is not None:
+                    while (unreadable := probe.extent(*topic_partition, told)) is not None:
                         told = unreadable.end
-                    go_to(consumer, *place, told)
+                    go_to(consumer, *topic_partition, told)
 
     def discover(self, consumer: Consumer, reader: KafkaReader, *, from_end: bool) -> None:
         """Takes up partitions that are new; those that come later are read from their start.

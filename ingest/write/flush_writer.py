@@ -313,7 +313,7 @@ class FlushWriter:
             hot.parts != len(flush.buffer.packed)
             or hot.ids_changed
             or hot.view.uuid != view.uuid
-            or any(view.marks.of(place) > first for place, first in firsts.items())
+            or any(view.marks.of(topic_partition) > first for topic_partition, first in firsts.items())
         ):
             hot.discard()
             hot = None

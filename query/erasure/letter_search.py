@@ -89,7 +89,7 @@ def _matching(
             path,
         )
         file = LiveFile(f"file://{path}", len(rows), path.stat().st_size, 0, 1, None, None, None, None)
-        place = TableLocation.at(f"file://{folder}")
+        table_location = TableLocation.at(f"file://{folder}")
         view = TableView(
             table_id("letters", "logs"),
             TableName("", ""),
@@ -103,7 +103,7 @@ def _matching(
             {},
             {},
             {},
-            place=place,
+            table_location=table_location,
         )
         return sorted(int(row[0]) for row in executor.fetch(Source(view, [file]), select, run).rows)
 

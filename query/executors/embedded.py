@@ -109,7 +109,7 @@ class EmbeddedExecutor:
     def _batches(self, source: Source, select: exp.Select, run: Run, fetch: Fetch) -> Generator[list[Row]]:
         if not source.files:
             return
-        paths = self._local_paths([file.uri for file in source.files], source.view.place)
+        paths = self._local_paths([file.uri for file in source.files], source.view.table_location)
         sql = sql_over(paths, source.view.schema, select)
         try:
             with self._connection(paths) as connection, run.stoppable(connection.interrupt):
@@ -136,7 +136,7 @@ def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duc
     if settings.embedded.threads:
         config["threads"] = str(settings.embedded.threads)
     database = duckdb.connect(":memory:", config=config)
-    named = f"{allowed} = [{', '.join(_text(place) for place in places)}]"
+    named = f"{allowed} = [{', '.join(_text(table_location) for table_location in places)}]"
     for option in (
         "TimeZone = 'UTC'",
         "parquet_metadata_cache = true",

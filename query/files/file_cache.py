@@ -35,10 +35,10 @@ class FileCache:
         self._folders: set[str] = set()
         self._folders_until_s = 0.0
 
-    def local_paths(self, uris: Sequence[str], place: TableLocation) -> list[str]:
+    def local_paths(self, uris: Sequence[str], table_location: TableLocation) -> list[str]:
         """A path for each data file of the table that lies there. Raises ForeignFileError, NotFoundError,
         UnavailableError."""
-        _check(uris, place, self._checked_folders())
+        _check(uris, table_location, self._checked_folders())
         remote = [uri for uri in uris if not canonical(uri).startswith("file:")]
         if not remote:
             return [local_text(uri) for uri in uris]
@@ -102,13 +102,13 @@ class FileCache:
                     held -= size
 
 
-def _check(uris: Sequence[str], place: TableLocation, folders: set[str]) -> None:
+def _check(uris: Sequence[str], table_location: TableLocation, folders: set[str]) -> None:
     """Raises ForeignFileError unless every file is the table's own, and those of this machine are ordinary
     files that no link leads to."""
     for uri in uris:
-        root = place.check(uri)
-        check_ordinary(place, uri, folders)
+        root = table_location.check(uri)
+        check_ordinary(table_location, uri, folders)
         if not _WILD.isdisjoint(uri[len(root) :]):
             raise ForeignFileError(
-                f"{uri} reads as a pattern of many files; roll the table at {place.location} back"
+                f"{uri} reads as a pattern of many files; roll the table at {table_location.location} back"
             )

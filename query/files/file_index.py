@@ -92,24 +92,24 @@ class FileIndex:
         meanwhile."""
         if view.manifest_list is None:
             return NO_FILES
-        manifests = self._manifest_list(view.manifest_list, view.place)
+        manifests = self._manifest_list(view.manifest_list, view.table_location)
         has_deletes = any(m.content != DATA and m.added_files + m.existing_files for m in manifests)
         timestamp_id = view.schema.by_name[TIMESTAMP].id
         files = [
             file
             for m in manifests
             if m.content == DATA and m.added_files + m.existing_files
-            for file in self._manifest(m, timestamp_id, view.place)
+            for file in self._manifest(m, timestamp_id, view.table_location)
         ]
         return LiveFiles(tuple(files), has_deletes)
 
-    def _manifest_list(self, uri: str, place: TableLocation) -> tuple[ManifestFile, ...]:
-        place.check(uri)  # what was read for one table is not another's
+    def _manifest_list(self, uri: str, table_location: TableLocation) -> tuple[ManifestFile, ...]:
+        table_location.check(uri)  # what was read for one table is not another's
         with self._lock:
             if uri in self._snapshots:
                 self._snapshots.move_to_end(uri)
                 return self._snapshots[uri]
-        manifests = tuple(load_manifest_list(self._storage, uri, place))
+        manifests = tuple(load_manifest_list(self._storage, uri, table_location))
         with self._lock:
             self._snapshots[uri] = manifests
             while len(self._snapshots) > self._kept_max // 100:
@@ -117,13 +117,13 @@ class FileIndex:
         return manifests
 
     def _manifest(
-        self, manifest: ManifestFile, timestamp_id: int, place: TableLocation
+        self, manifest: ManifestFile, timestamp_id: int, table_location: TableLocation
     ) -> tuple[LiveFile, ...]:
         with self._lock:
             if manifest.uri in self._manifests:
                 self._manifests.move_to_end(manifest.uri)
                 return self._manifests[manifest.uri]
-        files = _live_files(load_manifest(self._storage, manifest, place), timestamp_id)
+        files = _live_files(load_manifest(self._storage, manifest, table_location), timestamp_id)
         with self._lock:
             if manifest.uri not in self._manifests:
                 self._manifests[manifest.uri] = files

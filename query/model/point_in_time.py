@@ -38,13 +38,22 @@ class PointInTime:
     def to_text(self) -> str:
         """URL-safe text."""
         whole = {
-            place: ranges[0].end
-            for place, ranges in self.absorbed.items()
+            topic_partition: ranges[0].end
+            for topic_partition, ranges in self.absorbed.items()
             if len(ranges) == 1 and ranges[0].start == 0
         }
-        others = {place: ranges for place, ranges in self.absorbed.items() if ranges and place not in whole}
+        others = {
+            topic_partition: ranges
+            for topic_partition, ranges in self.absorbed.items()
+            if ranges and topic_partition not in whole
+        }
         parts = (
-            {"r": [[*place, *map(list, ranges)] for place, ranges in sorted(others.items())]}
+            {
+                "r": [
+                    [*topic_partition, *map(list, ranges)]
+                    for topic_partition, ranges in sorted(others.items())
+                ]
+            }
             if others
             else {}
         )

@@ -21,8 +21,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """What one loading of a table's metadata says. `snapshot_id` None: it has no rows yet. `place`: where its
-    files may lie."""
+    """What one loading of a table's metadata says. `snapshot_id` None: it has no rows yet. `table_location`:
+    where its files may lie."""
 
     id: TableId
     name: TableName
@@ -37,7 +37,7 @@ class TableView:
     properties: Mapping[str, str]
     specs: Mapping[int, Mapping[str, Any]]
     snapshots: int = 0
-    place: TableLocation = NOWHERE
+    table_location: TableLocation = NOWHERE
 
 
 def table_id(tenant: str, stream: str) -> TableId:
@@ -92,7 +92,7 @@ def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> Tab
         properties=metadata.get("properties", {}),
         specs={spec["spec-id"]: spec for spec in metadata["partition-specs"]},
         snapshots=len(metadata.get("snapshots", ())),
-        place=TableLocation.of(metadata),
+        table_location=TableLocation.of(metadata),
     )
 
 

@@ -39,8 +39,8 @@ def test_source_is_the_same_for_every_spelling() -> None:
 def test_absorbed_are_offsets_of_topics_of_their_pasts_and_of_files() -> None:
     """A pin made of them holds the rows of all three, and none that a backfill may still bring between
     them."""
-    place, legacy = TopicPartition("id", 3), TopicPartition("old", 0)
-    live = Marks({place: 50, legacy: 9}, {place: 40})
+    topic_partition, legacy = TopicPartition("id", 3), TopicPartition("old", 0)
+    live = Marks({topic_partition: 50, legacy: 9}, {topic_partition: 40})
     fill = TopicFill("t", {3: (Range(5, 8), Range(30, 40)), 4: (Range(0, 2),)})
     properties = {
         MARKS_PROPERTY: live.to_property(),
@@ -50,7 +50,7 @@ def test_absorbed_are_offsets_of_topics_of_their_pasts_and_of_files() -> None:
     }
     assert absorbed({}) == {}
     assert absorbed(properties) == {
-        place: (Range(5, 8), Range(30, 50)),
+        topic_partition: (Range(5, 8), Range(30, 50)),
         TopicPartition("id", 4): (Range(0, 2),),
         legacy: (Range(0, 9),),
         TopicPartition("s", 0): (Range(0, 7),),

@@ -99,7 +99,11 @@ def test_mark_covers_what_lies_from_where_ingestion_began() -> None:
     began = NO_MARKS.advanced({P0: Range(0, 9), P1: Range(0, 4)}, {P0: 5, P1: 0, OTHER: 3})
     assert began == Marks({P0: 9, P1: 4}, {P0: 5})
     later = began.advanced({P0: Range(9, 12), OTHER: Range(0, 7)}, {P0: 8, OTHER: 3})
-    assert [later.covered(place) for place in (P0, P1, OTHER)] == [Range(5, 12), Range(0, 4), Range(3, 7)]
+    assert [later.covered(topic_partition) for topic_partition in (P0, P1, OTHER)] == [
+        Range(5, 12),
+        Range(0, 4),
+        Range(3, 7),
+    ]
     assert NO_MARKS.covered(P0) is None
     assert later.joined(Marks({P0: 20}, {P0: 1})) == Marks({P0: 20, P1: 4, OTHER: 7}, {P0: 5, OTHER: 3})
     assert began.to_property() == '{"v":1,"offsets":{"id-a":{"0":9,"1":4}},"firsts":{"id-a":{"0":5}}}'

@@ -80,7 +80,7 @@ class Table:
         found = [
             entry
             for manifest in self.state.manifests
-            for entry in load_manifest(STORAGE, manifest, self.state.place)
+            for entry in load_manifest(STORAGE, manifest, self.state.table_location)
         ]
         return sorted(
             (entry.file.uri, entry.snapshot_id, entry.sequence_number)

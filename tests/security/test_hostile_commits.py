@@ -76,7 +76,7 @@ def everything_by_search(metadata: dict[str, Any], storage: Watched, table: LogT
     """What a search in process does until it opens the files."""
     view = view_of(table.id, table.name, metadata)
     files = FileIndex(storage).files(view)
-    FileCache(storage, folder, 10**9).local_paths([file.uri for file in files.files], view.place)
+    FileCache(storage, folder, 10**9).local_paths([file.uri for file in files.files], view.table_location)
     if files.has_deletes:
         raise FirnError("Trino's to read, to which no other room leads")
 
@@ -96,7 +96,7 @@ def everything_by_erasure(metadata: dict[str, Any], storage: Watched, table: Log
     assert version is not None
     reached_files(manifests, version)
     uris = [*version.data, *(file.uri for file in version.deletes if file.content != DATA)]
-    FileCache(storage, folder, 10**9).local_paths(uris, version.state.place)
+    FileCache(storage, folder, 10**9).local_paths(uris, version.state.table_location)
 
 
 READERS: tuple[Callable[[dict[str, Any], Watched, LogTable, Path], None], ...] = (

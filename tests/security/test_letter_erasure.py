@@ -80,9 +80,11 @@ class Graveyard:
         return self.line.kafka.read(self.topic)
 
     def begins(self) -> int:
-        place = TopicPartition(self.topic, 0)
+        topic_partition = TopicPartition(self.topic, 0)
         return int(
-            self.line.kafka.admin.list_offsets({place: OffsetSpec.earliest()})[place].result(30).offset
+            self.line.kafka.admin.list_offsets({topic_partition: OffsetSpec.earliest()})[topic_partition]
+            .result(30)
+            .offset
         )
 
     def erase(self, *arguments: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from catalog.access.access import Need, Principal
-from catalog.access.places import check_namespace_properties
+from catalog.access.locations import check_namespace_properties
 from catalog.commit.commits import CommitUnit, Outcome
 from catalog.commit.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.commit.requirements import is_creation

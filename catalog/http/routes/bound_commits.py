@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from catalog.access.places import place_of
+from catalog.access.locations import table_location_of
 from catalog.commit.table_changes import TableChange
 from catalog.http.services import Services
 from catalog.model.error_response import bad_request
@@ -22,17 +22,17 @@ async def inspect(services: Services, changes: Sequence[TableChange]) -> None:
         ]
         if change.by.namespace is None or not snapshots:
             continue
-        place = await _place(services, change)
+        table_location = await _table_location(services, change)
         await asyncio.get_running_loop().run_in_executor(
-            services.inspector.threads, services.inspector.check, place, snapshots
+            services.inspector.threads, services.inspector.check, table_location, snapshots
         )
 
 
-async def _place(services: Services, change: TableChange) -> TableLocation:
+async def _table_location(services: Services, change: TableChange) -> TableLocation:
     head = await services.read(lambda connection: tables.find(connection, change.identifier, tables.TABLE))
     if head is not None:
         properties = parse_metadata(await services.metadata(head.metadata_location)).get("properties") or {}
-        return place_of(head.location, properties.get(GRANTS_PROPERTY))
+        return table_location_of(head.location, properties.get(GRANTS_PROPERTY))
     given = [update.get("location") for update in change.updates if update.get("action") == "set-location"]
     location = given[-1] if given else (change.create or {}).get("location")
     if location is None:
@@ -40,4 +40,4 @@ async def _place(services: Services, change: TableChange) -> TableLocation:
             "a commit that creates a table with a snapshot says the table's location; prepare the table "
             "first (stage-create)"
         )
-    return place_of(services.store.check_location(location), None)
+    return table_location_of(services.store.check_location(location), None)

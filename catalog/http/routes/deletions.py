@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from catalog.access.access import Need
-from catalog.commit.deletion_places import DeletionPlaces, heads_of, uuid_of
+from catalog.commit.deletion_locations import DeletionLocations, heads_of, uuid_of
 from catalog.commit.idempotency import Reply
 from catalog.extras import work_lists
 from catalog.http.routes.tasks import check_body_lease
@@ -74,7 +74,7 @@ async def add_deletions(request: Request) -> Response:
     heads = await services.read(
         lambda connection: heads_of(connection, services.database, filter(None, map(uuid_of, entries)))
     )
-    kept, refused = await services.run(DeletionPlaces(services.store, heads).split, entries)
+    kept, refused = await services.run(DeletionLocations(services.store, heads).split, entries)
 
     def work(connection: Any) -> Reply:
         check_body_lease(connection, services, body)
@@ -103,7 +103,7 @@ async def due_deletions(request: Request) -> Response:
     heads = await services.read(
         lambda connection: heads_of(connection, services.database, filter(None, map(uuid_of, found)))
     )
-    await services.run(_add_places, DeletionPlaces(services.store, heads), found)
+    await services.run(_add_locations, DeletionLocations(services.store, heads), found)
     return json_response(
         {
             "deletions": found,
@@ -112,10 +112,10 @@ async def due_deletions(request: Request) -> Response:
     )
 
 
-def _add_places(places: DeletionPlaces, found: list[dict[str, Any]]) -> None:
+def _add_locations(locations: DeletionLocations, found: list[dict[str, Any]]) -> None:
     for entry in found:
-        place = places.place_of(entry)
-        entry["places"] = [] if place is None else list(place.prefixes)
+        table_location = locations.table_location_of(entry)
+        entry["places"] = [] if table_location is None else list(table_location.prefixes)
 
 
 @router.post(

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from catalog.access.access import Need, is_within
-from catalog.access.places import check_namespace_properties
+from catalog.access.locations import check_namespace_properties
 from catalog.commit.idempotency import Reply
 from catalog.commit.table_changes import namespace_location
 from catalog.http.routes.request_schemas import CREATE_NAMESPACE, UPDATE_NAMESPACE

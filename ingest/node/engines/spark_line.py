@@ -278,7 +278,7 @@ class SparkLine:
                 self._leave(table, first_offsets)
                 continue
             entry = self._tables[table]
-            entry.ends |= {place: r.end for place, r in flush.ranges.items()}
+            entry.ends |= {topic_partition: r.end for topic_partition, r in flush.ranges.items()}
             if table in self._flushes:
                 entry.next = TableFlush(flush, first_offsets)
             else:
@@ -341,18 +341,22 @@ class SparkLine:
             return None
         if job.only is not None:
             return flush
-        ends, begins = entry.ends, {self._place(number): start for number, start in job.starts.items()}
-        if any(ends.get(place, 0) > begins[place] for place in flush.ranges):
+        ends, begins = (
+            entry.ends,
+            {self._topic_partition(number): start for number, start in job.starts.items()},
+        )
+        if any(ends.get(topic_partition, 0) > begins[topic_partition] for topic_partition in flush.ranges):
             return None
         return replace(
             flush,
             ranges={
-                place: Range(max(r.start, ends.get(place, 0)), r.end) for place, r in flush.ranges.items()
+                topic_partition: Range(max(r.start, ends.get(topic_partition, 0)), r.end)
+                for topic_partition, r in flush.ranges.items()
             },
         )
 
-    def _place(self, number: int) -> TopicPartition:
-        return self.topics.assignment.place(number)
+    def _topic_partition(self, number: int) -> TopicPartition:
+        return self.topics.assignment.topic_partition(number)
 
     def _submit(self, ready: Sequence[TableFlush]) -> None:
         for each in ready:
@@ -374,7 +378,7 @@ class SparkLine:
     def discover(self) -> Mapping[TopicPartition, int]:
         found = self.topics.discover()
         self.offsets.routed |= {number: self.topics.positions[number] for number in found}
-        return {self._place(number): self.topics.first(number) for number in found}
+        return {self._topic_partition(number): self.topics.first(number) for number in found}
 
     def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
         self._tables.opened(views, postponed)
@@ -471,9 +475,9 @@ def _one_flush(flushes: Sequence[WrittenFlush]) -> WrittenFlush | None:
     ranges: dict[TopicPartition, Range] = {}
     new: dict[str, int] = {}
     for flush in flushes:
-        for place, (start, end) in flush.ranges.items():
-            other = ranges.get(place, Range(start, end))
-            ranges[place] = Range(min(start, other.start), max(end, other.end))
+        for topic_partition, (start, end) in flush.ranges.items():
+            other = ranges.get(topic_partition, Range(start, end))
+            ranges[topic_partition] = Range(min(start, other.start), max(end, other.end))
         if flush.uuid != flushes[0].uuid or any(
             new.get(name, column_id) != column_id for name, column_id in flush.new.items()
         ):

@@ -16,7 +16,7 @@ from zlib import crc32
 from confluent_kafka import Message
 
 from ingest.dead_letters.dead_letter import DeadLetters
-from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, place_of
+from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, topic_partition_of
 from ingest.model.fault_point import reach
 from ingest.model.source import Source
 from ingest.model.trouble import Trouble
@@ -183,7 +183,9 @@ class Task:
             for buffer in received:
                 parts[buffer.table].append(buffer)
             for table, buffers in parts.items():
-                for record in sorted((record for buffer in buffers for record in buffer.alive()), key=_place):
+                for record in sorted(
+                    (record for buffer in buffers for record in buffer.alive()), key=_topic_partition
+                ):
                     self._buffers.add(table, 0.0, *record)
                 buffers.clear()
             self._finish()
@@ -225,7 +227,7 @@ class Task:
     def _take(self, runs: Iterable[Sequence[Message]], bytes_max: int | None) -> None:
         """Routes messages until there are no more, or until so many bytes wait."""
         for run in runs:
-            topic, partition = place_of(run[0])
+            topic, partition = topic_partition_of(run[0])
             self._dead_letter_unreadable()
             self._take_run(topic, self._numbers[topic, partition], run)
             if bytes_max is not None and self._buffers.size_bytes >= bytes_max:
@@ -343,5 +345,5 @@ class Task:
         left |= {number: min(offset, left.get(number, offset)) for number, offset in firsts.items()}
 
 
-def _place(record: RawRecord) -> tuple[int, int]:
+def _topic_partition(record: RawRecord) -> tuple[int, int]:
     return record.source, record.offset

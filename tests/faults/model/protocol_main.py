@@ -227,7 +227,7 @@ def send(w: World, node: Node, table: str) -> None:
     prepared = job.sent
     if prepared is None:
         view, snapshot = view_of(state), w.next_id()
-        ends = {place.partition: r.end for place, r in job.ranges.items()}
+        ends = {topic_partition.partition: r.end for topic_partition, r in job.ranges.items()}
         marks = view.marks | {p: max(end, view.marks.get(p, 0)) for p, end in ends.items()}
         flushes = [flushed.flush.of for flushed in job.flushes if isinstance(flushed.flush, Handed)]
         rows = tuple(record for flush in flushes if flush is not None for record in flush.rows)

@@ -45,7 +45,10 @@ class View(NamedTuple):
 
 def view_of(state: TableState) -> View:
     """What workers are told of a table."""
-    return View(state.uuid, {place.partition: offset for place, offset in state.marks.offsets.items()})
+    return View(
+        state.uuid,
+        {topic_partition.partition: offset for topic_partition, offset in state.marks.offsets.items()},
+    )
 
 
 @dataclass(eq=False)

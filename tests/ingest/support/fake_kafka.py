@@ -151,20 +151,20 @@ class FakeConsumer:
         """What is there at once: nobody waits for more."""
         found: list[Message] = []
         with self.broker.lock:
-            for place, at in self._at.items():
-                there = self.broker.partitions[place]
+            for topic_partition, at in self._at.items():
+                there = self.broker.partitions[topic_partition]
                 taken = sorted(offset for offset in there.messages if offset >= at)[: count - len(found)]
                 found += [there.messages[offset] for offset in taken]
-                self._at[place] = taken[-1] + 1 if taken else at
-                is_at_end = not any(offset >= self._at[place] for offset in there.messages)
-                if is_at_end and self.tells_ends and place not in self._told and len(found) < count:
-                    self._told.add(place)
-                    found.append(self._end_of(place, there))
+                self._at[topic_partition] = taken[-1] + 1 if taken else at
+                is_at_end = not any(offset >= self._at[topic_partition] for offset in there.messages)
+                if is_at_end and self.tells_ends and topic_partition not in self._told and len(found) < count:
+                    self._told.add(topic_partition)
+                    found.append(self._end_of(topic_partition, there))
         return found
 
-    def _end_of(self, place: Place, there: FakePartition) -> Message:
+    def _end_of(self, topic_partition: Place, there: FakePartition) -> Message:
         error = KafkaError(KafkaError._PARTITION_EOF)
-        return Message(topic=place[0], partition=place[1], offset=there.end, error=error)
+        return Message(topic=topic_partition[0], partition=topic_partition[1], offset=there.end, error=error)
 
     def list_topics(self, topic: str, timeout: float) -> None:
         """Nobody reads the answer."""
@@ -172,7 +172,7 @@ class FakeConsumer:
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
         stored = self.broker.stored[self.group]
         return [
-            _place(each, *stored.get((each.topic, each.partition), (OFFSET_INVALID, None)))
+            _topic_partition(each, *stored.get((each.topic, each.partition), (OFFSET_INVALID, None)))
             for each in partitions
         ]
 
@@ -250,11 +250,11 @@ class FakeAdmin:
     ) -> dict[TopicPartition, Future[_Listed]]:
         return {each: _future(partial(self._listed, each, spec)) for each, spec in asked.items()}
 
-    def _listed(self, place: TopicPartition, spec: OffsetSpec) -> _Listed:
-        return _Listed(self._offset(place, spec))
+    def _listed(self, topic_partition: TopicPartition, spec: OffsetSpec) -> _Listed:
+        return _Listed(self._offset(topic_partition, spec))
 
-    def _offset(self, place: TopicPartition, spec: OffsetSpec) -> int:
-        there = self.broker.partitions[place.topic, place.partition]
+    def _offset(self, topic_partition: TopicPartition, spec: OffsetSpec) -> int:
+        there = self.broker.partitions[topic_partition.topic, topic_partition.partition]
         if spec is OffsetSpec.earliest():
             return there.start
         if spec is OffsetSpec.latest():
@@ -267,7 +267,7 @@ class FakeAdmin:
         return min(found, default=-1)
 
 
-def _place(asked: TopicPartition, offset: int, metadata: str | None) -> TopicPartition:
+def _topic_partition(asked: TopicPartition, offset: int, metadata: str | None) -> TopicPartition:
     return TopicPartition(asked.topic, asked.partition, offset, metadata or "")
 
 

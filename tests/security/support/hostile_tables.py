@@ -101,7 +101,7 @@ def foreign_uris(world: Hostile) -> list[str]:
     """Files that are not the attacker's, in every spelling that may deceive a check."""
     own, theirs = world.state(world.mine), world.state(world.theirs)
     (manifest,) = theirs.manifests[:1]
-    entry = load_manifest(world.storage, manifest, theirs.place)[0]
+    entry = load_manifest(world.storage, manifest, theirs.table_location)[0]
     theirs_list = str(world.metadata(world.theirs)["snapshots"][-1]["manifest-list"])
     targets = [
         theirs_list,
@@ -306,7 +306,7 @@ def craft(world: Hostile, layer: str, uri: str, rng: random.Random) -> Crafted:
 
 def _manifest(world: Hostile, state: TableState, layer: str, uri: str, name: str) -> ManifestFile:
     """The line of a new manifest, which lies where it should unless the layer is `manifest`."""
-    first = load_manifest(world.storage, state.manifests[-1], state.place)[0]
+    first = load_manifest(world.storage, state.manifests[-1], state.table_location)[0]
     content = 1 if layer == "delete file" else 0
     file = replace(
         first.file, content=content, uri=uri if layer in ("data file", "delete file") else first.file.uri

@@ -74,8 +74,8 @@ def visibility_s(
     marks = [(int(s["sequence-number"]) - 1, parse_marks(s["summary"][MARKS_PROPERTY])) for s in snapshots]
     found = []
     for record in records:
-        place = TopicPartition(topic_id, record.partition)
-        version = next((version for version, at in marks if at.of(place) > record.offset), None)
+        topic_partition = TopicPartition(topic_id, record.partition)
+        version = next((version for version, at in marks if at.of(topic_partition) > record.offset), None)
         if version is not None and (table, version) in watcher.seen_s:
             found.append(watcher.seen_s[table, version] - record.timestamp_ms / 1000)
     return found

@@ -51,7 +51,7 @@ def heads_of(connection: Connection, database: Database, uuids: Iterable[str]) -
     return found
 
 
-class DeletionPlaces:
+class DeletionLocations:
     """Where the files of tables lie, for entries of the queue. A table that is gone had its own folder, which
     was named after its uuid."""
 
@@ -60,15 +60,15 @@ class DeletionPlaces:
         self._heads = heads
         self._granted: dict[str, TableLocation] = {}
 
-    def place_of(self, entry: Mapping[str, Any]) -> TableLocation | None:
+    def table_location_of(self, entry: Mapping[str, Any]) -> TableLocation | None:
         """The place in which an entry's file lies, None where it is not the named table's."""
         uuid = uuid_of(entry)
         if uuid is None:
             return None
         for ask in (self._plain, self._with_grants):
-            place = self._asked(ask, uuid)
-            if place.holds(entry["location"]):
-                return place
+            table_location = self._asked(ask, uuid)
+            if table_location.holds(entry["location"]):
+                return table_location
         return None
 
     def _asked(self, ask: Callable[[str], TableLocation], uuid: str) -> TableLocation:
@@ -103,7 +103,7 @@ class DeletionPlaces:
         kept: list[Json] = []
         refused: list[str] = []
         for entry in entries:
-            if self.place_of(entry) is not None:
+            if self.table_location_of(entry) is not None:
                 kept.append(entry)
             else:
                 refused.append(str(entry["location"]))

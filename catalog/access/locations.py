@@ -39,30 +39,30 @@ def is_administrator(by: Principal) -> bool:
 
 
 @lru_cache(maxsize=4_096)
-def place_of(location: object, granted: str | None, more: tuple[str, ...] = ()) -> TableLocation:
+def table_location_of(location: object, granted: str | None, more: tuple[str, ...] = ()) -> TableLocation:
     """The place of a table; `more`: canonical prefixes besides. Raises CatalogError 403."""
     try:
-        place = TableLocation.at(location, granted)
+        table_location = TableLocation.at(location, granted)
     except ForeignFileError as error:
         raise forbidden(str(error)) from error
-    return TableLocation((*place.prefixes, *more)) if more else place
+    return TableLocation((*table_location.prefixes, *more)) if more else table_location
 
 
-def check_file(place: TableLocation, what: str, uri: object) -> None:
+def check_file(table_location: TableLocation, what: str, uri: object) -> None:
     """Raises CatalogError 403 where a file is not the table's, and counts it."""
     try:
-        place.check(uri)
+        table_location.check(uri)
     except ForeignFileError as error:
         metrics.foreign_files.labels(what).inc()
         raise forbidden(f"{what}: {error}") from error
 
 
-def check_paths(place: TableLocation, properties: Mapping[str, str]) -> None:
+def check_paths(table_location: TableLocation, properties: Mapping[str, str]) -> None:
     """Raises CatalogError 403 where a property makes writers put files elsewhere."""
     for key in PATH_PROPERTIES:
         path = properties.get(key)
         if path:
-            check_file(place, key, f"{path.rstrip('/')}/-")
+            check_file(table_location, key, f"{path.rstrip('/')}/-")
 
 
 def check_grants(text: str) -> str:
@@ -81,7 +81,7 @@ def granting(properties: Mapping[str, str], location: str) -> dict[str, str]:
     return {GRANTS_PROPERTY: orjson.dumps([*known, *({f"{location}/"} - set(known))]).decode()}
 
 
-def check_own_place(
+def check_own_location(
     location: str, chosen: str, namespace: str, namespace_folder: str, warehouse: str
 ) -> bool:
     """Whether the location of a bound key's new table has to be compared with others': not where it is the
@@ -90,9 +90,9 @@ def check_own_place(
     Otherwise it has to be in the folder that the catalog gives the namespace, or in
     `<warehouse>/<level>/...`. Raises CatalogError 403.
     """
-    place = canonical(location).rstrip("/")
-    _check_no_links(place, warehouse)
-    if chosen and place == canonical(chosen):
+    table_location = canonical(location).rstrip("/")
+    _check_no_links(table_location, warehouse)
+    if chosen and table_location == canonical(chosen):
         return False
     levels = namespace.split(SEPARATOR)
     has_folder = (
@@ -102,7 +102,10 @@ def check_own_place(
     )
     own = f"{warehouse}/{'/'.join(levels)}/"
     folders = [f"{canonical(namespace_folder)}/", *([own] if has_folder else [])]
-    if not any(place.startswith(folder) and is_plain_path(place[len(folder) :]) for folder in folders):
+    if not any(
+        table_location.startswith(folder) and is_plain_path(table_location[len(folder) :])
+        for folder in folders
+    ):
         metrics.foreign_files.labels("location").inc()
         raise forbidden(
             f"location {location!r:.500} is not one that a key bound to a namespace may choose; leave the "
@@ -121,28 +124,30 @@ def check_namespace_properties(by: Principal, names: Collection[str]) -> None:
         )
 
 
-def _check_no_links(place: str, warehouse: str) -> None:
+def _check_no_links(table_location: str, warehouse: str) -> None:
     """On a disk, a symbolic link below the warehouse would make one table's folder another's."""
-    if place.startswith("file:") and place.startswith(f"{warehouse}/"):
-        path, root = place.removeprefix("file://"), warehouse.removeprefix("file://")
+    if table_location.startswith("file:") and table_location.startswith(f"{warehouse}/"):
+        path, root = table_location.removeprefix("file://"), warehouse.removeprefix("file://")
         if os.path.realpath(path) != os.path.realpath(root) + path[len(root) :]:
-            raise forbidden(f"location {place!r:.500} is reached by a symbolic link; choose another one")
+            raise forbidden(
+                f"location {table_location!r:.500} is reached by a symbolic link; choose another one"
+            )
 
 
-def check_registered(metadata: Json, metadata_location: str, place: TableLocation) -> None:
+def check_registered(metadata: Json, metadata_location: str, table_location: TableLocation) -> None:
     """Every file that registered metadata of a table names. Raises CatalogError 403."""
-    check_file(place, "metadata-location", metadata_location)
+    check_file(table_location, "metadata-location", metadata_location)
     for snapshot in metadata.get("snapshots") or ():
         for what, uri in named_by(snapshot):
-            check_file(place, what, uri)
+            check_file(table_location, what, uri)
     for key, path in (
         ("metadata-log", "metadata-file"),
         ("statistics", "statistics-path"),
         ("partition-statistics", "statistics-path"),
     ):
         for entry in metadata.get(key) or ():
-            check_file(place, path, entry.get(path))
-    check_paths(place, metadata.get("properties") or {})
+            check_file(table_location, path, entry.get(path))
+    check_paths(table_location, metadata.get("properties") or {})
 
 
 def named_by(snapshot: Mapping[str, Any]) -> Sequence[tuple[str, object]]:
