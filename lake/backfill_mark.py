@@ -1,5 +1,5 @@
-"""How far a table has absorbed a file of an archive: the property `firn.backfill.<source>`, set in the commit
-of the rows.
+"""How far a table has committed a file of an archive: the property `firn.backfill.<source>`, set in the
+commit of the rows.
 
 A source is a file by its URI. Its id is also the `_topic_id` of its rows; their `_topic` is the URI,
 `_topic_partition` 0, `_offset` the number of the record in the file. So a file is to its rows what a topic
@@ -18,7 +18,7 @@ from lake.storage import canonical
 from lake.topic_fill import FILL_PREFIX, all_fills, join
 
 BACKFILL_PREFIX = "firn.backfill."
-Absorbed = Mapping[
+CommittedRanges = Mapping[
     TopicPartition, Sequence[Range]
 ]  # stretches of offsets, ascending, that neither overlap nor touch
 _ID_CHARACTERS = 20
@@ -26,8 +26,8 @@ _ID_CHARACTERS = 20
 
 @dataclass(frozen=True, slots=True)
 class BackfillMark:
-    """`next`: number of the first record that the table has not absorbed. `complete`: the file has no further
-    ones.
+    """`next`: number of the first record that the table has not committed. `complete`: the file has no
+    further ones.
 
     `size` and `etag` are those of the file that was read: records are numbered in exactly that one.
     """
@@ -79,8 +79,8 @@ def parse_backfill_mark(properties: Mapping[str, str], source: str) -> BackfillM
         ) from error
 
 
-def absorbed(properties: Mapping[str, str]) -> Absorbed:
-    """The offsets that a table has absorbed, of topics, of files, and of topics' pasts that a backfill
+def committed_ranges(properties: Mapping[str, str]) -> CommittedRanges:
+    """The offsets that a table has committed, of topics, of files, and of topics' pasts that a backfill
     brought in: every row is of one of these.
 
     Raises ProtocolError.

@@ -1,7 +1,8 @@
-"""Marks: how far a table has absorbed each topic-partition, and what that says about a flush.
+"""Marks: how far a table has committed each topic-partition, and what that says about a flush.
 
-The mark of a table for a topic-partition is the next offset it has not absorbed. Marks are the table property
-`firn.offsets`, set in the same commit as the data; every snapshot of ours repeats them in its summary.
+The mark of a table for a topic-partition is the next offset it has not committed. Marks are the table
+property `firn.offsets`, set in the same commit as the data; every snapshot of ours repeats them in its
+summary.
 
 Beside it stands where the ingestion began that has set it: a mark covers `[first, next)`. Where no first is
 said, nobody knows, and it counts as 0.
@@ -40,7 +41,7 @@ class Verdict(Enum):
     """What the marks say about a flush, before every attempt to commit it."""
 
     COMMIT = "commit"  # every mark stands where the flush starts
-    ABSORBED = "absorbed"  # every mark is at or beyond where the flush ends: it is already there
+    COMMITTED = "committed"  # every mark is at or beyond where the flush ends: it is already there
     AHEAD = (
         "ahead"  # some marks are inside or beyond their range: commit only the rows at or beyond the marks
     )
@@ -57,22 +58,22 @@ class Marks:
     firsts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def of(self, partition: TopicPartition) -> int:
-        """The next offset the table has not absorbed; 0 where it has seen nothing of the partition."""
+        """The next offset the table has not committed; 0 where it has seen nothing of the partition."""
         return self.offsets.get(partition, 0)
 
     def compare(self, ranges: Mapping[TopicPartition, Range]) -> Verdict:
         """Says what to do with a flush of these ranges."""
         behind = ahead = False
-        absorbed = True
+        committed = True
         for partition, (start, end) in ranges.items():
             mark = self.of(partition)
             behind |= mark < start
             ahead |= mark > start
-            absorbed &= mark >= end
+            committed &= mark >= end
         if behind:
             return Verdict.BEHIND
-        if absorbed:
-            return Verdict.ABSORBED
+        if committed:
+            return Verdict.COMMITTED
         return Verdict.AHEAD if ahead else Verdict.COMMIT
 
     def covered(self, partition: TopicPartition) -> Range | None:
@@ -129,7 +130,7 @@ def _by_partition(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartitio
 
 
 def parse_marks(value: str | None) -> Marks:
-    """Reads the table property; None is a table that has absorbed nothing. Raises ProtocolError for anything
+    """Reads the table property; None is a table that has committed nothing. Raises ProtocolError for anything
     unreadable."""
     if value is None:
         return NO_MARKS

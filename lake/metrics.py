@@ -8,9 +8,9 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 # ---- ingest
 RECORDS_DELIVERED = Counter("firn_ingest_records_delivered_total", "Messages taken from Kafka", ["topic"])
 RECORDS_WRITTEN = Counter("firn_ingest_records_written_total", "Rows committed to tables")
-RECORDS_ABSORBED = Counter(
-    "firn_ingest_records_absorbed_total",
-    "Messages skipped because their table had absorbed them before a restart",
+RECORDS_ALREADY_COMMITTED = Counter(
+    "firn_ingest_records_already_committed_total",
+    "Messages skipped because their table had committed them before a restart",
 )
 RECORDS_DEAD = Counter(
     "firn_ingest_records_dead_lettered_total", "Messages sent to the dead-letter topic", ["reason"]
@@ -21,7 +21,7 @@ RANGES_UNREADABLE = Counter(
     ["topic"],
 )
 FOREIGN_MESSAGES = Counter(
-    "firn_ingest_foreign_messages_total",
+    "firn_ingest_untrusted_messages_total",
     "Messages in Firn's own topics that somebody else wrote; not followed",
     ["topic"],
 )
@@ -46,22 +46,22 @@ TABLES_POSTPONED = Gauge(
     "firn_ingest_tables_postponed", "New tables that wait because of tables.new_per_minute"
 )
 SECOND_WRITERS = Gauge(
-    "firn_ingest_second_writers",
+    "firn_ingest_concurrent_writers",
     "Other ingesters that were seen to write the same topics into the same tables",
 )
 ROWS_WITH_ERRORS = Counter("firn_ingest_rows_with_errors_total", "Rows with an entry in _errors")
 UNFORESEEN = Counter(
-    "firn_ingest_unforeseen_errors_total",
+    "firn_ingest_unexpected_errors_total",
     "Errors nobody foresaw, each in the log with its trace: the work went on another way",
     ["what"],
 )
 COMMITS = Counter("firn_ingest_table_commits_total", "Table commits by outcome", ["status"])
 TABLE_RELIEFS = Counter(
-    "firn_ingest_table_reliefs_total",
+    "firn_ingest_table_cleanups_total",
     "Tables whose snapshots and manifests ingestion took back itself, because maintenance is behind",
     ["outcome"],
 )
-RELIEF_SNAPSHOTS = Counter("firn_ingest_relief_snapshots_total", "Snapshots that ingestion expired itself")
+RELIEF_SNAPSHOTS = Counter("firn_ingest_snapshots_expired_total", "Snapshots that ingestion expired itself")
 ROUND_SECONDS = Histogram(
     "firn_ingest_commit_round_seconds",
     "Wall seconds from sending a round of commits to its answer",
@@ -91,7 +91,7 @@ COMPLETE_UNTIL = Gauge(
     "Time (epoch) before which every record of the input topics is durable",
 )
 STALEST_COMMIT = Gauge(
-    "firn_ingest_stalest_commit_seconds",
+    "firn_ingest_oldest_commit_age_seconds",
     "Seconds since the last commit of the tenants that have waited longest",
     ["tenant"],
 )

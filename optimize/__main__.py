@@ -115,7 +115,7 @@ def run(
     table: Tables = None,
     catalog_uri: CatalogUri = None,
 ) -> None:
-    """Runs rounds of maintenance, the daily and weekly duties, and erasures that are asked for, until
+    """Runs rounds of maintenance, the daily and weekly tasks, and erasures that are asked for, until
     SIGTERM."""
     settings = OptimizeSettings.load(catalog__uri=catalog_uri)
     if dry_run:

@@ -29,12 +29,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceTasks:
-    """The duties over the parts of a maintenance."""
+    """The tasks over the parts of a maintenance."""
 
     maintenance: Maintenance
 
     def run_due(self) -> None:
-        """Runs every duty whose interval is over; one that fails does not stop the others, and is tried again
+        """Runs every task whose interval is over; one that fails does not stop the others, and is tried again
         at the next round."""
         s = self.maintenance.settings
         works: dict[str, tuple[float, Callable[[], object]]] = {
@@ -183,7 +183,7 @@ class MaintenanceTasks:
         return (candidate.table for candidate in source.candidates())
 
     def _last(self, name: str) -> tuple[int, int]:
-        """Version of the entry and when the duty was done last, ms since 1970."""
+        """Version of the entry and when the task was done last, ms since 1970."""
         catalog = self.maintenance.catalog
         if not catalog.has_extras:
             return 0, 0

@@ -14,7 +14,7 @@ from lake.extras_client import ChangedPartition, ExtrasClient
 from lake.settings import OptimizeSettings
 
 # Partitions that have not changed for so long are forgotten; at the start of a process older changes are left
-# to the daily duty.
+# to the daily task.
 REMEMBERED_MS = 24 * 3_600_000
 # The catalog's clock stamps a change before its transaction ends, so a look begins a little before the end of
 # the last one.

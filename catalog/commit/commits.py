@@ -115,7 +115,7 @@ class Committer:
         pending = list(units)
         while pending:
             now, later = _without_overlap(pending)
-            metrics.round_tables.observe(sum(len(unit.changes) for unit in now))
+            metrics.transaction_tables.observe(sum(len(unit.changes) for unit in now))
             pending = self._round(now) + later
         for result, count in Counter(unit.result for unit in units).items():
             metrics.commits.labels(result).inc(count)

@@ -130,11 +130,11 @@ class Services:
         return data if data is not None else await self.run(read_metadata, self.store, location)
 
     async def upkeep(self) -> None:
-        """What has to be done now and then, for as long as the process runs; one duty that fails does not
+        """What has to be done now and then, for as long as the process runs; one task that fails does not
         keep the others from their turn."""
         while True:
             await asyncio.sleep(UPKEEP_INTERVAL_S)
-            for duty in (
+            for task in (
                 self._flush_names,
                 self._compact_names,
                 self._count_partitions,
@@ -142,9 +142,9 @@ class Services:
                 self._checkpoint,
                 self._note_maintenance,
             ):
-                failures = metrics.upkeep_failures.labels(duty.__name__.strip("_"))
-                with isolate("catalog.upkeep_failed", failures.inc, duty=duty.__name__):
-                    await self.run(duty)
+                failures = metrics.background_task_failures.labels(task.__name__.strip("_"))
+                with isolate("catalog.background_task_failed", failures.inc, task=task.__name__):
+                    await self.run(task)
 
     def _compact_names(self) -> None:
         if self.store.warehouse:

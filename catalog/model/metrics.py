@@ -19,13 +19,13 @@ commits = Counter(
     "Commits by their result: committed, repeated, or the type of the refusal",
     ["result"],
 )
-upkeep_failures = Counter(
-    "firn_catalog_upkeep_failures_total",
-    "Turns of a duty of upkeep that failed, each in the log with its trace",
-    ["duty"],
+background_task_failures = Counter(
+    "firn_catalog_background_task_failures_total",
+    "Turns of a background task that failed, each in the log with its trace",
+    ["task"],
 )
-round_tables = Histogram(
-    "firn_catalog_round_tables",
+transaction_tables = Histogram(
+    "firn_catalog_transaction_tables",
     "Tables that shared one SQL transaction",
     buckets=(1, 2, 5, 10, 50, 100, 500, 1_000, 5_000),
 )

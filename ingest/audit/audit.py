@@ -200,7 +200,7 @@ class Auditor:
 
     def _records(self, stretch: _Stretch, topic: TopicSettings) -> Iterator[tuple[int, int]]:
         """The offset of every message and how many records it carries. Of what nobody can read every offset
-        counts as one: a letter stands for them."""
+        counts as one: a dead letter stands for them."""
         for message in self._reader.read({stretch.partition: (stretch.start, stretch.end)}):
             yield from self._unreadable()
             yield message.offset(), records_in(message.value(), topic.format, self._settings.limits.depth_max)

@@ -210,8 +210,8 @@ def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, found_in: Foun
 
 
 def spool_dead_letters(settings: IngestSettings, reader: KafkaReader, spool: IdentitySpool) -> int:
-    """Reads the identities of all dead letters; a letter may be there more than once. Returns how many were
-    read."""
+    """Reads the identities of all dead letters; a dead letter may be there more than once. Returns how many
+    were read."""
     read, mac = 0, TopicMac(settings)
     for message in reader.read(_all(reader, settings.internal_topics.dead_letters)):
         letter = read_letter(message, mac)
@@ -233,7 +233,7 @@ def spool_replays(
     spool: IdentitySpool,
     consumed: Mapping[KafkaPartition, int],
 ) -> None:
-    """Reads the identities of all replayed letters; `consumed`: the group's offsets, which tell the read
+    """Reads the identities of all replayed dead letters; `consumed`: the group's offsets, which tell the read
     ones. Parked ones count as not read yet."""
     ranges = _all(reader, settings.internal_topics.replay)
     by_key = {partition.key: partition for partition in ranges}

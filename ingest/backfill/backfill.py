@@ -168,7 +168,7 @@ class Backfill:
         )
 
     def _meet(self, reading: _Reading, tables: Iterable[TableId]) -> None:
-        """Learns how far tables are with the file. Raises UnusableFileError where one absorbed another
+        """Learns how far tables are with the file. Raises UnusableFileError where one committed another
         content of it."""
         tables = list(tables)
         self.commits.open(tables)

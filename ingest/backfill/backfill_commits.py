@@ -60,8 +60,8 @@ class Origin(Protocol):
         meant, UnavailableError."""
 
     def check_state(self, state: TableState, flush: Flush) -> None:
-        """Before a flush is written: raises ChangedMeanwhileError where the table has absorbed something else
-        of the same source."""
+        """Before a flush is written: raises ChangedMeanwhileError where the table has committed something
+        else of the same source."""
 
     def end(self, table: TableId, source: int) -> int:
         """The offset after the last one of a source that was routed, as far as it is this backfill's to bring

@@ -30,7 +30,7 @@ class BackfillLedger:
             self.ends.pop(source, None)
 
     def mark(self, state: TableState, source: str) -> BackfillMark | None:
-        """How far the table has absorbed a file. Raises UnusableFileError where it absorbed another content
+        """How far the table has committed a file. Raises UnusableFileError where it committed another content
         of it, ProtocolError."""
         mark, file = parse_backfill_mark(state.properties, source), self.files[source]
         if mark is not None and not mark.is_of(file.size, file.etag):

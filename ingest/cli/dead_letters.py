@@ -26,11 +26,17 @@ app = typer.Typer(
 )
 app.command("erase")(letter_erasure.erase)
 
-Reason = Annotated[str | None, typer.Option(help="only letters of this reason, like undecodable or too_late")]
-Topic = Annotated[str | None, typer.Option(help="only letters from this topic")]
-Tenant = Annotated[str | None, typer.Option(help="only letters of this tenant, as far as that can be told")]
-Since = Annotated[datetime | None, typer.Option(help="only letters that died at or after this time, UTC")]
-Until = Annotated[datetime | None, typer.Option(help="only letters that died before this time, UTC")]
+Reason = Annotated[
+    str | None, typer.Option(help=("only dead letters of this reason, like undecodable or too_late"))
+]
+Topic = Annotated[str | None, typer.Option(help="only dead letters from this topic")]
+Tenant = Annotated[
+    str | None, typer.Option(help=("only dead letters of this tenant, as far as that can be told"))
+]
+Since = Annotated[
+    datetime | None, typer.Option(help=("only dead letters that came at or after this time, UTC"))
+]
+Until = Annotated[datetime | None, typer.Option(help="only dead letters that came before this time, UTC")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -87,7 +93,7 @@ def _table(letters: Iterable[DeadLetter]) -> Table:
 
 @app.command()
 def show(
-    letter_id: Annotated[str, typer.Argument(help="id of the letter, as list shows it: 0:42")],
+    letter_id: Annotated[str, typer.Argument(help="id of the dead letter, as list shows it: 0:42")],
     as_json: AsJson = False,
     raw: Annotated[
         bool,
@@ -140,14 +146,14 @@ def _shown(value: bytes | None) -> Text:
 @app.command()
 def replay(
     ids: Annotated[
-        list[str] | None, typer.Argument(help="ids of letters; none: those of the options")
+        list[str] | None, typer.Argument(help="ids of dead letters; none: those of the options")
     ] = None,
     reason: Reason = None,
     topic: Topic = None,
     tenant: Tenant = None,
     since: Since = None,
     until: Until = None,
-    everything: Annotated[bool, typer.Option("--all", help="every letter there is")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="every dead letter there is")] = False,
     to_tenant: Annotated[
         str | None, typer.Option(help="the tenant they go to, where the rules name none or a wrong one")
     ] = None,
@@ -155,12 +161,12 @@ def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would happen, send nothing")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sends dead letters to the replay topic, which the ingesters read; each letter once for each of its
-    deaths, however often you ask."""
+    """Sends dead letters to the replay topic, which the ingesters read; each dead letter once for each of its
+    attempts, however often you ask."""
     wanted = _filter(reason, topic, tenant, since, until)
     if not ids and wanted.is_all and not everything:
         raise SettingsError(
-            "say which letters: their ids, --reason, --topic, --tenant, --since, --until, or --all"
+            "say which dead letters: their ids, --reason, --topic, --tenant, --since, --until, or --all"
         )
     tools = Tools.open(IngestSettings.load())
     box = tools.dead_letters()

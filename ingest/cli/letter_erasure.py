@@ -23,29 +23,34 @@ def erase(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            help="ids of letters, as list and the report of an erasure show them; none: those of the options"
+            help=(
+                "ids of dead letters, as list and the report of an erasure show them; none: those of the "
+                "options"
+            )
         ),
     ] = None,
     contains: Annotated[
         str,
-        typer.Option(help="only letters that hold this text, in any case, in value, key, headers or detail"),
+        typer.Option(
+            help=("only dead letters that hold this text, in any case, in value, key, headers or detail")
+        ),
     ] = "",
     identity: Annotated[
         list[str] | None, typer.Option(help="only the message TOPIC_ID:PARTITION:OFFSET; may be repeated")
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="only letters of this reason")] = None,
-    topic: Annotated[str | None, typer.Option(help="only letters from this topic")] = None,
+    reason: Annotated[str | None, typer.Option(help="only dead letters of this reason")] = None,
+    topic: Annotated[str | None, typer.Option(help="only dead letters from this topic")] = None,
     tenant: Annotated[
-        str | None, typer.Option(help="only letters of this tenant, as far as that can be told")
+        str | None, typer.Option(help="only dead letters of this tenant, as far as that can be told")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="only letters that died at or after this time, UTC")
+        datetime | None, typer.Option(help="only dead letters that came at or after this time, UTC")
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(help="only letters that died before this time, UTC")
+        datetime | None, typer.Option(help="only dead letters that came before this time, UTC")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="every letter there is, or every one of the tenant")
+        bool, typer.Option("--all", help="every dead letter there is, or every one of the tenant")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, change nothing")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
@@ -56,7 +61,8 @@ def erase(
     wanted = LetterFilter(reason, topic, None, *bounds)
     if not (ids or contains or identity or everything or not wanted.is_all):
         raise SettingsError(
-            "say which letters: their ids, --contains, --identity, --reason, --topic, --since, --until, or "
+            "say which dead letters: their ids, --contains, --identity, --reason, --topic, --since, --until, "
+            "or "
             "--all (with --tenant: all of his)"
         )
     tools = Tools.open(IngestSettings.load())
@@ -81,7 +87,7 @@ def chooser(
     wanted: LetterFilter,
     aside: Aside,
 ) -> Wanted:
-    """Takes the letters that fulfil all that is asked for; what is empty asks for nothing."""
+    """Takes the dead letters that fulfil all that is asked for; what is empty asks for nothing."""
 
     def takes(letter: DeadLetter) -> bool:
         return (

@@ -4,7 +4,7 @@ outcomes never guessed.
 For each table, until its flushes are settled:
 
     state known?       else it is loaded, in a thread (none: the commit creates it)
-    marks vs ranges    absorbed: done - ahead: back to the worker, to be written without the rows below the
+    marks vs ranges    committed: done - ahead: back to the worker, to be written without the rows below the
                        marks - behind: the table was moved back, and is parked - equal: go on
     new columns        their ids were handed out by this committer and still stand; else back to the worker
     prepare            manifest and manifest list, durable before the request

@@ -134,7 +134,7 @@ class Flushes(Generic[C]):
     def written(self, written: Written, now_s: float) -> None:
         """Flushes were written together: each goes to the committer, or ends without a row, or is stuck and
         delayed."""
-        for empty in written.empty:  # all absorbed or dead letters: nothing to commit
+        for empty in written.empty:  # all committed or dead letters: nothing to commit
             self.give_up(empty.table)
         for stuck, _ in written.stuck:
             self.delay(stuck.table, now_s)

@@ -45,7 +45,7 @@ class Ledger(Protocol):
 class LiveMarks:
     """The marks of the input topics. `firsts`: where the ingestion of partitions began.
 
-    A partition that the table has no mark for, but a backfill has filled up to there, counts as absorbed so
+    A partition that the table has no mark for, but a backfill has filled up to there, counts as committed so
     far: what the group began behind is not its own to write, also where somebody sets its offsets back.
     """
 

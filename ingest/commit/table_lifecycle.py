@@ -416,7 +416,7 @@ class TableLifecycle:
         return drain == self._parked.number and self._parked.stage in DRAINS
 
     def _compare(self, job: Job, marks: Marks) -> None:
-        """What is absorbed or has to be written again leaves the job."""
+        """What is committed or has to be written again leaves the job."""
         known = self.known
         assert known is not None
         if job.sent is not None:
@@ -446,7 +446,7 @@ class TableLifecycle:
         if flush.uuid != known.uuid:
             return Outcome.REDO  # dropped and created again meanwhile
         verdict = marks.compare(flush.ranges)
-        if verdict is Verdict.ABSORBED:
+        if verdict is Verdict.COMMITTED:
             return Outcome.DONE
         if verdict is Verdict.BEHIND:
             lost = Marks({partition: start for partition, (start, _) in flush.ranges.items()})
@@ -753,7 +753,7 @@ class TableLifecycle:
 
     def _is_there(self, job: Job, marks: Marks) -> bool:
         """Whether a commit of unknown outcome has landed, as the marks say."""
-        return marks.compare(job.ranges) is Verdict.ABSORBED
+        return marks.compare(job.ranges) is Verdict.COMMITTED
 
     def _is_answer(self, parked: Parked, number: int) -> bool:
         """An answer to an order that was given up does not count."""

@@ -83,7 +83,7 @@ def convert(
     shapes: Shapes,
     parts: Sequence[Part] = (),
 ) -> Converted:
-    """Converts a table's waiting messages. `marks`: per source the next offset the table has not absorbed;
+    """Converts a table's waiting messages. `marks`: per source the next offset the table has not committed;
     what is below is left out.
 
     `parts`: what is converted already; it has no row below the marks.
@@ -91,15 +91,15 @@ def convert(
     work = work_on(buffer, sources, schema, limits, shapes)
     done = _take_parts(work, parts)
     undated = buffer.undated
-    absorbed = 0
-    some_absorbed = is_absorbed(buffer, marks)
+    committed = 0
+    some_committed = is_committed(buffer, marks)
     for first in range(0, len(buffer), CHUNK_ROWS):
         ordinals: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
         if done:
             ordinals = [at for at in ordinals if at not in done]
-        if some_absorbed:
+        if some_committed:
             fresh = [at for at in ordinals if buffer.offsets[at] >= marks[buffer.sources[at]]]
-            absorbed += len(ordinals) - len(fresh)
+            committed += len(ordinals) - len(fresh)
             ordinals = fresh
         if undated:
             work.rejected += [(at, _undated(buffer.timestamps_ms[at])) for at in ordinals if at in undated]
@@ -107,7 +107,7 @@ def convert(
         if ordinals:
             _convert_chunk(work, ordinals)
     rows = _one_table(work.chunks)
-    return Converted(rows, work.terms.columns.new, work.rejected, absorbed, work.rows_with_errors)
+    return Converted(rows, work.terms.columns.new, work.rejected, committed, work.rows_with_errors)
 
 
 def _one_table(chunks: Sequence[pa.Table]) -> pa.Table:
@@ -116,7 +116,7 @@ def _one_table(chunks: Sequence[pa.Table]) -> pa.Table:
     return chunks[0] if len(chunks) == 1 else pa.concat_tables(chunks, promote_options="default")
 
 
-def is_absorbed(buffer: TableBuffer, marks: Sequence[int]) -> bool:
+def is_committed(buffer: TableBuffer, marks: Sequence[int]) -> bool:
     """Whether the table has some of the messages already."""
     return any(first < marks[source] for source, first in buffer.first_offsets.items())
 

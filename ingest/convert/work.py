@@ -47,7 +47,7 @@ class Converted:
     rows: pa.Table
     new: Mapping[str, str]
     rejected: Sequence[tuple[int, Rejected]]
-    absorbed: int  # messages below the table's marks
+    committed: int  # messages below the table's marks
     rows_with_errors: int
 
 

@@ -22,7 +22,7 @@ from lake.storage import AnyStorage
 
 REASON = "firn.reason"  # the first header behind the message's own
 LETTERS_FOLDER = "dead-letters"  # in the warehouse
-UNTIL = "firn.until"  # of a letter without bytes that stands for several offsets: the one behind them
+UNTIL = "firn.until"  # of a dead letter without bytes that stands for several offsets: the one behind them
 DETAIL_CHARACTERS_MAX = 4_096  # it may quote the message
 FLUSH_TIMEOUT_S = 60.0
 QUEUE_KBYTES = 256 * 1024
@@ -42,12 +42,13 @@ class Letters(Protocol):
         it."""
 
     def flush(self) -> None:
-        """Returns when every letter so far is durable. Raises UnavailableError, FatalError; nothing may be
-        committed then."""
+        """Returns when every dead letter so far is durable. Raises UnavailableError, FatalError; nothing may
+        be committed then."""
 
 
 class DeadLetters:
-    """Produces to the dead-letter topic with acks=all; `flush` returns when every letter is acknowledged."""
+    """Produces to the dead-letter topic with acks=all; `flush` returns when every dead letter is
+    acknowledged."""
 
     def __init__(self, settings: IngestSettings, storage: AnyStorage, warehouse: str) -> None:
         self._topic = settings.internal_topics.dead_letters
@@ -58,13 +59,13 @@ class DeadLetters:
         self._producer = AcknowledgedProducer(settings, self._topic, queue_kbytes=QUEUE_KBYTES)
 
     def ensure_topic(self) -> None:
-        """Creates the topic, and the one that its letters are replayed to, or verifies them. Raises
+        """Creates the topic, and the one that its dead letters are replayed to, or verifies them. Raises
         PrerequisiteError, UnavailableError."""
         for name in (self._topic, self._replay_topic):
             ensure_topic(self._settings, name)
 
     def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
-        """Queues one letter; `flush` makes sure of it.
+        """Queues one dead letter; `flush` makes sure of it.
 
         A message that came from the replay topic dies again under the coordinates it was first read at.
         """
@@ -111,8 +112,8 @@ class DeadLetters:
         )
 
     def flush(self) -> None:
-        """Waits until every letter is acknowledged. Raises UnavailableError where the broker does not answer
-        for now; nothing may be committed then."""
+        """Waits until every dead letter is acknowledged. Raises UnavailableError where the broker does not
+        answer for now; nothing may be committed then."""
         left = self._producer.flush(FLUSH_TIMEOUT_S)
         if refusals := self._producer.refusals:
             raise FatalError(

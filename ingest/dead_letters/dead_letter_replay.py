@@ -1,8 +1,8 @@
 """Dead letters sent again: to the replay topic, which the ingesters read like any other, each at most once
 per death.
 
-A letter goes where the rules of its topic route it today, else to the table it died in front of; who knows
-better says so. What would die again for certain is left alone and counted.
+A dead letter goes where the rules of its topic route it today, else to the table that could not take it; who
+knows better says so. What would die again for certain is left alone and counted.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ Identity = tuple[str, int, int, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where letters go instead of where the rules say; None: as the rules say."""
+    """Where dead letters go instead of where the rules say; None: as the rules say."""
 
     tenant: TenantId | None = None
     stream: str | None = None
@@ -40,7 +40,7 @@ class Destination:
 
 @dataclass(slots=True)
 class ReplayResult:
-    """How many letters were sent, by table, and how many were not, by the sentence that says why."""
+    """How many dead letters were sent, by table, and how many were not, by the sentence that says why."""
 
     sent: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
@@ -66,10 +66,10 @@ class Replayer:
     def replay(
         self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False
     ) -> ReplayResult:
-        """Sends letters; returns when every one is acknowledged. Raises RefusedError while another replay
-        runs, UnavailableError, FatalError.
+        """Sends dead letters; returns when every one is acknowledged. Raises RefusedError while another
+        replay runs, UnavailableError, FatalError.
 
-        An identity is sent once for each of its deaths, whoever asks how often: the replay topic itself
+        An identity is sent once for each of its attempts, whoever asks how often: the replay topic itself
         remembers.
         """
         if not dry_run:
@@ -158,7 +158,7 @@ class Replayer:
 
 
 def _died_at(letter: DeadLetter) -> TableId | None:
-    """The table in front of which a letter died."""
+    """The table that could not take a dead letter."""
     namespace, _, name = (letter.table or "").partition(".")
     tenant, stream = from_identifier(namespace), from_identifier(name)
     return (
@@ -185,11 +185,13 @@ class _Sender:
         left = self._producer.flush(FLUSH_TIMEOUT_S)
         if refusals := self._producer.refusals:
             raise FatalError(
-                f"topic {self._topic} refuses {len(refusals)} letters: {refusals[0]}; mend the topic and "
+                f"topic {self._topic} refuses {len(refusals)} dead letters: {refusals[0]}; mend the topic "
+                "and "
                 "replay again, none is sent twice"
             )
         if left:
             raise UnavailableError(
-                f"{left} letters are not acknowledged by topic {self._topic}; replay again when the broker "
+                f"{left} dead letters are not acknowledged by topic {self._topic}; replay again when the "
+                "broker "
                 "is well, none is sent twice"
             )

@@ -27,7 +27,7 @@ SHOWN_BYTES = 200
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One letter: the message that died, and what is known of its death. `partition`, `offset` are the
+    """One dead letter: the message that died, and what is known of its death. `partition`, `offset` are the
     letter's own and name it.
 
     `was_*` are the coordinates of the message; `index` that of the one bad record in it, whose bytes are then
@@ -54,12 +54,12 @@ class DeadLetter:
     headers: Headers
     value: bytes | None
     value_bytes: int | None
-    until: int | None = None  # of a letter that stands for offsets nobody can read: the one behind them
+    until: int | None = None  # of a dead letter that stands for offsets nobody can read: the one behind them
     foreign: bool = False  # somebody else put it into the topic; then nothing is known but itself
     tenant: str | None = None  # as far as anybody can tell
 
     def shortened(self) -> "DeadLetter":
-        """With the beginning of its value only: a page of letters must not hold gigabytes."""
+        """With the beginning of its value only: a page of dead letters must not hold gigabytes."""
         return self if self.value is None else replace(self, value=self.value[:SHOWN_BYTES])
 
     @property
@@ -201,8 +201,8 @@ def read_letter(message: Message, mac: TopicMac) -> DeadLetter | None:
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """Which letters are wanted; what is None does not matter. `since` and `until` bound the time of death,
-    half-open."""
+    """Which dead letters are wanted; what is None does not matter. `since` and `until` bound the time of
+    death, half-open."""
 
     reason: str | None = None
     topic: str | None = None
@@ -225,7 +225,8 @@ class LetterFilter:
 
 
 class LetterTenants:
-    """Whose a letter is: the table it died in front of, else what the rules of its topic say today."""
+    """Whose a dead letter is: the table that could not take it, else what the rules of its topic say
+    today."""
 
     def __init__(self, settings: IngestSettings) -> None:
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
@@ -263,8 +264,8 @@ class DeadLetterBox:
     def newest(
         self, wanted: LetterFilter, limit: int, before: Mapping[int, int] | None = None
     ) -> tuple[list[DeadLetter], dict[int, int] | None]:
-        """At most `limit` letters, newest first, shortened; and where to go on (as `before`: partition ->
-        offset), None at the end."""
+        """At most `limit` dead letters, newest first, shortened; and where to go on (as `before`: partition
+        -> offset), None at the end."""
         ends = self._ends(wanted)
         left = {p: min(end.end, (before or {}).get(p.partition, end.end)) for p, end in ends.items()}
         found: list[DeadLetter] = []
@@ -281,11 +282,11 @@ class DeadLetterBox:
         return found, {p.partition: at for p, at in left.items()} if more else None
 
     def all(self, wanted: LetterFilter) -> Iterator[DeadLetter]:
-        """Every letter wanted that is there now, per partition in order."""
+        """Every dead letter wanted that is there now, per partition in order."""
         yield from self._read({p: (end.start, end.end) for p, end in self._ends(wanted).items()}, wanted)
 
     def one(self, letter_id: str) -> DeadLetter:
-        """The letter of an id (`partition:offset`). Raises NotFoundError, SettingsError."""
+        """The dead letter of an id (`partition:offset`). Raises NotFoundError, SettingsError."""
         partition, offset = parse_id(letter_id)
         topic_partition = next(
             (p for p in self._reader.partitions([self._topic]) if p.partition == partition), None

@@ -5,13 +5,13 @@ front of that:
   touched
 2. every message that stays is produced again, byte for byte (key, value, headers, timestamp) into its own
    partition, and acknowledged; Firn's own are signed anew, what somebody else wrote stays foreign
-3. what the erased letters have in the warehouse is deleted, as far as it lies in the dead letters' own folder
-  and no other letter names it
+3. what the erased dead letters have in the warehouse is deleted, as far as it lies in the dead letters' own
+  folder and no other dead letter names it
 4. the brokers delete every record below the ends
 
-A crash between 2 and 4 leaves letters twice, with the same identity, which readers expect; the next erasure
-copies each but once. Nothing that stays is ever deleted before its copy is acknowledged. Letters have new ids
-afterwards.
+A crash between 2 and 4 leaves dead letters twice, with the same identity, which readers expect; the next
+erasure copies each but once. Nothing that stays is ever deleted before its copy is acknowledged. Dead letters
+have new ids afterwards.
 """
 
 import hashlib
@@ -44,8 +44,8 @@ Wanted = Callable[[DeadLetter], bool]
 
 @dataclass(slots=True)
 class ErasedLetters:
-    """What an erasure did, or would do. `by_reason`: erased letters by the reason they died of. `bodies`:
-    objects deleted from the warehouse."""
+    """What an erasure did, or would do. `by_reason`: erased dead letters by the reason they died of.
+    `bodies`: objects deleted from the warehouse."""
 
     by_reason: Counter[str] = field(default_factory=Counter)
     kept: int = 0
@@ -80,9 +80,9 @@ class LetterErasure:
         self._tenants = LetterTenants(settings)
 
     def erase(self, wanted: Wanted, *, tenant: str | None = None, dry_run: bool = False) -> ErasedLetters:
-        """Erases the letters that are wanted (of a tenant, None: whosever). Raises RefusedError while letters
-        are replayed or erased elsewhere, UnavailableError, FatalError; nothing is deleted then, and it may be
-        run again."""
+        """Erases the dead letters that are wanted (of a tenant, None: whosever). Raises RefusedError while
+        dead letters are replayed or erased elsewhere, UnavailableError, FatalError; nothing is deleted then,
+        and it may be run again."""
         lease = f"{lease_name(self._settings)}.replay"
         with held_lease(
             self._catalog,
@@ -113,7 +113,7 @@ class LetterErasure:
     def _look(
         self, ends: Mapping[KafkaPartition, Ends], takes: Wanted, held: Lease
     ) -> tuple[ErasedLetters, set[str]]:
-        """Counts, and gives the objects that the erased letters name."""
+        """Counts, and gives the objects that the erased dead letters name."""
         result, gone = ErasedLetters(), set[str]()
         for _, letter in self._messages(ends):
             held.renew()
@@ -179,7 +179,8 @@ class LetterErasure:
             )
         if left:
             raise UnavailableError(
-                f"the copies of {left} letters are not acknowledged by topic {topic}; nothing was deleted, "
+                f"the copies of {left} dead letters are not acknowledged by topic {topic}; nothing was "
+                "deleted, "
                 "run it again"
             )
         return named
@@ -192,8 +193,8 @@ class LetterErasure:
 
 
 def holds(letter: DeadLetter, text: str, aside: Aside) -> bool:
-    """Whether a text occurs, in any case, in what a letter carries: its value, key and headers, or why it
-    died."""
+    """Whether a text occurs, in any case, in what a dead letter carries: its value, key and headers, or why
+    it died."""
     wanted = text.casefold()
     value, key, headers = letter.value, letter.key, letter.headers
     with suppress(NotFoundError):

@@ -25,11 +25,11 @@ _BEGINNING = b'{"reason":'
 
 
 class OnceLetters:
-    """Passes on letters that are not there yet. Those that are there are read when the first letter is sent:
-    most backfills have none.
+    """Passes on dead letters that are not there yet. Those that are there are read when the first dead letter
+    is sent: most backfills have none.
 
-    `known` gives the identities of all letters that are there. One takes about 60 bytes of memory, as far as
-    it is of what is read.
+    `known` gives the identities of all dead letters that are there. One takes about 60 bytes of memory, as
+    far as it is of what is read.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class OnceLetters:
         self.sent = self.there_already = 0
 
     def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
-        """Sends a letter, unless it was sent by an earlier run."""
+        """Sends a dead letter, unless it was sent by an earlier run."""
         if self._there is None:
             self._there = defaultdict(set)
             for topic_id, partition, number, place in self._known():
@@ -56,7 +56,7 @@ class OnceLetters:
         self._letters.send(source, record, rejected, table)
 
     def flush(self) -> None:
-        """Returns when every letter is durable."""
+        """Returns when every dead letter is durable."""
         self._letters.flush()
 
 
@@ -65,7 +65,7 @@ def _packed(offset: int, index: int | None) -> int:
 
 
 def in_topic(reader: KafkaReader, settings: IngestSettings) -> Iterator[Identity]:
-    """The identities of the letters in the dead-letter topic."""
+    """The identities of the dead letters in the dead-letter topic."""
     mac, ends = TopicMac(settings), reader.ends(reader.partitions([settings.internal_topics.dead_letters]))
     for message in reader.read({partition: (end.start, end.end) for partition, end in ends.items()}):
         if (letter := read_letter(message, mac)) is not None:
@@ -73,7 +73,7 @@ def in_topic(reader: KafkaReader, settings: IngestSettings) -> Iterator[Identity
 
 
 class RejectsFile:
-    """A file of dead letters, one JSON object a line, with what a letter of the topic says, named as
+    """A file of dead letters, one JSON object a line, with what a dead letter of the topic says, named as
     `dead-letters show --json` names it."""
 
     def __init__(self, path: Path) -> None:
@@ -95,7 +95,8 @@ class RejectsFile:
             ) from error
 
     def known(self) -> Iterator[Identity]:
-        """The identities of the letters that are there. Raises SettingsError where it holds anything else."""
+        """The identities of the dead letters that are there. Raises SettingsError where it holds anything
+        else."""
         with self.path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
@@ -107,8 +108,8 @@ class RejectsFile:
                     ) from error
 
     def send(self, source: Source, record: RawRecord, rejected: Rejected, table: str | None) -> None:
-        """Writes one letter, without key and headers, which records of files do not have; `flush` makes sure
-        of it. Raises UnavailableError."""
+        """Writes one dead letter, without key and headers, which records of files do not have; `flush` makes
+        sure of it. Raises UnavailableError."""
         value, index = dead_part(record, rejected)
         where = {
             "topic": source.topic,
@@ -130,7 +131,7 @@ class RejectsFile:
         )
 
     def flush(self) -> None:
-        """Returns when every letter is on the disk. Raises UnavailableError."""
+        """Returns when every dead letter is on the disk. Raises UnavailableError."""
         self._try(self._file.flush)
         self._try(lambda: os.fsync(self._file.fileno()))
 

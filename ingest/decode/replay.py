@@ -23,8 +23,8 @@ class Origin:
     """Where a replayed message was first read, and how it is read now. `index`: of the one record of that
     message which died (None: all of it).
 
-    `attempt` numbers the replays of one identity, so that a letter which died again is told from one that was
-    replayed already.
+    `attempt` numbers the replays of one identity, so that a dead letter which died again is told from one
+    that was replayed already.
     """
 
     topic: str

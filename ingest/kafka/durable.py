@@ -1,5 +1,5 @@
 """How far each partition of the input topics is in: below that offset every record is in its table, a dead
-letter, or parked.
+dead letter, or parked.
 
 Told by the group's offsets, as the lag is, but never out of a memory: whoever erases compares it with what
 had reached Kafka.

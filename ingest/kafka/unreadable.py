@@ -49,13 +49,13 @@ class UnreadableRange:
 
 @dataclass(frozen=True, slots=True)
 class RejectedRange(Rejected):
-    """A range as a dead letter has it: one letter for all offsets up to `until`, without bytes."""
+    """A range as a dead letter has it: one dead letter for all offsets up to `until`, without bytes."""
 
     until: int = 0
 
     @classmethod
     def of(cls, unreadable: UnreadableRange) -> Self:
-        """Why there is a letter for a range."""
+        """Why there is a dead letter for a range."""
         detail = (
             f"offsets {unreadable.start} to {unreadable.end - 1} cannot be read, no bytes are kept: "
             f"{unreadable.error}"

@@ -72,7 +72,7 @@ class Counts:
     unreadable: Counter[str] = field(default_factory=Counter)  # batches stepped over, by topic
     unforeseen: Counter[str] = field(default_factory=Counter)  # errors, by what went on another way
     parked: int = 0
-    absorbed: int = 0
+    committed: int = 0
     rows_with_errors: int = 0
 
     def add(self, other: "Counts") -> None:

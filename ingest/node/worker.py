@@ -306,7 +306,7 @@ class Worker(ABC):
             if (drain := self._drains.pop(table, None)) is not None:
                 drain.close()
 
-    # ---- duties
+    # ---- periodic tasks
 
     def _duties(self) -> None:
         if self._is_time("report", REPORT_EVERY_S):
@@ -341,11 +341,11 @@ class Worker(ABC):
         if self._durable[1]:
             self._link.send(Durable(number))
 
-    def _is_time(self, duty: str, every_s: float) -> bool:
+    def _is_time(self, task: str, every_s: float) -> bool:
         now_s = self._clock.monotonic_s()
-        if now_s < self._next.setdefault(duty, now_s if duty == "report" else now_s + every_s):
+        if now_s < self._next.setdefault(task, now_s if task == "report" else now_s + every_s):
             return False
-        self._next[duty] = now_s + every_s
+        self._next[task] = now_s + every_s
         return True
 
     def _report(self) -> None:

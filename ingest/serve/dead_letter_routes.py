@@ -27,7 +27,7 @@ Name = Annotated[str | None, Query(max_length=400)]
 
 
 class FilterBody(BaseModel):
-    """Which letters; what is absent does not matter."""
+    """Which dead letters; what is absent does not matter."""
 
     reason: Annotated[str | None, Field(max_length=100)] = None
     topic: Annotated[str | None, Field(max_length=400)] = None
@@ -40,7 +40,7 @@ class FilterBody(BaseModel):
 
 
 class ReplayBody(BaseModel):
-    """Letters by id, or by a filter; for every letter there is, `all` has to be said."""
+    """Letters by id, or by a filter; for every dead letter there is, `all` has to be said."""
 
     ids: Annotated[list[str], Field(max_length=10_000)] = []
     filter: FilterBody = FilterBody()
@@ -108,7 +108,7 @@ def _parse_cursor(before: str | None) -> dict[int, int] | None:
 
 @router.get("/{letter_id}")
 def show_letter(request: Request, letter_id: str) -> dict[str, Any]:
-    """One letter with everything it had: key, headers, value, as text and in base64."""
+    """One dead letter with everything it had: key, headers, value, as text and in base64."""
     with _one_at_a_time(request):
         letter: DeadLetter = request.app.state.serve.tools.dead_letters().one(letter_id)
     return letter.to_json_whole(request.app.state.serve.tools.letters_aside)
@@ -127,11 +127,11 @@ def letter_value(request: Request, letter_id: str) -> Response:
 
 @router.post("/replay")
 def replay_letters(request: Request, body: ReplayBody) -> dict[str, Any]:
-    """Sends letters again, each once for each of its deaths; answers when all are acknowledged. `dry_run`
-    only says what would happen."""
+    """Sends dead letters again, each once for each of its attempts; answers when all are acknowledged.
+    `dry_run` only says what would happen."""
     tools, wanted = request.app.state.serve.tools, body.filter.to_filter()
     if not body.ids and wanted.is_all and not body.all:
-        raise SettingsError("say which letters: ids, a filter, or all=true")
+        raise SettingsError("say which dead letters: ids, a filter, or all=true")
     destination = Destination(
         None if body.to_tenant is None else known_tenant(body.to_tenant),
         None if body.to_stream is None else known_stream(body.to_stream),
@@ -146,5 +146,5 @@ def replay_letters(request: Request, body: ReplayBody) -> dict[str, Any]:
 
 
 def chosen(box: DeadLetterBox, ids: list[str], wanted: LetterFilter) -> Iterator[DeadLetter]:
-    """The letters of these ids, else those of the filter."""
+    """The dead letters of these ids, else those of the filter."""
     return (box.one(letter_id) for letter_id in ids) if ids else box.all(wanted)

@@ -126,7 +126,7 @@ class KeptRecords:
         try:
             return letter.read_value(self._letters_aside)
         except NotFoundError:
-            return letter.value  # erased with its letter, which the brokers still had to delete
+            return letter.value  # erased with its dead letter, which the brokers still had to delete
 
     def _parked(self, message: Message) -> tuple[str | None, KeptRecord] | None:
         if not self._mac.is_own(message):

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from ingest.convert.batched import Waiting, convert_batched
-from ingest.convert.converter import convert, is_absorbed
+from ingest.convert.converter import convert, is_committed
 from ingest.convert.row import TimeLimits
 from ingest.convert.shape import Shapes
 from ingest.convert.work import Converted, ConverterLimits, Part
@@ -139,7 +139,7 @@ class FlushWriter:
         self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]
     ) -> Written:
         """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead
-        letters acknowledged (2)."""
+        dead letters acknowledged (2)."""
         written = Written()
         hot = self._each(
             [f for f in flushes if f.buffer.packed],
@@ -215,7 +215,7 @@ class FlushWriter:
         waiting = [
             Waiting(flush.buffer, views[flush.table].log_schema)
             for flush in flushes
-            if not is_absorbed(flush.buffer, _marks(views[flush.table], sources))
+            if not is_committed(flush.buffer, _marks(views[flush.table], sources))
         ]
         # Whatever a record has in it: each table by itself will tell which one.
         counted = partial(self._unforeseen, "convert")
@@ -236,7 +236,7 @@ class FlushWriter:
                 record = buffer.record(at)
                 self.dead_letter(record, sources[record.source], rejected, buffer.table)
         if not buffer.looked_at:
-            self._counts.absorbed += converted.absorbed
+            self._counts.committed += converted.committed
             self._counts.rows_with_errors += converted.rows_with_errors
         buffer.dead_lettered |= {
             at for at, rejected in converted.rejected if not isinstance(rejected, RejectedRecord)
@@ -373,5 +373,5 @@ TABLE_DELETED = Rejected(
 
 
 def _marks(view: TableView, sources: Sequence[Source]) -> list[int]:
-    """Per source the next offset that the table has not absorbed."""
+    """Per source the next offset that the table has not committed."""
     return [view.marks.of(TopicPartition(source.topic_id, source.partition)) for source in sources]

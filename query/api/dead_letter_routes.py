@@ -57,13 +57,16 @@ class ReplayBody(BaseModel):
 
     tenant: Annotated[
         str,
-        Field(max_length=400, description="whose letters; empty: everybody's, for keys that are not bound"),
+        Field(
+            max_length=400,
+            description=("whose dead letters; empty: everybody's, for keys that are not bound"),
+        ),
     ] = ""
     ids: Annotated[
         list[Annotated[str, Field(pattern=r"^\d{1,10}:\d{1,19}$")]], Field(max_length=IDS_MAX)
     ] = []
-    reason: Annotated[str, Field(max_length=100, description="only letters that died for this reason")] = ""
-    topic: Annotated[str, Field(max_length=400, description="only letters from this topic")] = ""
+    reason: Annotated[str, Field(max_length=100, description="only dead letters of this reason")] = ""
+    topic: Annotated[str, Field(max_length=400, description="only dead letters from this topic")] = ""
     since: Annotated[str, Field(max_length=60)] = ""
     until: Annotated[str, Field(max_length=60)] = ""
     all: Annotated[bool, Field(description="has to be said where neither ids nor a filter is given")] = False
@@ -129,7 +132,7 @@ async def list_dead_letters(
 async def show_dead_letter(
     request: Request, letter_id: LetterId, services: ServicesOf, caller: CallerOf, tenant: TenantName = ""
 ) -> dict[str, Any]:
-    """One letter with everything it had: key, headers, value, as text and in base64."""
+    """One dead letter with everything it had: key, headers, value, as text and in base64."""
 
     def ask(_: Run) -> dict[str, Any]:
         return services.ingest.letter(letter_id, services.whose(caller, tenant))
@@ -141,14 +144,14 @@ async def show_dead_letter(
 async def replay_dead_letters(
     request: Request, body: ReplayBody, services: ServicesOf, caller: CallerOf
 ) -> ReplayAnswer:
-    """Sends letters again, each once for each of its deaths; answers when all are acknowledged. They arrive
-    as rows with the next flush."""
+    """Sends dead letters again, each once for each of its attempts; answers when all are acknowledged. They
+    arrive as rows with the next flush."""
     times = {name: _time(services, getattr(body, name), name) for name in ("since", "until")}
     filters = {
         name: value for name, value in {"reason": body.reason, "topic": body.topic, **times}.items() if value
     }
     if not body.ids and not filters and not body.all:
-        raise refuse("say which letters: ids, a filter, or all=true")
+        raise refuse("say which dead letters: ids, a filter, or all=true")
 
     def ask(current: Run) -> ReplayAnswer:
         whose = services.whose(caller, body.tenant)

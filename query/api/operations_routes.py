@@ -212,7 +212,7 @@ async def get_maintenance(
             leader=state.leader,
             partitions_with_many_files=state.partitions_with_many_files,
             waiting=[WaitingTable(**{**asdict(each), "until": _text(each.until)}) for each in state.waiting],
-            duties={name: rfc3339(moment) for name, moment in state.duties.items()},
+            duties={name: rfc3339(moment) for name, moment in state.tasks.items()},
             deletions_due=state.deletions_due,
             history=[_entry(each) for each in found],
         )

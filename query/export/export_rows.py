@@ -76,7 +76,7 @@ def new_job(
     """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows`
     rows."""
     search_request, view = prepared.search_request, prepared.view
-    pin = search_request.pin or PointInTime(view.uuid, view.absorbed)
+    pin = search_request.pin or PointInTime(view.uuid, view.committed)
     cut = slices(prepared.plan, newest_first=False, first_rows=part_rows, growth=1)
     return Job(
         id="",

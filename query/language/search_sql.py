@@ -16,7 +16,7 @@ from functools import reduce
 import orjson
 from sqlglot import exp
 
-from lake.backfill_mark import Absorbed
+from lake.backfill_mark import CommittedRanges
 from lake.log_schema import (
     ERRORS,
     OFFSET,
@@ -83,11 +83,11 @@ def compile_search(node: Node, schema: LogSchema, *, everywhere: bool = False) -
     return Compiled(compiler.condition(node), tuple(dict.fromkeys(compiler.warnings)))
 
 
-def within_offsets(absorbed: Absorbed) -> exp.Expression:
-    """Rows that a table had absorbed: by identity, so the same rows whatever was compacted or written
+def within_offsets(committed: CommittedRanges) -> exp.Expression:
+    """Rows that a table had committed: by identity, so the same rows whatever was compacted or written
     since."""
     return any_of(
-        [_of_partition(partition, ranges) for partition, ranges in sorted(absorbed.items()) if ranges]
+        [_of_partition(partition, ranges) for partition, ranges in sorted(committed.items()) if ranges]
     )
 
 

@@ -1,8 +1,8 @@
 """A pin: what a link carries so that it re-opens exactly the rows it was made of.
 
-It holds the table's uuid and the offsets that the table has absorbed. A row belongs to it when its own is one
-of these: true for the same rows after compaction, after expiry of the snapshot, and however much is written
-since. What retention removed is missing, which the count shows.
+It holds the table's uuid and the offsets that the table has committed. A row belongs to it when its own is
+one of these: true for the same rows after compaction, after expiry of the snapshot, and however much is
+written since. What retention removed is missing, which the count shows.
 """
 
 import base64
@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from lake.backfill_mark import Absorbed
+from lake.backfill_mark import CommittedRanges
 from lake.marks import Range, TopicPartition, by_topic
 from query.model.problem import BadRequestError, refuse
 
@@ -31,7 +31,7 @@ class PointInTime:
     counted (see `fingerprint`)."""
 
     table_uuid: str
-    absorbed: Absorbed
+    committed: CommittedRanges
     rows: int | None = None
     asked: str = ""
 
@@ -39,12 +39,12 @@ class PointInTime:
         """URL-safe text."""
         whole = {
             topic_partition: ranges[0].end
-            for topic_partition, ranges in self.absorbed.items()
+            for topic_partition, ranges in self.committed.items()
             if len(ranges) == 1 and ranges[0].start == 0
         }
         others = {
             topic_partition: ranges
-            for topic_partition, ranges in self.absorbed.items()
+            for topic_partition, ranges in self.committed.items()
             if ranges and topic_partition not in whole
         }
         parts = (
@@ -76,24 +76,24 @@ def parse_point_in_time(text: str) -> PointInTime:
         raw = reader.decompress(packed, _BYTES_MAX)
         document = orjson.loads(raw)
         _check_count(document)
-        absorbed: dict[TopicPartition, Sequence[Range]] = {}
+        committed: dict[TopicPartition, Sequence[Range]] = {}
         for topic, partitions in document["m"].items():
-            absorbed |= {
+            committed |= {
                 TopicPartition(str(topic), int(p)): (Range(0, int(end)),) for p, end in partitions.items()
             }
         for topic, p, *ranges in document.get("r", ()):
-            absorbed[TopicPartition(str(topic), int(p))] = tuple(
+            committed[TopicPartition(str(topic), int(p))] = tuple(
                 Range(int(start), int(end)) for start, end in ranges
             )
         rows = document.get("n")
         pin = PointInTime(
-            str(document["u"]), absorbed, None if rows is None else int(rows), str(document.get("q", ""))
+            str(document["u"]), committed, None if rows is None else int(rows), str(document.get("q", ""))
         )
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise _damaged() from error
     if any(
         not 0 <= p.partition < 2**31 or not all(0 <= start <= end < 2**63 for start, end in ranges)
-        for p, ranges in absorbed.items()
+        for p, ranges in committed.items()
     ):
         raise _damaged()
     return pin

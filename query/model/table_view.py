@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lake.backfill_mark import Absorbed, absorbed
+from lake.backfill_mark import CommittedRanges, committed_ranges
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.errors import FirnError, NotFoundError, Rejected, UnavailableError
 from lake.log_schema import LogSchema
@@ -33,7 +33,7 @@ class TableView:
     committed_at: datetime | None
     manifest_list: str | None
     totals: Totals
-    absorbed: Absorbed
+    committed: CommittedRanges
     properties: Mapping[str, str]
     specs: Mapping[int, Mapping[str, Any]]
     snapshots: int = 0
@@ -88,7 +88,7 @@ def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> Tab
         committed_at=EPOCH + timedelta(milliseconds=head["timestamp-ms"]) if head else None,
         manifest_list=head["manifest-list"] if head else None,
         totals=totals_of(head["summary"]) if head else Totals(),
-        absorbed=absorbed(metadata.get("properties", {})),
+        committed=committed_ranges(metadata.get("properties", {})),
         properties=metadata.get("properties", {}),
         specs={spec["spec-id"]: spec for spec in metadata["partition-specs"]},
         snapshots=len(metadata.get("snapshots", ())),

@@ -1,5 +1,5 @@
 """Ingest's tools over HTTP (`python -m ingest serve`): dead letters and the live tail. Ingest trusts this
-room; whose letter is whose is checked here."""
+room; whose dead letter is whose is checked here."""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from lake.tls import tls_context
 from query.model.instant import parse_period, rfc3339
 from query.model.limits import BusyError
 
-# A replay answers when every letter is acknowledged.
+# A replay answers when every dead letter is acknowledged.
 TIMEOUT_S = 300.0
 CONNECT_TIMEOUT_S = 5.0
 LIST_MAX = 1_000
@@ -57,7 +57,7 @@ class IngestGateway:
         )
 
     def letter(self, letter_id: str, tenant: TenantId | None) -> dict[str, Any]:
-        """One letter whole, of this tenant (None: whoever's). Raises NotFoundError also where it is
+        """One dead letter whole, of this tenant (None: whoever's). Raises NotFoundError also where it is
         another's: whether there is one is nobody's business."""
         found = self._send("GET", f"/v1/dead-letters/{letter_id}")
         if tenant is not None and not self._is_of(tenant, letter_id, found):
@@ -67,7 +67,7 @@ class IngestGateway:
         return found
 
     def replay(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Sends letters again. Raises ConflictError while another replay runs."""
+        """Sends dead letters again. Raises ConflictError while another replay runs."""
         return self._send("POST", "/v1/dead-letters/replay", body=body)
 
     def durable(self) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ class IngestGateway:
             await client.aclose()
 
     def _is_of(self, tenant: TenantId, letter_id: str, letter: dict[str, Any]) -> bool:
-        """Ingest says whose a letter is only in a listing, and finds it there by the moment it died."""
+        """Ingest says whose a dead letter is only in a listing, and finds it there by the moment it died."""
         died = parse_period(str(letter["died"]))
         if died is None:
             return False
@@ -164,7 +164,7 @@ class IngestGateway:
 
 
 def _after(moment: datetime) -> datetime:
-    """Times of letters are whole milliseconds."""
+    """Times of dead letters are whole milliseconds."""
     return moment + timedelta(milliseconds=1)
 
 

@@ -235,7 +235,7 @@ class Searcher:
         lag = self._lag.of(search_request.table)
         view = load_view(self.catalog, search_request.table)
         compiled = compile_search(node, view.schema)
-        pinned = within_offsets(search_request.pin.absorbed) if search_request.pin is not None else None
+        pinned = within_offsets(search_request.pin.committed) if search_request.pin is not None else None
         live = self.index.files(view)
         plan = plan_files(live, search_request.start, search_request.end, node, view.schema)
         condition = all_of([compiled.condition, pinned])
@@ -308,7 +308,7 @@ class Searcher:
         freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, prepared.lag)
         asked = fingerprint(search_request.query, search_request.start, search_request.end)
         pin = search_request.pin or PointInTime(
-            view.uuid, view.absorbed, counted_rows, asked if counted_rows is not None else ""
+            view.uuid, view.committed, counted_rows, asked if counted_rows is not None else ""
         )
         rows = counted_rows if pin.asked == asked else None
         completeness = assess(

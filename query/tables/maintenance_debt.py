@@ -11,10 +11,10 @@ from lake.catalog_client import CatalogClient
 from lake.clock import moment_of
 from lake.errors import FirnError
 from lake.extras_client import ChangedPartition, ExtrasClient
-from query.tables.maintenance_state import DUTIES, LEASE, MANY_FILES
+from query.tables.maintenance_state import LEASE, MAINTENANCE_TASKS, MANY_FILES
 
 log = structlog.get_logger()
-ROUND = f"{DUTIES}:round"
+ROUND = f"{MAINTENANCE_TASKS}:round"
 # Three times the default interval of rounds.
 ROUND_AGE_MAX = timedelta(hours=3)
 # An hour is not looked at while it is open and some rounds long; late records wait for a merged hour's rest
@@ -83,7 +83,7 @@ def maintenance_debt(room: CatalogClient, caller: CatalogClient, now: datetime) 
     None beside a catalog without extras."""
     try:
         leader = ExtrasClient(room).lease_holder(LEASE)
-        round_ = ExtrasClient(room).find_task(DUTIES, ROUND)
+        round_ = ExtrasClient(room).find_task(MAINTENANCE_TASKS, ROUND)
     except FirnError as error:
         log.info("maintenance.not_known", error=str(error))
         return None

@@ -23,7 +23,7 @@ from query.search.file_planner import plan_files, slices
 
 LEASE = "optimize"
 TABLES = "optimize.table"
-DUTIES = "optimize.duty"
+MAINTENANCE_TASKS = "optimize.duty"
 MANY_FILES = 3
 COUNTED_MAX = 10_000
 HISTORY = TableName(SYSTEM_NAMESPACE, "maintenance")
@@ -59,7 +59,7 @@ class MaintenanceState:
     leader: str | None
     partitions_with_many_files: int
     waiting: list[Waiting]
-    duties: dict[str, datetime]
+    tasks: dict[str, datetime]
     deletions_due: int
 
 
@@ -69,12 +69,12 @@ def maintenance_state(catalog: CatalogClient, tenant: TenantId | None) -> Mainte
     extras = ExtrasClient(catalog)
     leader = extras.lease_holder(LEASE)
     waiting = [_waiting(task) for task in extras.tasks(TABLES)]
-    duties = {task.id.rpartition(":")[2]: _moment(task.changed_ms) for task in extras.tasks(DUTIES)}
+    tasks = {task.id.rpartition(":")[2]: _moment(task.changed_ms) for task in extras.tasks(MAINTENANCE_TASKS)}
     listed = islice(extras.changed_partitions(files_min=MANY_FILES), COUNTED_MAX)
     crowded = sum(tenant is None or each.table.namespace == tenant.namespace for each in listed)
     due = len(extras.due_deletions()) if tenant is None else 0
     return MaintenanceState(
-        leader, crowded, [each for each in waiting if _is_of(each.table, tenant)], duties, due
+        leader, crowded, [each for each in waiting if _is_of(each.table, tenant)], tasks, due
     )
 
 

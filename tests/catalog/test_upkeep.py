@@ -13,8 +13,8 @@ from catalog.model import metrics
 T = TypeVar("T")
 
 
-class Duties(Services):
-    """Notes its duties instead of doing them; `_compact_names` fails."""
+class BackgroundTasks(Services):
+    """Notes its tasks instead of doing them; `_compact_names` fails."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -42,24 +42,23 @@ class Duties(Services):
         self.done.append("note_maintenance")
 
 
-def test_a_duty_that_fails_is_counted_and_keeps_no_other_from_its_turn(
+def test_a_task_that_fails_is_counted_and_keeps_no_other_from_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Again and again."""
     monkeypatch.setattr(services, "UPKEEP_INTERVAL_S", 0.0)
-    duties, failures = Duties(), metrics.upkeep_failures.labels("compact_names")
+    tasks, failures = BackgroundTasks(), metrics.background_task_failures.labels("compact_names")
     before = failures._value.get()
 
     async def two_turns() -> None:
-        turns = asyncio.create_task(duties.upkeep())
+        turns = asyncio.create_task(tasks.upkeep())
         async with asyncio.timeout(10.0):
-            while duties.done.count("note_maintenance") < 2:
+            while tasks.done.count("note_maintenance") < 2:
                 await asyncio.sleep(0)
         turns.cancel()
 
     asyncio.run(two_turns())
     assert (
-        duties.done[:10]
-        == ["flush_names", "count_partitions", "forget", "checkpoint", "note_maintenance"] * 2
+        tasks.done[:10] == ["flush_names", "count_partitions", "forget", "checkpoint", "note_maintenance"] * 2
     )
     assert failures._value.get() >= before + 2

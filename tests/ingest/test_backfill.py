@@ -13,7 +13,7 @@ from ingest.dead_letters.rejects import Identity, OnceLetters, RejectsFile
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord
-from lake.backfill_mark import absorbed, backfill_property, parse_backfill_mark
+from lake.backfill_mark import backfill_property, committed_ranges, parse_backfill_mark
 from lake.catalog_client import TableName
 from lake.commit import TableState, new_table_state, prepare_append
 from lake.errors import PrerequisiteError, Reason, Rejected, SettingsError
@@ -57,7 +57,7 @@ def test_commit_moves_the_marks_of_files_and_no_others() -> None:
         "updates": dict(advance.properties),
     }
     assert ledger.marks(prepared.after) == Marks({PLACE: 7})
-    assert absorbed(prepared.after.properties) == {
+    assert committed_ranges(prepared.after.properties) == {
         TopicPartition("topic-id", 0): (Range(0, 5),),
         PLACE: (Range(0, 7),),
     }
@@ -74,7 +74,7 @@ def test_nobody_is_named_a_second_writer() -> None:
 
 @pytest.mark.parametrize(("size", "etag"), [(101, "e1"), (100, "e2")])
 def test_other_content_is_refused(size: int, etag: str) -> None:
-    """A file of another size or etag than the one that was absorbed is named, with what to do."""
+    """A file of another size or etag than the one that was committed is named, with what to do."""
     properties = _ledger().advance(_state(), {PLACE: Range(0, 7)}, "").properties
     ledger = BackfillLedger()
     ledger.begin(ArchiveFile(FILE.uri, size, etag, 0))

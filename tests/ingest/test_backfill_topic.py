@@ -156,7 +156,7 @@ def test_stretch_that_another_run_has_filled_ahead_ends_the_run() -> None:
         ledger.marks(_state(fill=TopicFill("t", {0: (Range(10, 20), Range(30, 35), Range(50, 60))})))
 
 
-def test_live_ingestion_takes_what_was_filled_for_absorbed_where_it_has_no_mark() -> None:
+def test_live_ingestion_takes_what_was_filled_for_committed_where_it_has_no_mark() -> None:
     """Also where somebody sets its offsets back, nothing comes twice; its first commit says where it
     began."""
     live, filled = (

@@ -181,11 +181,11 @@ def test_faults_of_ours_are_counted_and_lose_nothing(
 
 def test_counts_of_several_add_up() -> None:
     """By what they count, each."""
-    one, other = Counts(parked=1), Counts(parked=2, absorbed=3)
+    one, other = Counts(parked=1), Counts(parked=2, committed=3)
     one.dead["undecodable"] += 1
     other.dead.update({"undecodable": 2, "too_late": 1})
     one.add(other)
-    assert (one.parked, one.absorbed, one.dead) == (3, 3, {"undecodable": 3, "too_late": 1})
+    assert (one.parked, one.committed, one.dead) == (3, 3, {"undecodable": 3, "too_late": 1})
 
 
 class FullDisk(LocalStorage):

@@ -85,7 +85,7 @@ def driven(monkeypatch: pytest.MonkeyPatch) -> Driven:
 
 
 def view(mark: int, uuid: str = "u") -> TableView:
-    """A table as it is when it has absorbed everything below an offset."""
+    """A table as it is when it has committed everything below an offset."""
     return TableView(uuid, "file:///w", b"{}", Marks({PLACE: mark} if mark else {}))
 
 

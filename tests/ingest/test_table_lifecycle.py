@@ -67,7 +67,7 @@ WORKERS = 2
 
 
 def state(mark: int = 0, uuid: str = "u") -> TableState:
-    """A table that has absorbed offsets up to a mark."""
+    """A table that has committed offsets up to a mark."""
     empty = new_table_state(TableName("t", "logs"), "t", "logs", "file:///warehouse")
     return replace(empty, exists=True, uuid=uuid, head=mark, marks=Marks({P0: mark}))
 
@@ -192,7 +192,7 @@ def test_a_commit_that_landed_settles_its_flush(life: Life) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "outcome"), [(3, Outcome.DONE), (2, Outcome.REDO)], ids=["absorbed", "partly absorbed"]
+    ("mark", "outcome"), [(3, Outcome.DONE), (2, Outcome.REDO)], ids=["committed", "partly committed"]
 )
 def test_what_is_there_already_is_not_committed(life: Life, mark: int, outcome: Outcome) -> None:
     """Before every attempt the flush is compared with the marks."""

@@ -114,7 +114,7 @@ def test_kafka_timestamps_beyond_the_calendar_are_told(wild_ms: int, others: int
     assert len(rows_of(found)) == others
 
 
-def test_what_the_table_has_absorbed_is_no_dead_letter_again() -> None:
+def test_what_the_table_has_committed_is_no_dead_letter_again() -> None:
     """After a restart, messages below the marks come once more."""
     buffer = TableBuffer(TABLE, 0.0)
     for offset in range(3):
@@ -123,7 +123,7 @@ def test_what_the_table_has_absorbed_is_no_dead_letter_again() -> None:
     found = convert(
         buffer, [Source("topic", "id", 0, "auto", "UTC")], new_log_schema(), [2], limits, Shapes()
     )
-    assert (found.absorbed, [at for at, _ in found.rejected]) == (2, [2])
+    assert (found.committed, [at for at, _ in found.rejected]) == (2, [2])
 
 
 def test_a_shape_of_another_table_is_tried_on_a_deep_record() -> None:

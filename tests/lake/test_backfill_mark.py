@@ -2,7 +2,13 @@
 
 import pytest
 
-from lake.backfill_mark import BackfillMark, absorbed, backfill_property, parse_backfill_mark, source_id
+from lake.backfill_mark import (
+    BackfillMark,
+    backfill_property,
+    committed_ranges,
+    parse_backfill_mark,
+    source_id,
+)
 from lake.errors import ProtocolError
 from lake.marks import MARKS_PROPERTY, Marks, Range, TopicPartition
 from lake.topic_fill import TopicFill, fill_property
@@ -36,7 +42,7 @@ def test_source_is_the_same_for_every_spelling() -> None:
     assert len({source_id(uri) for uri in ("/a/b", "/a/c", "s3://a/b")}) == 3
 
 
-def test_absorbed_are_offsets_of_topics_of_their_pasts_and_of_files() -> None:
+def test_committed_are_offsets_of_topics_of_their_pasts_and_of_files() -> None:
     """A pin made of them holds the rows of all three, and none that a backfill may still bring between
     them."""
     topic_partition, legacy = TopicPartition("id", 3), TopicPartition("old", 0)
@@ -48,8 +54,8 @@ def test_absorbed_are_offsets_of_topics_of_their_pasts_and_of_files() -> None:
         fill_property("id"): fill.to_property(),
         "firn.other": "x",
     }
-    assert absorbed({}) == {}
-    assert absorbed(properties) == {
+    assert committed_ranges({}) == {}
+    assert committed_ranges(properties) == {
         topic_partition: (Range(5, 8), Range(30, 50)),
         TopicPartition("id", 4): (Range(0, 2),),
         legacy: (Range(0, 9),),

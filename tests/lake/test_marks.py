@@ -17,8 +17,8 @@ CASES = [
     ("an empty table takes what starts at 0", {}, {P0: (0, 5)}, Verdict.COMMIT),
     ("a flush that starts later than an empty table's mark", {}, {P0: (3, 5)}, Verdict.BEHIND),
     ("every mark at its start", {P0: 5, P1: 7}, {P0: (5, 9), P1: (7, 8)}, Verdict.COMMIT),
-    ("every mark at its end", {P0: 9, P1: 8}, {P0: (5, 9), P1: (7, 8)}, Verdict.ABSORBED),
-    ("every mark beyond its end", {P0: 10, P1: 80}, {P0: (5, 9), P1: (7, 8)}, Verdict.ABSORBED),
+    ("every mark at its end", {P0: 9, P1: 8}, {P0: (5, 9), P1: (7, 8)}, Verdict.COMMITTED),
+    ("every mark beyond its end", {P0: 10, P1: 80}, {P0: (5, 9), P1: (7, 8)}, Verdict.COMMITTED),
     ("one at its end, one at its start", {P0: 9, P1: 7}, {P0: (5, 9), P1: (7, 8)}, Verdict.AHEAD),
     ("one inside", {P0: 6}, {P0: (5, 9)}, Verdict.AHEAD),
     ("one inside, one at its start", {P0: 6, P1: 7}, {P0: (5, 9), P1: (7, 8)}, Verdict.AHEAD),
@@ -26,7 +26,7 @@ CASES = [
     ("one behind, one at its end", {P0: 4, P1: 8}, {P0: (5, 9), P1: (7, 8)}, Verdict.BEHIND),
     ("one behind, one ahead", {P0: 4, P1: 9}, {P0: (5, 9), P1: (7, 10)}, Verdict.BEHIND),
     ("marks of other partitions do not count", {OTHER: 99, P0: 5}, {P0: (5, 9)}, Verdict.COMMIT),
-    ("a range without offsets where the mark stands", {P0: 5}, {P0: (5, 5)}, Verdict.ABSORBED),
+    ("a range without offsets where the mark stands", {P0: 5}, {P0: (5, 5)}, Verdict.COMMITTED),
     ("a re-created topic has another id, so it starts anew", {P0: 500}, {OTHER: (0, 3)}, Verdict.COMMIT),
 ]
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["id-a", "id-b"]), st.integers(0, 2))
@@ -64,7 +64,7 @@ def test_comparing_agrees_with_sets_of_offsets(marks: Marks, ranges: Mapping[Top
     if before - had:
         assert verdict is Verdict.BEHIND
     elif covers <= had:
-        assert verdict is Verdict.ABSORBED
+        assert verdict is Verdict.COMMITTED
     else:
         assert verdict is (
             Verdict.AHEAD if any(marks.of(p) > r.start for p, r in ranges.items()) else Verdict.COMMIT
@@ -72,14 +72,14 @@ def test_comparing_agrees_with_sets_of_offsets(marks: Marks, ranges: Mapping[Top
 
 
 @given(MARKS, RANGES)
-def test_advancing_never_goes_back_and_absorbs_the_flush(
+def test_advancing_never_goes_back_and_holds_the_flush(
     marks: Marks, ranges: Mapping[TopicPartition, Range]
 ) -> None:
-    """After a commit its ranges count as absorbed, no mark is lower than before, the old marks are as they
+    """After a commit its ranges count as committed, no mark is lower than before, the old marks are as they
     were."""
     kept = dict(marks.offsets)
     after = marks.advanced(ranges)
-    assert after.compare(ranges) is Verdict.ABSORBED
+    assert after.compare(ranges) is Verdict.COMMITTED
     for partition in {*marks.offsets, *ranges}:
         assert after.of(partition) == max(
             marks.of(partition), ranges[partition].end if partition in ranges else 0

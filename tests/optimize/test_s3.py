@@ -83,10 +83,10 @@ def test_retention_orphans_and_purge_on_an_object_store(
     for one in (table, other):
         one.append(this_hour() - 3, 5, times=2)
         one.append(this_hour() - 50, 5)
-    duties = MaintenanceTasks(
+    tasks = MaintenanceTasks(
         maintenance(s3_catalog, [table.name, other.name], storage=storage, retention__purge_after_s=0)
     )
-    assert sorted((expired.table, expired.rows) for expired in duties.retention()) == sorted(
+    assert sorted((expired.table, expired.rows) for expired in tasks.retention()) == sorted(
         (one.name, 5) for one in (table, other)
     )
     orphan = f"{table.state.location}/data/{this_hour()}/left behind=1.parquet"
@@ -96,7 +96,7 @@ def test_retention_orphans_and_purge_on_an_object_store(
     listed = {stored.uri for stored in storage.list(table.state.location)}
     assert {uri for uri in listed if comparable(uri) not in named_files(view)} >= {orphan}
     s3_catalog.drop_table(table.name, purge=True)
-    ((dropped, files),) = [(d, n) for d, n in duties.purge() if d.uuid == table.state.uuid]
+    ((dropped, files),) = [(d, n) for d, n in tasks.purge() if d.uuid == table.state.uuid]
     assert (dropped.refusal, files) == ("", len(listed))
     assert list(storage.list(table.state.location)) == []
     assert missing_files(s3_catalog, storage, other.name) == []

@@ -90,12 +90,12 @@ def test_after_retention_a_link_says_what_is_gone(
     assert list(MaintenanceTasks(maintenance(catalog_client, [table.name])).retention(dry_run=True)) == []
     api.post("/v1/streams/retention", json={**where, "retention": "72h"}).raise_for_status()
     assert api.get("/v1/streams/detail", params=where).json()["retention"]["retention"] == "3d"
-    duties = MaintenanceTasks(maintenance(catalog_client, [table.name]))
-    (would,) = duties.retention(dry_run=True)
+    tasks = MaintenanceTasks(maintenance(catalog_client, [table.name]))
+    (would,) = tasks.retention(dry_run=True)
     assert (would.rows, len(would.files), would.size_bytes) == tuple(
         foretold["goes"][name] for name in ("rows", "files", "bytes")
     )
-    list(duties.retention())
+    list(tasks.retention())
     messages, counts = opened(api, body)
     assert len(messages) == counts["rows"] == 120
     assert not counts["complete"]

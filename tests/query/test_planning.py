@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.backfill_mark import Absorbed
+from lake.backfill_mark import CommittedRanges
 from lake.clock import epoch_us
 from lake.marks import Range, TopicPartition
 from lake.topic_fill import join
@@ -98,13 +98,13 @@ STRETCHES = st.lists(
     min_size=1,
     max_size=4,
 )
-ABSORBED = st.dictionaries(PLACES, STRETCHES.map(join), max_size=8)
+COMMITTED = st.dictionaries(PLACES, STRETCHES.map(join), max_size=8)
 
 
-@given(ABSORBED, st.none() | st.integers(0, 10**12))
-def test_a_pin_survives_its_text(absorbed: Absorbed, rows: int | None) -> None:
+@given(COMMITTED, st.none() | st.integers(0, 10**12))
+def test_a_pin_survives_its_text(committed: CommittedRanges, rows: int | None) -> None:
     """What a link carries is read back as it was; a cut-off one is refused."""
-    pin = PointInTime("uuid", absorbed, rows, "" if rows is None else fingerprint("a b", NOW, NOW))
+    pin = PointInTime("uuid", committed, rows, "" if rows is None else fingerprint("a b", NOW, NOW))
     assert parse_point_in_time(pin.to_text()) == pin
     with pytest.raises(BadRequestError):
         parse_point_in_time(pin.to_text()[:-9])

@@ -80,13 +80,13 @@ def test_names_may_be_written_with_dots_and_capitals() -> None:
     assert sql_of("http.Status:500", "trino") == sql_of("http_status:500", "trino")
 
 
-def test_absorbed_offsets_become_a_condition_on_identity() -> None:
+def test_committed_offsets_become_a_condition_on_identity() -> None:
     """Rows of these offsets, per topic and partition; none are no rows."""
-    absorbed = {
+    committed = {
         TopicPartition("t'1", 0): (Range(0, 5),),
         TopicPartition("t'1", 1): (Range(2, 7), Range(9, 11)),
     }
-    sql = within_offsets(absorbed).sql("trino").replace('"', "")
+    sql = within_offsets(committed).sql("trino").replace('"', "")
     assert sql.count("'t''1'") == 2  # once for each partition
     assert [
         sql.count(f"_offset < {end}") + sql.count(f"_offset >= {start}")

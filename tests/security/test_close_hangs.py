@@ -70,7 +70,7 @@ def test_a_process_with_many_such_clients_ends(stuck: Stuck) -> None:
 
 
 class Idle(Worker):
-    """A worker that does nothing but its duties."""
+    """A worker that does nothing but its periodic tasks."""
 
     def _work(self) -> None: ...
 

@@ -66,7 +66,7 @@ def test_a_deleted_stream_comes_back_until_its_files_go_for_good(
 
 
 def purge(catalog: CatalogClient) -> None:
-    """Maintenance's daily duty."""
+    """Maintenance's daily task."""
     list(MaintenanceTasks(maintenance(catalog, retention__purge_after_s=0)).purge())
 
 

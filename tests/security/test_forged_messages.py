@@ -136,7 +136,7 @@ def test_what_is_forged_among_parked_records_never_reaches_the_table(line: Line)
         line.wait_for_rows(running, tenant, 30)
         assert numbers(line, tenant) == list(range(30))
         running.wait_until(
-            lambda: f'firn_ingest_foreign_messages_total{{topic="{parked}"}}' in running.metrics(),
+            lambda: f'firn_ingest_untrusted_messages_total{{topic="{parked}"}}' in running.metrics(),
             30,
             "the counter",
         )

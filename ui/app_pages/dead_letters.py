@@ -127,13 +127,14 @@ def _offer_replay(letters: list[dict[str, Any]], whose: str, since: str, reason:
         return
     with st.expander("Send them again", icon=":material/replay:"):
         st.markdown(
-            "All letters that the filters above choose go to the replay topic, each once; they become rows "
+            "All dead letters that the filters above choose go to the replay topic, each once; they become "
+            "rows "
             "with the next flush, under their first coordinates."
         )
         target = st.text_input(
             "To tenant",
             placeholder="where the rules say",
-            help="For letters that named no tenant, or a wrong one",
+            help="For dead letters that named no tenant, or a wrong one",
         ).strip()
         body = {
             "tenant": whose,

@@ -448,5 +448,5 @@ def _count(counts: Counts) -> None:
     for what, number in counts.unforeseen.items():
         metrics.UNFORESEEN.labels(what).inc(number)
     metrics.RECORDS_PARKED.inc(counts.parked)
-    metrics.RECORDS_ABSORBED.inc(counts.absorbed)
+    metrics.RECORDS_ALREADY_COMMITTED.inc(counts.committed)
     metrics.ROWS_WITH_ERRORS.inc(counts.rows_with_errors)

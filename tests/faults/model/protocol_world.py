@@ -23,7 +23,7 @@ from lake.tenant import TableId, TenantId
 if TYPE_CHECKING:
     from tests.faults.model.protocol_node import Node
 
-Marks = dict[int, int]  # partition -> the next offset that is not absorbed
+Marks = dict[int, int]  # partition -> the next offset that is not committed
 
 
 PLACES = [TopicPartition("input", partition) for partition in range(3)]
@@ -54,7 +54,7 @@ class Rules:
     find_out_unknown: bool = True  # an unknown outcome is neither success nor failure
     redo_what_is_ahead: bool = True  # rows below the marks leave a flush
     skip_below_marks: bool = True  # rows below the marks of a table just met are left out
-    name_only_what_is_new: bool = True  # a flush names no partition that the table has absorbed up to there
+    name_only_what_is_new: bool = True  # a flush names no partition that the table has committed up to there
     end_is_routed: bool = True  # a flush ends behind the last routed record, not where the consumer is
     one_flush_in_flight: bool = True  # per table and worker
     dead_letters_first: bool = True  # acknowledged before their flush is handed over

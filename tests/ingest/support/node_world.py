@@ -47,7 +47,7 @@ class World:
         return self.catalog.tables[NAME]
 
     def mark(self, offset: int) -> None:
-        """The table has absorbed all below an offset."""
+        """The table has committed all below an offset."""
         storage = open_storage()
         state = state_of(self._empty, NAME, storage)
         draft = Draft(deepcopy(self._empty), state.updated_ms, lambda location, _: str(location))

@@ -119,7 +119,8 @@ class SmallFiles:
                 self.commit({hour: rows_of(hour, self.offset, count, columns)}, count)
 
     def commit(self, parts: Mapping[int, Mapping[str, Any]], count: int) -> None:
-        """Commits one file per hour; `count` offsets are absorbed. Loads the table again after a conflict."""
+        """Commits one file per hour; `count` offsets are committed. Loads the table again after a
+        conflict."""
         while True:
             schema = grown(self.state, {name for rows in parts.values() for name in rows})
             files = [

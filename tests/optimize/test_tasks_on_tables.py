@@ -39,19 +39,19 @@ def test_retention_takes_whole_hours_and_a_dry_run_takes_nothing(catalog: Catalo
     table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
     for hours_ago in (2, 23, 26, 50):
         table.append(this_hour() - hours_ago, 10, times=2)
-    duties = MaintenanceTasks(maintenance(catalog, [table.name]))
-    (would,) = duties.retention(dry_run=True)
+    tasks = MaintenanceTasks(maintenance(catalog, [table.name]))
+    (would,) = tasks.retention(dry_run=True)
     assert (would.rows, len(would.files)) == (40, 4)
     assert would.oldest_us is not None
     assert would.oldest_us // US_PER_HOUR == this_hour() - 50
     assert len(live_files(catalog, table.storage, table.name)) == 4
-    (went,) = duties.retention()
+    (went,) = tasks.retention()
     assert (went.files, went.reason) == (would.files, "")
     assert live_files(catalog, table.storage, table.name) == {this_hour() - 2: 2, this_hour() - 23: 2}
     state = table.reload()
     assert state.totals.rows == 40
     assert missing_files(catalog, table.storage, table.name) == []
-    assert list(duties.retention()) == []
+    assert list(tasks.retention()) == []
 
 
 @pytest.fixture(params=["Pacific/Kiritimati", "America/St_Johns"])
@@ -77,9 +77,9 @@ def test_retention_counts_in_utc_wherever_it_runs_and_whatever_month_ends(catalo
     ]
     table.commit({hour: rows_of(hour, at, 1) for at, hour in enumerate(hours)}, len(hours))
     for moment, first_kept in ((utc(2024, 3, 1, 12, 59), 3), (utc(2024, 3, 1, 13, 0), 4)):
-        duties = MaintenanceTasks(maintenance(catalog, [table.name], clock=FixedClock(moment)))
-        (would,) = duties.retention(dry_run=True)
-        (went,) = duties.retention()
+        tasks = MaintenanceTasks(maintenance(catalog, [table.name], clock=FixedClock(moment)))
+        (would,) = tasks.retention(dry_run=True)
+        (went,) = tasks.retention()
         assert went == would
         assert sorted(live_files(catalog, table.storage, table.name)) == hours[first_kept:]
     assert offsets_of(table) == [4, 5, 6]
@@ -107,16 +107,16 @@ def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: Catalog
     )
     second = SmallFiles(catalog, storage, first.name.namespace)
     second.append(this_hour(), 10)
-    duties = MaintenanceTasks(maintenance(catalog, retention__purge_after_s=0))
-    would = {dropped.uuid: dropped for dropped, _ in duties.purge(dry_run=True)}
+    tasks = MaintenanceTasks(maintenance(catalog, retention__purge_after_s=0))
+    would = {dropped.uuid: dropped for dropped, _ in tasks.purge(dry_run=True)}
     assert would[first.state.uuid].refusal == ""
     assert second.state.uuid not in would
     assert local_path(first.state.location).exists()
-    went = {dropped.uuid: files for dropped, files in duties.purge()}
+    went = {dropped.uuid: files for dropped, files in tasks.purge()}
     assert went[first.state.uuid] >= 4
     assert list(storage.list(first.state.location)) == []
     assert missing_files(catalog, storage, second.name) == []
-    assert first.state.uuid not in {dropped.uuid for dropped, _ in duties.purge(dry_run=True)}
+    assert first.state.uuid not in {dropped.uuid for dropped, _ in tasks.purge(dry_run=True)}
 
 
 def test_orphans_are_found_by_age_and_live_files_stay(catalog: CatalogClient) -> None:
@@ -177,7 +177,7 @@ def index_of(catalog: CatalogClient, table: TableName) -> dict[int, tuple[int, i
 
 
 def test_interrupted_duty_is_done_again_at_the_next_round(catalog: CatalogClient) -> None:
-    """SIGTERM, or a lost lease, between two tables: the duty does not count as done, so that the other table
+    """SIGTERM, or a lost lease, between two tables: the task does not count as done, so that the other table
     does not wait for a whole interval."""
     tables = [
         SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
