@@ -90,11 +90,15 @@ def _hash_rows(columns: Sequence[pa.Array]) -> tuple[Words, Words]:
     return _hash_words(_Kind.COLUMNS, len(columns), halves)
 
 
-def _hash_column(column: pa.Array) -> tuple[Words, Words]:
+def plain(column: pa.Array) -> pa.Array:
+    """The values of a column without what only says how they are kept: a dictionary, an extension type."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _hash_column(column: pa.Array) -> tuple[Words, Words]:
+    column = plain(column)
     high, low = _encoder(column.type)(column)
     if column.null_count:
         missing = column.is_null().to_numpy(zero_copy_only=False)
