@@ -91,10 +91,15 @@ def _hash_rows(columns: Sequence[pa.Array]) -> tuple[Words, Words]:
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """The values of a column without what only says how they are kept: a dictionary, an extension type."""
+    """The values of a column without what only says how they are kept: a dictionary, an extension type, a
+    view."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
 
 
 def _hash_column(column: pa.Array) -> tuple[Words, Words]:
@@ -170,12 +175,11 @@ def _is_decimal(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _is_blob(kind: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 _ENCODERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], tuple[Words, Words]]], ...] = (

@@ -92,9 +92,11 @@ def _equal_rows(
 
 def _taken(columns: Sequence[pa.Array | pa.ChunkedArray], at: NDArray[np.int64]) -> list[pa.Array]:
     taken = [column.take(pa.array(at)) for column in columns]
-    return [
-        plain(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column) for column in taken
-    ]
+    return [plain(_as_one(column)) for column in taken]
+
+
+def _as_one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _equal(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
