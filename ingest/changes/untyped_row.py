@@ -1,0 +1,63 @@
+"""Rows that come without types: JSON, whose values keep their spelling until a column's type is known."""
+
+from typing import Any
+
+from ingest.changes.change import Cells, RowImage
+from ingest.changes.connect_message import as_text
+from ingest.changes.connect_schema import refusal, row_column
+from ingest.changes.unavailable import Placeholder
+from ingest.decode.column_name import BadValue, column_name, pointer
+from ingest.decode.formats.json_object import Json, Pairs, is_text, json_text, parse_object
+from lake.errors import Rejected
+
+
+def read_untyped(row: bytes, depth_max: int, placeholder: Placeholder) -> RowImage | Rejected:
+    """Reads the JSON object of a row: objects in it become columns of their members, as in log tables."""
+    text = as_text(row)
+    pairs = parse_object(text, depth_max) if isinstance(text, str) else text
+    return pairs if isinstance(pairs, Rejected) else lay_out_untyped(pairs, placeholder)
+
+
+def lay_out_untyped(pairs: Pairs, placeholder: Placeholder) -> RowImage:
+    """Lays out the members of a row as columns."""
+    layout = _Layout(placeholder)
+    layout.add(pairs, "", "")
+    return RowImage(
+        Cells(layout.values, {}, layout.paths), frozenset(layout.unavailable), tuple(layout.errors)
+    )
+
+
+class _Layout:
+    """The columns of a row that have been found so far."""
+
+    def __init__(self, placeholder: Placeholder) -> None:
+        self.placeholder = placeholder
+        self.values: dict[str, Any] = {}
+        self.paths: dict[str, str] = {}
+        self.unavailable: list[str] = []
+        self.errors: list[BadValue] = []
+
+    def add(self, pairs: Pairs, prefix: str, path: str) -> None:
+        """Adds the members of an object whose column prefix and path are given."""
+        for key, value in pairs:
+            column, where = column_name(prefix, key), pointer(path, key)
+            if isinstance(value, Pairs) and not self.placeholder.stands_for_untyped(value):
+                self.add(value, column, where)
+            else:
+                self._place(column if prefix else row_column(key, "string"), where, value)
+
+    def _place(self, column: str, path: str, value: Any) -> None:
+        if (reason := refusal(column, self.paths)) is not None:
+            if value is not None:
+                self.errors.append(BadValue(_spelled(path), _spelled(value), reason))
+            return
+        self.paths[column] = path
+        if self.placeholder.stands_for_untyped(value):
+            self.unavailable.append(column)
+        else:
+            self.values[column] = value
+
+
+def _spelled(value: Any) -> str:
+    text = str(value) if isinstance(value, str) else json_text(value)
+    return text if is_text(text) or isinstance(value, Json) else json_text(text)
