@@ -1,19 +1,19 @@
-"""Commits to a table: what is known of it, and the one request that adds or replaces files, schema and marks
-together.
+"""Commits to a table: what is known of it, and the one request that adds or replaces files, deletes rows, and
+sets schema and marks, all together.
 
 A commit is prepared from a `TableState` and carries requirements that hold only for exactly that state. After
 an acknowledged commit the next state is known without loading anything; after a conflict the state is loaded
 again and the caller compares.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
-from lake.data_file import DATA, ROW_LINEAGE, DataFile
+from lake.data_file import DATA, POSITION_DELETES, ROW_LINEAGE, DataFile
 from lake.errors import NotFoundError, RefusedError
 from lake.log_schema import LogSchema, new_log_schema, shared_schema
 from lake.manifest import ManifestEntry, Status, write_manifest
@@ -260,6 +260,66 @@ def prepare_append(
     return prepared
 
 
+def prepare_row_delta(
+    state: TableState,
+    files: Sequence[DataFile],
+    deletes: Sequence[ManifestEntry],
+    schema: LogSchema,
+    marks: Marks,
+    now_ms: int,
+    *,
+    kept: Sequence[ManifestFile] | None = None,
+    writer: str = "",
+) -> Prepared:
+    """A commit that appends data files and deletes rows by position, in older files and in its own; schema,
+    marks and `writer` as in `prepare_append`.
+
+    `deletes` go into delete manifests of their own: new delete files, and whatever else those manifests list
+    that they stand for; `kept`: the manifests that stay (None: all). Raises RefusedError for deletes of
+    another form than the table's format version has.
+    """
+    _check_deletes(state, deletes)
+    added = [*files, *(entry.file for entry in deletes if entry.status is Status.ADDED)]
+    removed = [entry.file for entry in deletes if entry.status is Status.DELETED]
+    entries = [*(ManifestEntry(Status.ADDED, file) for file in files), *deletes]
+    staying = state.manifests if kept is None else ManifestList.of(kept, state.manifests.version)
+    operation = _row_delta_operation(bool(files), any(file.content != DATA for file in added))
+    change = _Change(operation, entries, added, removed, staying, schema, marks, marks, writer)
+    return _prepare(state, change, now_ms)
+
+
+def _row_delta_operation(adds_rows: bool, adds_deletes: bool) -> str:
+    """What readers of a snapshot are told (Iceberg spec, "Snapshots", key `operation`)."""
+    if adds_rows and adds_deletes:
+        return "overwrite"
+    return "delete" if adds_deletes else "append"
+
+
+def _check_deletes(state: TableState, deletes: Sequence[ManifestEntry]) -> None:
+    """Raises RefusedError for new delete files that a table of this format version must not get, and for two
+    live deletion vectors of one data file."""
+    by_vectors = state.version >= ROW_LINEAGE
+    covered: set[str | None] = set()
+    for entry in deletes:
+        file = entry.file
+        if entry.status is Status.ADDED and (
+            file.content != POSITION_DELETES or file.is_deletion_vector != by_vectors
+        ):
+            form = "deletion vectors" if by_vectors else "position delete files"
+            raise RefusedError(
+                f"table {state.name} has format version {state.version}, where rows are deleted by {form}; "
+                f"{file.uri} is something else, write its positions anew"
+            )
+        if entry.status is Status.DELETED or not file.is_deletion_vector:
+            continue
+        if file.referenced_data_file in covered:
+            raise RefusedError(
+                f"table {state.name} would have two deletion vectors of {file.referenced_data_file}; put the "
+                "positions of both into one, and take the old one away in the same commit"
+            )
+        covered.add(file.referenced_data_file)
+
+
 def prepare_replace(
     state: TableState,
     entries: Sequence[ManifestEntry],
@@ -310,7 +370,9 @@ def _maintenance(
     removed: Sequence[DataFile],
     kept: Sequence[ManifestFile],
 ) -> _Change:
-    """A change of files that leaves schema, marks and what is said of them as they are."""
+    """A change of files that leaves schema, marks and what is said of them as they are. Raises
+    RefusedError."""
+    check_row_ids(state, entries, added)
     return _Change(
         operation,
         entries,
@@ -325,7 +387,6 @@ def _maintenance(
 
 
 def _prepare(state: TableState, change: _Change, now_ms: int) -> Prepared:
-    check_row_ids(state, change.entries, change.added if change.operation != "append" else ())
     snapshot_id, sequence, version = new_snapshot_id(), state.sequence_number + 1, state.manifests.version
     files, lines = _new_manifests(state, change, snapshot_id, sequence)
     manifests, first_row_id, new_ids = change.kept.after(lines), None, 0
@@ -381,14 +442,14 @@ def _prepare(state: TableState, change: _Change, now_ms: int) -> Prepared:
 def _new_manifests(
     state: TableState, change: _Change, snapshot_id: int, sequence: int
 ) -> tuple[list[tuple[str, bytes]], list[ManifestFile]]:
-    """The change's entries in manifests of bounded size: (location, content) of each, and its line in the
-    manifest list."""
+    """The change's entries in manifests of bounded size, those of data files and those of delete files apart:
+    (location, content) of each, and its line in the manifest list."""
     files, lines = list[tuple[str, bytes]](), list[ManifestFile]()
-    for at, first in enumerate(range(0, len(change.entries), MANIFEST_ENTRIES_MAX)):
+    for at, entries in enumerate(_parts(change.entries)):
         uri = metadata_uri(state.location, f"{snapshot_id:016x}-m{at}.avro")
         data, line = write_manifest(
             uri,
-            change.entries[first : first + MANIFEST_ENTRIES_MAX],
+            entries,
             schema=change.schema.json,
             spec=state.spec,
             snapshot_id=snapshot_id,
@@ -398,6 +459,15 @@ def _new_manifests(
         files.append((uri, data))
         lines.append(line)
     return files, lines
+
+
+def _parts(entries: Sequence[ManifestEntry]) -> Iterator[Sequence[ManifestEntry]]:
+    """Entries that go into one manifest each."""
+    data = [entry for entry in entries if entry.file.content == DATA]
+    deletes = [entry for entry in entries if entry.file.content != DATA]
+    for alike in (data, deletes):
+        for first in range(0, len(alike), MANIFEST_ENTRIES_MAX):
+            yield alike[first : first + MANIFEST_ENTRIES_MAX]
 
 
 def check_row_ids(state: TableState, entries: Sequence[ManifestEntry], rewritten: Sequence[DataFile]) -> None:

@@ -1,4 +1,5 @@
-"""Data files: what a manifest says about one Parquet file (Iceberg spec, "Manifests", struct `data_file`)."""
+"""Data files and delete files: what a manifest says about one of them (Iceberg spec, "Manifests", struct
+`data_file`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from lake.bounds import Encoding, encoding_of
 from lake.table_layout import PARTITION_FIELD
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
+PARQUET, PUFFIN = "PARQUET", "PUFFIN"
 # The format version from which on every row has an id (Iceberg spec, "Row Lineage").
 ROW_LINEAGE = 3
 
@@ -16,7 +18,11 @@ ROW_LINEAGE = 3
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """One live or removed file of a table. Maps go from field id to a count, or to a bound in Iceberg's
-    single-value encoding."""
+    single-value encoding.
+
+    A deletion vector is a part of a Puffin file: `content_size_in_bytes` bytes from `content_offset` on, and
+    `rows` counts the positions in it.
+    """
 
     uri: str
     hour: int | None  # partition value, hours since 1970-01-01T00Z
@@ -32,10 +38,23 @@ class DataFile:
     split_offsets: Sequence[int] | None = None
     equality_ids: Sequence[int] | None = None
     sort_order_id: int | None = 0
-    file_format: str = "PARQUET"
+    file_format: str = PARQUET
     first_row_id: int | None = (
         None  # of tables of format version 3; None: the reader inherits it from the manifest
     )
+    referenced_data_file: str | None = None  # of position deletes: the one data file whose rows they remove
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+
+    @property
+    def is_deletion_vector(self) -> bool:
+        """Whether it is a part of a Puffin file, which tables have from format version 3 on."""
+        return self.content == POSITION_DELETES and self.file_format in (PUFFIN, PUFFIN.lower())
+
+    @property
+    def content_bytes(self) -> int:
+        """What is its own of the file: other deletion vectors may lie in the same one."""
+        return self.size_bytes if self.content_size_in_bytes is None else self.content_size_in_bytes
 
     @property
     def values_described(self) -> int:
@@ -70,9 +89,22 @@ class DataFile:
                 _optional_list(self.split_offsets),
                 _optional_list(self.equality_ids),
                 optional_integer(self.sort_order_id),
-                *([optional_integer(self.first_row_id)] if version >= ROW_LINEAGE else []),
+                *self._later_fields(version),
             ]
         )
+
+    def _later_fields(self, version: int) -> list[bytes]:
+        """The fields that `lake.manifest` gives manifests of deletes, and all manifests from format version 3
+        on."""
+        referenced = optional(None if self.referenced_data_file is None else text(self.referenced_data_file))
+        if version < ROW_LINEAGE:
+            return [] if self.content == DATA else [referenced]
+        return [
+            optional_integer(self.first_row_id),
+            referenced,
+            optional_integer(self.content_offset),
+            optional_integer(self.content_size_in_bytes),
+        ]
 
 
 def _optional_list(numbers: Sequence[int] | None) -> bytes:
@@ -98,6 +130,9 @@ def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:
         sort_order_id=record.get("sort_order_id"),
         file_format=record["file_format"],
         first_row_id=record.get("first_row_id"),
+        referenced_data_file=record.get("referenced_data_file"),
+        content_offset=record.get("content_offset"),
+        content_size_in_bytes=record.get("content_size_in_bytes"),
     )
 
 

@@ -15,7 +15,7 @@ import orjson
 from lake.avro import container, integer, optional_integer, read_container, schema_field, schema_json
 from lake.data_file import DATA, ROW_LINEAGE, DataFile, data_file_from_avro
 from lake.errors import ProtocolError, TooLargeError
-from lake.manifest_list import ManifestFile
+from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile
 from lake.table_layout import PARTITION_FIELD, PARTITION_FIELD_ID
 
 
@@ -84,9 +84,19 @@ def _entry_schema(*more: Mapping[str, Any]) -> str:
     return schema_json({"type": "record", "name": "manifest_entry", "fields": fields})
 
 
+_REFERENCED = schema_field("referenced_data_file", "string", 143, optional=True)
+# By format version and content: what `DataFile.to_avro` encodes. Data files of version 2 refer to no other.
+_SINCE_V3 = _entry_schema(
+    schema_field("first_row_id", "long", 142, optional=True),
+    _REFERENCED,
+    schema_field("content_offset", "long", 144, optional=True),
+    schema_field("content_size_in_bytes", "long", 145, optional=True),
+)
 _ENTRIES = {
-    2: _entry_schema(),
-    ROW_LINEAGE: _entry_schema(schema_field("first_row_id", "long", 142, optional=True)),
+    (2, DATA_MANIFEST): _entry_schema(),
+    (2, DELETE_MANIFEST): _entry_schema(_REFERENCED),
+    (ROW_LINEAGE, DATA_MANIFEST): _SINCE_V3,
+    (ROW_LINEAGE, DELETE_MANIFEST): _SINCE_V3,
 }
 _INT = struct.Struct("<i")
 # Of one manifest, whoever wrote it; Firn's have at most `lake.commit.MANIFEST_ENTRIES_MAX`, and five maps
@@ -108,19 +118,20 @@ def write_manifest(
 ) -> tuple[bytes, ManifestFile]:
     """The bytes of a manifest of a table partitioned by hour, and its line for the manifest list.
 
-    All entries hold the same kind of file (data or deletes; from format version 3 on data alone).
+    All entries hold the same kind of file (data or deletes).
     `snapshot_id` and `sequence_number` are those of the snapshot that adds it.
     """
-    content = 0 if entries[0].file.content == DATA else 1
+    content = DATA_MANIFEST if entries[0].file.content == DATA else DELETE_MANIFEST
     metadata = {
         "schema": orjson.dumps(schema).decode(),
         "schema-id": str(schema.get("schema-id", 0)),
         "partition-spec": orjson.dumps(spec["fields"]).decode(),
         "partition-spec-id": str(spec["spec-id"]),
         "format-version": str(version),
-        "content": "deletes" if content else "data",
+        "content": "deletes" if content == DELETE_MANIFEST else "data",
     }
-    data = container(_ENTRIES[version], (_entry(entry, snapshot_id, version) for entry in entries), metadata)
+    encoded = (_entry(entry, snapshot_id, version) for entry in entries)
+    data = container(_ENTRIES[version, content], encoded, metadata)
     return data, _summarise(uri, len(data), entries, spec["spec-id"], content, snapshot_id, sequence_number)
 
 

@@ -29,7 +29,7 @@ from lake.errors import ProtocolError, TooLargeError
 
 MANIFESTS_MAX = 200_000
 
-DATA_MANIFEST = 0
+DATA_MANIFEST, DELETE_MANIFEST = 0, 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 Snapshot Summary Fields")."""
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lake.data_file import DataFile
+from lake.data_file import DATA, EQUALITY_DELETES, DataFile
 from lake.table_layout import partition_path
 
 # More partitions than this in one snapshot are not listed one by one (property
@@ -31,17 +31,22 @@ class Totals:
     equality_deletes: int = 0
 
     def changed(self, added: Iterable[DataFile], removed: Iterable[DataFile]) -> "Totals":
-        """Totals after data files came and went."""
+        """Totals after files came and went; rows that are deleted by position stay among the rows."""
         after = self
         for sign, files in ((1, added), (-1, removed)):
             for file in files:
-                after = replace(
-                    after,
-                    rows=after.rows + sign * file.rows,
-                    files=after.files + sign,
-                    size_bytes=after.size_bytes + sign * file.size_bytes,
-                )
+                after = after._counting(file, sign)
         return after
+
+    def _counting(self, file: DataFile, sign: int) -> "Totals":
+        size_bytes = self.size_bytes + sign * file.content_bytes
+        rows = sign * file.rows
+        if file.content == DATA:
+            return replace(self, rows=self.rows + rows, files=self.files + sign, size_bytes=size_bytes)
+        after = replace(self, delete_files=self.delete_files + sign, size_bytes=size_bytes)
+        if file.content == EQUALITY_DELETES:
+            return replace(after, equality_deletes=self.equality_deletes + rows)
+        return replace(after, position_deletes=self.position_deletes + rows)
 
     def to_summary(self) -> dict[str, str]:
         return {
@@ -77,7 +82,7 @@ def summarise(
     before: Totals,
     extra: Mapping[str, str],
 ) -> tuple[dict[str, str], Totals]:
-    """The summary of a snapshot that adds and removes data files, and the totals after it.
+    """The summary of a snapshot that adds and removes data files and delete files, and the totals after it.
 
     `operation`: append, replace, delete or overwrite. `extra` wins over what is computed.
     """
@@ -85,8 +90,8 @@ def summarise(
     after = before.changed(added, removed)
     summary = {
         "operation": operation,
-        **_changes(added, "added"),
-        **_changes(removed, "deleted"),
+        **changes(added, "added"),
+        **changes(removed, "removed"),
         **_partitions(added, removed),
         **after.to_summary(),
         **extra,
@@ -94,19 +99,33 @@ def summarise(
     return summary, after
 
 
-def _changes(files: list[DataFile], verb: str) -> dict[str, str]:
+def changes(files: Sequence[DataFile], verb: str) -> dict[str, str]:
+    """What a summary counts of files that came or went. `verb`: added or removed; of data files the
+    specification says deleted instead."""
     if not files:
         return {}
-    size_key, rows_key = (
-        ("added-files-size", "added-records")
-        if verb == "added"
-        else ("removed-files-size", "deleted-records")
-    )
-    return {
-        f"{verb}-data-files": str(len(files)),
-        rows_key: str(sum(f.rows for f in files)),
-        size_key: str(sum(f.size_bytes for f in files)),
-    }
+    data = [file for file in files if file.content == DATA]
+    deletes = [file for file in files if file.content != DATA]
+    data_verb = "added" if verb == "added" else "deleted"
+    counts: dict[str, int] = {}
+    if data:
+        counts[f"{data_verb}-data-files"] = len(data)
+        counts[f"{data_verb}-records"] = sum(file.rows for file in data)
+    counts[f"{verb}-files-size"] = sum(file.content_bytes for file in files)
+    return {key: str(count) for key, count in (counts | _deletes(deletes, verb)).items()}
+
+
+def _deletes(files: Sequence[DataFile], verb: str) -> dict[str, int]:
+    if not files:
+        return {}
+    counts = {f"{verb}-delete-files": len(files)}
+    for file in files:
+        kind = "equality" if file.content == EQUALITY_DELETES else "position"
+        files_key = f"{verb}-dvs" if file.is_deletion_vector else f"{verb}-{kind}-delete-files"
+        counts[files_key] = counts.get(files_key, 0) + 1
+        rows_key = f"{verb}-{kind}-deletes"
+        counts[rows_key] = counts.get(rows_key, 0) + file.rows
+    return counts
 
 
 def _partitions(added: list[DataFile], removed: list[DataFile]) -> dict[str, str]:
@@ -120,7 +139,7 @@ def _partitions(added: list[DataFile], removed: list[DataFile]) -> dict[str, str
         return counted
     listed = {
         f"partitions.{partition_path(hour)}": ",".join(
-            f"{key}={value}" for key, value in (_changes(come, "added") | _changes(gone, "deleted")).items()
+            f"{key}={value}" for key, value in (changes(come, "added") | changes(gone, "removed")).items()
         )
         for hour, (come, gone) in by_hour.items()
     }

@@ -54,6 +54,16 @@ def data_file_uri(location: str, hour: int) -> str:
     return f"{location}/data/{hour}/{uuid.uuid4().hex}.parquet"
 
 
+def position_deletes_uri(location: str, hour: int | None) -> str:
+    """A fresh URI for a position delete file of the partition `hour`."""
+    return f"{location}/data/{hour}/{uuid.uuid4().hex}-deletes.parquet"
+
+
+def deletion_vectors_uri(location: str) -> str:
+    """A fresh URI for the Puffin file of the deletion vectors of one commit, whatever their partitions."""
+    return f"{location}/data/{uuid.uuid4().hex}-deletes.puffin"
+
+
 def metadata_uri(location: str, name: str) -> str:
     """The URI of a manifest or manifest list."""
     return f"{location}/metadata/{name}"

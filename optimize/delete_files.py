@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from lake.commit import ROWS_STAY, Prepared
-from lake.data_file import EQUALITY_DELETES, ROW_LINEAGE, DataFile
+from lake.data_file import ROW_LINEAGE, DataFile
 from lake.errors import RefusedError
 from lake.manifest import ManifestEntry, Status, write_manifest
-from lake.manifest_list import ManifestFile, ManifestList, write_manifest_list
-from lake.snapshot import totals_of
+from lake.manifest_list import DELETE_MANIFEST, ManifestFile, ManifestList, write_manifest_list
+from lake.snapshot import changes, totals_of
 from lake.table_layout import metadata_uri, partition_path
-from optimize.table_view import DELETE_MANIFEST, TableView, has_live
+from optimize.table_view import TableView, has_live
 
 _PARTITION_KEY = "partitions."
 
@@ -97,10 +97,11 @@ def summary_without(summary: Mapping[str, str], gone: Sequence[DataFile]) -> dic
     by_hour: dict[int, list[DataFile]] = {}
     for file in gone:
         by_hour.setdefault(file.hour or 0, []).append(file)
-    _add(changed, _removed(gone))
+    counted = changes(gone, "removed")
+    _add(changed, counted)
     totals = {"total-delete-files": len(gone), "total-files-size": sum(file.size_bytes for file in gone)}
     totals |= {
-        f"total-{kind}-deletes": int(_removed(gone).get(f"removed-{kind}-deletes", 0))
+        f"total-{kind}-deletes": int(counted.get(f"removed-{kind}-deletes", 0))
         for kind in ("position", "equality")
     }
     for key, count in totals.items():
@@ -111,25 +112,10 @@ def summary_without(summary: Mapping[str, str], gone: Sequence[DataFile]) -> dic
     for hour, files in by_hour.items():
         key = _PARTITION_KEY + partition_path(hour)
         fields = dict(pair.split("=", 1) for pair in changed.get(key, "").split(",") if pair)
-        _add(fields, _removed(files))
+        _add(fields, changes(files, "removed"))
         changed[key] = ",".join(f"{name}={value}" for name, value in fields.items())
     changed["changed-partition-count"] = str(int(changed["changed-partition-count"]) + len(new))
     return changed
-
-
-def _removed(files: Sequence[DataFile]) -> dict[str, str]:
-    counted: dict[str, int] = {
-        "removed-delete-files": len(files),
-        "removed-files-size": sum(file.size_bytes for file in files),
-    }
-    for kind, own in (
-        ("position", [f for f in files if f.content != EQUALITY_DELETES]),
-        ("equality", [f for f in files if f.content == EQUALITY_DELETES]),
-    ):
-        if own:
-            counted[f"removed-{kind}-delete-files"] = len(own)
-            counted[f"removed-{kind}-deletes"] = sum(file.rows for file in own)
-    return {key: str(count) for key, count in counted.items()}
 
 
 def _add(summary: dict[str, str], more: Mapping[str, str]) -> None:

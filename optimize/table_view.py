@@ -10,11 +10,9 @@ from lake.commit import TableState, state_of
 from lake.data_file import EQUALITY_DELETES, DataFile
 from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
-from lake.manifest_list import ManifestFile
+from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile
 from lake.storage import Storage
 from lake.table_files import load_manifest, load_manifest_list
-
-DATA_MANIFEST, DELETE_MANIFEST = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
