@@ -8,6 +8,7 @@ again and the caller compares.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import orjson
@@ -15,14 +16,21 @@ import orjson
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.data_file import DATA, POSITION_DELETES, ROW_LINEAGE, DataFile
 from lake.errors import NotFoundError, RefusedError
-from lake.log_schema import LogSchema, new_log_schema, shared_schema
+from lake.log_schema import LAST_SYSTEM_ID, LogSchema, TypedColumn, new_log_schema, shared_schema
 from lake.manifest import ManifestEntry, Status, write_manifest
 from lake.manifest_list import ManifestFile, ManifestList, write_manifest_list
 from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, parse_marks
 from lake.snapshot import Totals, new_snapshot_id, snapshot_json, summarise, totals_of
 from lake.storage import Storage
 from lake.table_files import load_manifest_list
-from lake.table_layout import PARTITION_SPEC, find_hour_spec, metadata_uri, new_location, table_properties
+from lake.table_layout import (
+    PARTITION_SPEC,
+    bucket_spec,
+    find_spec,
+    metadata_uri,
+    new_location,
+    table_properties,
+)
 from lake.table_location import GRANTS_PROPERTY, TableLocation
 
 MAIN = "main"
@@ -115,7 +123,7 @@ def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> 
     snapshots = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     head = snapshots.get(metadata.get("current-snapshot-id"))
     schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
-    spec_id = find_hour_spec(metadata)
+    spec_id = find_spec(metadata)
     marked = _nearest_with_marks(head, snapshots)
     return TableState(
         name=name,
@@ -250,7 +258,13 @@ def prepare_append(
     """
     entries = [ManifestEntry(Status.ADDED, file) for file in files]
     change = _Change("append", entries, files, (), state.manifests, schema, marks, marks, writer)
-    prepared = _prepare(state, change, now_ms)
+    return _completed(_prepare(state, change, now_ms), state, recreate, properties or {})
+
+
+def _completed(
+    prepared: Prepared, state: TableState, recreate: bool, properties: Mapping[str, str]
+) -> Prepared:
+    """The commit with what `prepare_append` is told of properties and dropped tables."""
     if properties:
         updates = [*prepared.request["updates"], {"action": "set-properties", "updates": dict(properties)}]
         after = replace(prepared.after, properties={**state.properties, **properties})
@@ -258,6 +272,23 @@ def prepare_append(
     if recreate and not state.exists:
         prepared = replace(prepared, request={**prepared.request, "allow-recreate": True})
     return prepared
+
+
+def keyed_table_state(
+    new: TableState, keys: Mapping[str, TypedColumn], properties: Mapping[str, str], buckets: int
+) -> TableState:
+    """The state of a table that its first commit creates with a key (column name -> column): its columns are
+    required, and rows lie in buckets of the first one."""
+    ids = dict(zip(keys, count(LAST_SYSTEM_ID + 1), strict=False))
+    columns = {name: (ids[name], column) for name, column in keys.items()}
+    schema = new.schema.with_columns(columns, {}, 0)
+    return replace(
+        new,
+        schema=schema,
+        last_column_id=schema.last_column_id,
+        spec=bucket_spec(next(iter(ids.values())), buckets),
+        properties={**new.properties, **properties},
+    )
 
 
 def prepare_row_delta(
@@ -270,9 +301,11 @@ def prepare_row_delta(
     *,
     kept: Sequence[ManifestFile] | None = None,
     writer: str = "",
+    recreate: bool = False,
+    properties: Mapping[str, str] | None = None,
 ) -> Prepared:
-    """A commit that appends data files and deletes rows by position, in older files and in its own; schema,
-    marks and `writer` as in `prepare_append`.
+    """A commit that appends data files and deletes rows by position, in older files and in its own; the rest
+    as in `prepare_append`.
 
     `deletes` go into delete manifests of their own: new delete files, and whatever else those manifests list
     that they stand for; `kept`: the manifests that stay (None: all). Raises RefusedError for deletes of
@@ -285,7 +318,7 @@ def prepare_row_delta(
     staying = state.manifests if kept is None else ManifestList.of(kept, state.manifests.version)
     operation = _row_delta_operation(bool(files), any(file.content != DATA for file in added))
     change = _Change(operation, entries, added, removed, staying, schema, marks, marks, writer)
-    return _prepare(state, change, now_ms)
+    return _completed(_prepare(state, change, now_ms), state, recreate, properties or {})
 
 
 def _row_delta_operation(adds_rows: bool, adds_deletes: bool) -> str:

@@ -52,6 +52,7 @@ from ingest.write.flush_writer import FlushWriter
 from lake.clock import Clock
 from lake.errors import FatalError, FirnError, UnavailableError
 from lake.logs import configure_logs
+from lake.log_schema import WantedColumn
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 from lake.tenant import TableId
@@ -86,7 +87,7 @@ class PipeLink:
     def open(self, tables: Sequence[TableId]) -> None:
         self.send(OpenTables(tables))
 
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         self.send(GrowTables(names))
         while not isinstance(message := self._arrived.get(), Grown):
             self._inbox.append(message)

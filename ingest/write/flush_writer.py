@@ -30,7 +30,7 @@ from ingest.write.writer import write_files
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
 from lake.isolation import isolate
-from lake.log_schema import shared_schema
+from lake.log_schema import WantedColumn, shared_schema
 from lake.marks import Range, TopicPartition
 from lake.settings import IngestSettings
 from lake.storage import Storage
@@ -46,7 +46,7 @@ T = TypeVar("T")
 class ColumnLink(Protocol):
     """The committer as far as it hands out columns."""
 
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         """Schemas with columns for new names (name -> original path)."""
 
 

@@ -19,7 +19,17 @@ from lake.settings.query import QuerySettings
 from lake.settings.room import CONFIG_DEFAULT, CONFIG_VARIABLE, RoomSettings, config_file
 from lake.settings.storage import StorageSettings
 from lake.settings.tls import TlsSettings
-from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, FormatName, RecordFormat, TopicSettings
+from lake.settings.topics import (
+    REPLAY_STREAM,
+    REPLAY_TENANT,
+    ChangeFormat,
+    ChangeMode,
+    ChangeOrder,
+    ChangeSettings,
+    FormatName,
+    RecordFormat,
+    TopicSettings,
+)
 
 __all__ = [
     "CONFIG_DEFAULT",
@@ -30,6 +40,10 @@ __all__ = [
     "CatalogAccess",
     "CatalogSettings",
     "ControlSettings",
+    "ChangeFormat",
+    "ChangeMode",
+    "ChangeOrder",
+    "ChangeSettings",
     "FormatName",
     "HttpSettings",
     "InfraSettings",
