@@ -19,7 +19,14 @@ from lake.settings.query import QuerySettings
 from lake.settings.room import CONFIG_DEFAULT, CONFIG_VARIABLE, RoomSettings, config_file
 from lake.settings.storage import StorageSettings
 from lake.settings.tls import TlsSettings
-from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, FormatName, RecordFormat, TopicSettings
+from lake.settings.topics import (
+    REPLAY_STREAM,
+    REPLAY_TENANT,
+    ChangeFormat,
+    FormatName,
+    RecordFormat,
+    TopicSettings,
+)
 
 __all__ = [
     "CONFIG_DEFAULT",
@@ -29,6 +36,7 @@ __all__ = [
     "REPLAY_TENANT",
     "CatalogAccess",
     "CatalogSettings",
+    "ChangeFormat",
     "ControlSettings",
     "FormatName",
     "HttpSettings",

@@ -23,6 +23,10 @@ def _time_zone(name: str) -> str:
     return name
 
 
+# How the messages of a topic of changes say what changed. `ingest` has a registry of these, too.
+ChangeFormat = Literal["debezium", "flattened_debezium", "maxwell", "keyed_json"]
+
+
 class TopicSettings(BaseModel):
     """How one input topic is read. Rules are tried in order, the first that yields a name wins."""
 
