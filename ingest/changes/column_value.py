@@ -273,8 +273,9 @@ def to_map(value: Any, *, convert_key: Convert, convert_value: Convert) -> Any:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or pair[0] is None:
             return _WRONG_TYPE
         key, item = convert_key(pair[0]), None if pair[1] is None else convert_value(pair[1])
-        if type(key) is Misfit or type(item) is Misfit:
-            return Misfit(key.reason if type(key) is Misfit else item.reason)
+        for part in (key, item):
+            if type(part) is Misfit:
+                return Misfit(part.reason)
         stored.append((key, item))
     return stored
 

@@ -141,7 +141,8 @@ def test_unavailable_values_are_no_values() -> None:
     bare = read_change(
         "debezium", b'{"id":1}', orjson.dumps(envelope("u", None, {"id": 1, "doc": placeholder}))
     )
-    assert (bare.unavailable, bare.row.values) == ({"doc"}, {"id": "1"})
+    assert bare.unavailable == {"doc"}
+    assert bare.row.values == {"id": "1"}
 
 
 def test_the_placeholder_is_a_setting() -> None:

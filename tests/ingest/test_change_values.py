@@ -371,6 +371,8 @@ def test_types_of_connectors(schema: Mapping[str, Any], sent: Any, kind: ColumnT
 def test_a_placeholder_has_a_form_for_each_type(sent: Any) -> None:
     """Text, bytes, arrays, maps: whatever the column is, nothing of it becomes a value."""
     change = _read(_schema("string"), sent)
-    assert (change.unavailable, change.row.values, change.errors) == ({"v"}, {}, ())
+    assert change.unavailable == {"v"}
+    assert (change.row.values, change.errors) == ({}, ())
     bare = read_change("keyed_json", b"1", orjson.dumps({"v": sent}))
-    assert (bare.unavailable, bare.row.values) == ({"v"}, {})
+    assert bare.unavailable == {"v"}
+    assert bare.row.values == {}
