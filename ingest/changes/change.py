@@ -30,6 +30,7 @@ class Notice(StrEnum):
     HEARTBEAT = "heartbeat"
     LOGICAL_MESSAGE = "logical_message"  # pg_logical_emit_message
     SNAPSHOT_MARK = "snapshot_mark"  # a snapshot begins or ends
+    TOMBSTONE = "tombstone"  # the delete before it said more of the row's key than the message key does
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ an exponent, as it is spelled. Dates become days, times and timestamps microseco
 import binascii
 import json
 import math
+import re
 import uuid
 from collections.abc import Callable
 from datetime import date, time
@@ -43,6 +44,8 @@ _US_FIRST, _US_LAST = _DAY_FIRST * _DAY_US, (_DAY_LAST + 1) * _DAY_US - 1
 # Neither Connect's converter nor Debezium writes these numbers as JSON numbers.
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _INFINITE_TIMES = frozenset(("infinity", "-infinity"))
+# ISO 8601 puts a sign before a year that has not four digits, or lies before the year 0.
+_YEAR_BEYOND = re.compile(r"[+-]\d{4,}-", re.ASCII)
 # PostgreSQL's numeric has at most 131,072 digits before the point and 16,383 after it.
 _DECIMAL_BYTES_MAX = 65_536
 _SCALE_MAX = 131_072
@@ -164,7 +167,7 @@ def to_zoned_timestamp(value: Any) -> Any:
     """Microseconds since 1970-01-01T00:00Z, from ISO 8601."""
     if type(value) is not str:
         return _WRONG_TYPE
-    if value in _INFINITE_TIMES:
+    if value in _INFINITE_TIMES or _YEAR_BEYOND.match(value):
         return _OUT_OF_RANGE
     instant = parse_instant(value) if value[4:5] == "-" else None
     if instant is None:
@@ -270,8 +273,9 @@ def to_map(value: Any, *, convert_key: Convert, convert_value: Convert) -> Any:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or pair[0] is None:
             return _WRONG_TYPE
         key, item = convert_key(pair[0]), None if pair[1] is None else convert_value(pair[1])
-        if type(key) is Misfit or type(item) is Misfit:
-            return Misfit(key.reason if type(key) is Misfit else item.reason)
+        for part in (key, item):
+            if type(part) is Misfit:
+                return Misfit(part.reason)
         stored.append((key, item))
     return stored
 

@@ -26,7 +26,7 @@ from ingest.changes.connect_message import decode_json
 from ingest.changes.connect_schema import Opened, RowSchema, open_message
 from ingest.changes.envelope import decode_envelope, row_text
 from ingest.changes.header_key import HeaderKeys, Headers, find_header_keys
-from ingest.changes.message_key import MessageKey, find_key, key_of_row
+from ingest.changes.message_key import MessageKey, find_key, key_of_row, read_key
 from ingest.changes.source_position import find_position, find_time_us
 from ingest.changes.unavailable import placeholder
 from ingest.changes.untyped_row import read_untyped
@@ -162,11 +162,15 @@ def _no_change(envelope: _Envelope) -> PassedOver | Rejected:
     return Rejected(Reason.OP_UNKNOWN, "the message has no op")
 
 
-def _tombstone(message_key: bytes | None, headers: Headers, options: ReadOptions) -> Change | Rejected:
+def _tombstone(
+    message_key: bytes | None, headers: Headers, options: ReadOptions
+) -> Change | PassedOver | Rejected:
     """An empty message: its key was deleted by the message before it."""
     key = find_key(message_key, NO_ROW, options)
     if isinstance(key, Rejected):
-        return key
+        # Fields that the settings name may stand in rows alone.
+        is_readable = options.key_fields and isinstance(read_key(message_key, options), MessageKey)
+        return PassedOver(Notice.TOMBSTONE) if is_readable else key
     others = find_header_keys(headers, key, options)
     if isinstance(others, Rejected):
         return others

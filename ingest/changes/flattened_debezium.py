@@ -1,9 +1,9 @@
-"""Debezium's flattened messages (its transformation ExtractNewRecordState): the value is the row, with what was
-asked for of the envelope under names that begin with `__`.
+"""Debezium's flattened messages (its transformation ExtractNewRecordState): the value is the row, with what
+was asked for of the envelope under names that begin with `__`.
 
-`__op` and `__deleted` say what happened; where neither stands, the row was inserted or updated. The position and
-the time are read where they were asked for (`__lsn`, `__source_ts_ms`, ...); they stay columns. A tombstone may
-be all that is sent of a delete, so it is one.
+`__op` and `__deleted` say what happened; where neither stands, the row was inserted or updated. The position
+and the time are read where they were asked for (`__lsn`, `__source_ts_ms`, ...); they stay columns. A
+tombstone may be all that is sent of a delete, so it is one.
 """
 
 from collections.abc import Mapping

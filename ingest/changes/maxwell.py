@@ -1,7 +1,8 @@
 """Maxwell's messages: MySQL's rows in JSON, without types (https://maxwells-daemon.io/dataformat/).
 
-`data` is the row after an insert or update, or before a delete; `old` has what an update changed. The key is an
-object of `database`, `table` and `pk.<column>`. A changed primary key is one update: `old_key` has to go.
+`data` is the row after an insert or update, or before a delete; `old` has what an update changed. The key is
+an object of `database`, `table` and `pk.<column>`, or an array of database, table and one object for each
+column of the primary key (`kafka_key_format`). A changed primary key is one update: `old_key` has to go.
 """
 
 import msgspec
@@ -23,7 +24,7 @@ from ingest.changes.message_key import NEVER_UNAVAILABLE, key_of_row
 from ingest.changes.source_position import SourcePosition, binlog_position
 from ingest.changes.unavailable import placeholder
 from ingest.changes.untyped_row import lay_out_untyped
-from ingest.decode.formats.json_object import Pairs, parse_object
+from ingest.decode.formats.json_object import Pairs, array_items, parse_object
 from lake.errors import Reason, Rejected
 
 _OPS = {
@@ -93,7 +94,12 @@ def _row_change(
         return old
     image = lay_out_untyped(row, placeholder(options.placeholder))
     fields = options.key_fields or tuple(message.primary_key_columns or ())
-    key = key_of_row(image, fields) if fields else _read_key(message_key, options)
+    if not fields:
+        columns = _key_columns(message_key, options)
+        if isinstance(columns, Rejected):
+            return columns
+        fields = tuple(name for name, _ in columns)
+    key = key_of_row(image, fields)
     if isinstance(key, Rejected):
         return key
     old_key = _moved_from(key, row, old, fields, options) if op is Op.UPDATE else None
@@ -133,20 +139,47 @@ def _position(message: _Message) -> SourcePosition | None:
 
 
 def _tombstone(message_key: bytes | None, options: ReadOptions) -> Change | Rejected:
-    key = _read_key(message_key, options)
+    columns = _key_columns(message_key, options)
+    if isinstance(columns, Rejected):
+        return columns
+    fields = options.key_fields or tuple(name for name, _ in columns)
+    key = key_of_row(lay_out_untyped(columns, NEVER_UNAVAILABLE), fields)
     return key if isinstance(key, Rejected) else Change(Op.DELETE, key, NO_CELLS, is_tombstone=True)
 
 
-def _read_key(message_key: bytes | None, options: ReadOptions) -> Cells | Rejected:
-    """The key of a message: the members of its key whose names begin with `pk.`."""
-    text = as_text(message_key or b"")
-    pairs = parse_object(text, options.depth_max) if isinstance(text, str) else text
+def _key_columns(message_key: bytes | None, options: ReadOptions) -> Pairs | Rejected:
+    """The columns of the primary key that a message key names, with their values; KEY_MISSING where there
+    are none, KEY_UNUSABLE where it is no key of Maxwell."""
+    if not message_key:
+        return Rejected(Reason.KEY_MISSING, "the message has no key")
+    text = as_text(message_key)
+    pairs = _key_members(text, options.depth_max) if isinstance(text, str) else text
     if isinstance(pairs, Rejected):
-        return Rejected(Reason.KEY_MISSING, f"the message has no key of Maxwell: {pairs.detail}")
-    columns = Pairs(
+        return Rejected(Reason.KEY_UNUSABLE, f"the key is not one of Maxwell: {pairs.detail}")
+    return pairs or Rejected(Reason.KEY_MISSING, "the table has no primary key")
+
+
+def _key_members(text: str, depth_max: int) -> Pairs | Rejected:
+    if text[:1] == "[":
+        return _array_members(text, depth_max)
+    pairs = parse_object(text, depth_max)
+    if isinstance(pairs, Rejected):
+        return pairs
+    return Pairs(
         (name.removeprefix(_KEY_PREFIX), value) for name, value in pairs if name.startswith(_KEY_PREFIX)
     )
-    fields = options.key_fields or tuple(name for name, _ in columns)
-    if not fields:
-        return Rejected(Reason.KEY_MISSING, "the table has no primary key")
-    return key_of_row(lay_out_untyped(columns, NEVER_UNAVAILABLE), fields)
+
+
+def _array_members(text: str, depth_max: int) -> Pairs | Rejected:
+    """The columns of `["database","table",[{"a":1},{"b":2}]]`."""
+    parts = array_items(text, depth_max)
+    columns = array_items(parts[2], depth_max) if parts is not None and len(parts) == 3 else None
+    if columns is None:
+        return Rejected(Reason.UNDECODABLE, "not an array of database, table and columns")
+    members = Pairs()
+    for column in columns:
+        pairs = parse_object(column, depth_max)
+        if isinstance(pairs, Rejected):
+            return pairs
+        members += pairs
+    return members

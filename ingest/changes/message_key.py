@@ -1,16 +1,21 @@
 """The key of a changed row: the message key, or fields of the row that the settings name."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 from ingest.changes.change import Cells, ReadOptions, RowImage
+from ingest.changes.column_type import ColumnType
 from ingest.changes.column_value import Misfit
 from ingest.changes.connect_message import as_text, decode_json
 from ingest.changes.connect_schema import RowSchema, Scalar, open_message, row_column
 from ingest.changes.unavailable import placeholder
 from ingest.changes.untyped_row import lay_out_untyped
+from ingest.decode.column_name import pointer
 from ingest.decode.formats.json_object import Pairs, parse_object
 from lake.errors import Reason, Rejected
+
+Value = TypeVar("Value")
 
 # The column of a key that is one value without a name.
 KEY_COLUMN = "_key"
@@ -69,29 +74,64 @@ def read_header_key(text: bytes, key: MessageKey, options: ReadOptions) -> Cells
 
 def key_of_row(image: RowImage, fields: Sequence[str]) -> Cells | Rejected:
     """The key that is these fields of a row; reasons as for `find_key`."""
-    columns = [_column_of(field, image.cells) for field in fields]
-    paths = {image.cells.paths.get(column) for column in columns}
+    paths = {pointer("", field) for field in fields}
     for bad in image.errors:
         if bad.field in paths:
             return Rejected(Reason.KEY_UNUSABLE, f"{bad.field} cannot be stored exactly: {bad.reason}")
-    for field, column in zip(fields, columns, strict=True):
-        if image.cells.values.get(column) is None:
+    columns = []
+    for field in fields:
+        column = _column_of(field, image.cells.paths)
+        if column is None or image.cells.values.get(column) is None:
             return Rejected(Reason.KEY_MISSING, f"the row has no {field}, which is to be its key")
-    return _narrowed(image.cells, columns)
+        columns.append(column)
+    return _narrowed(image.cells, tuple(columns))
 
 
-def _column_of(field: str, cells: Cells) -> str:
-    """The column that a row's field has."""
-    name = row_column(field, "string")
-    return row_column(field, cells.types.get(name, "string"))
+def _column_of(field: str, paths: Mapping[str, str]) -> str | None:
+    """The column that a row's field has; None where the row has no such field."""
+    path, column = pointer("", field), row_column(field, "string")
+    if paths.get(column) == path:
+        return column
+    # Its name says its type, too.
+    return next((name for name, of in paths.items() if of == path), None)
 
 
-def _narrowed(cells: Cells, columns: Sequence[str]) -> Cells:
-    return Cells(
-        {column: cells.values[column] for column in columns},
-        {column: cells.types[column] for column in columns if column in cells.types},
-        {column: cells.paths[column] for column in columns if column in cells.paths},
-    )
+def _narrowed(cells: Cells, columns: tuple[str, ...]) -> Cells:
+    types, paths = _narrowed_types(cells, columns)
+    return Cells({column: cells.values[column] for column in columns}, types, paths)
+
+
+class _Narrowed(NamedTuple):
+    """The types and paths of a key, and the types of the rows that it was made for."""
+
+    of: Mapping[str, ColumnType]
+    types: Mapping[str, ColumnType]
+    paths: Mapping[str, str]
+
+
+# Keys of one schema share their types as its rows do: who groups rows by them finds one group.
+_NARROWED_MAX = 4_096
+_narrowed_by_types: dict[tuple[int, tuple[str, ...]], _Narrowed] = {}
+
+
+def _narrowed_types(
+    cells: Cells, columns: tuple[str, ...]
+) -> tuple[Mapping[str, ColumnType], Mapping[str, str]]:
+    if not cells.types:
+        return {}, _selected(cells.paths, columns)
+    at = id(cells.types), columns
+    known = _narrowed_by_types.get(at)
+    if known is None:
+        if len(_narrowed_by_types) >= _NARROWED_MAX:
+            _narrowed_by_types.clear()
+        # It holds the types of the rows, so that no others get their id.
+        known = _Narrowed(cells.types, _selected(cells.types, columns), _selected(cells.paths, columns))
+        _narrowed_by_types[at] = known
+    return known.types, known.paths
+
+
+def _selected(of: Mapping[str, Value], columns: Sequence[str]) -> dict[str, Value]:
+    return {column: of[column] for column in columns if column in of}
 
 
 def _typed_key(payload: bytes, schema: RowSchema | Scalar, options: ReadOptions) -> MessageKey | Rejected:
@@ -103,10 +143,11 @@ def _typed_key(payload: bytes, schema: RowSchema | Scalar, options: ReadOptions)
     if isinstance(schema, RowSchema):
         cells = _complete(schema.read(value, NEVER_UNAVAILABLE))
         return cells if isinstance(cells, Rejected) else MessageKey(cells, schema)
-    stored, column = schema.typed.convert(value), _single_column(options)
+    stored = schema.typed.convert(value)
     if type(stored) is Misfit:
         return Rejected(Reason.KEY_UNUSABLE, f"the key cannot be stored exactly: {stored.reason}")
-    return MessageKey(Cells({column: stored}, {column: schema.typed.kind}, {}))
+    types, paths = _single_column(options, schema.typed.kind)
+    return MessageKey(Cells(dict.fromkeys(types, stored), types, paths))
 
 
 def _untyped_key(key: bytes, options: ReadOptions) -> MessageKey | Rejected:
@@ -120,7 +161,8 @@ def _untyped_key(key: bytes, options: ReadOptions) -> MessageKey | Rejected:
     value = _single_value(text, options.depth_max)
     if value is None:
         return Rejected(Reason.KEY_MISSING, "the key is null")
-    return MessageKey(Cells({_single_column(options): value}, {}, {}))
+    columns, paths = _single_column(options, "string")
+    return MessageKey(Cells(dict.fromkeys(columns, value), {}, paths))
 
 
 def _single_value(text: str, depth_max: int) -> str | None:
@@ -132,9 +174,17 @@ def _single_value(text: str, depth_max: int) -> str | None:
     return value if value is None or isinstance(value, str) else text
 
 
-def _single_column(options: ReadOptions) -> str:
-    """The column of a key of one value: the one field that the settings name, else `_key`."""
-    return row_column(options.key_fields[0], "string") if len(options.key_fields) == 1 else KEY_COLUMN
+@lru_cache(maxsize=256)
+def _single_column(
+    options: ReadOptions, kind: ColumnType
+) -> tuple[Mapping[str, ColumnType], Mapping[str, str]]:
+    """The column of a key of one value, with its type and its path: that of the one field that the settings
+    name, else `_key`."""
+    if len(options.key_fields) != 1:
+        return {KEY_COLUMN: kind}, {}
+    field = options.key_fields[0]
+    column = row_column(field, kind)
+    return {column: kind}, {column: pointer("", field)}
 
 
 def _complete(image: RowImage | Rejected) -> Cells | Rejected:

@@ -1,5 +1,5 @@
-"""Where a value goes whose type is not that of its column: the column is kept, it is widened, or the value has
-a second column. Nothing stops, and nothing that is stored changes.
+"""Where a value goes whose type is not that of its column: the column is kept, it is widened, or the value
+has a second column. Nothing stops, and nothing that is stored changes.
 
 | the column | the value | what happens |
 |---|---|---|

@@ -4,7 +4,7 @@
 |---|---|---|
 | PostgreSQL | log sequence number | `lsn` |
 | MySQL, MariaDB | number of the binlog file, offset in it, row of the event | `file`, `pos`, `row` |
-| SQL Server, Db2 | LSNs of commit and change, number of the event | `commit_lsn`, `change_lsn`, `event_serial_no` |
+| SQL Server, Db2 | LSNs of commit and change, event number | `commit_lsn`, `change_lsn`, `event_serial_no` |
 | Oracle | system change number | `scn` |
 
 Two changes of one key are in the order of their positions, because the second one had to wait for the lock of

@@ -14,15 +14,18 @@ DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 
 
 class Placeholder:
-    """The forms that a placeholder takes by the type of its column: text, base64 of its bytes, an array of
-    either, of the codes of its bytes, or of a uuid made of it, a map of it to itself."""
+    """The forms that a placeholder takes by the type of its column: text, its bytes in base64 or hexadecimal
+    digits, an array of text, of base64, of the codes of its bytes, or of a uuid made of it, a map of it to
+    itself."""
 
     def __init__(self, text: str) -> None:
         encoded = text.encode()
         base64_text = base64.b64encode(encoded).decode()
-        self._texts = frozenset((text, base64_text))
+        url_safe = base64.urlsafe_b64encode(encoded).decode()
         self._lists: tuple[list[Any], ...] = ([text], [base64_text], list(encoded), [_name_uuid(encoded)])
         self._map = {text: text}
+        map_text = json.dumps(self._map, separators=(",", ":"))
+        self._texts = frozenset((text, base64_text, url_safe, encoded.hex(), map_text))
         self._pairs = [(text, text)]
         texts = [json.dumps(items, separators=(",", ":")) for items in self._lists]
         self._json_texts = self._texts.union(texts)

@@ -9,6 +9,7 @@ from ingest.changes.unavailable import Placeholder
 from ingest.decode.column_name import BadValue, column_name, pointer
 from ingest.decode.formats.json_object import Json, Pairs, is_text, json_text, parse_object
 from lake.errors import Rejected
+from lake.log_schema import ValueReason
 
 
 def read_untyped(row: bytes, depth_max: int, placeholder: Placeholder) -> RowImage | Rejected:
@@ -48,6 +49,8 @@ class _Layout:
 
     def _place(self, column: str, path: str, value: Any) -> None:
         if (reason := refusal(column, self.paths)) is not None:
+            if self.paths.get(column) == path:
+                reason = ValueReason.DUPLICATE_KEY
             if value is not None:
                 self.errors.append(BadValue(_spelled(path), _spelled(value), reason))
             return

@@ -23,9 +23,12 @@ from lake.settings.topics import (
     REPLAY_STREAM,
     REPLAY_TENANT,
     ChangeFormat,
+<<<<<<< HEAD
     ChangeMode,
     ChangeOrder,
     ChangeSettings,
+=======
+>>>>>>> cs-formats
     FormatName,
     RecordFormat,
     TopicSettings,
@@ -39,6 +42,7 @@ __all__ = [
     "REPLAY_TENANT",
     "CatalogAccess",
     "CatalogSettings",
+    "ChangeFormat",
     "ControlSettings",
     "ChangeFormat",
     "ChangeMode",
