@@ -11,8 +11,8 @@ from lake.log_schema import LogSchema, TypedColumn, WantedColumn, leaf_ids, with
 
 @dataclass(slots=True)
 class PromisedColumns:
-    """Of one table: name -> (id, column), and the wider types of columns that it has. Void as soon as somebody
-    else takes an id."""
+    """Of one table: name -> (id, column), and the wider types of columns that it has. Void as soon as
+    somebody else takes an id."""
 
     columns: dict[str, tuple[int, TypedColumn]] = field(default_factory=dict)
     widened: dict[str, Any] = field(default_factory=dict)

@@ -29,8 +29,8 @@ class _Move(NamedTuple):
 
 @dataclass(slots=True)
 class ChangeColumns:
-    """What a flush knows of its table's columns: those of the schema, with the new and the wider ones that its
-    changes have asked for so far.
+    """What a flush knows of its table's columns: those of the schema, with the new and the wider ones that
+    its changes have asked for so far.
 
     `new`: column name to column; `widened`: folded name to the Iceberg type that it needs.
     """

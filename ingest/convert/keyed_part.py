@@ -6,7 +6,7 @@ Only what wins becomes columns.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ingest.changes.change import Cells, Op
+from ingest.changes.change import Cells
 from ingest.changes.column_type import to_arrow
 from ingest.changes.source_position import position_text
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
@@ -118,10 +118,8 @@ def _key_arrays(
     steps: list[Step], columns: ChangeColumns, key: tuple[str, ...]
 ) -> tuple[list[Step], list[pa.Array], list[tuple[int, Rejected]]]:
     """The key's columns; steps whose key the table's columns cannot hold are left out."""
-    found: list[list[Any]] = []
     bad: dict[int, str] = {}
-    for name in key:
-        found.append(_key_values(steps, columns, name, bad))
+    found = [_key_values(steps, columns, name, bad) for name in key]
     rejected = [(steps[at].ordinal, Rejected(Reason.KEY_UNUSABLE, why)) for at, why in bad.items()]
     good = [at for at in range(len(steps)) if at not in bad]
     arrays = [
@@ -132,9 +130,7 @@ def _key_arrays(
     return [steps[at] for at in good], arrays or [pa.array([], pa.string()) for _ in key], rejected
 
 
-def _key_values(
-    steps: Sequence[Step], columns: ChangeColumns, name: str, bad: dict[int, str]
-) -> list[Any]:
+def _key_values(steps: Sequence[Step], columns: ChangeColumns, name: str, bad: dict[int, str]) -> list[Any]:
     """The values of one column of the key as that stores them."""
     refusals: dict[Any, str | None] = {}
     values = []
@@ -198,9 +194,7 @@ def _winners(
         partitions, offsets = -partitions, -offsets
     order = None if rules.order_by == "offset" else _order(steps, rules.order_by)
     last = last_changes(hash_keys(keys), partitions, offsets, order)
-    return _Winners(
-        last.last.tolist(), len(last.replaced), len(last.passed_over), len(last.in_partitions)
-    )
+    return _Winners(last.last.tolist(), len(last.replaced), len(last.passed_over), len(last.in_partitions))
 
 
 def _order(steps: Sequence[Step], order_by: ChangeOrder) -> pa.Array:

@@ -28,9 +28,8 @@ class Step(NamedTuple):
 class ReadChanges:
     """What the messages of a buffer say.
 
-    `truncated`: from which step on the table was empty; 0 where it was not truncated. `rejected`: ordinals and
-    reasons. `passed_over`: messages that change no row, by what they are. `committed`: messages below the
-    table's marks.
+    `truncations`: before which steps the table was emptied. `rejected`: ordinals and reasons. `passed_over`:
+    messages that change no row, by what they are. `committed`: messages below the table's marks.
     """
 
     steps: list[Step] = field(default_factory=list)

@@ -1,5 +1,5 @@
-"""The bucket of a row by the first column of its key (Iceberg spec, "Bucket Transform Details" and Appendix B:
-32-bit hash requirements)."""
+"""The bucket of a row by the first column of its key (Iceberg spec, "Bucket Transform Details" and
+Appendix B: 32-bit hash requirements)."""
 
 import struct
 from collections.abc import Callable

@@ -7,7 +7,7 @@ A table of Arrow with a row for each step that won in its part of the flush:
 | `high`, `low` | the hash of the key |
 | `source` | which of the flush's topic-partitions, in the order of `KeyedRows.partitions` |
 | `offset` | of the message |
-| `order` | what orders changes where offsets do not: the source's position or time; NULL where it is not known |
+| `order` | what orders changes where offsets do not: the source's position or time; NULL: not known |
 | `file`, `row` | where the row lies in the flush's files; -1 where the step leaves no row |
 | `truncated` | a later message of the flush emptied the table |
 | `key_0`, `key_1`... | the key's values |
@@ -86,8 +86,7 @@ class StepSpool:
         """The table is empty from here on: no row of a step so far is left."""
         at = 7
         self.parts = [
-            part.set_column(at, part.field(at), pa.repeat(pa.scalar(True), len(part)))  # noqa: FBT003
-            for part in self.parts
+            part.set_column(at, part.field(at), pa.repeat(pa.scalar(True), len(part))) for part in self.parts
         ]
 
     def packed(self) -> bytes:

@@ -51,8 +51,8 @@ from ingest.parking.drain import Drain, drain_trouble
 from ingest.write.flush_writer import FlushWriter
 from lake.clock import Clock
 from lake.errors import FatalError, FirnError, UnavailableError
-from lake.logs import configure_logs
 from lake.log_schema import WantedColumn
+from lake.logs import configure_logs
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 from lake.tenant import TableId

@@ -23,12 +23,9 @@ from lake.settings.topics import (
     REPLAY_STREAM,
     REPLAY_TENANT,
     ChangeFormat,
-<<<<<<< HEAD
     ChangeMode,
     ChangeOrder,
     ChangeSettings,
-=======
->>>>>>> cs-formats
     FormatName,
     RecordFormat,
     TopicSettings,
@@ -43,11 +40,10 @@ __all__ = [
     "CatalogAccess",
     "CatalogSettings",
     "ChangeFormat",
-    "ControlSettings",
-    "ChangeFormat",
     "ChangeMode",
     "ChangeOrder",
     "ChangeSettings",
+    "ControlSettings",
     "FormatName",
     "HttpSettings",
     "InfraSettings",

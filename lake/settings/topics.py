@@ -23,7 +23,6 @@ def _time_zone(name: str) -> str:
     return name
 
 
-<<<<<<< HEAD
 ChangeMode = Literal["append", "history", "upsert", "delete_only", "first_wins"]
 ChangeFormat = Literal["debezium", "flattened_debezium", "maxwell", "keyed_json"]
 ChangeOrder = Literal["offset", "position", "time"]
@@ -64,10 +63,6 @@ class ChangeSettings(BaseModel):
     placeholder: Annotated[
         str, Field(description="what the connector sends for a value that it does not know")
     ] = "__debezium_unavailable_value"
-=======
-# How the messages of a topic of changes say what changed. `ingest` has a registry of these, too.
-ChangeFormat = Literal["debezium", "flattened_debezium", "maxwell", "keyed_json"]
->>>>>>> cs-formats
 
 
 class TopicSettings(BaseModel):
