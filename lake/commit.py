@@ -8,7 +8,6 @@ again and the caller compares.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any
 
 import orjson
@@ -16,7 +15,7 @@ import orjson
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.data_file import DATA, POSITION_DELETES, ROW_LINEAGE, DataFile
 from lake.errors import NotFoundError, RefusedError
-from lake.log_schema import LAST_SYSTEM_ID, LogSchema, TypedColumn, new_log_schema, shared_schema
+from lake.log_schema import LogSchema, new_log_schema, shared_schema
 from lake.manifest import ManifestEntry, Status, write_manifest
 from lake.manifest_list import ManifestFile, ManifestList, write_manifest_list
 from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, parse_marks
@@ -24,6 +23,7 @@ from lake.snapshot import Totals, new_snapshot_id, snapshot_json, summarise, tot
 from lake.storage import Storage
 from lake.table_files import load_manifest_list
 from lake.table_layout import (
+    KEY_PROPERTY,
     PARTITION_SPEC,
     bucket_spec,
     find_spec,
@@ -275,31 +275,39 @@ def _completed(
 
 
 def keyed_table_state(
-    new: TableState, keys: Mapping[str, TypedColumn], properties: Mapping[str, str], buckets: int
+    new: TableState, schema: LogSchema, first_key: str, properties: Mapping[str, str], buckets: int
 ) -> TableState:
-    """The state of a table that its first commit creates with a key (column name -> column): its columns are
-    required, and rows lie in buckets of the first one."""
-    ids = dict(zip(keys, count(LAST_SYSTEM_ID + 1), strict=False))
-    columns = {name: (ids[name], column) for name, column in keys.items()}
-    schema = new.schema.with_columns(columns, {}, 0)
+    """The state of a table that its first commit creates with a key: with this schema, and rows in buckets of
+    the first column of the key."""
+    first = LogSchema({**schema.json, "schema-id": 0})
     return replace(
         new,
-        schema=schema,
-        last_column_id=schema.last_column_id,
-        spec=bucket_spec(next(iter(ids.values())), buckets),
+        schema=first,
+        last_column_id=first.last_column_id,
+        spec=bucket_spec(first.by_name[first_key].id, buckets),
         properties={**new.properties, **properties},
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RowDelta:
+    """Data files that come, and rows that go. `deletes` go into delete manifests of their own: new delete
+    files, and whatever else those manifests list that they stand for; `kept`: the manifests that stay (None:
+    all). `removed`: live entries of manifests that do not stay, whose files go as a whole."""
+
+    files: Sequence[DataFile]
+    deletes: Sequence[ManifestEntry] = ()
+    kept: Sequence[ManifestFile] | None = None
+    removed: Sequence[ManifestEntry] = ()
+
+
 def prepare_row_delta(
     state: TableState,
-    files: Sequence[DataFile],
-    deletes: Sequence[ManifestEntry],
+    delta: RowDelta,
     schema: LogSchema,
     marks: Marks,
     now_ms: int,
     *,
-    kept: Sequence[ManifestFile] | None = None,
     writer: str = "",
     recreate: bool = False,
     properties: Mapping[str, str] | None = None,
@@ -307,25 +315,26 @@ def prepare_row_delta(
     """A commit that appends data files and deletes rows by position, in older files and in its own; the rest
     as in `prepare_append`.
 
-    `deletes` go into delete manifests of their own: new delete files, and whatever else those manifests list
-    that they stand for; `kept`: the manifests that stay (None: all). Raises RefusedError for deletes of
-    another form than the table's format version has.
+    Raises RefusedError for deletes of another form than the table's format version has.
     """
+    files, kept = delta.files, delta.kept
+    deletes = [*delta.deletes, *(replace(entry, status=Status.DELETED) for entry in delta.removed)]
     _check_deletes(state, deletes)
     added = [*files, *(entry.file for entry in deletes if entry.status is Status.ADDED)]
     removed = [entry.file for entry in deletes if entry.status is Status.DELETED]
     entries = [*(ManifestEntry(Status.ADDED, file) for file in files), *deletes]
     staying = state.manifests if kept is None else ManifestList.of(kept, state.manifests.version)
-    operation = _row_delta_operation(bool(files), any(file.content != DATA for file in added))
+    takes_rows = bool(removed) or any(file.content != DATA for file in added)
+    operation = _row_delta_operation(bool(files), takes_rows)
     change = _Change(operation, entries, added, removed, staying, schema, marks, marks, writer)
     return _completed(_prepare(state, change, now_ms), state, recreate, properties or {})
 
 
-def _row_delta_operation(adds_rows: bool, adds_deletes: bool) -> str:
+def _row_delta_operation(adds_rows: bool, takes_rows: bool) -> str:
     """What readers of a snapshot are told (Iceberg spec, "Snapshots", key `operation`)."""
-    if adds_rows and adds_deletes:
+    if adds_rows and takes_rows:
         return "overwrite"
-    return "delete" if adds_deletes else "append"
+    return "delete" if takes_rows else "append"
 
 
 def _check_deletes(state: TableState, deletes: Sequence[ManifestEntry]) -> None:
@@ -553,7 +562,10 @@ def _request(
 
 def creation_request(state: TableState) -> dict[str, Any]:
     """The CreateTableRequest of a table that does not exist yet, with the location and uuid it has chosen."""
+    # Files of a keyed table have its columns with the ids that were promised.
+    keeps_ids = {"keep-field-ids": True} if KEY_PROPERTY in state.properties else {}
     return {
+        **keeps_ids,
         "name": state.name.name,
         "location": state.location,
         "table-uuid": state.uuid,

@@ -126,7 +126,7 @@ def write_manifest(
     sequence_number: int,
     version: int = 2,
 ) -> tuple[bytes, ManifestFile]:
-    """The bytes of a manifest of a table partitioned by hour or by bucket, and its line for the manifest list.
+    """The bytes of a manifest of a table by hour or by bucket, and its line for the manifest list.
 
     All entries hold the same kind of file (data or deletes).
     `snapshot_id` and `sequence_number` are those of the snapshot that adds it.

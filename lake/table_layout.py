@@ -103,8 +103,8 @@ def find_spec(metadata: Mapping[str, Any]) -> int:
         if [f["name"] for f in spec["fields"]] == [BUCKET_FIELD]:
             return int(spec["spec-id"])
     raise FatalError(
-        f"table {metadata['location']} has no partition spec {BUCKET_FIELD}, which a keyed table has from its "
-        "creation on; drop the table so that it is created anew, or take its property firn.key away"
+        f"table {metadata['location']} has no partition spec {BUCKET_FIELD}, which a keyed table has from "
+        "its creation on; drop the table so that it is created anew, or take its property firn.key away"
     )
 
 

@@ -56,11 +56,11 @@ def parse_table_key(properties: Mapping[str, str]) -> TableKey | None:
         raise FatalError(f"the table property {KEY_PROPERTY} is no JSON array of columns: {error}") from error
     if mode not in KEYED_MODES or order_by not in get_args(ChangeOrder) or not columns:
         raise FatalError(
-            f"the table properties {KEY_PROPERTY}, {MODE_PROPERTY} and {ORDER_PROPERTY} are {columns}, {mode!r} "
-            f"and {order_by!r}; a mode is one of {', '.join(KEYED_MODES)}, an order one of "
+            f"the table properties {KEY_PROPERTY}, {MODE_PROPERTY} and {ORDER_PROPERTY} are {columns}, "
+            f"{mode!r} and {order_by!r}; a mode is one of {', '.join(KEYED_MODES)}, an order one of "
             f"{', '.join(get_args(ChangeOrder))}"
         )
-    return TableKey(columns, cast("ChangeMode", mode), cast("ChangeOrder", order_by))
+    return TableKey(columns, mode, cast("ChangeOrder", order_by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,11 @@ class WrittenFlush:
     new: Mapping[str, int]
     drain: int = 0
     keyed: KeyedRows | None = None
+
+    @property
+    def changes_table(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self.rows) or self.keyed is not None
 
 
 class Outcome(Enum):

@@ -1,5 +1,5 @@
-"""Files of one flush of a keyed table, which grow part by part: a file per bucket, a new one where columns came
-or became wider."""
+"""Files of one flush of a keyed table, which grow part by part: a file per bucket, a new one where columns
+came or became wider."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,9 +1,9 @@
-"""A flush of changes to files: rows of a keyed table with the steps that lead to them, or rows of a history."""
+"""A flush of changes to files: rows of a keyed table, with the steps of its keys that lead to them."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +26,14 @@ from lake.storage import Storage
 Grow = Callable[[Mapping[str, WantedColumn]], bytes]
 
 
-class Noted(Protocol):
-    """Who takes what becomes of a part's messages."""
+@dataclass(frozen=True, slots=True)
+class PartFate:
+    """What became of the messages of a part beside its rows: ordinals that are rejected and why, how many the
+    table has already, how many rows have errors."""
 
-    def __call__(
-        self, buffer: TableBuffer, rejected: Sequence[tuple[int, Rejected]], committed: int, with_errors: int
-    ) -> None:
-        """Once for each part."""
+    rejected: Sequence[tuple[int, Rejected]]
+    committed: int = 0
+    rows_with_errors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class KeyedWriting:
     marks: Sequence[int]
     depth_max: int
     grow: Grow
-    noted: Noted
+    note: Callable[[TableBuffer, PartFate], None]
     settings: ChangeSettings | None
     _spool: StepSpool = field(default_factory=StepSpool)
     _counts: Counter[str] = field(default_factory=Counter)
@@ -93,12 +94,12 @@ class KeyedWriting:
         self._counts.update(read.passed_over)
         rules = self._rules or self._new_rules(read)
         if rules is None:
-            self.noted(buffer, read.rejected, read.committed, 0)
+            self.note(buffer, PartFate(read.rejected, read.committed))
             return
         columns = ChangeColumns(self._schema)
         part = convert_changes(read, buffer, self.sources, columns, rules)
         self._counts.update(part.counts)
-        self.noted(buffer, part.rejected, read.committed, part.rows_with_errors)
+        self.note(buffer, PartFate(part.rejected, read.committed, part.rows_with_errors))
         if part.is_truncated:
             self._is_truncated = True
             self._spool.truncate()
@@ -113,9 +114,8 @@ class KeyedWriting:
             return None
         if not self.view.is_new:
             raise FatalError(
-                f"the table at {self.view.location} was created without a key, and its topic's changes are to be "
-                f"applied to it by mode {self.settings.mode}; let the topic's rules name another stream, or drop "
-                "the table"
+                f"the table at {self.view.location} has no key, and changes are to be applied to it by mode "
+                f"{self.settings.mode}; let the topic's rules name another stream, or drop the table"
             )
         self._rules = KeyRules(self.settings.mode, _key_of(first), self.settings.order_by)
         return self._rules

@@ -47,7 +47,7 @@ def encode_position_deletes(uri: str, data_file: DataFile, positions: BitMap64) 
     paths = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), rows), [data_file.uri])
     sink = pa.BufferOutputStream()
     table = pa.table([paths, places], schema=_SCHEMA)
-    PLACE
+    pq.write_table(table, sink, compression="zstd", use_dictionary=["file_path"], store_schema=False)
     data = sink.getvalue().to_pybytes()
     return data, _described(uri, len(data), data_file, positions)
 

@@ -141,6 +141,18 @@ class IngestCommit(SettingsGroup):
     ] = 100
 
 
+class KeyIndexSettings(SettingsGroup):
+    """Where the rows of keyed tables are found by their keys. What is lost of it is made again from the data
+    files."""
+
+    folder: Annotated[Path, Field(description="folder of the key indexes, on a local disk")] = Path(
+        "state/ingest/keys"
+    )
+    bytes_max: Annotated[
+        int, Field(description="bytes of the key indexes; the ones unused for longest go first", ge=MIB)
+    ] = 10_240 * MIB
+
+
 class TablesSettings(SettingsGroup):
     """Tables that are new, dropped or failing."""
 
@@ -260,6 +272,7 @@ class IngestSettings(RoomSettings):
     flush: FlushSettings = FlushSettings()
     commit: IngestCommit = IngestCommit()
     tables: TablesSettings = TablesSettings()
+    key_index: KeyIndexSettings = KeyIndexSettings()
     limits: LimitsSettings = LimitsSettings()
     spark: IngestSpark = IngestSpark()
 
