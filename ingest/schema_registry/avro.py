@@ -1,6 +1,7 @@
 """Messages of Avro."""
 
 import struct
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -17,16 +18,25 @@ from lake.errors import Reason, Rejected
 _BROKEN = (SerializationError, EOFError, ValueError, LookupError, TypeError, struct.error)
 
 
-class _PlainSchemas(SchemaRegistryClient):
-    """A registry whose schemas have no logical types: values come as they were sent."""
+class _PlainSchemas:
+    """The registry as the deserializer asks it: schemas without logical types, by which values come as they
+    were sent."""
 
-    def get_schema(self, *args: Any, **kwargs: Any) -> Schema:
+    def __init__(self, client: SchemaRegistryClient) -> None:
+        self._client = client
+
+    def config(self) -> dict[str, Any]:
+        """The settings of the client."""
+        found: dict[str, Any] = self._client.config()
+        return found
+
+    def get_schema(self, schema_id: int, subject: str | None = None, fmt: str | None = None) -> Schema:
         """Fetches a schema."""
-        return _plain(super().get_schema(*args, **kwargs))
+        return _plain(self._client.get_schema(schema_id, subject, fmt))
 
     def get_version(self, *args: Any, **kwargs: Any) -> RegisteredSchema:
         """Fetches a schema that another one names."""
-        found = super().get_version(*args, **kwargs)
+        found = self._client.get_version(*args, **kwargs)
         return RegisteredSchema(
             subject=found.subject,
             version=found.version,
@@ -36,6 +46,7 @@ class _PlainSchemas(SchemaRegistryClient):
         )
 
 
+@lru_cache(maxsize=4_096)
 def _plain(schema: Schema) -> Schema:
     text = orjson.dumps(without_logical_types(orjson.loads(schema.schema_str))).decode()
     return Schema(text, schema.schema_type, schema.references)
@@ -44,12 +55,13 @@ def _plain(schema: Schema) -> Schema:
 class AvroMessages:
     """Makes the readers of Avro's schemas."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        self._deserializer = AvroDeserializer(_PlainSchemas(options))
+    def __init__(self, client: SchemaRegistryClient) -> None:
+        self._client = client
+        self._deserializer = AvroDeserializer(_PlainSchemas(client))
 
-    def reader(self, client: SchemaRegistryClient, schema: Schema) -> "AvroReader":
+    def reader(self, schema: Schema) -> "AvroReader":
         """Raises KeyError, TypeError and ValueError for what is no schema of Avro."""
-        texts = [each.schema_str for each in (*referenced_schemas(client, schema), schema)]
+        texts = [each.schema_str for each in (*referenced_schemas(self._client, schema), schema)]
         *others, own = map(orjson.loads, texts)
         has_floats = any("float" in text or "double" in text for text in texts)
         return AvroReader(self._deserializer, schema_text(to_connect(own, others)), has_floats)

@@ -155,6 +155,6 @@ def _leaf(schema: Mapping[str, Any]) -> Schema:
     base, logical = schema["type"], schema.get("logicalType")
     if logical == "decimal" and base in ("bytes", "fixed"):
         return decimal(schema.get("scale", 0), schema["precision"])
-    named = schema.get("connect.name") or _LOGICAL.get((logical, base)) or logical
+    named = schema.get("connect.name") or _LOGICAL.get((str(logical), base)) or logical
     kind = "string" if base == "enum" else "bytes" if base == "fixed" else _PRIMITIVES[base]
     return {"type": kind} if named is None else {"type": kind, "name": named}

@@ -107,11 +107,9 @@ def _no_subject(*_: Any) -> None:
 class JsonSchemaMessages:
     """Makes the readers of JSON Schemas."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, client: SchemaRegistryClient) -> None:
         self._deserializer = JSONDeserializer(
-            None,
-            schema_registry_client=SchemaRegistryClient(options),
-            conf={"subject.name.strategy": _no_subject},
+            None, schema_registry_client=client, conf={"subject.name.strategy": _no_subject}
         )
 
     def reader(self, schema: RegistrySchema) -> "JsonSchemaReader":

@@ -7,7 +7,6 @@ each message type of a schema that is met: the wire format says which of them a 
 import base64
 import io
 from importlib import import_module
-from typing import Any
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
@@ -41,9 +40,8 @@ _KNOWN_FILES = (
 class ProtobufMessages:
     """Makes the readers of Protobuf's schemas."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        # A client keeps one form of a schema by its id, so this form has a client of its own.
-        self._client = SchemaRegistryClient(options)
+    def __init__(self, client: SchemaRegistryClient) -> None:
+        self._client = client
 
     def reader(self, schema_id: int) -> "ProtobufReader":
         """Raises TypeError, ValueError, DecodeError and SerializationError for what is no schema of

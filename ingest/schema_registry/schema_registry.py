@@ -24,9 +24,10 @@ class SchemaRegistry:
         self._settings, self._clock = settings, clock
         options = client_options(settings)
         self._client = SchemaRegistryClient(options)
-        self._avro = AvroMessages(options)
-        self._protobuf = ProtobufMessages(options)
-        self._json = JsonSchemaMessages(options)
+        self._avro = AvroMessages(self._client)
+        self._json = JsonSchemaMessages(self._client)
+        # A client keeps one form of a schema by its id, and Protobuf needs another one.
+        self._protobuf = ProtobufMessages(SchemaRegistryClient(options))
         self._readers: OrderedDict[int, Reader] = OrderedDict()
         # Schemas that cannot be read, and until when that is believed.
         self._rejected: OrderedDict[int, tuple[Rejected, float]] = OrderedDict()
@@ -78,7 +79,7 @@ class SchemaRegistry:
             return self._protobuf.reader(schema_id)
         if schema.schema_type == "JSON":
             return self._json.reader(schema)
-        return self._avro.reader(self._client, schema)
+        return self._avro.reader(schema)
 
     def _reject(self, schema_id: int, rejected: Rejected) -> Rejected:
         self._rejected[schema_id] = rejected, self._clock.monotonic_s() + self._settings.unknown_s
