@@ -97,6 +97,7 @@ class Reason(StrEnum):
     KEY_UNUSABLE = "key_unusable"
     OP_UNKNOWN = "op_unknown"
     NOT_OF_SCHEMA = "not_of_schema"
+    SCHEMA_UNKNOWN = "schema_unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ingest.changes import column_value as values
 from ingest.changes.column_value import Convert
+from ingest.schema_registry.connect_form import INSTANT_MS, INSTANT_NS, INSTANT_US, UUID_BYTES
 from lake.log_schema import arrow_type
 
 
@@ -135,6 +136,11 @@ _LOGICAL: Mapping[tuple[str, str], Typed] = {
     ("io.debezium.time.IsoDate", "string"): Typed("date", values.to_iso_date),
     ("io.debezium.time.IsoTime", "string"): Typed("time", values.to_iso_time),
     ("io.debezium.time.IsoTimestamp", "string"): Typed("timestamp", values.to_zoned_timestamp),
+    # Names that `ingest.schema_registry` gives to what Connect has none for.
+    (INSTANT_MS, "int64"): Typed("timestamptz", partial(values.to_timestamp, numerator=1_000)),
+    (INSTANT_US, "int64"): Typed("timestamptz", values.to_timestamp),
+    (INSTANT_NS, "int64"): Typed("timestamptz", partial(values.to_timestamp, denominator=1_000)),
+    (UUID_BYTES, "bytes"): Typed("uuid", values.to_uuid_of_bytes),
     # Iceberg has no time with a zone.
     ("io.debezium.time.ZonedTime", "string"): _TEXT,
     ("io.debezium.time.Interval", "string"): _TEXT,

@@ -134,6 +134,12 @@ def to_uuid(value: Any) -> Any:
         return _WRONG_TYPE
 
 
+def to_uuid_of_bytes(value: Any) -> Any:
+    """The same from base64 of the 16 bytes."""
+    stored = to_binary(value)
+    return stored if isinstance(stored, bytes) and len(stored) == 16 else _WRONG_TYPE
+
+
 def to_date(value: Any) -> Any:
     """Days since 1970-01-01."""
     if type(value) is not int:

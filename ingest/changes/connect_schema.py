@@ -3,8 +3,8 @@
 What a schema means is kept by its bytes: to parse it costs more than all else that is done to a message.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from ingest.changes.connect_message import split, split_exactly
 from ingest.changes.schema_change import second_column
 from ingest.changes.unavailable import Placeholder
 from ingest.decode.column_name import BadValue, column_name, is_usable, pointer
+from ingest.decode.formats.json_object import Json
 from lake.errors import Reason, Rejected
 from lake.log_schema import RESERVED_NAMES, TIMESTAMP, ValueReason
 
@@ -35,20 +36,23 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowSchema:
-    """The fields of a row. `refused`: fields that can be no columns, with their path and the reason why."""
+    """The fields of a row. `refused`: fields that can be no columns, with their path and the reason why.
+    `is_open`: whether a row may have further fields; they have no types."""
 
     fields: tuple[Field, ...]
     names: frozenset[str]
     types: Mapping[str, ColumnType]
     paths: Mapping[str, str]
     refused: Mapping[str, tuple[str, ValueReason]]
+    is_open: bool = False
 
     def read(self, row: Any, placeholder: Placeholder) -> RowImage | Rejected:
         """Reads a row (what a JSON decoder gives). A value that does not fit leaves NULL and an error."""
         if type(row) is not dict:
             return _not_of_schema(f"the row is no object: {value_text(row)[:40]!r}")
-        if not row.keys() <= self.names:
-            return _not_of_schema(f"the schema has no field {min(row.keys() - self.names)!r}")
+        more = () if row.keys() <= self.names else sorted(row.keys() - self.names)
+        if more and not self.is_open:
+            return _not_of_schema(f"the schema has no field {more[0]!r}")
         values: dict[str, Any] = {}
         unavailable: list[str] = []
         errors: list[BadValue] = []
@@ -66,7 +70,21 @@ class RowSchema:
                 values[column] = stored
         if self.refused:
             errors.extend(self._refused_values(row))
-        return RowImage(Cells(values, self.types, self.paths), frozenset(unavailable), tuple(errors))
+        paths = self._add_further(row, more, values, errors) if more else self.paths
+        return RowImage(Cells(values, self.types, paths), frozenset(unavailable), tuple(errors))
+
+    def _add_further(
+        self, row: Mapping[str, Any], more: Sequence[str], values: dict[str, Any], errors: list[BadValue]
+    ) -> Mapping[str, str]:
+        """Adds the fields that the schema does not name; returns the paths of all."""
+        paths = dict(self.paths)
+        for name in more:
+            column, path, value = row_column(name, "string"), pointer("", name), row[name]
+            if (reason := refusal(column, paths)) is None:
+                values[column], paths[column] = _untyped(value), path
+            elif value is not None:
+                errors.append(BadValue(path, _error_text(value), reason))
+        return paths
 
     def _refused_values(self, row: Mapping[str, Any]) -> list[BadValue]:
         found = []
@@ -120,7 +138,8 @@ def row_schema(
     found = _find_member(parsed, members) if members else parsed
     if found.get("type") != "struct":
         return Scalar(typed(found))
-    return _read_fields(found.get("fields"), left_out)
+    read = _read_fields(found.get("fields"), left_out)
+    return read if isinstance(read, Rejected) else replace(read, is_open=found.get("open") is True)
 
 
 def _find_member(schema: Mapping[str, Any], members: tuple[str, ...]) -> Mapping[str, Any]:
@@ -167,6 +186,11 @@ def refusal(column: str, taken: Mapping[str, Any]) -> ValueReason | None:
     if not is_usable(column):
         return ValueReason.UNUSABLE_NAME
     return ValueReason.NAME_COLLISION if column in taken else None
+
+
+def _untyped(value: Any) -> Any:
+    """A value as columns without a type have it."""
+    return value if value is None or type(value) is str else Json(value_text(value))
 
 
 def _error_text(value: Any) -> str:

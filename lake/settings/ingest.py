@@ -8,7 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
-from lake.settings.kafka import IngestKafka, InternalTopics
+from lake.settings.kafka import IngestKafka, InternalTopics, RegistrySettings
 from lake.settings.room import RoomSettings
 from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, TopicSettings
 
@@ -263,6 +263,7 @@ class IngestSettings(RoomSettings):
     ] = 1
     shutdown_s: Annotated[float, Field(description="seconds SIGTERM leaves for the last flush", gt=0)] = 40.0
     kafka: IngestKafka = IngestKafka()
+    registry: RegistrySettings = RegistrySettings()
     internal_topics: InternalTopics = InternalTopics()
     catalog: IngestCatalog = IngestCatalog()
     control: ControlSettings = ControlSettings()
