@@ -209,9 +209,7 @@ def test_one_key_in_parts_of_a_large_flush_is_one_row(
     running = ingester(
         changes(topic), start=False, flush__interval_s=8.0, flush__buffer_bytes_max=8 * 1024 * 1024
     )
-    records = [
-        shop.put(id=at % 700, name=f"{at}" + "x" * 200, amount=at) for at in range(6_000)
-    ]
+    records = [shop.put(id=at % 700, name=f"{at}" + "x" * 200, amount=at) for at in range(6_000)]
     line.kafka.produce(topic, records)
     running.start()
     wait_for_table(line, shop)
@@ -232,10 +230,9 @@ def test_killed_again_and_again_no_key_is_lost_or_doubled(
         running.kill()
         running.start()
     wait_for_table(line, shop)
-    (snapshots,) = line.sql(f'SELECT array_agg(snapshot_id) FROM {snapshots_of(line, shop.tenant)}')[0]
+    (snapshots,) = line.sql(f"SELECT array_agg(snapshot_id) FROM {snapshots_of(line, shop.tenant)}")[0]
     for snapshot in snapshots:
         doubled = line.sql(
             f"SELECT id FROM {line.table(shop.tenant)} FOR VERSION AS OF {snapshot} GROUP BY id HAVING count(*) > 1"
         )
         assert doubled == []
-
