@@ -61,6 +61,7 @@ class ValueReason(StrEnum):
     BAD_TIMESTAMP = "bad_timestamp"
     MISSING_TIMESTAMP = "missing_timestamp"
     INVALID_TEXT = "invalid_text"
+    UNAVAILABLE = "unavailable"  # the source of a change did not send it
 
 
 def _field(

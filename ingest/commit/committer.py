@@ -338,9 +338,8 @@ def _needs_columns(state: TableState, flushes: Sequence[WrittenFlush]) -> bool:
     """Whether files of the flushes have columns that the table lacks, or has with a narrower type."""
     known = state.schema.by_name
     for flush in flushes:
-        widened = {} if flush.keyed is None else flush.keyed.widened
         if any(name not in known for name in flush.new):
             return True
-        if any(name in known and known[name].kind != kind for name, kind in widened.items()):
+        if any(name in known and known[name].kind != kind for name, kind in flush.widened.items()):
             return True
     return False

@@ -19,7 +19,7 @@ from ingest.changes.column_type import to_arrow
 from ingest.changes.source_position import position_text
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.columnar import ERRORS_TYPE
-from ingest.convert.read_changes import ReadChanges, Step
+from ingest.convert.read_changes import ReadChanges, Step, steps_of
 from ingest.convert.row import entries
 from ingest.convert.values import to_column
 from ingest.convert.work import coordinates
@@ -66,12 +66,14 @@ def convert_changes(
     read: ReadChanges, buffer: TableBuffer, sources: Sequence[Source], columns: ChangeColumns, rules: KeyRules
 ) -> KeyedPart:
     """Finds the steps that win and makes their rows."""
-    counts = Counter[str]()
-    steps, is_truncated = read.steps, bool(read.truncations)
+    apart = steps_of(read.changes, rules.order_by)
+    counts = Counter({"repeated_delete": apart.repeats})
+    steps, is_truncated = apart.steps, bool(apart.truncations)
     if is_truncated:
-        counts["replaced"] += read.truncations[-1]
-        steps = steps[read.truncations[-1] :]
+        counts["replaced"] += apart.truncations[-1]
+        steps = steps[apart.truncations[-1] :]
     steps, rejected = _with_the_key(steps, rules.key)
+    rejected += apart.rejected
     steps, arrays, unusable = _key_arrays(steps, columns, rules.key)
     rejected += unusable
     kept, passed_over = _by_mode(steps, rules.mode)
@@ -83,7 +85,6 @@ def convert_changes(
     counts["in_partitions"] += winners.in_partitions
     won = [steps[at] for at in chosen]
     keys = [_take(array, chosen) for array in arrays]
-    counts.update(step.change.op.value for step in won)
     leaves_row = np.asarray([step.row is not None for step in won], np.bool_)
     rows = _rows(won, keys, leaves_row, buffer, sources, columns, rules)
     return KeyedPart(

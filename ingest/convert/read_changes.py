@@ -11,7 +11,7 @@ from ingest.changes.registry import CHANGE_FORMATS
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.errors import Reason, Rejected
-from lake.settings import ChangeSettings
+from lake.settings import ChangeOrder, ChangeSettings
 
 
 class Step(NamedTuple):
@@ -24,16 +24,19 @@ class Step(NamedTuple):
     change: Change
 
 
+class OfMessage(NamedTuple):
+    """A change, and the ordinal of its message in the buffer."""
+
+    ordinal: int
+    change: Change
+
+
 @dataclass(slots=True)
 class ReadChanges:
-    """What the messages of a buffer say.
+    """What the messages of a buffer say. `rejected`: ordinals and reasons. `passed_over`: messages that
+    change no row, by what they are. `committed`: messages below the table's marks."""
 
-    `truncations`: before which steps the table was emptied. `rejected`: ordinals and reasons. `passed_over`:
-    messages that change no row, by what they are. `committed`: messages below the table's marks.
-    """
-
-    steps: list[Step] = field(default_factory=list)
-    truncations: list[int] = field(default_factory=list)
+    changes: list[OfMessage] = field(default_factory=list)
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
     passed_over: Counter[str] = field(default_factory=Counter)
     committed: int = 0
@@ -55,7 +58,7 @@ def read_changes(
         elif isinstance(read, PassedOver):
             found.passed_over[read.notice.value] += 1
         else:
-            _add(found, ordinal, read)
+            found.changes.append(OfMessage(ordinal, read))
     return found
 
 
@@ -83,13 +86,46 @@ def _options(settings: ChangeSettings, depth_max: int) -> ReadOptions:
     return ReadOptions(settings.key, settings.placeholder, depth_max)
 
 
-def _add(found: ReadChanges, ordinal: int, change: Change) -> None:
-    if change.op is Op.TRUNCATE:
-        found.truncations.append(len(found.steps))
-    elif change.op is Op.DELETE:
-        found.steps.append(Step(ordinal, change.key, None, change))
-    else:
-        # Where an update moves a row to another key, no message of its own deletes the old one.
-        if change.op is Op.UPDATE and change.old_key is not None:
-            found.steps.append(Step(ordinal, change.old_key, None, change))
-        found.steps.append(Step(ordinal, change.key, change.row, change))
+@dataclass(slots=True)
+class Steps:
+    """What changes do to keys, in order. `truncations`: before which steps the table was emptied. `repeats`:
+    how many only say again that a row is gone. `rejected`: ordinals and reasons."""
+
+    steps: list[Step] = field(default_factory=list)
+    truncations: list[int] = field(default_factory=list)
+    repeats: int = 0
+    rejected: list[tuple[int, Rejected]] = field(default_factory=list)
+
+
+def steps_of(changes: Sequence[OfMessage], order_by: ChangeOrder) -> Steps:
+    """Takes changes apart into steps of single keys."""
+    found = Steps()
+    for ordinal, change in changes:
+        if change.unavailable:
+            found.rejected.append((ordinal, _not_sent(change)))
+        elif change.op is Op.TRUNCATE:
+            found.truncations.append(len(found.steps))
+        elif change.repeats_delete and order_by != "offset":
+            found.repeats += 1  # it has no position, and would seem older than everything
+        else:
+            _add(found.steps, ordinal, change)
+    return found
+
+
+def _add(steps: list[Step], ordinal: int, change: Change) -> None:
+    if change.op is Op.DELETE:
+        steps.append(Step(ordinal, change.key, None, change))
+        return
+    # Where an update moves a row to another key, no message of its own deletes the old one.
+    if change.op is Op.UPDATE and change.old_key is not None:
+        steps.append(Step(ordinal, change.old_key, None, change))
+    steps.append(Step(ordinal, change.key, change.row, change))
+
+
+def _not_sent(change: Change) -> Rejected:
+    columns = ", ".join(sorted(change.unavailable))
+    return Rejected(
+        Reason.UNSTORABLE,
+        f"the source did not send the values of {columns}; set REPLICA IDENTITY FULL for its table, so that "
+        "they come with every change",
+    )

@@ -67,15 +67,13 @@ def parse_table_key(properties: Mapping[str, str]) -> TableKey | None:
 class KeyedRows:
     """What a flush does to the rows of its table. `steps`: as `ingest.keys.keyed_steps` packs them.
 
-    `partitions`: what the steps count by. `widened`: columns that its files have with a wider type than the
-    table, with that type. `is_truncated`: all rows that the table has are gone first. `buckets`: of a table
-    that is created now. `changes`: how many there were, by what became of them.
+    `partitions`: what the steps count by. `is_truncated`: all rows that the table has are gone first.
+    `buckets`: of a table that is created now. `changes`: how many there were, by what became of them.
     """
 
     key: TableKey
     partitions: tuple[TopicPartition, ...]
     steps: bytes
-    widened: Mapping[str, Any]
     is_truncated: bool
     buckets: int
     changes: Mapping[str, int]
@@ -102,7 +100,7 @@ class TableView:
 @dataclass(frozen=True, slots=True)
 class WrittenFlush:
     """A flush whose files are synced and whose dead letters are acknowledged. `new`: columns its files have
-    that the table did not, with their ids.
+    that the table did not, with their ids; `widened`: columns that they have with a wider type, with that.
 
     `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
     """
@@ -114,6 +112,7 @@ class WrittenFlush:
     rows: int
     new: Mapping[str, int]
     drain: int = 0
+    widened: Mapping[str, Any] = field(default_factory=dict)
     keyed: KeyedRows | None = None
 
     @property

@@ -26,8 +26,10 @@ from ingest.model.link import Counts, TableView, WrittenFlush
 from ingest.model.source import Source
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
+from ingest.write.change_terms import ChangeTerms, PartFate, changes_of, takes_changes
+from ingest.write.history_writer import HistoryWriting
 from ingest.write.hot_table import HotFiles
-from ingest.write.keyed_writer import KeyedWriting, PartFate, changes_of, is_keyed
+from ingest.write.keyed_writer import KeyedWriting
 from ingest.write.writer import write_files
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
@@ -143,13 +145,13 @@ class FlushWriter:
         """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead
         dead letters acknowledged (2)."""
         written = Written()
-        are_keyed = [is_keyed(flush.buffer, sources, views[flush.table]) for flush in flushes]
-        keyed = self._each(
-            list(compress(flushes, are_keyed)),
-            lambda flush: self._write_keyed(flush, sources, views[flush.table]),
+        of_changes = [takes_changes(flush.buffer, sources, views[flush.table]) for flush in flushes]
+        changed = self._each(
+            list(compress(flushes, of_changes)),
+            lambda flush: self._write_changes(flush, sources, views[flush.table]),
             written,
         )
-        flushes = [flush for flush, has_key in zip(flushes, are_keyed, strict=True) if not has_key]
+        flushes = [flush for flush, changes in zip(flushes, of_changes, strict=True) if not changes]
         hot = self._each(
             [f for f in flushes if f.buffer.packed],
             lambda flush: self._write_hot(flush, sources, views[flush.table]),
@@ -177,7 +179,7 @@ class FlushWriter:
             written,
         )
         reach("files_written")
-        others = [*hot, *keyed]
+        others = [*hot, *changed]
         written.empty += [flush for flush, result in others if not result.changes_table]
         written.flushes = self._synced(
             [*files, *((flush, result) for flush, result in others if result.changes_table)], written
@@ -275,11 +277,12 @@ class FlushWriter:
         ranges = {p: Range(view.marks.of(p), end) for p, end in flush.ends.items() if end > view.marks.of(p)}
         return WrittenFlush(flush.table, view.uuid, ranges, files, rows, new, flush.drain)
 
-    # ---- keyed tables
+    # ---- tables of changes
 
-    def _write_keyed(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
-        """Applies changes part by part, so that only one is held as Python objects."""
-        writing = KeyedWriting(
+    def _write_changes(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
+        """Writes changes part by part, so that only one is held as Python objects."""
+        settings = changes_of(flush.buffer, sources)
+        terms = ChangeTerms(
             self._storage,
             view,
             sources,
@@ -287,8 +290,10 @@ class FlushWriter:
             self._limits.depth_max,
             lambda names: self._link.grow({flush.table: names})[flush.table],
             partial(self._note, sources),
-            changes_of(flush.buffer, sources),
+            settings,
         )
+        keeps_all = view.key is None and settings is not None and settings.mode == "history"
+        writing = HistoryWriting(terms) if keeps_all else KeyedWriting(terms)
         try:
             for part in flush.buffer.parts():
                 writing.append(part)
@@ -297,14 +302,14 @@ class FlushWriter:
             writing.discard()
             raise
         written = self._written(flush, view, done.files, done.rows, done.new)
-        return replace(written, keyed=done.keyed)
+        return replace(written, widened=done.widened, keyed=done.keyed)
 
     # ---- hot tables
 
     def append(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
         """Adds what waits for a hot table to files that stay open; where that fails, it waits for its flush,
         which will tell."""
-        if is_keyed(buffer, sources, view):
+        if takes_changes(buffer, sources, view):
             return  # it is packed, and converted part by part with its flush
         if not buffer.packed:
             self._hot[buffer.table] = HotFiles(self._storage, view, self._hours_max)

@@ -16,7 +16,7 @@ from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 
-FIELDS = [
+FIELDS: list[dict[str, Any]] = [
     {"type": "int32", "optional": False, "field": "id"},
     {"type": "string", "optional": True, "field": "name"},
     {"type": "int64", "optional": True, "field": "amount"},
@@ -147,7 +147,7 @@ def test_a_schema_that_changes_loses_nothing(
     def found() -> list[tuple[Any, ...]]:
         return stored(line, shop.tenant, "id, name, amount, amount__string, size")
 
-    expected = [(at, "texts", None, f"{at} pieces", at) for at in (0, 1, 2, 4)]
+    expected: list[tuple[Any, ...]] = [(at, "texts", None, f"{at} pieces", at) for at in (0, 1, 2, 4)]
     expected += [(at, f"n{at}", at, None, None) for at in (5, 6, 7, 8)]
     expected += [(3, None, None, None, 1 << 40), (9, None, None, None, 1 << 41)]
     wait_until_equal(found, sorted(expected, key=lambda row: row[0]))
@@ -232,7 +232,38 @@ def test_killed_again_and_again_no_key_is_lost_or_doubled(
     wait_for_table(line, shop)
     (snapshots,) = line.sql(f"SELECT array_agg(snapshot_id) FROM {snapshots_of(line, shop.tenant)}")[0]
     for snapshot in snapshots:
-        doubled = line.sql(
-            f"SELECT id FROM {line.table(shop.tenant)} FOR VERSION AS OF {snapshot} GROUP BY id HAVING count(*) > 1"
-        )
+        then = f"{line.table(shop.tenant)} FOR VERSION AS OF {snapshot}"
+        doubled = line.sql(f"SELECT id FROM {then} GROUP BY id HAVING count(*) > 1")
         assert doubled == []
+
+
+def test_a_history_has_every_change(line: Line, ingester: Callable[..., Ingester], topic: str) -> None:
+    shop = Shop(fresh("shop-"))
+    ingester(changes(topic, mode="history"))
+    line.kafka.produce(topic, [shop.put(id=1, name="a", amount=1), shop.put(id=1, name="b", amount=2)])
+    line.kafka.produce(topic, [*shop.delete(1), shop.truncate()])
+    wait_for(lambda: line.exists(shop.tenant), 60, "the table")
+    said = 'SELECT _op, _key, id, name, amount, _position FROM {} ORDER BY "_offset"'
+    position = "{:020}".format
+    expected = [
+        ("insert", '{"id":1}', 1, "a", 1, position(1)),
+        ("update", '{"id":1}', 1, "b", 2, position(2)),
+        ("delete", '{"id":1}', 1, "b", 2, position(3)),
+        ("truncate", None, None, None, None, position(4)),
+    ]
+    wait_until_equal(lambda: line.sql(said.format(line.table(shop.tenant))), expected)
+
+
+def test_deletes_alone_remove_rows_that_others_have_written(
+    line: Line, ingester: Callable[..., Ingester], topic: str
+) -> None:
+    """A stream of people to be forgotten, beside the one that fills the table."""
+    shop, forgotten = Shop(fresh("shop-")), line.kafka.topic(partitions=1)
+    deletes = Shop(shop.tenant)
+    ingester([changes(topic), changes(forgotten, mode="delete_only")])
+    line.kafka.produce(topic, [shop.put(id=at, name="x", amount=at) for at in range(4)])
+    wait_for_table(line, shop)
+    deletes.rows = dict(shop.rows)
+    line.kafka.produce(forgotten, deletes.delete(2))
+    del shop.rows[2]
+    wait_for_table(line, shop)
