@@ -26,8 +26,7 @@ class SchemaRegistry:
         self._client = SchemaRegistryClient(options)
         self._avro = AvroMessages(self._client)
         self._json = JsonSchemaMessages(self._client)
-        # A client keeps one form of a schema by its id, and Protobuf needs another one.
-        self._protobuf = ProtobufMessages(SchemaRegistryClient(options))
+        self._protobuf = ProtobufMessages(self._client, options)
         self._readers: OrderedDict[int, Reader] = OrderedDict()
         # Schemas that cannot be read, and until when that is believed.
         self._rejected: OrderedDict[int, tuple[Rejected, float]] = OrderedDict()

@@ -15,7 +15,8 @@ from urllib.parse import parse_qs, urlparse
 class FakeSchemaRegistry:
     """The schemas by id, the subjects that others name them by, and what was asked.
 
-    `status`: what every request is answered with instead, where it is not 200.
+    `status`: what every request is answered with instead, where it is not 200. `broken`: schemas whose
+    serialized form is an error.
     """
 
     url: str = ""
@@ -25,6 +26,7 @@ class FakeSchemaRegistry:
     requests: list[str] = field(default_factory=list)
     authorizations: list[str | None] = field(default_factory=list)
     status: int = 200
+    broken: set[int] = field(default_factory=set)
 
     def add(
         self,
@@ -56,6 +58,8 @@ class FakeSchemaRegistry:
         parsed = urlparse(target)
         parts = parsed.path.strip("/").split("/")
         is_serialized = parse_qs(parsed.query).get("format") == ["serialized"]
+        if is_serialized and int(parts[2]) in self.broken:
+            return 500, {"error_code": 0, "message": "java.lang.IllegalStateException"}
         if parts[:2] == ["schemas", "ids"] and int(parts[2]) in self.schemas:
             return 200, self._known(int(parts[2]), is_serialized)
         if parts[0] == "subjects" and parts[1] in self.subjects:
