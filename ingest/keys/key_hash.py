@@ -171,15 +171,15 @@ def _blobs(column: pa.Array) -> tuple[Words, Words]:
 
 
 def _is_decimal(kind: pa.DataType) -> bool:
-    return pa.types.is_decimal(kind) and kind.precision <= 38
+    return bool(pa.types.is_decimal(kind)) and kind.precision <= 38
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_blob(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 _ENCODERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], tuple[Words, Words]]], ...] = (

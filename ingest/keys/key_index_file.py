@@ -99,7 +99,8 @@ def _doubled(by_high: KeyHashes) -> int:
 def _beside_equal(equal_to_next: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which rows equal the one before or the one after, from which of them equals the next one."""
     no = np.zeros(1, np.bool_)
-    return np.concatenate([equal_to_next, no]) | np.concatenate([no, equal_to_next])
+    beside: NDArray[np.bool_] = np.concatenate([equal_to_next, no]) | np.concatenate([no, equal_to_next])
+    return beside
 
 
 def write_index(path: Path, index: KeyIndex, identity: bytes) -> None:
@@ -109,9 +110,9 @@ def write_index(path: Path, index: KeyIndex, identity: bytes) -> None:
     It is not synced: what a power cut damages fails its CRC and is built again.
     """
     parts = [
-        np.ascontiguousarray(index.hashes.high, "<u8"),
-        np.ascontiguousarray(index.hashes.low, "<u8"),
-        np.ascontiguousarray(index.rows, "<u4"),
+        np.ascontiguousarray(index.hashes.high, "<u8").data,
+        np.ascontiguousarray(index.hashes.low, "<u8").data,
+        np.ascontiguousarray(index.rows, "<u4").data,
     ]
     crc = 0
     for part in parts:
@@ -119,7 +120,7 @@ def write_index(path: Path, index: KeyIndex, identity: bytes) -> None:
     with _replacing(path) as descriptor, open(descriptor, "wb", closefd=False) as file:
         file.write(_header(crc, index, identity))
         for part in parts:
-            file.write(memoryview(part))
+            file.write(part)
 
 
 def _header(crc: int, index: KeyIndex, identity: bytes) -> bytes:

@@ -86,7 +86,8 @@ def _last_of_each(group: NDArray[np.int64], candidates: NDArray[np.bool_]) -> ND
     """The place of the last candidate of each group; each group has one, and they stand one after another."""
     places = np.flatnonzero(candidates)
     ends = np.append(np.flatnonzero(np.diff(group[places])), len(places) - 1)
-    return places[ends]
+    last: NDArray[np.int64] = places[ends]
+    return last
 
 
 def _split(

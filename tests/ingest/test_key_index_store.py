@@ -14,7 +14,7 @@ import pytest
 
 from ingest.keys.key_hash import hash_keys
 from ingest.keys.key_index_file import HEADER_BYTES, ROW_BYTES, KeyIndex, make_index, open_index, write_index
-from ingest.keys.key_index_store import LEFT_BEHIND_S, KeyedFile, KeyIndexStore
+from ingest.keys.key_index_store import LEFT_BEHIND_S, OPEN_MAX, KeyedFile, KeyIndexStore
 from lake.errors import NotFoundError, ProtocolError, UnavailableError
 from lake.storage import LocalStorage
 from tests.ingest.support.fake_clock import START, FakeClock
@@ -36,8 +36,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "indexes"
 
 
-def store_in(folder: Path, bytes_max: int = BUDGET, **options: int) -> KeyIndexStore:
-    return KeyIndexStore(LocalStorage(), folder, bytes_max, **options)
+def store_in(folder: Path, bytes_max: int = BUDGET, open_max: int = OPEN_MAX) -> KeyIndexStore:
+    return KeyIndexStore(LocalStorage(), folder, bytes_max, open_max=open_max)
 
 
 def rows_of(index: KeyIndex, keys: list[Key]) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ingest.keys.key_hash import hash_keys
 from ingest.keys.key_index_store import KeyIndexStore
@@ -40,7 +41,7 @@ def test_exactly_the_live_rows_of_each_key_are_found_and_verified(
     table = KeyedFiles(tmp_path_factory.mktemp("table"))
     for content in contents:
         table.write([key for key, _ in content])
-    deleted = {
+    deleted: dict[str, NDArray[np.integer]] = {
         file.uri: np.array([row for row, (_, gone) in enumerate(content) if gone], np.int64)
         for file, content in zip(table.files, contents, strict=True)
     }
@@ -53,7 +54,7 @@ def test_exactly_the_live_rows_of_each_key_are_found_and_verified(
 
 
 def _live_rows(contents: list[list[tuple[Key, bool]]], sought: list[Key]) -> list[tuple[int, int, int]]:
-    live = []
+    live = list[tuple[int, int, int]]()
     for file, content in enumerate(contents):
         for row, (held, gone) in enumerate(content):
             live.extend((at, file, row) for at, key in enumerate(sought) if key == held and not gone)
@@ -63,7 +64,7 @@ def _live_rows(contents: list[list[tuple[Key, bool]]], sought: list[Key]) -> lis
 def test_deletes_count_however_their_file_is_spelled(table: KeyedFiles) -> None:
     file = table.write([(at, "x") for at in range(4)])
     keys = hash_keys(key_columns([(at, "x") for at in range(4)]))
-    deleted = {
+    deleted: dict[str, NDArray[np.integer]] = {
         file.uri: np.array([3, 0], np.uint32),
         file.uri.replace("file:///", "file:/"): np.array([2], np.int64),
     }
