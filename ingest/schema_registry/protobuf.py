@@ -112,8 +112,8 @@ def _refusals_are_of_the_schema() -> Iterator[None]:
 class ProtobufMessages:
     """Makes the readers of Protobuf's schemas."""
 
-    def __init__(self, client: SchemaRegistryClient, options: dict[str, Any]) -> None:
-        self._descriptors = Descriptors(client, SchemaRegistryClient(options))
+    def __init__(self, plain_client: SchemaRegistryClient, client: SchemaRegistryClient) -> None:
+        self._descriptors = Descriptors(plain_client, client)
 
     def reader(self, schema_id: int) -> "ProtobufReader":
         """Raises TypeError, ValueError, DecodeError and SerializationError for what is no schema of

@@ -1,6 +1,7 @@
 """A schema registry over HTTP in the test's own process: what Confluent's client asks when it reads."""
 
 import json
+import ssl
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -80,8 +81,8 @@ class FakeSchemaRegistry:
 
 
 @contextmanager
-def fake_schema_registry() -> Iterator[FakeSchemaRegistry]:
-    """Runs one on a free port of loopback."""
+def fake_schema_registry(tls: ssl.SSLContext | None = None) -> Iterator[FakeSchemaRegistry]:
+    """Runs one on a free port of loopback; with `tls` it speaks that."""
     registry = FakeSchemaRegistry()
 
     class Handler(BaseHTTPRequestHandler):
@@ -99,9 +100,11 @@ def fake_schema_registry() -> Iterator[FakeSchemaRegistry]:
             """Says nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
-    registry.url = f"http://127.0.0.1:{server.server_address[1]}"
+    registry.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     try:
         yield registry
     finally:
