@@ -117,8 +117,11 @@ def _row_change(
 
 def _members(row: msgspec.Raw, options: ReadOptions) -> Pairs | Rejected:
     """The members of a row; none where the message has no such row."""
-    text = row_text(row)
-    return Pairs() if text is None else parse_object(text.decode(), options.depth_max)
+    encoded = row_text(row)
+    if encoded is None:
+        return Pairs()
+    text = as_text(encoded)
+    return parse_object(text, options.depth_max) if isinstance(text, str) else text
 
 
 def _moved_from(

@@ -1,5 +1,7 @@
 """Rows that come without types: JSON, whose values keep their spelling until a column's type is known."""
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from ingest.changes.change import Cells, RowImage
@@ -28,6 +30,9 @@ def lay_out_untyped(pairs: Pairs, placeholder: Placeholder) -> RowImage:
     )
 
 
+_NOTHING: Mapping[str, Any] = {}
+
+
 class _Layout:
     """The columns of a row that have been found so far."""
 
@@ -41,24 +46,31 @@ class _Layout:
     def add(self, pairs: Pairs, prefix: str, path: str) -> None:
         """Adds the members of an object whose column prefix and path are given."""
         for key, value in pairs:
-            column, where = column_name(prefix, key), pointer(path, key)
             if isinstance(value, Pairs) and not self.placeholder.stands_for_untyped(value):
-                self.add(value, column, where)
+                self.add(value, column_name(prefix, key), pointer(path, key))
+                continue
+            column, where, reason = _column_of(prefix, path, key)
+            if reason is not None or column in self.paths:
+                self._refuse(column, where, value, reason or ValueReason.NAME_COLLISION)
+                continue
+            self.paths[column] = where
+            if self.placeholder.stands_for_untyped(value):
+                self.unavailable.append(column)
             else:
-                self._place(column if prefix else row_column(key, "string"), where, value)
+                self.values[column] = value
 
-    def _place(self, column: str, path: str, value: Any) -> None:
-        if (reason := refusal(column, self.paths)) is not None:
-            if self.paths.get(column) == path:
-                reason = ValueReason.DUPLICATE_KEY
-            if value is not None:
-                self.errors.append(BadValue(_spelled(path), _spelled(value), reason))
-            return
-        self.paths[column] = path
-        if self.placeholder.stands_for_untyped(value):
-            self.unavailable.append(column)
-        else:
-            self.values[column] = value
+    def _refuse(self, column: str, path: str, value: Any, reason: ValueReason) -> None:
+        if self.paths.get(column) == path:
+            reason = ValueReason.DUPLICATE_KEY
+        if value is not None:
+            self.errors.append(BadValue(_spelled(path), _spelled(value), reason))
+
+
+@lru_cache(maxsize=65_536)
+def _column_of(prefix: str, path: str, key: str) -> tuple[str, str, ValueReason | None]:
+    """The column and the path of a key inside an object, and why it can be no column, if so."""
+    column = column_name(prefix, key) if prefix else row_column(key, "string")
+    return column, pointer(path, key), refusal(column, _NOTHING)
 
 
 def _spelled(value: Any) -> str:

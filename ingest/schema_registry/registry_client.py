@@ -12,8 +12,8 @@ import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from lake.errors import UnavailableError
-from lake.settings import RegistrySettings
+from lake.errors import SettingsError, UnavailableError
+from lake.settings import RegistrySettings, TlsSettings
 
 _NOT_FOUND = 404
 
@@ -22,16 +22,31 @@ class UnknownSchemaError(Exception):
     """The registry does not know a schema."""
 
 
-def client_options(settings: RegistrySettings) -> dict[str, Any]:
-    """The settings of Confluent's client. It tries once: who waits for an outage is the caller."""
+def make_client(settings: RegistrySettings) -> SchemaRegistryClient:
+    """Makes Confluent's client. Raises SettingsError where it does not take the settings."""
+    try:
+        return SchemaRegistryClient(_options(settings, TlsSettings.load()))
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"the schema registry cannot be asked by these settings: {error}; look at `registry` of ingest, "
+            "and at FIRN_TLS_CA, FIRN_TLS_CERTIFICATE and FIRN_TLS_KEY"
+        ) from error
+
+
+def _options(settings: RegistrySettings, tls: TlsSettings) -> dict[str, Any]:
+    """The settings of the client. It tries once: who waits for an outage is the caller."""
     options: dict[str, Any] = {
         "url": settings.url,
         "timeout": settings.timeout_s,
         "max.retries": 0,
         "cache.capacity": settings.schemas_max,
     }
-    if settings.ca is not None:
-        options["ssl.ca.location"] = settings.ca
+    files = {
+        "ssl.ca.location": settings.ca or tls.ca,
+        "ssl.certificate.location": tls.certificate,
+        "ssl.key.location": tls.key,
+    }
+    options |= {name: path for name, path in files.items() if path}
     if settings.user:
         password = settings.password.get_secret_value() if settings.password is not None else ""
         options["basic.auth.user.info"] = f"{settings.user}:{password}"

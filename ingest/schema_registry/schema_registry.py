@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 
-from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.serialization import SerializationError
 from google.protobuf.message import DecodeError
 
@@ -10,7 +9,7 @@ from ingest.schema_registry.avro import AvroMessages
 from ingest.schema_registry.connect_form import Reader
 from ingest.schema_registry.json_schema import JsonSchemaMessages
 from ingest.schema_registry.protobuf import ProtobufMessages
-from ingest.schema_registry.registry_client import UnknownSchemaError, client_options, registry_errors
+from ingest.schema_registry.registry_client import UnknownSchemaError, make_client, registry_errors
 from ingest.schema_registry.wire_format import find_schema_id
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import Reason, Rejected
@@ -18,16 +17,15 @@ from lake.settings import RegistrySettings
 
 
 class SchemaRegistry:
-    """Reads messages with the schemas of one registry, each of which is fetched once."""
+    """Reads messages with the schemas of one registry, each of which is fetched once. Raises SettingsError
+    where the settings cannot be used."""
 
     def __init__(self, settings: RegistrySettings, clock: Clock = SYSTEM_CLOCK) -> None:
         self._settings, self._clock = settings, clock
-        options = client_options(settings)
-        self._client = SchemaRegistryClient(options)
+        self._client = make_client(settings)
         self._avro = AvroMessages(self._client)
         self._json = JsonSchemaMessages(self._client)
-        # A client keeps one form of a schema by its id, and Protobuf needs another one.
-        self._protobuf = ProtobufMessages(SchemaRegistryClient(options))
+        self._protobuf = ProtobufMessages(self._client, make_client(settings))
         self._readers: OrderedDict[int, Reader] = OrderedDict()
         # Schemas that cannot be read, and until when that is believed.
         self._rejected: OrderedDict[int, tuple[Rejected, float]] = OrderedDict()

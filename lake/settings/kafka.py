@@ -82,7 +82,7 @@ class RegistrySettings(SettingsGroup):
     password: Annotated[SecretStr | None, Field(description="password of basic authentication")] = None
     ca: Annotated[
         str | None,
-        Field(description="PEM file of the authority that the registry's certificate is from"),
+        Field(description="PEM file with the certificates that are trusted here; without it that of tls.ca"),
     ] = None
     timeout_s: Annotated[float, Field(description="seconds until a request is given up", gt=0)] = 10.0
     schemas_max: Annotated[int, Field(description="schemas that are kept at a time", ge=1)] = 4_096

@@ -387,6 +387,29 @@ def test_the_wire_format_says_which_message_of_a_schema_it_is(server: FakeSchema
         assert found.reason is Reason.NOT_OF_SCHEMA
 
 
+def test_a_descriptor_may_be_what_was_registered(server: FakeSchemaRegistry) -> None:
+    """Confluent's client for Python registers that, and not every registry makes text of it."""
+    text = base64.b64encode(_orders_proto().SerializeToString()).decode()
+    schema_id = server.add(text, kind="PROTOBUF")
+    message = SECOND_MESSAGE + _class("shop.Order")(id=7).SerializeToString()
+    assert _row(_registry(server).read(framed(schema_id, message))).row.values["id"] == 7
+    assert [asked for asked in server.requests if "serialized" in asked] == []
+
+
+def test_a_schema_whose_descriptor_the_registry_does_not_give_is_a_reason(server: FakeSchemaRegistry) -> None:
+    """It has the schema and fails at that form of it: no outage, or all other tables would wait for it."""
+    registry = _registry(server)
+    schema_id = server.add('syntax = "proto3";', kind="PROTOBUF", serialized="\n\x05Order")
+    server.broken.add(schema_id)
+    known = server.add('"string"')
+    for _ in range(2):
+        found = registry.read(framed(schema_id, b"\x00"))
+        assert isinstance(found, Rejected)
+        assert found.reason is Reason.NOT_OF_SCHEMA
+        assert "descriptor" in found.detail
+    assert isinstance(registry.read(framed(known, _avro("string", "a"))), bytes)
+
+
 # ---- JSON Schema
 
 

@@ -1,6 +1,7 @@
 """A schema registry over HTTP in the test's own process: what Confluent's client asks when it reads."""
 
 import json
+import ssl
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ from urllib.parse import parse_qs, urlparse
 class FakeSchemaRegistry:
     """The schemas by id, the subjects that others name them by, and what was asked.
 
-    `status`: what every request is answered with instead, where it is not 200.
+    `status`: what every request is answered with instead, where it is not 200. `broken`: schemas whose
+    serialized form is an error.
     """
 
     url: str = ""
@@ -25,6 +27,7 @@ class FakeSchemaRegistry:
     requests: list[str] = field(default_factory=list)
     authorizations: list[str | None] = field(default_factory=list)
     status: int = 200
+    broken: set[int] = field(default_factory=set)
 
     def add(
         self,
@@ -56,6 +59,8 @@ class FakeSchemaRegistry:
         parsed = urlparse(target)
         parts = parsed.path.strip("/").split("/")
         is_serialized = parse_qs(parsed.query).get("format") == ["serialized"]
+        if is_serialized and int(parts[2]) in self.broken:
+            return 500, {"error_code": 0, "message": "java.lang.IllegalStateException"}
         if parts[:2] == ["schemas", "ids"] and int(parts[2]) in self.schemas:
             return 200, self._known(int(parts[2]), is_serialized)
         if parts[0] == "subjects" and parts[1] in self.subjects:
@@ -76,8 +81,8 @@ class FakeSchemaRegistry:
 
 
 @contextmanager
-def fake_schema_registry() -> Iterator[FakeSchemaRegistry]:
-    """Runs one on a free port of loopback."""
+def fake_schema_registry(tls: ssl.SSLContext | None = None) -> Iterator[FakeSchemaRegistry]:
+    """Runs one on a free port of loopback; with `tls` it speaks that."""
     registry = FakeSchemaRegistry()
 
     class Handler(BaseHTTPRequestHandler):
@@ -95,9 +100,11 @@ def fake_schema_registry() -> Iterator[FakeSchemaRegistry]:
             """Says nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
-    registry.url = f"http://127.0.0.1:{server.server_address[1]}"
+    registry.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     try:
         yield registry
     finally:
