@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+import stamina
 from sqlglot import exp
 from trino.auth import BasicAuthentication
 from trino.dbapi import Connection
@@ -35,6 +36,7 @@ _GONE = frozenset(
     }
 )
 REQUEST_TIMEOUT_S = 30.0
+NODES_WITHIN_S = 10.0
 NO_RULES = (
     "Trino's rules do not let this tenant's user read it: a tenant that is new has rules seconds after the "
     "operator ran `python -m query trino-access` again, or at once where trino.access names their folder"
@@ -202,13 +204,31 @@ class TrinoExecutor:
 
         try:
             with run.stoppable(stop):
-                cursor.execute(sql)
-                while batch := cursor.fetchmany(rows_at_once):
+                batch = _first_batch(cursor, sql, run, rows_at_once)
+                while batch:
                     yield [tuple(row) for row in batch]
                     run.check()
+                    batch = cursor.fetchmany(rows_at_once)
         except (Error, HttpError, requests.RequestException) as error:
             run.check()
             raise _translated(error, self._settings.trino.uri) from error
+
+
+def _first_batch(cursor: Any, sql: str, run: Run, rows_at_once: int) -> list[list[Any]]:
+    """Runs a statement up to its first rows. A coordinator that has just started, or that has lost sight of
+    its workers for a moment, refuses before anything runs; so it is asked again for some seconds."""
+    for attempt in stamina.retry_context(
+        on=_lacks_nodes, attempts=None, timeout=NODES_WITHIN_S, wait_initial=0.2, wait_max=1.0
+    ):
+        with attempt:
+            run.check()
+            cursor.execute(sql)
+            return list(cursor.fetchmany(rows_at_once))
+    raise AssertionError("an attempt returns or raises")
+
+
+def _lacks_nodes(error: Exception) -> bool:
+    return isinstance(error, TrinoQueryError) and error.error_name == "NO_NODES_AVAILABLE"
 
 
 def _translated(error: Exception, uri: str) -> Exception:

@@ -182,7 +182,7 @@ def test_all_letters_go_only_where_that_is_said(
     graveyard: Graveyard, arguments: tuple[str, ...], refused: Callable[..., str]
 ) -> None:
     """Without a choice nothing is erased; `--all` with a tenant takes all of his."""
-    assert "say which letters" in refused(graveyard, *arguments)
+    assert "say which dead letters" in refused(graveyard, *arguments)
     if arguments:
         assert graveyard.erase("--all", *arguments)["erased"] == 6
         assert [each.value for each in graveyard.read()] == [b'{"user":"alice@example.org"']

@@ -1,0 +1,135 @@
+"""Where keys are: the rows that hold them now, in many data files.
+
+Each file's index is searched for all keys at once, in the order of their hashes, and then lets its memory go:
+what a look-up holds is one file's pages and the rows found. Bounds of the hashes would skip nothing, since
+hashes are spread evenly over every file.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ingest.keys.key_columns import open_key_columns
+from ingest.keys.key_hash import KeyHashes, plain
+from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
+from lake.storage import Storage, canonical
+
+DeletedPositions = Mapping[str, NDArray[np.integer]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyRows:
+    """`m` rows, as three arrays of `m` numbers: which of the keys asked for, which of the data files, and the
+    row's number in its file. In the order of the files."""
+
+    key: NDArray[np.int64]
+    file: NDArray[np.int64]
+    position: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def taken(self, at: NDArray[np.integer] | NDArray[np.bool_]) -> "KeyRows":
+        """Those rows at these places."""
+        return KeyRows(self.key[at], self.file[at], self.position[at])
+
+
+def find_live_rows(
+    store: KeyIndexStore, keys: KeyHashes, files: Sequence[KeyedFile], deleted: DeletedPositions
+) -> KeyRows:
+    """Finds every row of the files that holds one of the keys and is not deleted. `deleted` has the deleted
+    row numbers of data files by URI, in any order.
+
+    A key that no row holds is not in the answer; one that several rows hold is there for each. Raises what
+    `KeyIndexStore.index_of` does.
+    """
+    order = np.argsort(keys.high, kind="stable")
+    in_order = keys.taken(order)
+    gone = _by_canonical_uri(deleted)
+    found = [_none()]
+    for at, file in enumerate(files):
+        index = store.index_of(file)
+        places, rows = index.find(in_order)
+        index.let_go()
+        positions = rows.astype(np.int64)
+        live = _live(positions, gone.get(canonical(file.uri)))
+        found.append(KeyRows(order[places], np.full(len(places), at, np.int64), positions).taken(live))
+    return _joined(found)
+
+
+def verified_rows(
+    storage: Storage, found: KeyRows, keys: Sequence[pa.Array | pa.ChunkedArray], files: Sequence[KeyedFile]
+) -> KeyRows:
+    """Keeps of the found rows those whose key in the data file equals the one asked for, value by value;
+    `keys` are the key's columns that were hashed. What is missing in the answer only had an equal hash.
+
+    Reads the key's columns of the row groups that hold a found row. Raises NotFoundError, UnavailableError,
+    ProtocolError.
+    """
+    kept = [_none()]
+    for at in np.unique(found.file):
+        of_file = found.taken(found.file == at)
+        kept.extend(_equal_rows(storage, of_file, keys, files[int(at)]))
+    return _joined(kept)
+
+
+def _equal_rows(
+    storage: Storage, found: KeyRows, keys: Sequence[pa.Array | pa.ChunkedArray], file: KeyedFile
+) -> Iterable[KeyRows]:
+    with open_key_columns(storage, file.uri, file.key_ids) as columns:
+        ends = np.cumsum(columns.rows_of_groups)
+        group_of = np.searchsorted(ends, found.position, side="right")
+        for group in np.unique(group_of):
+            rows = found.taken(group_of == group)
+            before = int(ends[group]) - columns.rows_of_groups[group]
+            in_file = _taken(columns.of_group(int(group)), rows.position - before)
+            yield rows.taken(_equal(in_file, _taken(keys, rows.key)))
+
+
+def _taken(columns: Sequence[pa.Array | pa.ChunkedArray], at: NDArray[np.int64]) -> list[pa.Array]:
+    taken = [column.take(pa.array(at)) for column in columns]
+    return [plain(_as_one(column)) for column in taken]
+
+
+def _as_one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _equal(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
+    """Which rows are equal in all columns; NULL equals NULL. Types may differ by a widening."""
+    equal = np.ones(len(left[0]), np.bool_)
+    for one, other in zip(left, right, strict=True):
+        both_null = pc.and_(one.is_null(), other.is_null())
+        equal &= np.asarray(pc.fill_null(pc.equal(one, other), both_null))
+    return equal
+
+
+def _live(positions: NDArray[np.int64], deleted: NDArray[np.integer] | None) -> NDArray[np.bool_]:
+    if deleted is None:
+        return np.ones(len(positions), np.bool_)
+    return np.isin(positions, deleted, invert=True)
+
+
+def _by_canonical_uri(deleted: DeletedPositions) -> dict[str, NDArray[np.integer]]:
+    # Engines spell one file in several ways: none of its deletes may be missed.
+    found: dict[str, NDArray[np.integer]] = {}
+    for uri, positions in deleted.items():
+        name = canonical(uri)
+        found[name] = np.concatenate([found[name], positions]) if name in found else positions
+    return found
+
+
+def _none() -> KeyRows:
+    return KeyRows(*(np.empty(0, np.int64) for _ in range(3)))
+
+
+def _joined(parts: Sequence[KeyRows]) -> KeyRows:
+    return KeyRows(
+        np.concatenate([part.key for part in parts]),
+        np.concatenate([part.file for part in parts]),
+        np.concatenate([part.position for part in parts]),
+    )
