@@ -99,7 +99,7 @@ def summary_without(summary: Mapping[str, str], gone: Sequence[DataFile]) -> dic
         by_hour.setdefault(file.hour or 0, []).append(file)
     counted = changes(gone, "removed")
     _add(changed, counted)
-    totals = {"total-delete-files": len(gone), "total-files-size": sum(file.size_bytes for file in gone)}
+    totals = {"total-delete-files": len(gone), "total-files-size": sum(file.content_bytes for file in gone)}
     totals |= {
         f"total-{kind}-deletes": int(counted.get(f"removed-{kind}-deletes", 0))
         for kind in ("position", "equality")

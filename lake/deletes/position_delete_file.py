@@ -104,7 +104,7 @@ def _opened(data: bytes, file: DataFile) -> pq.ParquetFile:
 def _names(parquet: Any, file: DataFile) -> dict[int, str]:
     """The names of the two columns by their reserved ids; whatever else a file has (rows that were deleted)
     is not read."""
-    kinds = {FILE_PATH_ID: pa.types.is_string, POSITION_ID: pa.types.is_int64}
+    kinds = {FILE_PATH_ID: _is_text, POSITION_ID: pa.types.is_int64}
     names = {}
     for field in parquet.schema_arrow:
         field_id = int((field.metadata or {}).get(_ID, -1))
@@ -115,6 +115,10 @@ def _names(parquet: Any, file: DataFile) -> dict[int, str]:
             file, f"it has no columns of text and long with the ids {FILE_PATH_ID} and {POSITION_ID}"
         )
     return names
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _runs(parquet: Any) -> Iterator[tuple[str, "array[int]"]]:

@@ -5,8 +5,7 @@ The positions of a data file are a bitmap, so those of several deletes are put t
 begin with 0 and count the rows of the file as they lie in it.
 """
 
-from collections.abc import Container, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from pyroaring import BitMap64
 
@@ -15,7 +14,6 @@ from lake.deletes.deletion_vector import decode_deletion_vector, encode_deletion
 from lake.deletes.position_delete_file import decode_position_deletes, encode_position_deletes
 from lake.deletes.puffin import Blob, encode_puffin
 from lake.errors import ProtocolError, TooLargeError
-from lake.manifest import ManifestEntry, Status
 from lake.storage import Storage
 from lake.table_files import METADATA_BYTES_MAX, check_ordinary, read_file
 from lake.table_layout import deletion_vectors_uri, position_deletes_uri
@@ -33,8 +31,8 @@ def encode_row_deletes(
     manifest says of them.
 
     Version 2: a file for each data file. Version 3: one file with a vector for each data file, which holds
-    all of its deleted rows: those of an earlier vector, and of position delete files, too. Raises ValueError
-    for a data file without positions and for positions that it does not have.
+    all of its deleted rows, those of earlier deletes too (`lake.deletes.row_delta` adds them). Raises
+    ValueError for a data file without positions and for positions that it does not have.
     """
     for data_file, positions in deleted:
         if not positions or positions.max() >= data_file.rows:
@@ -132,20 +130,3 @@ def _place(file: DataFile) -> tuple[str, int, int]:
             "read; run Spark's rewrite_data_files"
         )
     return referenced, offset, size_bytes
-
-
-def without_vectors(
-    entries: Sequence[ManifestEntry], data_files: Container[str]
-) -> list[ManifestEntry] | None:
-    """What a delete manifest lists once the vectors of some data files have made way for new ones: theirs
-    marked, the others kept; None where it holds none of them.
-
-    `entries`: the live ones, with what they inherit. `data_files`: by URI.
-    """
-
-    def goes(entry: ManifestEntry) -> bool:
-        return entry.file.is_deletion_vector and entry.file.referenced_data_file in data_files
-
-    if not any(map(goes, entries)):
-        return None
-    return [replace(entry, status=Status.DELETED if goes(entry) else Status.EXISTING) for entry in entries]

@@ -3,17 +3,19 @@ them."""
 
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.clock import epoch_us
-from lake.commit import TableState, load_state, new_table_state, prepare_append
-from lake.data_file import DataFile, describe_parquet
+from lake.commit import Prepared, TableState, load_state, new_table_state, prepare_append, prepare_row_delta
+from lake.data_file import DATA, DataFile, describe_parquet
+from lake.deletes.row_delta import delete_rows
 from lake.log_schema import SYSTEM_COLUMNS, LogSchema, leaf_ids
 from lake.manifest import Status, read_manifest
 from lake.marks import Range, TopicPartition
@@ -73,10 +75,37 @@ class LogTable:
         key = TopicPartition(TOPIC_ID, partition)
         marks = state.marks.advanced({key: Range(state.marks.of(key), self.next_offset[partition])})
         prepared = prepare_append(state, files, schema, marks, epoch_us(datetime.now(UTC)) // 1000)
+        return self._sent(prepared) is CommitStatus.COMMITTED
+
+    def change(
+        self,
+        dead: Mapping[str, Iterable[int]],
+        records: Sequence[Mapping[str, Any]] = (),
+        own_dead: Iterable[int] = (),
+    ) -> None:
+        """Commits deletes of rows together with records of one hour. `dead`: positions by the URI of a data
+        file; `own_dead`: positions among the records."""
+        state = load_state(self.catalog, self.storage, self.name)
+        assert state is not None
+        files = {file.uri: file for file in self.files()}
+        deleted = [(files[uri], BitMap64(positions)) for uri, positions in dead.items()]
+        rows = [self._row(record, 0) for record in records]
+        added = [self._write(state, state.schema, _hour(rows[0]), rows)] if rows else []
+        own = BitMap64(own_dead)
+        deleted += [(file, own) for file in added if own]
+        made = delete_rows(self.storage, state, deleted)
+        key = TopicPartition(TOPIC_ID, 0)
+        marks = state.marks.advanced({key: Range(state.marks.of(key), self.next_offset[0])})
+        now_ms = epoch_us(datetime.now(UTC)) // 1000
+        self.storage.write_all(list(made.written))
+        prepared = prepare_row_delta(state, added, made.entries, state.schema, marks, now_ms, kept=made.kept)
+        assert self._sent(prepared) is CommitStatus.COMMITTED
+
+    def _sent(self, prepared: Prepared) -> CommitStatus:
         self.storage.write_all(list(prepared.files))
         result = self.catalog.commit_all([prepared.request])[0]
         assert result.status in (CommitStatus.COMMITTED, CommitStatus.CONFLICT), result
-        return result.status is CommitStatus.COMMITTED
+        return result.status
 
     def files(self) -> list[DataFile]:
         """The live data files."""
@@ -87,7 +116,8 @@ class LogTable:
             for manifest in state.manifests
             for entry in read_manifest(self.storage.read(manifest.uri), manifest)
         ]
-        return [entry.file for entry in entries if entry.status is not Status.DELETED]
+        live = [entry.file for entry in entries if entry.status is not Status.DELETED]
+        return [file for file in live if file.content == DATA]
 
     def _row(self, record: Mapping[str, Any], partition: int) -> dict[str, Any]:
         offset = self.next_offset.get(partition, 0)
