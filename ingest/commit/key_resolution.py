@@ -25,12 +25,12 @@ from ingest.keys.last_change import LastChanges, last_changes
 from ingest.keys.row_values import values_at
 from ingest.model.link import KeyedRows, TableKey, WrittenFlush
 from lake.commit import RowDelta, TableState
-from lake.data_file import DATA, ROW_LINEAGE, DataFile
-from lake.deletes.row_deletes import encode_row_deletes, without_vectors
+from lake.data_file import DataFile
+from lake.deletes.row_deletes import encode_row_deletes
+from lake.deletes.row_delta import delete_rows
 from lake.errors import FatalError
 from lake.log_schema import POSITION, TIMESTAMP
 from lake.manifest import ManifestEntry, Status
-from lake.manifest_list import ManifestFile
 from lake.marks import TopicPartition
 from lake.storage import Storage, canonical
 
@@ -80,7 +80,7 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
         live = LiveRows((), {})
         table = replace(table, live=live)
     chosen = _choose(steps, key)
-    gone = _Gone(files, live)
+    gone = _Gone(table.storage, files, live)
     gone.add_own(steps, chosen.losers)
     _look_up(table, steps, chosen.winners, key, gone, counts)
     written, delta = gone.to_delta(state, removed)
@@ -130,8 +130,8 @@ def _choose(steps: KeyedSteps, key: TableKey) -> _Chosen:
 class _Gone:
     """The positions that a commit deletes, in the table's files and in its own."""
 
-    def __init__(self, own: Sequence[DataFile], live: LiveRows) -> None:
-        self._own, self._live = own, live
+    def __init__(self, storage: Storage, own: Sequence[DataFile], live: LiveRows) -> None:
+        self._storage, self._own = storage, own
         self._positions: dict[str, BitMap64] = defaultdict(BitMap64)
         self._files = {canonical(file.uri): file for file in own}
         self._files |= {canonical(entry.file.uri): entry.file for entry in live.data}
@@ -151,32 +151,13 @@ class _Gone:
         self, state: TableState, removed: Sequence[ManifestEntry]
     ) -> tuple[Sequence[tuple[str, bytes]], RowDelta]:
         """The delete files, and the change of the table."""
-        by_vectors = state.version >= ROW_LINEAGE
-        pairs = [
-            (self._files[uri], positions | self._live.deleted_of(uri) if by_vectors else positions)
-            for uri, positions in sorted(self._positions.items())
-        ]
-        written, deletes = encode_row_deletes(state.location, state.version, pairs)
-        entries = [ManifestEntry(Status.ADDED, file) for file in deletes]
-        kept: list[ManifestFile] | None = None
-        if removed:
-            kept = []
-        elif by_vectors:
-            entries, kept = self._instead_of_vectors(entries, {file.uri for file, _ in pairs})
-        return written, RowDelta(self._own, entries, kept, removed)
-
-    def _instead_of_vectors(
-        self, entries: list[ManifestEntry], data_files: set[str]
-    ) -> tuple[list[ManifestEntry], list[ManifestFile]]:
-        """New vectors take the place of the earlier ones of their data files."""
-        kept = []
-        for manifest, of_manifest in self._live.entries:
-            others = without_vectors(of_manifest, data_files) if manifest.content != DATA else None
-            if others is None:
-                kept.append(manifest)
-            else:
-                entries = [*entries, *others]
-        return entries, kept
+        pairs = [(self._files[uri], positions) for uri, positions in sorted(self._positions.items())]
+        if removed:  # nothing is left that earlier deletes are about
+            written, files = encode_row_deletes(state.location, state.version, pairs)
+            entries = [ManifestEntry(Status.ADDED, file) for file in files]
+            return written, RowDelta(self._own, entries, [], removed)
+        deletes = delete_rows(self._storage, state, pairs)
+        return deletes.written, RowDelta(self._own, deletes.entries, deletes.kept)
 
 
 def _look_up(

@@ -1,7 +1,7 @@
 """Which engines of this stack read row deletes right that Firn has written: position delete files of format
 version 2, deletion vectors of version 3."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -118,7 +118,7 @@ def _right(readers: dict[str, Reader], alive: set[int]) -> list[str]:
 
 
 @pytest.fixture
-def session(spark: Any, line: Line) -> Iterator[Any]:  # noqa: F811
+def session(spark: Any, line: Line) -> Any:  # noqa: F811
     for name, value in spark_catalog("deletes", line.stack.address("catalog")).items():
         spark.conf.set(name, value)
     return spark
