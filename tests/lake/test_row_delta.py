@@ -150,9 +150,7 @@ def test_deletes_of_another_form_are_refused(tmp_path: Path) -> None:
     for table, other in ((two, three), (three, two)):
         made = delete_rows(other.storage, other.state, [(other.file("a"), BitMap64([1]))])
         with pytest.raises(RefusedError, match="is something else"):
-            prepare_row_delta(
-                table.state, RowDelta([], made.entries), table.state.schema, table.state.marks, 1
-            )
+            _row_delta(table.state, made.entries)
 
 
 def _row_delta(state: TableState, deletes: Sequence[ManifestEntry]) -> Prepared:
@@ -163,9 +161,7 @@ def test_two_vectors_of_one_file_are_refused(tmp_path: Path) -> None:
     table = _Table(tmp_path, 3)
     made = delete_rows(table.storage, table.state, [(table.file("a"), BitMap64([1]))])
     with pytest.raises(RefusedError, match="two deletion vectors"):
-        prepare_row_delta(
-            table.state, RowDelta([], [*made.entries] * 2), table.state.schema, table.state.marks, 1
-        )
+        _row_delta(table.state, [*made.entries] * 2)
 
 
 _NAMES = ("a", "b", "c")
