@@ -18,6 +18,8 @@ from lake.manifest import ManifestEntry
 from lake.storage import Storage
 from lake.table_location import TableLocation
 
+_Place = tuple[str, int | None]
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteFiles:
@@ -57,6 +59,16 @@ class DeleteFiles:
         candidates = [*self.of_one.get(uri, ())]
         candidates += [entry for entry in self.of_many if _may_name(entry.file, uri)]
         return [entry.file for entry in candidates if _applies(entry, sequence_number)]
+
+    def rows_of(self, data_files: Iterable[tuple[str, int | None]]) -> int:
+        """How many positions the delete files hold that `load_dead_rows` would read for these data files."""
+        files = [file for uri, sequence_number in data_files for file in self.of_file(uri, sequence_number)]
+        return sum({_place(file): file.rows for file in files}.values())
+
+
+def _place(file: DataFile) -> _Place:
+    """Vectors of one Puffin file have its URI; they differ by where they begin."""
+    return file.uri, file.content_offset
 
 
 def _add_vector(vectors: dict[str, ManifestEntry], entry: ManifestEntry) -> None:
@@ -103,13 +115,12 @@ def load_dead_rows(
     raises.
     """
     wanted = [(uri, delete_files.of_file(uri, sequence_number)) for uri, sequence_number in data_files]
-    # Vectors of one Puffin file have its URI; they differ by where they begin.
-    needed = {(file.uri, file.content_offset): file for _, files in wanted for file in files}
-    loaded = {key: load_row_deletes(storage, file, table_location) for key, file in needed.items()}
+    needed = {_place(file): file for _, files in wanted for file in files}
+    loaded = {place: load_row_deletes(storage, file, table_location) for place, file in needed.items()}
     dead: dict[str, BitMap64] = {}
     for uri, files in wanted:
         for file in files:
-            positions = loaded[file.uri, file.content_offset].get(uri)
+            positions = loaded[_place(file)].get(uri)
             if positions:
                 dead[uri] = dead[uri] | positions if uri in dead else positions
     return dead

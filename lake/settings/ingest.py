@@ -291,8 +291,8 @@ class IngestSettings(RoomSettings):
             raise ValueError(f"topics: {', '.join(twice)} stands there more than once")
         if self.engine == "spark" and (changing := [topic.name for topic in self.topics if topic.changes]):
             raise ValueError(
-                f"topics: {', '.join(changing)} has changes, which the engine on Spark does not apply yet; set "
-                "engine to local, or give the topic to a node of its own"
+                f"topics: {', '.join(changing)} has changes, which the engine on Spark does not apply yet; "
+                "set engine to local, or give the topic to a node of its own"
             )
         for setting in ("internal_topics.dead_letters", "internal_topics.parked"):
             if own[setting] in names:

@@ -5,12 +5,14 @@ Nothing is downloaded: the extensions it needs are part of its wheel, and instal
 """
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+from pyroaring import BitMap64
 from sqlglot import exp
 
 from lake.errors import NotFoundError, UnavailableError
@@ -18,6 +20,7 @@ from lake.log_schema import LogSchema
 from lake.settings import QuerySettings
 from lake.table_location import TableLocation
 from query.executors.executor import Fetched, Source, with_source
+from query.files.file_index import LiveFile
 from query.model.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
 from query.model.cancellation import Run
 
@@ -35,6 +38,7 @@ _TYPES = {
     "uuid": "UUID",
     "binary": "BLOB",
 }
+_DEAD_ROWS = "dead_rows"
 
 Fetch = Callable[[duckdb.DuckDBPyConnection], list[Row]]
 
@@ -110,9 +114,12 @@ class EmbeddedExecutor:
         if not source.files:
             return
         paths = self._local_paths([file.uri for file in source.files], source.view.table_location)
-        sql = sql_over(paths, source.view.schema, select)
+        dead = None if source.dead_rows is None else dead_rows_table(source.files, source.dead_rows())
+        sql = sql_over(paths, source.view.schema, select, without_dead_rows=dead is not None)
         try:
             with self._connection(paths) as connection, run.stoppable(connection.interrupt):
+                if dead is not None:
+                    connection.register(_DEAD_ROWS, dead)
                 connection.execute(sql)
                 while batch := fetch(connection):
                     yield batch
@@ -155,20 +162,51 @@ def _of_nothing(select: exp.Select) -> list[tuple[Any, ...]]:
     return [tuple(0 if isinstance(each.unalias(), exp.Count) else None for each in select.expressions)]
 
 
-def sql_over(paths: Sequence[str], schema: LogSchema, select: exp.Select) -> str:
-    """The SELECT as DuckDB's SQL over exactly these files."""
-    return with_source(select, exp.Table(this=exp.Var(this=_read_parquet(paths, schema)))).sql(
-        dialect="duckdb", copy=False
+def sql_over(
+    paths: Sequence[str], schema: LogSchema, select: exp.Select, *, without_dead_rows: bool = False
+) -> str:
+    """The SELECT as DuckDB's SQL over exactly these files; without the rows that `dead_rows_table` names
+    where that is registered."""
+    if without_dead_rows:
+        rows = _living_rows(paths, schema)
+    else:
+        rows = _read_parquet(paths, schema, [c.name for c in schema.columns])
+    return with_source(select, exp.Table(this=exp.Var(this=rows))).sql(dialect="duckdb", copy=False)
+
+
+def dead_rows_table(files: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> pa.Table | None:
+    """Places of deleted rows: the number of a file among `files`, and the row's number in it. None where no
+    row of these files is deleted."""
+    parts = []
+    for at, file in enumerate(files):
+        if positions := dead.get(file.uri):
+            numbers = pa.Array.from_buffers(
+                pa.uint64(), len(positions), [None, pa.py_buffer(positions.to_array())]
+            )
+            file_at = pa.repeat(pa.scalar(at, pa.uint64()), len(positions))
+            parts.append(pa.table({"file": file_at, "position": numbers.cast(pa.int64())}))
+    return pa.concat_tables(parts) if parts else None
+
+
+def _living_rows(paths: Sequence[str], schema: LogSchema) -> str:
+    """The files without deleted rows. Columns get other names on the way: DuckDB gives each row `file_index`
+    and `file_row_number`, unless a column has the name."""
+    names = [f"c{at}" for at in range(len(schema.columns))]
+    columns = ", ".join(
+        f"living.{name} AS {_name(column.name)}" for name, column in zip(names, schema.columns, strict=True)
     )
+    files = _read_parquet(paths, schema, names)
+    is_dead = "living.file_index = dead.file AND living.file_row_number = dead.position"
+    return f"(FROM {files} AS living ANTI JOIN {_DEAD_ROWS} AS dead ON {is_dead} SELECT {columns})"
 
 
-def _read_parquet(paths: Sequence[str], schema: LogSchema) -> str:
+def _read_parquet(paths: Sequence[str], schema: LogSchema, names: Sequence[str]) -> str:
     """`read_parquet` of files with columns by field id (DuckDB's documentation, "Parquet / Schema
     parameter")."""
     files = ", ".join(_text(path) for path in paths)
     fields = ", ".join(
-        f"{c.id}: {{name: {_text(c.name)}, type: {_text(duckdb_type(c.kind))}, default_value: NULL}}"
-        for c in schema.columns
+        f"{c.id}: {{name: {_text(name)}, type: {_text(duckdb_type(c.kind))}, default_value: NULL}}"
+        for c, name in zip(schema.columns, names, strict=True)
     )
     return f"READ_PARQUET([{files}], schema = MAP {{{fields}}})"
 

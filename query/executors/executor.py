@@ -1,9 +1,10 @@
 """What a search asks of an engine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pyroaring import BitMap64
 from sqlglot import exp
 
 from query.files.file_index import LiveFile
@@ -11,15 +12,18 @@ from query.model.cancellation import Run
 from query.model.table_view import TableView
 
 SOURCE = "source"
+# Deleted positions by the URI of a data file, read when they are asked for.
+DeadRows = Callable[[], Mapping[str, BitMap64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows to read: a table as of its view. An engine that reads files by itself reads exactly
-    `files`."""
+    """The rows to read: a table as of its view. An engine that reads files by itself reads exactly `files`,
+    without their `dead_rows` (None: with all rows that lie in them)."""
 
     view: TableView
     files: Sequence[LiveFile]
+    dead_rows: DeadRows | None = None
 
 
 @dataclass(frozen=True, slots=True)

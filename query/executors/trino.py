@@ -1,4 +1,5 @@
-"""Trino: wide searches, tables with delete files, and the SQL page. The only module that knows its client."""
+"""Trino: wide searches, tables with equality deletes, and the SQL page. The only module that knows its
+client."""
 
 from collections.abc import Iterator
 from contextlib import closing, suppress

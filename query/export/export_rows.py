@@ -7,7 +7,6 @@ from typing import Any
 
 from lake.errors import FatalError, NotFoundError
 from lake.log_schema import LogSchema
-from query.executors.executor import Source
 from query.export.export import ROWS_AT_ONCE, Job
 from query.export.export_formats import Format
 from query.model.cancellation import Run
@@ -47,7 +46,7 @@ class SearchRows:
         self._check_columns(prepared)
         condition = prepared.condition_in(search_request.start, search_request.end)
         select = select_rows(self._job.columns, condition, None, newest_first=False)
-        source = Source(prepared.view, prepared.plan.files)
+        source = prepared.source(prepared.plan.files)
         yield from prepared.executor.stream(source, select, Run(STRETCH_TIMEOUT_S), rows_at_once=ROWS_AT_ONCE)
 
     def _check_columns(self, prepared: Prepared) -> None:

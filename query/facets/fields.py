@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from lake.log_schema import ERRORS, SYSTEM_COLUMNS, Column
-from query.executors.executor import Source, from_source
+from query.executors.executor import from_source
 from query.files.file_index import LiveFile
 from query.language.search_sql import column, columns_of, similar_field
 from query.model.cancellation import Run, TimeOverError
@@ -94,7 +94,7 @@ def top_values(
         )
         select = _select_values(prepared, target, start, limit)
         fetched = prepared.executor.fetch(
-            Source(prepared.view, files[0]), select, run, bytes_max=searcher.settings.search.page_bytes_max
+            prepared.source(files[0]), select, run, bytes_max=searcher.settings.search.page_bytes_max
         )
         rows = fetched.rows
         progress.add(looked_at, fetched)

@@ -4,11 +4,15 @@ kept."""
 import struct
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from threading import Lock
+from typing import TypeVar
+
+from pyroaring import BitMap64
 
 from lake.data_file import DATA
+from lake.deletes.dead_rows import DeleteFiles, load_dead_rows
 from lake.log_schema import TIMESTAMP
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
@@ -23,6 +27,8 @@ FILES_KEPT_MAX = 200_000
 # says nothing.
 COUNTED_COLUMNS_SURE = 64
 _LONG = struct.Struct("<q")
+_Kept = TypeVar("_Kept")
+_Manifests = OrderedDict[str, tuple[_Kept, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class LiveFile:
     value_counts: Mapping[int, int] | None
     lower_bounds: Mapping[int, bytes] | None
     upper_bounds: Mapping[int, bytes] | None
+    sequence_number: int | None = None
 
     def filled_rows(self, column_id: int) -> int | None:
         """How many rows have a value in a primitive column; None where the file does not say. 0 also where it
@@ -53,11 +60,12 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """All live data files of a snapshot. `has_deletes`: delete files apply, which only Trino takes into
-    account."""
+    """All live data files of a snapshot, and the delete files that may apply to them. `has_deletes`: there
+    are some."""
 
     files: tuple[LiveFile, ...]
     has_deletes: bool
+    deletes: DeleteFiles = field(default_factory=DeleteFiles)
 
     @property
     def newest(self) -> datetime | None:
@@ -82,7 +90,8 @@ class FileIndex:
     def __init__(self, storage: Storage, *, files_kept_max: int = FILES_KEPT_MAX) -> None:
         self._storage = storage
         self._kept_max = files_kept_max
-        self._manifests: OrderedDict[str, tuple[LiveFile, ...]] = OrderedDict()
+        self._manifests: _Manifests[LiveFile] = OrderedDict()
+        self._delete_manifests: _Manifests[ManifestEntry] = OrderedDict()
         self._snapshots: OrderedDict[str, tuple[ManifestFile, ...]] = OrderedDict()
         self._kept = 0
         self._lock = Lock()
@@ -93,15 +102,22 @@ class FileIndex:
         if view.manifest_list is None:
             return NO_FILES
         manifests = self._manifest_list(view.manifest_list, view.table_location)
-        has_deletes = any(m.content != DATA and m.added_files + m.existing_files for m in manifests)
         timestamp_id = view.schema.by_name[TIMESTAMP].id
-        files = [
-            file
-            for m in manifests
-            if m.content == DATA and m.added_files + m.existing_files
-            for file in self._manifest(m, timestamp_id, view.table_location)
-        ]
-        return LiveFiles(tuple(files), has_deletes)
+        files, deletes = list[LiveFile](), list[ManifestEntry]()
+        for manifest in manifests:
+            if not manifest.live_files:
+                continue
+            if manifest.content == DATA:
+                files += self._manifest(manifest, timestamp_id, view.table_location)
+            else:
+                deletes += self._delete_manifest(manifest, view.table_location)
+        return LiveFiles(tuple(files), bool(deletes), DeleteFiles.of(deletes))
+
+    def dead_rows(
+        self, live: LiveFiles, files: Sequence[LiveFile], table_location: TableLocation
+    ) -> dict[str, BitMap64]:
+        """The deleted positions of data files, by URI. Raises what `load_dead_rows` raises."""
+        return load_dead_rows(self._storage, live.deletes, numbered(files), table_location)
 
     def _manifest_list(self, uri: str, table_location: TableLocation) -> tuple[ManifestFile, ...]:
         table_location.check(uri)  # what was read for one table is not another's
@@ -119,18 +135,43 @@ class FileIndex:
     def _manifest(
         self, manifest: ManifestFile, timestamp_id: int, table_location: TableLocation
     ) -> tuple[LiveFile, ...]:
+        known = self._known(self._manifests, manifest)
+        if known is None:
+            files = _live_files(load_manifest(self._storage, manifest, table_location), timestamp_id)
+            known = self._keep(self._manifests, manifest, files)
+        return known
+
+    def _delete_manifest(
+        self, manifest: ManifestFile, table_location: TableLocation
+    ) -> tuple[ManifestEntry, ...]:
+        known = self._known(self._delete_manifests, manifest)
+        if known is None:
+            entries = load_manifest(self._storage, manifest, table_location)
+            live = tuple(entry for entry in entries if entry.status is not Status.DELETED)
+            known = self._keep(self._delete_manifests, manifest, live)
+        return known
+
+    def _known(self, manifests: "_Manifests[_Kept]", manifest: ManifestFile) -> tuple[_Kept, ...] | None:
         with self._lock:
-            if manifest.uri in self._manifests:
-                self._manifests.move_to_end(manifest.uri)
-                return self._manifests[manifest.uri]
-        files = _live_files(load_manifest(self._storage, manifest, table_location), timestamp_id)
+            if manifest.uri in manifests:
+                manifests.move_to_end(manifest.uri)
+            return manifests.get(manifest.uri)
+
+    def _keep(
+        self, manifests: "_Manifests[_Kept]", manifest: ManifestFile, files: tuple[_Kept, ...]
+    ) -> tuple[_Kept, ...]:
         with self._lock:
-            if manifest.uri not in self._manifests:
-                self._manifests[manifest.uri] = files
+            if manifest.uri not in manifests:
+                manifests[manifest.uri] = files
                 self._kept += len(files)
-            while self._kept > self._kept_max and len(self._manifests) > 1:
-                self._kept -= len(self._manifests.popitem(last=False)[1])
+            while self._kept > self._kept_max and len(manifests) > 1:
+                self._kept -= len(manifests.popitem(last=False)[1])
         return files
+
+
+def numbered(files: Sequence[LiveFile]) -> list[tuple[str, int | None]]:
+    """URI and sequence number of each, by which deletes are found."""
+    return [(file.uri, file.sequence_number) for file in files]
 
 
 def _live_files(entries: Sequence[ManifestEntry], timestamp_id: int) -> tuple[LiveFile, ...]:
@@ -154,6 +195,7 @@ def _live_files(entries: Sequence[ManifestEntry], timestamp_id: int) -> tuple[Li
                 file.value_counts,
                 file.lower_bounds,
                 file.upper_bounds,
+                entry.sequence_number,
             )
         )
     return tuple(files)

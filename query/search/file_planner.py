@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from lake.clock import epoch_us
 from lake.log_schema import ERRORS, TIMESTAMP, Column, LogSchema
-from query.files.file_index import LiveFile, LiveFiles
+from query.files.file_index import LiveFile, LiveFiles, numbered
 from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node
 from query.language.search_sql import columns_of
 from query.model.instant import parse_period
@@ -19,6 +19,8 @@ from query.model.table_view import EPOCH
 FIRST_SLICE_ROWS = 50_000
 FILE_COSTS_ROWS = 2_000
 SLICE_GROWTH = 4
+# Deleted positions that are joined in this process, eight bytes each and as much again for the join.
+DEAD_ROWS_MAX = 5_000_000
 _STRUCTS = {
     "int": struct.Struct("<i"),
     "long": struct.Struct("<q"),
@@ -50,7 +52,8 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The files that may hold a matching row, and what was left out."""
+    """The files that may hold a matching row, and what was left out. `only_trino`: it alone applies their
+    deletes."""
 
     files: tuple[LiveFile, ...]
     start: datetime
@@ -58,6 +61,7 @@ class Plan:
     planned: Effort
     skipped: Effort
     has_deletes: bool
+    only_trino: bool = False
 
 
 def effort_of(files: Sequence[LiveFile]) -> Effort:
@@ -79,7 +83,13 @@ def plan_files(live: LiveFiles, start: datetime, end: datetime, node: Node, sche
         everything.rows - planned.rows,
         everything.size_bytes - planned.size_bytes,
     )
-    return Plan(tuple(wanted), start, end, planned, skipped, live.has_deletes)
+    only_trino = live.has_deletes and _needs_trino(live, wanted)
+    return Plan(tuple(wanted), start, end, planned, skipped, live.has_deletes, only_trino)
+
+
+def _needs_trino(live: LiveFiles, wanted: Sequence[LiveFile]) -> bool:
+    """Whether there are deletes by values, or more deleted positions than are held in this process."""
+    return live.deletes.has_equality_deletes or live.deletes.rows_of(numbered(wanted)) > DEAD_ROWS_MAX
 
 
 def slices(

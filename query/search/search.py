@@ -99,6 +99,15 @@ class Prepared:
     plan: Plan
     executor: Executor
     lag: Lag | None
+    index: FileIndex
+
+    def source(self, files: Sequence[LiveFile]) -> Source:
+        """The rows of some of the planned files that are alive."""
+        if not self.live.has_deletes:
+            return Source(self.view, files)
+        return Source(
+            self.view, files, lambda: self.index.dead_rows(self.live, files, self.view.table_location)
+        )
 
     def condition_in(
         self, start: datetime, end: datetime, *more: exp.Expression | None
@@ -194,7 +203,7 @@ class Searcher:
             )
             try:
                 for batch in prepared.executor.stream(
-                    Source(prepared.view, piece.files), select, run, rows_at_once=STREAM_BATCH_ROWS
+                    prepared.source(piece.files), select, run, rows_at_once=STREAM_BATCH_ROWS
                 ):
                     yield [dict(zip(names, values, strict=True)) for values in batch]
             except TimeOverError as error:
@@ -214,7 +223,7 @@ class Searcher:
             names = [c.name for c in prepared.view.schema.columns]
             condition = prepared.condition_in(search_request.start, search_request.end, _is_row(coordinates))
             fetched = prepared.executor.fetch(
-                Source(prepared.view, prepared.plan.files),
+                prepared.source(prepared.plan.files),
                 select_rows(names, condition, 1, newest_first=True),
                 run,
             )
@@ -249,16 +258,17 @@ class Searcher:
             plan,
             self._choose(search_request.engine, plan),
             lag,
+            self.index,
         )
 
     def _choose(self, engine: Engine, plan: Plan) -> Executor:
-        if engine == "duckdb" and plan.has_deletes:
+        if engine == "duckdb" and plan.only_trino:
             raise refuse(
-                "this table has delete files, which only Trino applies; ask with engine=trino or leave the "
-                "engine out"
+                "this table has equality deletes, or too many deleted rows, which only Trino applies; ask "
+                "with engine=trino or leave the engine out"
             )
         if engine == "auto":
-            fits = plan.planned.size_bytes <= self.settings.embedded.scan_bytes_max and not plan.has_deletes
+            fits = plan.planned.size_bytes <= self.settings.embedded.scan_bytes_max and not plan.only_trino
             engine = "duckdb" if fits and "duckdb" in self._executors else "trino"
         if engine not in self._executors:
             raise refuse(f"this server has no engine {engine!r}; it has {', '.join(self._executors)}")
@@ -293,7 +303,7 @@ class Searcher:
             return None
         try:
             run.check()
-            fetched = prepared.executor.fetch(Source(prepared.view, files), select, run, bytes_max=bytes_max)
+            fetched = prepared.executor.fetch(prepared.source(files), select, run, bytes_max=bytes_max)
         except TimeOverError as error:
             progress.stopped = str(error)
             return None

@@ -133,7 +133,7 @@ def _foreign_file(pairs: Pairs) -> bytes:
     columns = [[position for _, position in pairs], [path for path, _ in pairs], [1] * len(pairs)]
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns, schema=schema), sink)
-    return bytes(sink.getvalue().to_pybytes())
+    return bytes(sink.getvalue())
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -5,16 +5,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import duckdb
+import httpx
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
 
 from lake.catalog_client import CatalogClient
 from lake.commit import load_state
-from lake.deletes.dead_rows import DeleteFiles, load_dead_rows
 from lake.storage import local_text
-from lake.table_files import load_manifest
 from tests.catalog.conftest import spark  # noqa: F401 - the session-wide fixture
 from tests.catalog.support.engines import spark_catalog
 from tests.query.support.log_table import LogTable, fresh_tenant
@@ -64,26 +62,14 @@ class ChangedTable:
         self.table.change(by_uri, records, own_dead)
 
 
-def _in_duckdb(table: LogTable) -> list[int]:
-    """DuckDB over the live data files, without the positions that the delete files name."""
-    state = load_state(table.catalog, table.storage, table.name)
-    assert state is not None
-    entries = [
-        entry
-        for manifest in state.manifests
-        if manifest.content
-        for entry in load_manifest(table.storage, manifest, state.table_location)
-        if entry.status != 2
-    ]
-    uris = [(file.uri, None) for file in table.files()]
-    dead = load_dead_rows(table.storage, DeleteFiles.of(entries), uris, state.table_location)
-    found: list[int] = []
-    for uri, _ in uris:
-        rows = duckdb.execute(
-            "SELECT n, file_row_number FROM read_parquet(?, file_row_number = true)", [local_text(uri)]
-        ).fetchall()
-        found += [n for n, at in rows if at not in dead.get(uri, ())]
-    return found
+def _by_search(api: httpx.Client, table: LogTable, engine: str) -> list[int]:
+    """A search of everything, on DuckDB or Trino."""
+    hour = timedelta(hours=1)
+    asked = {"tenant": table.tenant, "engine": engine, "limit": 1_000}
+    times = {"from": (START - hour).isoformat(), "to": (START + 9 * hour).isoformat()}
+    answer = api.post("/v1/search", json={**asked, **times})
+    assert answer.status_code == 200, answer.text
+    return [int(row["fields"]["n"]) for row in answer.json()["rows"]]
 
 
 def _in_pyiceberg(uri: str, table: str) -> list[int]:
@@ -91,10 +77,10 @@ def _in_pyiceberg(uri: str, table: str) -> list[int]:
     return [int(n) for n in loaded.scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()]
 
 
-def _readers(line: Line, session: Any, table: LogTable) -> dict[str, Reader]:
+def _readers(line: Line, session: Any, api: httpx.Client, table: LogTable) -> dict[str, Reader]:
     name, uri = f"{table.name.namespace}.{table.name.name}", line.stack.address("catalog")
     return {
-        "duckdb": lambda: _in_duckdb(table),
+        "duckdb": lambda: _by_search(api, table, "duckdb"),
         "pyiceberg": lambda: _in_pyiceberg(uri, name),
         "spark": lambda: [int(row[0]) for row in session.sql(f"SELECT n FROM deletes.{name}").collect()],
         "trino": lambda: [int(row[0]) for row in line.sql(f"SELECT n FROM lake.{name}")],
@@ -125,11 +111,11 @@ def session(spark: Any, line: Line) -> Any:  # noqa: F811
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_engines_read_deletes(version: int, line: Line, session: Any) -> None:
+def test_engines_read_deletes(version: int, line: Line, session: Any, api: httpx.Client) -> None:
     """After one delete, a second one of the same file, deletes over several files with inserts of which one
     is deleted in the same commit, and an append."""
     changed = ChangedTable(line.catalog, version)
-    table, readers = changed.table, _readers(line, session, changed.table)
+    table, readers = changed.table, _readers(line, session, api, changed.table)
     ids = _row_ids(session, table, version)
     changed.change({0: [0, 3]})
     assert _right(readers, changed.alive) == READ_RIGHT[version]
