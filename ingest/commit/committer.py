@@ -191,7 +191,7 @@ class Committer:
             return True
         if self._resolutions is None:
             raise FatalError("changes of rows are committed by a node alone; set no `changes` for this topic")
-        found = self._resolutions.take(life.table, state, flushes)
+        found = self._resolutions.take(life.table, state, life.columns.schema(state), flushes)
         if isinstance(found, Trouble):
             self.states.outdate(life.table)  # files of a state that is not the newest may be gone
             self._step.failed.append((life.table, found))

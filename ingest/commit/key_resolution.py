@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
+from ingest.commit.completed_rows import complete_rows
+from ingest.commit.keyed_table import KeyedTable, deleted_arrays
 from ingest.commit.live_rows import LiveRows
-from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
+from ingest.keys.key_index_store import KeyedFile
 from ingest.keys.key_lookup import KeyRows, find_live_rows, verified_rows
 from ingest.keys.keyed_steps import KeyedSteps, join_steps, unpack_steps
 from ingest.keys.last_change import LastChanges, last_changes
@@ -46,16 +48,6 @@ class Resolution:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedTable:
-    """A keyed table at one state, and by what its rows are found."""
-
-    state: TableState
-    live: LiveRows
-    store: KeyIndexStore
-    storage: Storage
-
-
-@dataclass(frozen=True, slots=True)
 class _Chosen:
     """Places of steps: those that win, and those whose rows are of no use."""
 
@@ -80,8 +72,11 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
         live = LiveRows((), {})
         table = replace(table, live=live)
     chosen = _choose(steps, key)
-    gone = _Gone(table.storage, files, live)
+    completed = complete_rows(table, steps, chosen.winners, key, files)
+    steps = completed.steps
+    gone = _Gone(table.storage, [*files, *completed.files], live)
     gone.add_own(steps, chosen.losers)
+    gone.add_rows(completed.replaced)
     _look_up(table, steps, chosen.winners, key, gone, counts)
     written, delta = gone.to_delta(state, removed)
     return Resolution(delta, written, counts)
@@ -141,6 +136,11 @@ class _Gone:
         for at in places[steps.file[places] >= 0].tolist():
             self._positions[canonical(self._own[int(steps.file[at])].uri)].add(int(steps.row[at]))
 
+    def add_rows(self, places: Sequence[tuple[int, int]]) -> None:
+        """Rows of the flushes' own files, by the number of the file and their own."""
+        for file, row in places:
+            self._positions[canonical(self._own[file].uri)].add(row)
+
     def add(self, files: Sequence[KeyedFile], found: KeyRows) -> None:
         """Rows of the table."""
         for number in np.unique(found.file).tolist():
@@ -178,7 +178,7 @@ def _look_up(
         return
     key_ids = tuple(state.schema.by_name[name].id for name in key.columns)
     files = [KeyedFile(UUID(state.uuid), file.uri, file.size_bytes, key_ids) for file in data]
-    found = find_live_rows(table.store, steps.hashes.taken(winners), files, _arrays(table.live))
+    found = find_live_rows(table.store, steps.hashes.taken(winners), files, deleted_arrays(table.live))
     keys = [column.take(pa.array(winners)) for column in steps.keys]
     found = verified_rows(table.storage, found, keys, files)
     stays = _table_wins(table, steps, winners, key, found, files)
@@ -216,10 +216,3 @@ def _table_wins(
     coming = steps.order.take(pa.array(winners[found.key]))
     newer = pc.fill_null(pc.greater(there, coming), pc.and_(there.is_valid(), coming.is_null()))
     return np.asarray(newer)
-
-
-def _arrays(live: LiveRows) -> dict[str, NDArray[np.integer]]:
-    return {
-        uri: np.frombuffer(positions.to_array(), np.uint64).astype(np.int64)
-        for uri, positions in live.deleted.items()
-    }

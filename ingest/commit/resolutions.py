@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
-from ingest.commit.key_resolution import KeyedTable, Resolution, resolve
+from ingest.commit.key_resolution import Resolution, resolve
+from ingest.commit.keyed_table import KeyedTable
 from ingest.commit.live_rows import LiveRowsReader
 from ingest.keys.key_index_store import KeyIndexStore
 from ingest.model.link import WrittenFlush
@@ -14,6 +15,7 @@ from lake.clock import Clock
 from lake.commit import TableState
 from lake.errors import FirnError
 from lake.isolation import isolate
+from lake.log_schema import LogSchema
 from lake.storage import Storage
 from lake.tenant import TableId
 
@@ -53,15 +55,15 @@ class Resolutions:
         self._reader = LiveRowsReader(self.storage)
 
     def take(
-        self, table: TableId, state: TableState, flushes: Sequence[WrittenFlush]
+        self, table: TableId, state: TableState, schema: LogSchema, flushes: Sequence[WrittenFlush]
     ) -> Resolution | Trouble | None:
         """What the flushes do to the table as it is, once that is known; None until then. Kept until another
-        state or other flushes are asked for."""
+        state or other flushes are asked for. `schema`: the one after the commit."""
         if self.clock.monotonic_s() < self._not_before_s.get(table, 0.0):
             return None
         running = self._running.get(table)
         if running is None or not running.answers(state, flushes):
-            future = self.pool.submit(self._resolve, state, tuple(flushes))
+            future = self.pool.submit(self._resolve, state, schema, tuple(flushes))
             self._running[table] = _Running(state.head, tuple(flushes), future)
             return None
         return self._outcome(table, running.future) if running.future.done() else None
@@ -85,5 +87,6 @@ class Resolutions:
         self._running.pop(table, None)
         self._not_before_s.pop(table, None)
 
-    def _resolve(self, state: TableState, flushes: Sequence[WrittenFlush]) -> Resolution:
-        return resolve(KeyedTable(state, self._reader.read(state), self.store, self.storage), flushes)
+    def _resolve(self, state: TableState, schema: LogSchema, flushes: Sequence[WrittenFlush]) -> Resolution:
+        live = self._reader.read(state)
+        return resolve(KeyedTable(state, schema, live, self.store, self.storage), flushes)

@@ -7,7 +7,7 @@ Only what wins becomes columns.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,12 @@ from ingest.changes.column_type import to_arrow
 from ingest.changes.source_position import position_text
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.columnar import ERRORS_TYPE
+from ingest.convert.kept_values import with_kept_values
 from ingest.convert.read_changes import ReadChanges, Step, steps_of
 from ingest.convert.row import entries
 from ingest.convert.values import to_column
 from ingest.convert.work import coordinates
-from ingest.keys.key_hash import hash_keys
+from ingest.keys.key_hash import KeyHashes, hash_keys
 from ingest.keys.keyed_steps import NO_FILE, KeyedSteps
 from ingest.keys.last_change import last_changes
 from ingest.model.source import Source
@@ -73,7 +74,7 @@ def convert_changes(
         counts["replaced"] += apart.truncations[-1]
         steps = steps[apart.truncations[-1] :]
     steps, rejected = _with_the_key(steps, rules.key)
-    rejected += apart.rejected
+    steps = with_kept_values(steps, rules.key)
     steps, arrays, unusable = _key_arrays(steps, columns, rules.key)
     rejected += unusable
     kept, passed_over = _by_mode(steps, rules.mode)
@@ -89,7 +90,7 @@ def convert_changes(
     rows = _rows(won, keys, leaves_row, buffer, sources, columns, rules)
     return KeyedPart(
         rows,
-        _steps(won, keys, buffer, rules),
+        _with_unavailable(_steps(won, keys, buffer, rules), won, columns, rules.key),
         leaves_row,
         is_truncated,
         rows.num_rows - rows.column(ERRORS).null_count if ERRORS in rows.column_names else 0,
@@ -227,6 +228,42 @@ def _steps(
         np.zeros(count, np.bool_),
         keys,
     )
+
+
+def _with_unavailable(
+    found: KeyedSteps, steps: Sequence[Step], columns: ChangeColumns, key: tuple[str, ...]
+) -> KeyedSteps:
+    """The steps with what is to be taken from rows that the table has."""
+    lacking = [at for at, step in enumerate(steps) if step.unavailable and step.values_of is not None]
+    if not lacking:
+        return found
+    names: list[list[str] | None] = [None] * len(steps)
+    for at in lacking:
+        names[at] = [_placed(name, steps[at].row, columns) for name in sorted(steps[at].unavailable)]
+    arrays = []
+    for name in key:
+        kind = to_arrow(columns.kind(name))
+        values = [_key_value(steps[at].values_of, name, columns) for at in lacking]
+        arrays.append(pa.array(values, kind))
+    of_others = hash_keys(arrays)
+    high, low = found.hashes.high.copy(), found.hashes.low.copy()
+    high[lacking], low[lacking] = of_others.high, of_others.low
+    return replace(found, unavailable=pa.array(names, pa.list_(pa.string())), values_of=KeyHashes(high, low))
+
+
+def _placed(column: str, row: Cells | None, columns: ChangeColumns) -> str:
+    if row is None:
+        return column
+    return columns.place(column, row.paths.get(column, ""), row.types.get(column)).column
+
+
+def _key_value(cells: Cells | None, name: str, columns: ChangeColumns) -> Any:
+    """A key's value as its column stores it; None where it cannot: then there is no row of it."""
+    value = None if cells is None else cells.values.get(name)
+    if value is None or cells is None or name in cells.types:
+        return value
+    stored = to_column(columns.kind(name), value)
+    return None if isinstance(stored, ValueReason) else stored
 
 
 # ---- rows

@@ -16,12 +16,17 @@ from lake.settings import ChangeOrder, ChangeSettings
 
 class Step(NamedTuple):
     """What a change does to one key. `ordinal`: of its message in the buffer. `row`: what the key's row is
-    afterwards; None: there is none. `change`: what it is a part of."""
+    afterwards; None: there is none. `change`: what it is a part of.
+
+    `unavailable`: columns of the row that keep what the row of the key `values_of` has.
+    """
 
     ordinal: int
     key: Cells
     row: Cells | None
     change: Change
+    unavailable: frozenset[str] = frozenset()
+    values_of: Cells | None = None
 
 
 class OfMessage(NamedTuple):
@@ -89,21 +94,18 @@ def _options(settings: ChangeSettings, depth_max: int) -> ReadOptions:
 @dataclass(slots=True)
 class Steps:
     """What changes do to keys, in order. `truncations`: before which steps the table was emptied. `repeats`:
-    how many only say again that a row is gone. `rejected`: ordinals and reasons."""
+    how many only say again that a row is gone."""
 
     steps: list[Step] = field(default_factory=list)
     truncations: list[int] = field(default_factory=list)
     repeats: int = 0
-    rejected: list[tuple[int, Rejected]] = field(default_factory=list)
 
 
 def steps_of(changes: Sequence[OfMessage], order_by: ChangeOrder) -> Steps:
     """Takes changes apart into steps of single keys."""
     found = Steps()
     for ordinal, change in changes:
-        if change.unavailable:
-            found.rejected.append((ordinal, _not_sent(change)))
-        elif change.op is Op.TRUNCATE:
+        if change.op is Op.TRUNCATE:
             found.truncations.append(len(found.steps))
         elif change.repeats_delete and order_by != "offset":
             found.repeats += 1  # it has no position, and would seem older than everything
@@ -119,13 +121,5 @@ def _add(steps: list[Step], ordinal: int, change: Change) -> None:
     # Where an update moves a row to another key, no message of its own deletes the old one.
     if change.op is Op.UPDATE and change.old_key is not None:
         steps.append(Step(ordinal, change.old_key, None, change))
-    steps.append(Step(ordinal, change.key, change.row, change))
-
-
-def _not_sent(change: Change) -> Rejected:
-    columns = ", ".join(sorted(change.unavailable))
-    return Rejected(
-        Reason.UNSTORABLE,
-        f"the source did not send the values of {columns}; set REPLICA IDENTITY FULL for its table, so that "
-        "they come with every change",
-    )
+    values_of = (change.old_key or change.key) if change.unavailable else None
+    steps.append(Step(ordinal, change.key, change.row, change, change.unavailable, values_of))

@@ -10,19 +10,25 @@ A table of Arrow with a row for each step that won in its part of the flush:
 | `order` | what orders changes where offsets do not: the source's position or time; NULL: not known |
 | `file`, `row` | where the row lies in the flush's files; -1 where the step leaves no row |
 | `truncated` | a later message of the flush emptied the table |
+| `unavailable` | columns of the row that keep what another row has; NULL: there are none |
+| `of_high`, `of_low` | the hash of that row's key; the same key where there are none |
 | `key_0`, `key_1`... | the key's values |
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ingest.keys.key_hash import KeyHashes
 
 NO_FILE = -1
+_KEY = "key_"
+_NUMBERS = ("high", "low", "source", "offset", "file", "row", "truncated")
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -38,6 +44,8 @@ class KeyedSteps:
     row: NDArray[np.int64]
     truncated: NDArray[np.bool_]
     keys: Sequence[pa.Array]
+    unavailable: pa.Array | None = None
+    values_of: KeyHashes | None = None
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -54,12 +62,20 @@ class KeyedSteps:
             "row": pa.array(self.row, pa.int64()),
             "truncated": pa.array(self.truncated, pa.bool_()),
         }
-        return pa.table(columns | {f"key_{at}": key for at, key in enumerate(self.keys)})
+        if self.unavailable is not None and self.values_of is not None:
+            columns["unavailable"] = self.unavailable
+            columns["of_high"] = pa.array(self.values_of.high, pa.uint64())
+            columns["of_low"] = pa.array(self.values_of.low, pa.uint64())
+        return pa.table(columns | {f"{_KEY}{at}": key for at, key in enumerate(self.keys)})
 
     @classmethod
     def of(cls, table: pa.Table) -> "KeyedSteps":
         """Those that `to_arrow` has put into a table."""
-        numbers = {name: table.column(name).to_numpy() for name in table.column_names[:8] if name != "order"}
+        numbers = {name: table.column(name).to_numpy() for name in _NUMBERS}
+        unavailable = values_of = None
+        if "unavailable" in table.column_names:
+            unavailable = _one(table.column("unavailable"))
+            values_of = KeyHashes(*(_filled(table, name) for name in ("high", "low")))
         return cls(
             KeyHashes(numbers["high"], numbers["low"]),
             numbers["source"],
@@ -68,7 +84,9 @@ class KeyedSteps:
             numbers["file"],
             numbers["row"],
             numbers["truncated"],
-            [_one(table.column(name)) for name in table.column_names[8:]],
+            [_one(table.column(name)) for name in table.column_names if name.startswith(_KEY)],
+            unavailable,
+            values_of,
         )
 
 
@@ -84,10 +102,7 @@ class StepSpool:
 
     def truncate(self) -> None:
         """The table is empty from here on: no row of a step so far is left."""
-        at = 7
-        self.parts = [
-            part.set_column(at, part.field(at), pa.repeat(pa.scalar(True), len(part))) for part in self.parts
-        ]
+        self.parts = [_all_truncated(part) for part in self.parts]
 
     def packed(self) -> bytes:
         """All of them, to be read by `unpack_steps`."""
@@ -109,20 +124,25 @@ def join_steps(parts: Sequence[tuple[KeyedSteps, Sequence[int], int]]) -> KeyedS
     tables = []
     for steps, sources, first_file in parts:
         numbers = np.asarray(sources, np.int32)
-        moved = KeyedSteps(
-            steps.hashes,
-            numbers[steps.source],
-            steps.offset,
-            steps.order,
-            np.where(steps.file >= 0, steps.file + first_file, NO_FILE).astype(np.int32),
-            steps.row,
-            steps.truncated,
-            steps.keys,
+        moved = replace(
+            steps,
+            source=numbers[steps.source],
+            file=np.where(steps.file >= 0, steps.file + first_file, NO_FILE).astype(np.int32),
         )
         tables.append(moved.to_arrow())
     if len(tables) == 1:
         return KeyedSteps.of(tables[0])
     return KeyedSteps.of(pa.concat_tables(tables, promote_options="permissive"))
+
+
+def _all_truncated(part: pa.Table) -> pa.Table:
+    at = part.column_names.index("truncated")
+    return part.set_column(at, part.field(at), pa.array(np.ones(len(part), np.bool_)))
+
+
+def _filled(table: pa.Table, name: str) -> Any:
+    """The hashes of rows whose values are kept; of other steps, and of parts without any, their own."""
+    return pc.coalesce(table.column(f"of_{name}"), table.column(name)).to_numpy()
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

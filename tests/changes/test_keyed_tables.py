@@ -183,3 +183,27 @@ def test_deletes_alone_remove_rows_that_others_have_written(
     line.kafka.produce(forgotten, deletes.delete(2))
     del shop.rows[2]
     wait_for_table(line, shop)
+
+
+def test_values_that_the_source_did_not_send_are_kept(
+    line: Line, ingester: Callable[..., Ingester], topic: str
+) -> None:
+    """Also where the key changed: then the row of the old key has them."""
+    shop = Shop(fresh("shop-"))
+    ingester(changes(topic))
+    line.kafka.produce(topic, [shop.put(id=at, name=f"large {at}", amount=at) for at in range(6)])
+    wait_for_table(line, shop)
+    unsent = "__debezium_unavailable_value"
+    kept = [shop.put(id=at, name=unsent, amount=100 + at) for at in range(3)]
+    twice = [shop.put(id=3, name="other", amount=1), shop.put(id=3, name=unsent, amount=2)]
+    moved = [*shop.delete(4), shop.put(id=40, name=unsent, amount=4)]
+    old_key = ("__debezium.oldkey", orjson.dumps({"id": 4}))
+    moved[-1] = replace(moved[-1], headers=[*moved[-1].headers, old_key])
+    again = [shop.put(id=0, name=unsent, amount=999)]
+    line.kafka.produce(topic, [*kept, *twice, *moved, *again])
+    for key, name in ((0, "large 0"), (1, "large 1"), (2, "large 2"), (3, "other"), (40, "large 4")):
+        shop.rows[key] = {**shop.rows[key], "name": name}
+    wait_for_table(line, shop)
+    line.kafka.produce(topic, [shop.put(id=9, name=unsent, amount=9)])
+    shop.rows[9] = {"id": 9, "name": None, "amount": 9}
+    wait_for_table(line, shop)
