@@ -8,6 +8,11 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 # ---- ingest
 RECORDS_DELIVERED = Counter("firn_ingest_records_delivered_total", "Messages taken from Kafka", ["topic"])
 RECORDS_WRITTEN = Counter("firn_ingest_records_written_total", "Rows committed to tables")
+CHANGES = Counter(
+    "firn_ingest_changes_total",
+    "Changes of rows that keyed tables have committed, by what became of them",
+    ["result"],
+)
 RECORDS_ALREADY_COMMITTED = Counter(
     "firn_ingest_records_already_committed_total",
     "Messages skipped because their table had committed them before a restart",

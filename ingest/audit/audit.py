@@ -35,6 +35,7 @@ from ingest.audit.audit_spool import BUCKET_BITS, BUCKET_OFFSETS, WHOLE, FoundIn
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored
 from ingest.route.router import Envelope, Router
 from lake.catalog_client import CatalogClient
+from lake.errors import SettingsError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings, TopicSettings
 from lake.storage import AnyStorage
@@ -109,6 +110,11 @@ class Auditor:
         """The audit. `since_ms`: only records that reached Kafka at or after this time have to be accounted
         for; `whole`: also those from before the group began, which are a backfill's to bring in. Raises
         FirnError."""
+        if changing := [name for name, topic in self._topics.items() if topic.changes]:
+            raise SettingsError(
+                f"topics: {', '.join(changing)} has changes, and the audit compares records with rows, of "
+                "which a keyed table keeps one for many; leave it out of the topics that are audited"
+            )
         with tempfile.TemporaryDirectory(prefix="firn-audit-") as folder:
             spool = IdentitySpool(
                 Path(folder), frozenset((*self._topics, self._settings.internal_topics.replay))

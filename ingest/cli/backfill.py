@@ -238,6 +238,11 @@ def _input_topic(settings: IngestSettings, name: str) -> TopicSettings:
         raise SettingsError(
             f"{name} is no input topic that has a past of its own; the settings name {names or 'none'}"
         )
+    if found.changes is not None:
+        raise SettingsError(
+            f"{name} has changes, whose past cannot be put under what its table has now; let the connector "
+            "take a snapshot of the source again"
+        )
     return found
 
 

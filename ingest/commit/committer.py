@@ -21,7 +21,7 @@ Nothing here blocks, so a table that fails or is slow holds up its own commits a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -104,6 +104,7 @@ class Committer:
     reliefs: Reliefs = field(init=False)
     _resolutions: Resolutions | None = field(init=False)
     _resolved: dict[TableId, Resolution] = field(default_factory=dict)
+    _changes: dict[TableId, Mapping[str, int]] = field(default_factory=dict)  # of commits that are sent
     _step: Step = field(default_factory=Step)
     _ready: list[TableLifecycle] = field(default_factory=list)
     _air: dict[Future[Sending], InAir] = field(default_factory=dict)
@@ -249,6 +250,7 @@ class Committer:
         now_ms = epoch_ms(self.clock.now())
         resolution = self._resolved.pop(life.table, None)
         if resolution is not None:
+            self._changes[life.table] = resolution.counts
             if not state.exists:
                 state, schema = self._created(state, schema, flushes)
             prepared = prepare_row_delta(state, resolution.delta, schema, advance.marks, now_ms, **more)
@@ -311,14 +313,29 @@ class Committer:
     # ---- what lives ask for
 
     def _took(self, life: TableLifecycle, command: Took) -> None:
-        if self._resolutions is not None:
-            self._resolutions.forget(life.table)
+        self._count_changes(life.table)
         if command.after is not None:
             self.states.newest.made(command.after, epoch_ms(self.clock.now()))
             self.reliefs.note(life.table, command.after)
             self._dropped.pop(life.table, None)
         metrics.RECORDS_WRITTEN.inc(command.rows)
         self._step.committed.append(life.table)
+
+    def _count_changes(self, table: TableId) -> None:
+        """Counts what a commit has done to the rows of a keyed table."""
+        if self._resolutions is not None:
+            self._resolutions.forget(table)
+        counts = self._changes.pop(table, {})
+        for result, count in counts.items():
+            metrics.CHANGES.labels(result).inc(count)
+        if keys := counts.get("in_several_partitions"):
+            log.warning(
+                "keys.in_several_partitions",
+                table=str(table),
+                keys=keys,
+                help="which of their changes is the last is chance; let the producer choose partitions by "
+                "the key, or set changes.order_by",
+            )
 
     def _settle(self, life: TableLifecycle, command: Settle) -> None:
         view = self.states.view(life.table)

@@ -83,7 +83,7 @@ def convert_changes(
     chosen = [kept[at] for at in winners.places]
     counts["replaced"] += winners.replaced
     counts["passed_over"] += winners.passed_over
-    counts["in_partitions"] += winners.in_partitions
+    counts["in_several_partitions"] += winners.in_partitions
     won = [steps[at] for at in chosen]
     keys = [_take(array, chosen) for array in arrays]
     leaves_row = np.asarray([step.row is not None for step in won], np.bool_)

@@ -1,6 +1,8 @@
 """Tables that follow changes: one row per key, whatever comes in which order, as Trino counts it."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -107,7 +109,7 @@ def test_changes_that_are_sent_again_do_nothing_where_they_have_an_order(
 ) -> None:
     """Also from another partition, and after newer ones."""
     shop, topic = Shop(fresh("shop-")), line.kafka.topic(partitions=2)
-    ingester(changes(topic, order_by="position"))
+    running = ingester(changes(topic, order_by="position"))
     old = [shop.put(id=at, name="old", amount=at) for at in range(5)]
     new = [shop.put(id=at, name="new", amount=at) for at in range(5)]
     line.kafka.produce(topic, [replace(record, partition=1) for record in (*old, *new)])
@@ -115,6 +117,8 @@ def test_changes_that_are_sent_again_do_nothing_where_they_have_an_order(
     line.kafka.produce(topic, [replace(record, partition=0) for record in old])
     line.kafka.produce(topic, [replace(shop.put(id=7, name="newest", amount=7), partition=0)])
     wait_for_table(line, shop)
+    assert 'firn_ingest_changes_total{result="older"} 5.0' in running.metrics()
+    assert 'firn_ingest_changes_total{result="inserted"} 6.0' in running.metrics()
 
 
 def test_one_key_in_parts_of_a_large_flush_is_one_row(
@@ -207,3 +211,12 @@ def test_values_that_the_source_did_not_send_are_kept(
     line.kafka.produce(topic, [shop.put(id=9, name=unsent, amount=9)])
     shop.rows[9] = {"id": 9, "name": None, "amount": 9}
     wait_for_table(line, shop)
+
+
+def test_tools_that_know_no_keys_say_so(line: Line, ingester: Callable[..., Ingester], topic: str) -> None:
+    running = ingester(changes(topic), start=False)
+    for verb in (("audit",), ("backfill", "kafka", topic)):
+        command = [sys.executable, "-m", "ingest", *verb]
+        done = subprocess.run(command, env=running.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stderr
+        assert "has changes" in done.stderr
