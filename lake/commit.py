@@ -22,7 +22,15 @@ from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, parse_marks
 from lake.snapshot import Totals, new_snapshot_id, snapshot_json, summarise, totals_of
 from lake.storage import Storage
 from lake.table_files import load_manifest_list
-from lake.table_layout import PARTITION_SPEC, find_hour_spec, metadata_uri, new_location, table_properties
+from lake.table_layout import (
+    KEY_PROPERTY,
+    PARTITION_SPEC,
+    bucket_spec,
+    find_spec,
+    metadata_uri,
+    new_location,
+    table_properties,
+)
 from lake.table_location import GRANTS_PROPERTY, TableLocation
 
 MAIN = "main"
@@ -115,7 +123,7 @@ def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> 
     snapshots = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     head = snapshots.get(metadata.get("current-snapshot-id"))
     schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
-    spec_id = find_hour_spec(metadata)
+    spec_id = find_spec(metadata)
     marked = _nearest_with_marks(head, snapshots)
     return TableState(
         name=name,
@@ -250,7 +258,13 @@ def prepare_append(
     """
     entries = [ManifestEntry(Status.ADDED, file) for file in files]
     change = _Change("append", entries, files, (), state.manifests, schema, marks, marks, writer)
-    prepared = _prepare(state, change, now_ms)
+    return _completed(_prepare(state, change, now_ms), state, recreate, properties or {})
+
+
+def _completed(
+    prepared: Prepared, state: TableState, recreate: bool, properties: Mapping[str, str]
+) -> Prepared:
+    """The commit with what `prepare_append` is told of properties and dropped tables."""
     if properties:
         updates = [*prepared.request["updates"], {"action": "set-properties", "updates": dict(properties)}]
         after = replace(prepared.after, properties={**state.properties, **properties})
@@ -260,39 +274,67 @@ def prepare_append(
     return prepared
 
 
+def keyed_table_state(
+    new: TableState, schema: LogSchema, first_key: str, properties: Mapping[str, str], buckets: int
+) -> TableState:
+    """The state of a table that its first commit creates with a key: with this schema, and rows in buckets of
+    the first column of the key."""
+    first = LogSchema({**schema.json, "schema-id": 0})
+    return replace(
+        new,
+        schema=first,
+        last_column_id=first.last_column_id,
+        spec=bucket_spec(first.by_name[first_key].id, buckets),
+        properties={**new.properties, **properties},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RowDelta:
+    """Data files that come, and rows that go. `deletes` go into delete manifests of their own: new delete
+    files, and whatever else those manifests list that they stand for; `kept`: the manifests that stay (None:
+    all). `removed`: live entries of manifests that do not stay, whose files go as a whole."""
+
+    files: Sequence[DataFile]
+    deletes: Sequence[ManifestEntry] = ()
+    kept: Sequence[ManifestFile] | None = None
+    removed: Sequence[ManifestEntry] = ()
+
+
 def prepare_row_delta(
     state: TableState,
-    files: Sequence[DataFile],
-    deletes: Sequence[ManifestEntry],
+    delta: RowDelta,
     schema: LogSchema,
     marks: Marks,
     now_ms: int,
     *,
-    kept: Sequence[ManifestFile] | None = None,
     writer: str = "",
+    recreate: bool = False,
+    properties: Mapping[str, str] | None = None,
 ) -> Prepared:
-    """A commit that appends data files and deletes rows by position, in older files and in its own; schema,
-    marks and `writer` as in `prepare_append`.
+    """A commit that appends data files and deletes rows by position, in older files and in its own; the rest
+    as in `prepare_append`.
 
-    `deletes` go into delete manifests of their own: new delete files, and whatever else those manifests list
-    that they stand for; `kept`: the manifests that stay (None: all). Raises RefusedError for deletes of
-    another form than the table's format version has.
+    Raises RefusedError for deletes of another form than the table's format version has.
     """
+    files, kept = delta.files, delta.kept
+    deletes = [*delta.deletes, *(replace(entry, status=Status.DELETED) for entry in delta.removed)]
     _check_deletes(state, deletes)
     added = [*files, *(entry.file for entry in deletes if entry.status is Status.ADDED)]
     removed = [entry.file for entry in deletes if entry.status is Status.DELETED]
     entries = [*(ManifestEntry(Status.ADDED, file) for file in files), *deletes]
     staying = state.manifests if kept is None else ManifestList.of(kept, state.manifests.version)
-    operation = _row_delta_operation(bool(files), any(file.content != DATA for file in added))
+    takes_rows = bool(removed) or any(file.content != DATA for file in added)
+    operation = _row_delta_operation(bool(files), takes_rows)
     change = _Change(operation, entries, added, removed, staying, schema, marks, marks, writer)
-    return _prepare(state, change, now_ms)
+    return _completed(_prepare(state, change, now_ms), state, recreate, properties or {})
 
 
-def _row_delta_operation(adds_rows: bool, adds_deletes: bool) -> str:
+def _row_delta_operation(adds_rows: bool, takes_rows: bool) -> str:
     """What readers of a snapshot are told (Iceberg spec, "Snapshots", key `operation`)."""
-    if adds_rows and adds_deletes:
+    if adds_rows and takes_rows:
         return "overwrite"
-    return "delete" if adds_deletes else "append"
+    return "delete" if takes_rows else "append"
 
 
 def _check_deletes(state: TableState, deletes: Sequence[ManifestEntry]) -> None:
@@ -520,7 +562,10 @@ def _request(
 
 def creation_request(state: TableState) -> dict[str, Any]:
     """The CreateTableRequest of a table that does not exist yet, with the location and uuid it has chosen."""
+    # Files of a keyed table have its columns with the ids that were promised.
+    keeps_ids = {"keep-field-ids": True} if KEY_PROPERTY in state.properties else {}
     return {
+        **keeps_ids,
         "name": state.name.name,
         "location": state.location,
         "table-uuid": state.uuid,

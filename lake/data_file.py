@@ -7,7 +7,7 @@ from typing import Any
 
 from lake.avro import NULL, array, integer, optional, optional_blobs, optional_integer, optional_numbers, text
 from lake.bounds import Encoding, encoding_of
-from lake.table_layout import PARTITION_FIELD
+from lake.table_layout import BUCKET_FIELD, PARTITION_FIELD
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 PARQUET, PUFFIN = "PARQUET", "PUFFIN"
@@ -25,7 +25,7 @@ class DataFile:
     """
 
     uri: str
-    hour: int | None  # partition value, hours since 1970-01-01T00Z
+    hour: int | None  # partition value, hours since 1970-01-01T00Z; None: the table has another spec
     rows: int
     size_bytes: int
     content: int = DATA
@@ -45,6 +45,12 @@ class DataFile:
     referenced_data_file: str | None = None  # of position deletes: the one data file whose rows they remove
     content_offset: int | None = None
     content_size_in_bytes: int | None = None
+    bucket: int | None = None  # partition value of a keyed table
+
+    @property
+    def partition(self) -> int | None:
+        """The partition value, an hour or a bucket."""
+        return self.hour if self.bucket is None else self.bucket
 
     @property
     def is_deletion_vector(self) -> bool:
@@ -76,7 +82,7 @@ class DataFile:
                 integer(self.content),
                 text(self.uri),
                 text(self.file_format),
-                optional_integer(self.hour),
+                optional_integer(self.partition),
                 integer(self.rows),
                 integer(self.size_bytes),
                 optional_numbers(self.column_sizes),
@@ -133,10 +139,11 @@ def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:
         referenced_data_file=record.get("referenced_data_file"),
         content_offset=record.get("content_offset"),
         content_size_in_bytes=record.get("content_size_in_bytes"),
+        bucket=record["partition"].get(BUCKET_FIELD),
     )
 
 
-def describe_parquet(uri: str, hour: int, size: int, parquet: Any, leaves: Sequence[int]) -> DataFile:
+def describe_parquet(uri: str, hour: int | None, size: int, parquet: Any, leaves: Sequence[int]) -> DataFile:
     """Describes a written file from its footer (`pyarrow.parquet.FileMetaData`). `leaves`: field ids of the
     leaf columns in order.
 

@@ -92,6 +92,12 @@ class Reason(StrEnum):
     UNSTORABLE = "unstorable"
     UNREADABLE = "unreadable"
     FOREIGN = "foreign"
+    # Of the messages of a change stream.
+    KEY_MISSING = "key_missing"
+    KEY_UNUSABLE = "key_unusable"
+    OP_UNKNOWN = "op_unknown"
+    NOT_OF_SCHEMA = "not_of_schema"
+    SCHEMA_UNKNOWN = "schema_unknown"
 
 
 @dataclass(frozen=True, slots=True)

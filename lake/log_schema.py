@@ -6,7 +6,7 @@ A schema is kept as the JSON of the Iceberg specification ("Appendix C: JSON ser
 """
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -32,8 +32,11 @@ IDENTITY = (TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
 COLUMNS_MAX = 1_000
 NAME_BYTES_MAX = 255
 
-# Kept for change streams.
-_FOR_CHANGE_STREAMS = ("_op", "_key")
+# What a change of a row says of itself: what happened; the key, where it is one value without a name.
+OP, KEY = "_op", "_key"
+# Of tables of changes: where a change stands in its source, as text that sorts. Logs may have such a field.
+POSITION = "_position"
+_FOR_CHANGE_STREAMS = (OP, KEY)
 # Iceberg's metadata columns: Spark refuses to read a table that has a column of one of these names.
 _OF_ICEBERG = (
     "_file",
@@ -58,6 +61,7 @@ class ValueReason(StrEnum):
     BAD_TIMESTAMP = "bad_timestamp"
     MISSING_TIMESTAMP = "missing_timestamp"
     INVALID_TEXT = "invalid_text"
+    UNAVAILABLE = "unavailable"  # the source of a change did not send it
 
 
 def _field(
@@ -154,6 +158,20 @@ class Column:
     doc: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class TypedColumn:
+    """A column that a table is to have. `path`: the field that it is for. `kind`: its Iceberg type; field ids
+    in it are given when the column is. `is_key`: it is of the table's key, and never NULL."""
+
+    path: str
+    kind: Any
+    is_key: bool = False
+
+
+# A string column by the path of the field that it is for, or any other.
+WantedColumn = str | TypedColumn
+
+
 class LogSchema:
     """A read-only view of an Iceberg schema's JSON."""
 
@@ -190,13 +208,36 @@ class LogSchema:
         """The Arrow schema with `PARQUET:field_id` on every field, nested ones included."""
         return pa.schema([_arrow_field(field) for field in self.json["fields"]])
 
+    @property
+    def key_ids(self) -> frozenset[int]:
+        """The identifier fields."""
+        return frozenset(self.json.get("identifier-field-ids", ()))
+
     def with_strings(self, new: Mapping[str, tuple[int, str]], schema_id: int) -> "LogSchema":
         """A schema with one more optional string column per entry of `new`: column name -> (field id,
         original path)."""
-        fields = [_field(column_id, name, "string", doc=path) for name, (column_id, path) in new.items()]
-        return shared_schema(
-            orjson.dumps({**self.json, "schema-id": schema_id, "fields": [*self.json["fields"], *fields]})
-        )
+        typed = {name: (column_id, TypedColumn(path, "string")) for name, (column_id, path) in new.items()}
+        return self.with_columns(typed, {}, schema_id)
+
+    def with_columns(
+        self, new: Mapping[str, tuple[int, TypedColumn]], widened: Mapping[str, Any], schema_id: int
+    ) -> "LogSchema":
+        """A schema with one more column per entry of `new` (column name -> field id, column), and with wider
+        types for the columns in `widened` (folded name -> type).
+
+        Columns of a key are required and become the identifier fields.
+        """
+        before = [
+            field | {"type": widened[fold(field["name"])]} if fold(field["name"]) in widened else field
+            for field in self.json["fields"]
+        ]
+        fields = [
+            _field(column_id, name, column.kind, required=column.is_key, doc=column.path)
+            for name, (column_id, column) in new.items()
+        ]
+        keys = [column_id for column_id, column in new.values() if column.is_key]
+        json = {**self.json, "schema-id": schema_id, "fields": [*before, *fields]}
+        return shared_schema(orjson.dumps(json | ({"identifier-field-ids": keys} if keys else {})))
 
 
 @lru_cache(maxsize=4_096)
@@ -216,6 +257,29 @@ def new_log_schema() -> LogSchema:
     return LogSchema(
         {"type": "struct", "schema-id": 0, "identifier-field-ids": identity, "fields": [*SYSTEM_FIELDS]}
     )
+
+
+def with_ids(kind: Any, next_id: Callable[[], int]) -> Any:
+    """A type with fresh field ids for all that is nested in it."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        fields = [
+            field | {"id": next_id(), "type": with_ids(field["type"], next_id)} for field in kind["fields"]
+        ]
+        return kind | {"fields": fields}
+    members = ("element",) if kind["type"] == "list" else ("key", "value")
+    given = {f"{member}-id": next_id() for member in members}
+    return kind | given | {member: with_ids(kind[member], next_id) for member in members}
+
+
+def with_ids_of(existing: Any, kind: Any) -> Any:
+    """A type of the same form as an existing one, with the field ids of that."""
+    if isinstance(kind, str):
+        return kind
+    members = ("element",) if kind["type"] == "list" else ("key", "value")
+    given = {f"{member}-id": existing[f"{member}-id"] for member in members}
+    return kind | given | {member: with_ids_of(existing[member], kind[member]) for member in members}
 
 
 def leaf_ids(fields: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cache
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ from lake.avro import container, integer, optional_integer, read_container, sche
 from lake.data_file import DATA, ROW_LINEAGE, DataFile, data_file_from_avro
 from lake.errors import ProtocolError, TooLargeError
 from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile
-from lake.table_layout import PARTITION_FIELD, PARTITION_FIELD_ID
+from lake.table_layout import PARTITION_FIELD_ID
 
 
 class Status(IntEnum):
@@ -48,16 +49,12 @@ def _avro_map(value: str, key_id: int, value_id: int) -> dict[str, Any]:
     return {"type": "array", "logicalType": "map", "items": pair}
 
 
-_PARTITION = {
-    "type": "record",
-    "name": "r102",
-    "fields": [schema_field(PARTITION_FIELD, "int", PARTITION_FIELD_ID, optional=True)],
-}
-_FILE_FIELDS = [
+_BEFORE_PARTITION = [
     schema_field("content", "int", 134),
     schema_field("file_path", "string", 100),
     schema_field("file_format", "string", 101),
-    schema_field("partition", _PARTITION, 102),
+]
+_AFTER_PARTITION = [
     schema_field("record_count", "long", 103),
     schema_field("file_size_in_bytes", "long", 104),
     schema_field("column_sizes", _avro_map("long", 117, 118), 108, optional=True),
@@ -73,31 +70,44 @@ _FILE_FIELDS = [
 ]
 
 
-def _entry_schema(*more: Mapping[str, Any]) -> str:
+def _entry_schema(partition_field: str, *more: Mapping[str, Any]) -> str:
+    partition = {
+        "type": "record",
+        "name": "r102",
+        "fields": [schema_field(partition_field, "int", PARTITION_FIELD_ID, optional=True)],
+    }
+    file_fields = [*_BEFORE_PARTITION, schema_field("partition", partition, 102), *_AFTER_PARTITION, *more]
     fields = [
         schema_field("status", "int", 0),
         schema_field("snapshot_id", "long", 1, optional=True),
         schema_field("sequence_number", "long", 3, optional=True),
         schema_field("file_sequence_number", "long", 4, optional=True),
-        schema_field("data_file", {"type": "record", "name": "r2", "fields": [*_FILE_FIELDS, *more]}, 2),
+        schema_field("data_file", {"type": "record", "name": "r2", "fields": file_fields}, 2),
     ]
     return schema_json({"type": "record", "name": "manifest_entry", "fields": fields})
 
 
 _REFERENCED = schema_field("referenced_data_file", "string", 143, optional=True)
-# By format version and content: what `DataFile.to_avro` encodes. Data files of version 2 refer to no other.
-_SINCE_V3 = _entry_schema(
+_SINCE_V3 = (
     schema_field("first_row_id", "long", 142, optional=True),
     _REFERENCED,
     schema_field("content_offset", "long", 144, optional=True),
     schema_field("content_size_in_bytes", "long", 145, optional=True),
 )
-_ENTRIES = {
-    (2, DATA_MANIFEST): _entry_schema(),
-    (2, DELETE_MANIFEST): _entry_schema(_REFERENCED),
+# By format version and content: what `DataFile.to_avro` encodes. Data files of version 2 refer to no other.
+_LATER_FIELDS: Mapping[tuple[int, int], tuple[Mapping[str, Any], ...]] = {
+    (2, DATA_MANIFEST): (),
+    (2, DELETE_MANIFEST): (_REFERENCED,),
     (ROW_LINEAGE, DATA_MANIFEST): _SINCE_V3,
     (ROW_LINEAGE, DELETE_MANIFEST): _SINCE_V3,
 }
+
+
+@cache
+def _entries_schema(version: int, content: int, partition_field: str) -> str:
+    return _entry_schema(partition_field, *_LATER_FIELDS[version, content])
+
+
 _INT = struct.Struct("<i")
 # Of one manifest, whoever wrote it; Firn's have at most `lake.commit.MANIFEST_ENTRIES_MAX`, and five maps
 # over a thousand columns for each.
@@ -116,7 +126,7 @@ def write_manifest(
     sequence_number: int,
     version: int = 2,
 ) -> tuple[bytes, ManifestFile]:
-    """The bytes of a manifest of a table partitioned by hour, and its line for the manifest list.
+    """The bytes of a manifest of a table by hour or by bucket, and its line for the manifest list.
 
     All entries hold the same kind of file (data or deletes).
     `snapshot_id` and `sequence_number` are those of the snapshot that adds it.
@@ -131,7 +141,8 @@ def write_manifest(
         "content": "deletes" if content == DELETE_MANIFEST else "data",
     }
     encoded = (_entry(entry, snapshot_id, version) for entry in entries)
-    data = container(_ENTRIES[version, content], encoded, metadata)
+    entries_schema = _entries_schema(version, content, spec["fields"][0]["name"])
+    data = container(entries_schema, encoded, metadata)
     return data, _summarise(uri, len(data), entries, spec["spec-id"], content, snapshot_id, sequence_number)
 
 
@@ -161,12 +172,12 @@ def _summarise(
     for entry in entries:
         files[entry.status] += 1
         rows[entry.status] += entry.file.rows
-    hours = [entry.file.hour for entry in entries if entry.file.hour is not None]
+    values = [value for entry in entries if (value := entry.file.partition) is not None]
     partition = {
-        "contains_null": len(hours) < len(entries),
+        "contains_null": len(values) < len(entries),
         "contains_nan": False,
-        "lower_bound": _INT.pack(min(hours)) if hours else None,
-        "upper_bound": _INT.pack(max(hours)) if hours else None,
+        "lower_bound": _INT.pack(min(values)) if values else None,
+        "upper_bound": _INT.pack(max(values)) if values else None,
     }
     carried = [
         entry.sequence_number

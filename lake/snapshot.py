@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lake.data_file import DATA, EQUALITY_DELETES, DataFile
-from lake.table_layout import partition_path
+from lake.table_layout import bucket_path, partition_path
 
 # More partitions than this in one snapshot are not listed one by one (property
 # write.summary.partition-limit).
@@ -129,21 +129,25 @@ def _deletes(files: Sequence[DataFile], verb: str) -> dict[str, int]:
 
 
 def _partitions(added: list[DataFile], removed: list[DataFile]) -> dict[str, str]:
-    by_hour: dict[int, tuple[list[DataFile], list[DataFile]]] = {}
+    by_path: dict[str, tuple[list[DataFile], list[DataFile]]] = {}
     for file in added:
-        by_hour.setdefault(file.hour or 0, ([], []))[0].append(file)
+        by_path.setdefault(_path_of(file), ([], []))[0].append(file)
     for file in removed:
-        by_hour.setdefault(file.hour or 0, ([], []))[1].append(file)
-    counted = {"changed-partition-count": str(len(by_hour))}
-    if len(by_hour) > SUMMARY_PARTITIONS_MAX:
+        by_path.setdefault(_path_of(file), ([], []))[1].append(file)
+    counted = {"changed-partition-count": str(len(by_path))}
+    if len(by_path) > SUMMARY_PARTITIONS_MAX:
         return counted
     listed = {
-        f"partitions.{partition_path(hour)}": ",".join(
+        f"partitions.{path}": ",".join(
             f"{key}={value}" for key, value in (changes(come, "added") | changes(gone, "removed")).items()
         )
-        for hour, (come, gone) in by_hour.items()
+        for path, (come, gone) in by_path.items()
     }
     return {**counted, "partition-summaries-included": "true", **listed}
+
+
+def _path_of(file: DataFile) -> str:
+    return partition_path(file.hour or 0) if file.bucket is None else bucket_path(file.bucket)
 
 
 def snapshot_json(

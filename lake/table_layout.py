@@ -18,12 +18,20 @@ PARTITION_SPEC: Mapping[str, Any] = {
         {"source-id": 1, "field-id": PARTITION_FIELD_ID, "name": PARTITION_FIELD, "transform": "hour"}
     ],
 }
+# Of a keyed table: the part of its rows that the first column of its key chooses.
+BUCKET_FIELD = "key_bucket"
 TARGET_FILE_BYTES = 128 * 1024 * 1024
 US_PER_HOUR = 3_600_000_000
 _HOUR_PATH = re.compile(rf"{PARTITION_FIELD}=(-?\d{{1,6}})-(\d\d)-(\d\d)-(\d\d)$")
 
+_BUCKETS = re.compile(r"bucket\[(\d{1,9})\]")
+
 TENANT_PROPERTY = "firn.tenant"
 STREAM_PROPERTY = "firn.stream"
+# What a change of a row does to the table, and the columns of its key (a JSON array of names).
+MODE_PROPERTY = "firn.mode"
+KEY_PROPERTY = "firn.key"
+ORDER_PROPERTY = "firn.order-by"
 
 
 def table_properties(tenant: str, stream: str) -> dict[str, str]:
@@ -49,9 +57,26 @@ def new_location(warehouse: str) -> tuple[str, str]:
     return f"{canonical(warehouse).rstrip('/')}/{table_uuid[:2]}/{table_uuid}", table_uuid
 
 
-def data_file_uri(location: str, hour: int) -> str:
-    """A fresh URI for a data file of the partition `hour` (hours since 1970-01-01T00Z)."""
-    return f"{location}/data/{hour}/{uuid.uuid4().hex}.parquet"
+def bucket_spec(source_id: int, buckets: int) -> Mapping[str, Any]:
+    """The partition spec of a keyed table. `source_id`: the field id of the first column of its key."""
+    field = {
+        "source-id": source_id,
+        "field-id": PARTITION_FIELD_ID,
+        "name": BUCKET_FIELD,
+        "transform": f"bucket[{buckets}]",
+    }
+    return {"spec-id": 0, "fields": [field]}
+
+
+def buckets_of_spec(spec: Mapping[str, Any]) -> int:
+    """How many buckets a spec has; 0 where it is no spec by bucket."""
+    match = _BUCKETS.fullmatch(str(spec["fields"][0]["transform"])) if spec["fields"] else None
+    return 0 if match is None else int(match[1])
+
+
+def data_file_uri(location: str, partition: int) -> str:
+    """A fresh URI for a data file of an hour (hours since 1970-01-01T00Z), or of a bucket."""
+    return f"{location}/data/{partition}/{uuid.uuid4().hex}.parquet"
 
 
 def position_deletes_uri(location: str, hour: int | None) -> str:
@@ -69,6 +94,20 @@ def metadata_uri(location: str, name: str) -> str:
     return f"{location}/metadata/{name}"
 
 
+def find_spec(metadata: Mapping[str, Any]) -> int:
+    """The id of the spec by which Firn writes the table: by hour, or, of a keyed table, by bucket. Raises
+    FatalError where somebody took it away."""
+    if KEY_PROPERTY not in metadata.get("properties", {}):
+        return find_hour_spec(metadata)
+    for spec in metadata["partition-specs"]:
+        if [f["name"] for f in spec["fields"]] == [BUCKET_FIELD]:
+            return int(spec["spec-id"])
+    raise FatalError(
+        f"table {metadata['location']} has no partition spec {BUCKET_FIELD}, which a keyed table has from "
+        "its creation on; drop the table so that it is created anew, or take its property firn.key away"
+    )
+
+
 def find_hour_spec(metadata: Mapping[str, Any]) -> int:
     """The id of the table's spec that is `hour(timestamp)` and nothing else. Raises FatalError where somebody
     took it away."""
@@ -81,6 +120,11 @@ def find_hour_spec(metadata: Mapping[str, Any]) -> int:
         f"table {metadata['location']} has no partition spec hour({TIMESTAMP}); add it back with ALTER TABLE "
         "... SET PROPERTIES partitioning"
     )
+
+
+def bucket_path(bucket: int) -> str:
+    """The partition's name of a bucket in snapshot summaries and listings."""
+    return f"{BUCKET_FIELD}={bucket}"
 
 
 def partition_path(hour: int) -> str:

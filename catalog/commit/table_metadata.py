@@ -15,6 +15,7 @@ from catalog.commit.schemas import (
     check_order,
     check_schema,
     check_spec,
+    keep_ids,
     spec_fields,
     without_nulls,
 )
@@ -46,12 +47,14 @@ CREATION_DEFAULTS = {"write.parquet.compression-codec": "zstd"}
 
 def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Json:
     """The first metadata of a table from the body of createTable: fresh field ids, spec and order bound to
-    them. Raises CatalogError 400."""
+    them. With `keep-field-ids` (Firn's own extension), the schema's ids stay: files may be written with them
+    already. Raises CatalogError 400."""
     given = properties(request, "properties")
     version = _format_version(given)
     schema = without_nulls(mapping(request, "schema"))
     check_schema(schema, version)
-    fresh, mapped = assign_fresh_ids(schema)
+    keeps_ids = request.get("keep-field-ids") is True
+    fresh, mapped = keep_ids(schema) if keeps_ids else assign_fresh_ids(schema)
     fields = check_schema(fresh, version)
     spec = _fresh_fields(spec_fields(request, "partition-spec"), mapped, "partition field")
     order = _fresh_fields(spec_fields(request, "write-order"), mapped, "sort field")
@@ -74,7 +77,7 @@ def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Jso
         {
             "table-uuid": uuid,
             "location": location,
-            "last-column-id": len(mapped),
+            "last-column-id": max(mapped.values(), default=0),
             "current-schema-id": 0,
             "schemas": [fresh],
             "default-spec-id": 0,

@@ -28,7 +28,8 @@ POMS = REPOSITORY / "infra/poms"
 CACHE_VARIABLE = "FIRN_CACHE"
 SERVICES = ("kafka", "trino", "s3", "spark")
 TRINO_PASSWORD = "trino-password"  # noqa: S105 - a name; fetched when a Trino with users starts
-ALL = (*SERVICES, TRINO_PASSWORD)
+REGISTRY = "registry"  # fetched when it starts: only tests ask it
+ALL = (*SERVICES, TRINO_PASSWORD, REGISTRY)
 FREE_BYTES_MIN = 3 * 1024**3
 MAVEN_TIMEOUT_S = 1800.0
 OUTPUT_LINES = 12
@@ -118,6 +119,8 @@ def _install(service: str, scratch: Path, target: Path) -> None:
     elif service == TRINO_PASSWORD:
         _unpack_plugin(scratch, "trino-password-authenticators-*.zip", scratch / "plugin")
         _replace_jars(scratch / "newer", scratch / "plugin")
+    elif service == REGISTRY:
+        _unpack_registry(scratch)
     os.rename(scratch, target)
 
 
@@ -172,6 +175,13 @@ def _unpack_trino(scratch: Path) -> None:
     _unpack_plugin(scratch, "trino-iceberg-*.zip", scratch / "server/plugin/iceberg")
     (scratch / "server.d").rmdir()
     server_archive.unlink()
+
+
+def _unpack_registry(scratch: Path) -> None:
+    """Turns the archive into `server/`."""
+    (archive,) = scratch.glob("apicurio-registry-app-*-all.tar.gz")
+    shutil.unpack_archive(archive, scratch / "server", filter="data")
+    archive.unlink()
 
 
 def _unpack_plugin(scratch: Path, archive_name: str, target: Path) -> None:

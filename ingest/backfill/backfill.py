@@ -95,7 +95,7 @@ class Backfill:
 
     def _begin(self, file: ArchiveFile) -> _Reading:
         topic = self.topic.model_copy(update={"name": file.uri})
-        source = Source(file.uri, file.source, 0, topic.format, topic.time_zone)
+        source = Source.of(topic, file.source, 0)
         self.commits.sources.append(source)
         self._routed.append(0)
         return _Reading(file, len(self._routed) - 1, source, Router(topic))

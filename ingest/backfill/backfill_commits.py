@@ -27,6 +27,7 @@ from ingest.write.flush_writer import TABLE_DELETED, Flush, FlushWriter, cut_flu
 from lake.clock import Clock
 from lake.commit import TableState
 from lake.errors import FatalError, UnavailableError
+from lake.log_schema import WantedColumn
 from lake.tenant import TableId
 
 # One table is converted as a whole; all together wait as raw bytes, of which half the budget is theirs and
@@ -48,7 +49,7 @@ class Columns:
 
     states: TableStates
 
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         return {table: self.states.grow(table, new) for table, new in names.items()}
 
 

@@ -67,15 +67,7 @@ class TopicBackfill:
             partition = each.partition
             self._numbers[partition.partition] = number
             self._next.append(each.start)
-            self.commits.sources.append(
-                Source(
-                    partition.topic,
-                    partition.topic_id,
-                    partition.partition,
-                    self.topic.format,
-                    self.topic.time_zone,
-                )
-            )
+            self.commits.sources.append(Source.of(self.topic, partition.topic_id, partition.partition))
         with closing(
             self.reader.read({each.partition: (each.start, each.end) for each in self.ranges})
         ) as messages:

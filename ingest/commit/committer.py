@@ -23,13 +23,16 @@ Nothing here blocks, so a table that fails or is slow holds up its own commits a
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 
 from ingest.commit.commit_sending import BATCH_TABLES, AdaptiveTimeout, Answer, Isolation, Sending, send
 from ingest.commit.dropped_table import DEAD_LETTER, PARK, RECREATE, on_deleted
+from ingest.commit.key_resolution import Resolution
 from ingest.commit.relief import Reliefs
+from ingest.commit.resolutions import Resolutions
 from ingest.commit.second_writer import SecondWriters
 from ingest.commit.table_events import (
     Answered,
@@ -47,13 +50,15 @@ from ingest.commit.table_events import (
 )
 from ingest.commit.table_lifecycle import TableLifecycle
 from ingest.commit.table_states import TableStates, table_name
+from ingest.keys.key_index_store import KeyIndexStore
 from ingest.model.link import Outcome, TableView, WrittenFlush
 from ingest.model.trouble import Trouble
 from lake import metrics
 from lake.catalog_client import CommitStatus
 from lake.clock import Clock, epoch_ms
-from lake.commit import Prepared, prepare_append
-from lake.errors import FirnError
+from lake.commit import Prepared, TableState, keyed_table_state, prepare_append, prepare_row_delta
+from lake.errors import FatalError, FirnError
+from lake.log_schema import LogSchema
 from lake.relief import Bounds
 from lake.tenant import TableId
 
@@ -95,7 +100,10 @@ class Committer:
     on_deleted: str
     writer: str
     bounds: Bounds = field(default_factory=Bounds)
+    keys: KeyIndexStore | None = None
     reliefs: Reliefs = field(init=False)
+    _resolutions: Resolutions | None = field(init=False)
+    _resolved: dict[TableId, Resolution] = field(default_factory=dict)
     _step: Step = field(default_factory=Step)
     _ready: list[TableLifecycle] = field(default_factory=list)
     _air: dict[Future[Sending], InAir] = field(default_factory=dict)
@@ -108,6 +116,9 @@ class Committer:
 
     def __post_init__(self) -> None:
         self.reliefs = Reliefs(self.states.catalog, self.states.storage, self.pool, self.clock, self.bounds)
+        self._resolutions = (
+            None if self.keys is None else Resolutions(self.states.storage, self.keys, self.pool, self.clock)
+        )
         self.states.lives.run |= {
             Commit: self._is_ready,
             Settle: self._settle,
@@ -133,7 +144,7 @@ class Committer:
             self.states.outdate(table)
         for life in [life for life in self.states.lives.committing if life.job is None]:
             self._on(life, Gather())
-        self._send(self._compared())
+        self._send([life for life in self._compared() if self._is_resolved(life)])
         step, self._step = self._step, Step()
         return step
 
@@ -169,6 +180,24 @@ class Committer:
 
     def _is_ready(self, life: TableLifecycle, _: Commit) -> None:
         self._ready.append(life)
+
+    def _is_resolved(self, life: TableLifecycle) -> bool:
+        """Whether it is known which rows of the table go, of a keyed one."""
+        job, state = life.job, life.current
+        assert job is not None
+        assert state is not None
+        flushes = [flushed.flush for flushed in job.flushes]
+        if job.sent is not None or all(flush.keyed is None for flush in flushes):
+            return True
+        if self._resolutions is None:
+            raise FatalError("changes of rows are committed by a node alone; set no `changes` for this topic")
+        found = self._resolutions.take(life.table, state, flushes)
+        if isinstance(found, Trouble):
+            self.states.outdate(life.table)  # files of a state that is not the newest may be gone
+            self._step.failed.append((life.table, found))
+        elif found is not None:
+            self._resolved[life.table] = found
+        return isinstance(found, Resolution)
 
     # ---- an attempt
 
@@ -210,18 +239,32 @@ class Committer:
         if job.sent is not None:
             return job.sent
         flushes = [flushed.flush for flushed in job.flushes]
-        is_grown = any(name not in state.schema.by_name for flush in flushes for name in flush.new)
         advance = self.states.ledger.advance(state, job.ranges, self.writer)
-        return prepare_append(
-            state,
-            [file for flush in flushes for file in flush.files],
-            life.columns.schema(state) if is_grown else state.schema,
-            advance.marks,
-            epoch_ms(self.clock.now()),
-            writer=advance.writer,
-            recreate=life.table in self._dropped and self._policy(life.table) == RECREATE,
-            properties=advance.properties,
+        schema = life.columns.schema(state) if _needs_columns(state, flushes) else state.schema
+        more: dict[str, Any] = {
+            "writer": advance.writer,
+            "recreate": life.table in self._dropped and self._policy(life.table) == RECREATE,
+            "properties": advance.properties,
+        }
+        now_ms = epoch_ms(self.clock.now())
+        resolution = self._resolved.pop(life.table, None)
+        if resolution is not None:
+            if not state.exists:
+                state, schema = self._created(state, schema, flushes)
+            prepared = prepare_row_delta(state, resolution.delta, schema, advance.marks, now_ms, **more)
+            return replace(prepared, files=[*resolution.written, *prepared.files])
+        files = [file for flush in flushes for file in flush.files]
+        return prepare_append(state, files, schema, advance.marks, now_ms, **more)
+
+    def _created(
+        self, state: TableState, schema: LogSchema, flushes: Sequence[WrittenFlush]
+    ) -> tuple[TableState, LogSchema]:
+        """A table as its first flush makes it: with all columns that are promised, the key among them."""
+        keyed = next(flush.keyed for flush in flushes if flush.keyed is not None)
+        created = keyed_table_state(
+            state, schema, keyed.key.columns[0], keyed.key.to_properties(), keyed.buckets
         )
+        return created, created.schema
 
     # ---- after an attempt
 
@@ -268,6 +311,8 @@ class Committer:
     # ---- what lives ask for
 
     def _took(self, life: TableLifecycle, command: Took) -> None:
+        if self._resolutions is not None:
+            self._resolutions.forget(life.table)
         if command.after is not None:
             self.states.newest.made(command.after, epoch_ms(self.clock.now()))
             self.reliefs.note(life.table, command.after)
@@ -287,3 +332,14 @@ class Committer:
 
     def _commit_trouble(self, life: TableLifecycle, command: CommitTrouble) -> None:
         self._step.failed.append((life.table, command.trouble))
+
+
+def _needs_columns(state: TableState, flushes: Sequence[WrittenFlush]) -> bool:
+    """Whether files of the flushes have columns that the table lacks, or has with a narrower type."""
+    known = state.schema.by_name
+    for flush in flushes:
+        if any(name not in known for name in flush.new):
+            return True
+        if any(name in known and known[name].kind != kind for name, kind in flush.widened.items()):
+            return True
+    return False

@@ -40,7 +40,7 @@ from ingest.commit.table_events import (
 )
 from ingest.commit.table_lifecycle import LoadStep, TableLifecycle
 from ingest.commit.tables import Tables
-from ingest.model.link import TableView
+from ingest.model.link import TableView, parse_table_key
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from lake.catalog_client import CatalogClient, TableName
@@ -48,8 +48,9 @@ from lake.clock import Clock
 from lake.commit import TableState, creation_request, load_state, new_table_state
 from lake.errors import ConflictError, FatalError, FirnError, RetryableError, UnavailableError
 from lake.isolation import isolate
-from lake.log_schema import SYSTEM_COLUMNS, SYSTEM_FIELDS, LogSchema, arrow_type
+from lake.log_schema import SYSTEM_COLUMNS, SYSTEM_FIELDS, LogSchema, WantedColumn, arrow_type
 from lake.storage import AnyStorage
+from lake.table_layout import buckets_of_spec
 from lake.tenant import TableId
 
 LOADS_AT_ONCE = 64
@@ -152,12 +153,17 @@ class TableStates:
         """What a worker has to know of a table that is known."""
         state = self._known(table)
         return TableView(
-            state.uuid, state.location, orjson.dumps(state.schema.json), self.ledger.marks(state)
+            state.uuid,
+            state.location,
+            orjson.dumps(state.schema.json),
+            self.ledger.marks(state),
+            parse_table_key(state.properties),
+            buckets_of_spec(state.spec),
+            is_new=not state.exists,
         )
 
-    def grow(self, table: TableId, names: Mapping[str, str]) -> bytes:
-        """The table's schema (JSON) with columns for these names (name -> original path); ids are promised
-        until somebody else takes them."""
+    def grow(self, table: TableId, names: Mapping[str, WantedColumn]) -> bytes:
+        """The table's schema (JSON) with these columns; ids are promised until somebody else takes them."""
         state, columns = self._known(table), self.lives[table].columns
         columns.promise(state, names)
         return orjson.dumps(columns.schema(state).json)
@@ -320,7 +326,9 @@ def misfit(schema: LogSchema) -> str | None:
         if theirs not in ours:
             return f"column {column.name} is {theirs}, not {arrow_type(system['type'])}"
     needed = [
-        column.name for column in schema.columns if column.required and column.name not in SYSTEM_COLUMNS
+        column.name
+        for column in schema.columns
+        if column.required and column.name not in SYSTEM_COLUMNS and column.id not in schema.key_ids
     ]
     if needed:
         return f"column {needed[0]} may not be NULL, and records may lack it"

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.convert.columnar import Decoded, Found, Terms, lay_out_columns
-from ingest.convert.row import column_name, is_usable, pointer
 from ingest.convert.shape import TEXT, Leaf
+from ingest.decode.column_name import column_name, is_usable, pointer
 from ingest.decode.formats.registry import match_line
 from ingest.decode.formats.text_line import LineFormat, Values
 from lake.log_schema import MESSAGE, TIMESTAMP

@@ -1,14 +1,13 @@
 """The fields of one record laid out as the columns of its table: flattened, folded, typed, what does not fit
 noted in `_errors`."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from ingest.convert.values import as_text, to_column
+from ingest.decode.column_name import BadValue, column_name, is_usable, pointer
 from ingest.decode.decoder import Fields, Pairs, is_text, json_text
 from ingest.decode.event_time import instant_text, parse_instant
 from ingest.decode.formats.registry import recognise
@@ -17,13 +16,11 @@ from ingest.decode.formats.text_line import to_pairs
 from lake.errors import Reason, Rejected
 from lake.log_schema import (
     MESSAGE,
-    NAME_BYTES_MAX,
     RESERVED_NAMES,
     SEVERITY,
     TIMESTAMP,
     LogSchema,
     ValueReason,
-    fold,
 )
 from lake.settings import IngestSettings
 
@@ -57,16 +54,6 @@ PRIORITY = "priority"
 SYSLOG_WORDS = frozenset((*SEVERITIES, "emergency", "critical", "error", "warn", "informational", "panic"))
 # Docker and what reads its files keep the line's end in this field.
 LINE_FIELD = "log"
-_UNUSABLE = re.compile(r"[\x00-\x1f\x7f]")
-
-
-class BadValue(NamedTuple):
-    """An entry of `_errors`."""
-
-    field: str
-    value: str | None
-    reason: ValueReason
-
 
 MISSING_TIME = BadValue(TIMESTAMP, None, ValueReason.MISSING_TIMESTAMP)
 
@@ -164,33 +151,6 @@ def is_syslog_word(text: str) -> bool:
 def without_line_end(text: str) -> str:
     """A line without the one line end it was written with."""
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
-
-
-@lru_cache(maxsize=65_536)
-def column_name(prefix: str, key: str) -> str:
-    """The column of a key inside the object whose column prefix is given: joined with `_`, dots become `_`
-    too, folded."""
-    return fold((f"{prefix}_{key}" if prefix else key).replace(".", "_"))
-
-
-@lru_cache(maxsize=65_536)
-def pointer(path: str, key: str) -> str:
-    """The JSON Pointer (RFC 6901) of a key below a path."""
-    return (
-        f"{path}/{key.replace('~', '~0').replace('/', '~1')}" if "/" in key or "~" in key else f"{path}/{key}"
-    )
-
-
-@lru_cache(maxsize=65_536)
-def is_usable(name: str) -> bool:
-    """Whether a field of that name may become a column."""
-    return (
-        bool(name)
-        and name not in RESERVED_NAMES
-        and not _UNUSABLE.search(name)
-        and is_text(name)
-        and len(name.encode()) <= NAME_BYTES_MAX
-    )
 
 
 def _flatten(

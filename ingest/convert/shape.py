@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ingest.convert.row import column_name, is_usable, pointer
+from ingest.decode.column_name import column_name, is_usable, pointer
 from ingest.decode.decoder import Json, Pairs, is_text
 from ingest.decode.formats.registry import BATCH_ROOTS
 from lake.tenant import TableId

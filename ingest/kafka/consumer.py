@@ -158,10 +158,7 @@ class InputTopics:
                     f"{topic.name}: {error}"
                 ) from error
             ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
-            sources += [
-                Source(topic.name, str(described.topic_id), partition, topic.format, topic.time_zone)
-                for partition in ours
-            ]
+            sources += [Source.of(topic, str(described.topic_id), partition) for partition in ours]
         return sources
 
     def _is_ours(self, topic: str, partition: int) -> bool:

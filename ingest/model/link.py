@@ -10,12 +10,73 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from typing import Any, cast, get_args
+
+import orjson
 
 from ingest.model.trouble import Trouble
 from lake.data_file import DataFile
-from lake.log_schema import LogSchema, shared_schema
+from lake.errors import FatalError
+from lake.log_schema import LogSchema, WantedColumn, shared_schema
 from lake.marks import Marks, Range, TopicPartition
+from lake.settings import ChangeMode, ChangeOrder
+from lake.table_layout import KEY_PROPERTY, MODE_PROPERTY, ORDER_PROPERTY
 from lake.tenant import TableId
+
+# Of the modes of a topic those whose tables have keys.
+KEYED_MODES: tuple[ChangeMode, ...] = ("upsert", "delete_only", "first_wins")
+
+
+@dataclass(frozen=True, slots=True)
+class TableKey:
+    """What changes do to the rows of a keyed table. `columns`: its key, by folded names, in order."""
+
+    columns: tuple[str, ...]
+    mode: ChangeMode
+    order_by: ChangeOrder
+
+    def to_properties(self) -> dict[str, str]:
+        """The properties of the table that say so."""
+        return {
+            KEY_PROPERTY: orjson.dumps(self.columns).decode(),
+            MODE_PROPERTY: self.mode,
+            ORDER_PROPERTY: self.order_by,
+        }
+
+
+def parse_table_key(properties: Mapping[str, str]) -> TableKey | None:
+    """What a table's properties say; None where it has no key. Raises FatalError where they say nothing that
+    is understood."""
+    if KEY_PROPERTY not in properties:
+        return None
+    try:
+        columns = tuple(orjson.loads(properties[KEY_PROPERTY]))
+        mode, order_by = properties.get(MODE_PROPERTY, "upsert"), properties.get(ORDER_PROPERTY, "offset")
+    except orjson.JSONDecodeError as error:
+        raise FatalError(f"the table property {KEY_PROPERTY} is no JSON array of columns: {error}") from error
+    if mode not in KEYED_MODES or order_by not in get_args(ChangeOrder) or not columns:
+        raise FatalError(
+            f"the table properties {KEY_PROPERTY}, {MODE_PROPERTY} and {ORDER_PROPERTY} are {columns}, "
+            f"{mode!r} and {order_by!r}; a mode is one of {', '.join(KEYED_MODES)}, an order one of "
+            f"{', '.join(get_args(ChangeOrder))}"
+        )
+    return TableKey(columns, mode, cast("ChangeOrder", order_by))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """What a flush does to the rows of its table. `steps`: as `ingest.keys.keyed_steps` packs them.
+
+    `partitions`: what the steps count by. `is_truncated`: all rows that the table has are gone first.
+    `buckets`: of a table that is created now. `changes`: how many there were, by what became of them.
+    """
+
+    key: TableKey
+    partitions: tuple[TopicPartition, ...]
+    steps: bytes
+    is_truncated: bool
+    buckets: int
+    changes: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +88,9 @@ class TableView:
     location: str
     schema: bytes
     marks: Marks
+    key: TableKey | None = None
+    buckets: int = 0  # of a keyed table
+    is_new: bool = False  # it may still become a keyed one
 
     @property
     def log_schema(self) -> LogSchema:
@@ -36,7 +100,7 @@ class TableView:
 @dataclass(frozen=True, slots=True)
 class WrittenFlush:
     """A flush whose files are synced and whose dead letters are acknowledged. `new`: columns its files have
-    that the table did not, with their ids.
+    that the table did not, with their ids; `widened`: columns that they have with a wider type, with that.
 
     `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
     """
@@ -48,6 +112,13 @@ class WrittenFlush:
     rows: int
     new: Mapping[str, int]
     drain: int = 0
+    widened: Mapping[str, Any] = field(default_factory=dict)
+    keyed: KeyedRows | None = None
+
+    @property
+    def changes_table(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self.rows) or self.keyed is not None
 
 
 class Outcome(Enum):
@@ -101,9 +172,9 @@ class OpenTables:
 
 @dataclass(frozen=True, slots=True)
 class GrowTables:
-    """New columns by table, column name -> original path. Answered by `Grown`."""
+    """Columns that tables lack, or have with narrower types. Answered by `Grown`."""
 
-    names: Mapping[TableId, Mapping[str, str]]
+    names: Mapping[TableId, Mapping[str, WantedColumn]]
 
 
 @dataclass(frozen=True, slots=True)

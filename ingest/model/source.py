@@ -1,8 +1,8 @@
 """Where a row came from."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from lake.settings import FormatName
+from lake.settings import ChangeSettings, FormatName, TopicSettings
 
 
 class Source(NamedTuple):
@@ -13,3 +13,9 @@ class Source(NamedTuple):
     partition: int
     form: FormatName  # how its messages are read
     time_zone: str = "UTC"  # of times that name none
+    changes: ChangeSettings | None = None  # how its changes of rows are read; None: it has records
+
+    @classmethod
+    def of(cls, topic: TopicSettings, topic_id: str, partition: int) -> Self:
+        """A partition of an input topic."""
+        return cls(topic.name, topic_id, partition, topic.format, topic.time_zone, topic.changes)

@@ -51,6 +51,7 @@ from ingest.parking.drain import Drain, drain_trouble
 from ingest.write.flush_writer import FlushWriter
 from lake.clock import Clock
 from lake.errors import FatalError, FirnError, UnavailableError
+from lake.log_schema import WantedColumn
 from lake.logs import configure_logs
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
@@ -86,7 +87,7 @@ class PipeLink:
     def open(self, tables: Sequence[TableId]) -> None:
         self.send(OpenTables(tables))
 
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         self.send(GrowTables(names))
         while not isinstance(message := self._arrived.get(), Grown):
             self._inbox.append(message)

@@ -363,7 +363,7 @@ def _nothing(_: Message) -> None:
 
 
 def _source(partition: KafkaPartition, topic: TopicSettings) -> Source:
-    return Source(partition.topic, partition.topic_id, partition.partition, topic.format, topic.time_zone)
+    return Source.of(topic, partition.topic_id, partition.partition)
 
 
 def _record(message: Message) -> RawRecord:

@@ -34,6 +34,8 @@ class Routes:
         self._bytes_max = settings.limits.record_bytes_max
         self._mac = TopicMac(settings)
         self._replays = frozenset(topic.name for topic in settings.topics if topic.format == REPLAY)
+        # There a message without a value says that the row of its key is gone.
+        self._changes = frozenset(topic.name for topic in settings.topics if topic.changes is not None)
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
 
     def target_of(self, message: Message) -> TableId | Rejected:
@@ -47,9 +49,9 @@ class Routes:
         self, topic: str, key: bytes | None, headers: Headers, value: bytes | None
     ) -> TableId | Rejected:
         """The same of a message of an ordinary topic, by its parts."""
-        if not value:
+        if not value and topic not in self._changes:
             return _EMPTY
-        if len(value) > self._bytes_max:
+        if value and len(value) > self._bytes_max:
             return Rejected(
                 Reason.TOO_LARGE, f"{len(value)} bytes, limits.record_bytes_max is {self._bytes_max}"
             )

@@ -6,8 +6,9 @@ goes wrong with one table is told as its trouble and harms no other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import compress
 from typing import Protocol, TypeVar
 
 import structlog
@@ -25,12 +26,15 @@ from ingest.model.link import Counts, TableView, WrittenFlush
 from ingest.model.source import Source
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
+from ingest.write.change_terms import ChangeTerms, PartFate, changes_of, takes_changes
+from ingest.write.history_writer import HistoryWriting
 from ingest.write.hot_table import HotFiles
+from ingest.write.keyed_writer import KeyedWriting
 from ingest.write.writer import write_files
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
 from lake.isolation import isolate
-from lake.log_schema import shared_schema
+from lake.log_schema import WantedColumn, shared_schema
 from lake.marks import Range, TopicPartition
 from lake.settings import IngestSettings
 from lake.storage import Storage
@@ -46,7 +50,7 @@ T = TypeVar("T")
 class ColumnLink(Protocol):
     """The committer as far as it hands out columns."""
 
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         """Schemas with columns for new names (name -> original path)."""
 
 
@@ -141,6 +145,13 @@ class FlushWriter:
         """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead
         dead letters acknowledged (2)."""
         written = Written()
+        of_changes = [takes_changes(flush.buffer, sources, views[flush.table]) for flush in flushes]
+        changed = self._each(
+            list(compress(flushes, of_changes)),
+            lambda flush: self._write_changes(flush, sources, views[flush.table]),
+            written,
+        )
+        flushes = [flush for flush, changes in zip(flushes, of_changes, strict=True) if not changes]
         hot = self._each(
             [f for f in flushes if f.buffer.packed],
             lambda flush: self._write_hot(flush, sources, views[flush.table]),
@@ -168,9 +179,10 @@ class FlushWriter:
             written,
         )
         reach("files_written")
-        written.empty += [flush for flush, result in hot if not result.rows]
+        others = [*hot, *changed]
+        written.empty += [flush for flush, result in others if not result.changes_table]
         written.flushes = self._synced(
-            [*files, *((flush, result) for flush, result in hot if result.rows)], written
+            [*files, *((flush, result) for flush, result in others if result.changes_table)], written
         )  # 1
         reach("files_synced")
         self._dead_letters.flush()  # 2
@@ -231,18 +243,23 @@ class FlushWriter:
         converted = convert(
             buffer, sources, view.log_schema, _marks(view, sources), self._limits, self._shapes, parts
         )
-        for at, rejected in converted.rejected:
+        fate = PartFate(converted.rejected, converted.committed, converted.rows_with_errors)
+        self._note(sources, buffer, fate)
+        return converted
+
+    def _note(self, sources: Sequence[Source], buffer: TableBuffer, fate: PartFate) -> None:
+        """Makes dead letters of what cannot be stored (once, however often it is written), and counts."""
+        for at, rejected in fate.rejected:
             if at >= buffer.looked_at:
                 record = buffer.record(at)
                 self.dead_letter(record, sources[record.source], rejected, buffer.table)
         if not buffer.looked_at:
-            self._counts.committed += converted.committed
-            self._counts.rows_with_errors += converted.rows_with_errors
+            self._counts.committed += fate.committed
+            self._counts.rows_with_errors += fate.rows_with_errors
         buffer.dead_lettered |= {
-            at for at, rejected in converted.rejected if not isinstance(rejected, RejectedRecord)
+            at for at, rejected in fate.rejected if not isinstance(rejected, RejectedRecord)
         }
         buffer.looked_at = len(buffer)
-        return converted
 
     def _write(
         self, flush: Flush, converted: Converted, view: TableView, schema_json: bytes | None
@@ -260,11 +277,40 @@ class FlushWriter:
         ranges = {p: Range(view.marks.of(p), end) for p, end in flush.ends.items() if end > view.marks.of(p)}
         return WrittenFlush(flush.table, view.uuid, ranges, files, rows, new, flush.drain)
 
+    # ---- tables of changes
+
+    def _write_changes(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
+        """Writes changes part by part, so that only one is held as Python objects."""
+        settings = changes_of(flush.buffer, sources)
+        terms = ChangeTerms(
+            self._storage,
+            view,
+            sources,
+            _marks(view, sources),
+            self._limits.depth_max,
+            lambda names: self._link.grow({flush.table: names})[flush.table],
+            partial(self._note, sources),
+            settings,
+        )
+        keeps_all = view.key is None and settings is not None and settings.mode == "history"
+        writing = HistoryWriting(terms) if keeps_all else KeyedWriting(terms)
+        try:
+            for part in flush.buffer.parts():
+                writing.append(part)
+            done = writing.close()
+        except BaseException:
+            writing.discard()
+            raise
+        written = self._written(flush, view, done.files, done.rows, done.new)
+        return replace(written, widened=done.widened, keyed=done.keyed)
+
     # ---- hot tables
 
     def append(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
         """Adds what waits for a hot table to files that stay open; where that fails, it waits for its flush,
         which will tell."""
+        if takes_changes(buffer, sources, view):
+            return  # it is packed, and converted part by part with its flush
         if not buffer.packed:
             self._hot[buffer.table] = HotFiles(self._storage, view, self._hours_max)
         hot = self._hot.get(buffer.table)

@@ -6,7 +6,7 @@ A part of the buffer becomes a row group; nothing is visible before the files ar
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,10 +30,12 @@ from lake.table_layout import data_file_uri
 
 
 class OpenFile:
-    """One Parquet file of one hour, to be closed or discarded."""
+    """One Parquet file of one hour, or of one bucket of a keyed table, to be closed or discarded."""
 
-    def __init__(self, storage: Storage, uri: str, hour: int, layout: FileLayout) -> None:
-        self._uri, self._hour, self._leaves = uri, hour, layout.leaves
+    def __init__(
+        self, storage: Storage, uri: str, hour: int | None, layout: FileLayout, bucket: int | None = None
+    ) -> None:
+        self._uri, self._hour, self._bucket, self._leaves = uri, hour, bucket, layout.leaves
         self._footers: list[pq.FileMetaData] = []
         self._context = storage.create(uri)
         self._file = self._context.__enter__()
@@ -55,7 +57,8 @@ class OpenFile:
         self._writer.close()
         size = self.size_bytes
         self._context.__exit__(None, None, None)
-        return describe_parquet(self._uri, self._hour, size, self._footers[0], self._leaves)
+        described = describe_parquet(self._uri, self._hour, size, self._footers[0], self._leaves)
+        return replace(described, bucket=self._bucket)
 
     def discard(self) -> None:
         """As if it had never been."""

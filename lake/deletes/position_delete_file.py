@@ -58,6 +58,7 @@ def _described(uri: str, size_bytes: int, data_file: DataFile, positions: BitMap
     return DataFile(
         uri=uri,
         hour=data_file.hour,
+        bucket=data_file.bucket,
         rows=len(positions),
         size_bytes=size_bytes,
         content=POSITION_DELETES,

@@ -47,7 +47,7 @@ def _delete_files(
 ) -> tuple[list[tuple[str, bytes]], list[DataFile]]:
     written, files = [], []
     for data_file, positions in pairs:
-        uri = position_deletes_uri(location, data_file.hour)
+        uri = position_deletes_uri(location, data_file.partition)
         data, file = encode_position_deletes(uri, data_file, positions)
         written.append((uri, data))
         files.append(file)
@@ -72,6 +72,7 @@ def _vectors(
         DataFile(
             uri=uri,
             hour=data_file.hour,
+            bucket=data_file.bucket,
             rows=len(positions),
             size_bytes=len(data),
             content=POSITION_DELETES,

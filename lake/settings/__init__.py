@@ -13,13 +13,23 @@ from lake.settings.group import MIB
 from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
 from lake.settings.infra import InfraSettings
 from lake.settings.ingest import IngestSettings
-from lake.settings.kafka import IngestKafka
+from lake.settings.kafka import IngestKafka, RegistrySettings
 from lake.settings.optimize import OptimizeSettings
 from lake.settings.query import QuerySettings
 from lake.settings.room import CONFIG_DEFAULT, CONFIG_VARIABLE, RoomSettings, config_file
 from lake.settings.storage import StorageSettings
 from lake.settings.tls import TlsSettings
-from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, FormatName, RecordFormat, TopicSettings
+from lake.settings.topics import (
+    REPLAY_STREAM,
+    REPLAY_TENANT,
+    ChangeFormat,
+    ChangeMode,
+    ChangeOrder,
+    ChangeSettings,
+    FormatName,
+    RecordFormat,
+    TopicSettings,
+)
 
 __all__ = [
     "CONFIG_DEFAULT",
@@ -29,6 +39,10 @@ __all__ = [
     "REPLAY_TENANT",
     "CatalogAccess",
     "CatalogSettings",
+    "ChangeFormat",
+    "ChangeMode",
+    "ChangeOrder",
+    "ChangeSettings",
     "ControlSettings",
     "FormatName",
     "HttpSettings",
@@ -38,6 +52,7 @@ __all__ = [
     "OptimizeSettings",
     "QuerySettings",
     "RecordFormat",
+    "RegistrySettings",
     "RoomSettings",
     "StorageSettings",
     "TlsSettings",

@@ -8,7 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
-from lake.settings.kafka import IngestKafka, InternalTopics
+from lake.settings.kafka import IngestKafka, InternalTopics, RegistrySettings
 from lake.settings.room import RoomSettings
 from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, TopicSettings
 
@@ -141,6 +141,17 @@ class IngestCommit(SettingsGroup):
     ] = 100
 
 
+class KeyIndexSettings(SettingsGroup):
+    """Where the rows of keyed tables are found by their keys."""
+
+    folder: Annotated[Path, Field(description="folder of the key indexes, on a local disk")] = Path(
+        "state/ingest/keys"
+    )
+    bytes_max: Annotated[
+        int, Field(description="bytes of the key indexes; the ones unused for longest go first", ge=MIB)
+    ] = 10_240 * MIB
+
+
 class TablesSettings(SettingsGroup):
     """Tables that are new, dropped or failing."""
 
@@ -251,6 +262,7 @@ class IngestSettings(RoomSettings):
     ] = 1
     shutdown_s: Annotated[float, Field(description="seconds SIGTERM leaves for the last flush", gt=0)] = 40.0
     kafka: IngestKafka = IngestKafka()
+    registry: RegistrySettings = RegistrySettings()
     internal_topics: InternalTopics = InternalTopics()
     catalog: IngestCatalog = IngestCatalog()
     control: ControlSettings = ControlSettings()
@@ -260,6 +272,7 @@ class IngestSettings(RoomSettings):
     flush: FlushSettings = FlushSettings()
     commit: IngestCommit = IngestCommit()
     tables: TablesSettings = TablesSettings()
+    key_index: KeyIndexSettings = KeyIndexSettings()
     limits: LimitsSettings = LimitsSettings()
     spark: IngestSpark = IngestSpark()
 
@@ -276,6 +289,11 @@ class IngestSettings(RoomSettings):
             raise ValueError("topics: one of them has an empty name")
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"topics: {', '.join(twice)} stands there more than once")
+        if self.engine == "spark" and (changing := [topic.name for topic in self.topics if topic.changes]):
+            raise ValueError(
+                f"topics: {', '.join(changing)} has changes, which the engine on Spark does not apply yet; "
+                "set engine to local, or give the topic to a node of its own"
+            )
         for setting in ("internal_topics.dead_letters", "internal_topics.parked"):
             if own[setting] in names:
                 raise ValueError(

@@ -60,6 +60,38 @@ class IngestKafka(SettingsGroup):
     ] = True
 
 
+def _without_credentials(url: str) -> str:
+    if "@" in url:
+        raise ValueError("url holds a user; set user and password beside it, which are kept out of messages")
+    return url
+
+
+class RegistrySettings(SettingsGroup):
+    """The schema registry of messages in Confluent's wire format: Avro, Protobuf, JSON Schema."""
+
+    url: Annotated[
+        str,
+        AfterValidator(_without_credentials),
+        Field(
+            description=(
+                "base URLs of the schema registry, separated by commas; empty: no message is read with one"
+            )
+        ),
+    ] = ""
+    user: Annotated[str, Field(description="user of basic authentication; empty: none")] = ""
+    password: Annotated[SecretStr | None, Field(description="password of basic authentication")] = None
+    ca: Annotated[
+        str | None,
+        Field(description="PEM file with the certificates that are trusted here; without it that of tls.ca"),
+    ] = None
+    timeout_s: Annotated[float, Field(description="seconds until a request is given up", gt=0)] = 10.0
+    schemas_max: Annotated[int, Field(description="schemas that are kept at a time", ge=1)] = 4_096
+    unknown_s: Annotated[
+        float,
+        Field(description="seconds after which the registry is asked again for a schema it lacks", ge=0),
+    ] = 60.0
+
+
 class InternalTopics(SettingsGroup):
     """Firn's own topics."""
 

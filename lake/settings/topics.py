@@ -23,6 +23,48 @@ def _time_zone(name: str) -> str:
     return name
 
 
+ChangeMode = Literal["append", "history", "upsert", "delete_only", "first_wins"]
+ChangeFormat = Literal["debezium", "flattened_debezium", "maxwell", "keyed_json"]
+ChangeOrder = Literal["offset", "position", "time"]
+
+
+class ChangeSettings(BaseModel):
+    """How a topic of changes is read, and what its changes do to rows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Annotated[
+        ChangeMode,
+        Field(
+            description=(
+                "history: every change is a row; upsert: one row per key, the last change wins; delete_only: "
+                "deletes remove rows, other changes are passed over; first_wins: a key that is there is not "
+                "written again"
+            )
+        ),
+    ] = "upsert"
+    format: Annotated[ChangeFormat, Field(description="how the messages say what changed")] = "debezium"
+    key: Annotated[
+        tuple[str, ...],
+        Field(description="fields of the row that are its key; none: the message key is the key"),
+    ] = ()
+    order_by: Annotated[
+        ChangeOrder,
+        Field(
+            description=(
+                "offset: changes are applied as Kafka has them; position, time: one that is older, by the "
+                "source's log or clock, than the row it would replace is passed over"
+            )
+        ),
+    ] = "offset"
+    buckets: Annotated[
+        int, Field(description="parts of a new table, by the first column of its key", ge=1, le=4_096)
+    ] = 1
+    placeholder: Annotated[
+        str, Field(description="what the connector sends for a value that it does not know")
+    ] = "__debezium_unavailable_value"
+
+
 class TopicSettings(BaseModel):
     """How one input topic is read. Rules are tried in order, the first that yields a name wins."""
 
@@ -52,6 +94,9 @@ class TopicSettings(BaseModel):
         AfterValidator(_time_zone),
         Field(description="zone of times that name none, as in syslog: an IANA name"),
     ] = "UTC"
+    changes: Annotated[
+        ChangeSettings | None, Field(description="the messages are changes of rows; empty: they are records")
+    ] = None
     tenant: Annotated[
         tuple[str, ...],
         Field(

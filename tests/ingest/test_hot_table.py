@@ -18,7 +18,7 @@ from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.write import flush_writer
 from ingest.write.flush_writer import Flush, FlushWriter
 from lake.errors import PrerequisiteError
-from lake.log_schema import new_log_schema
+from lake.log_schema import WantedColumn, new_log_schema
 from lake.marks import NO_MARKS, TopicPartition
 from lake.settings import IngestSettings
 from lake.storage import LocalStorage, local_path, open_storage
@@ -37,11 +37,11 @@ class Columns:
     def __init__(self) -> None:
         self.schema = new_log_schema()
 
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         new = {name: path for name, path in names[TABLE].items() if name not in self.schema.by_name}
         first = max(column.id for column in self.schema.columns) + 1_000
         self.schema = self.schema.with_strings(
-            {name: (first + at, path) for at, (name, path) in enumerate(new.items())}, 1
+            {name: (first + at, str(path)) for at, (name, path) in enumerate(new.items())}, 1
         )
         return {TABLE: orjson.dumps(self.schema.json)}
 

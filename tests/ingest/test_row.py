@@ -5,7 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from ingest.convert.row import BadValue, Columns, Row, TimeLimits, entries, lay_out
+from ingest.convert.row import Columns, Row, TimeLimits, entries, lay_out
+from ingest.decode.column_name import BadValue
 from ingest.decode.decoder import decode
 from lake.errors import Reason, Rejected
 from lake.log_schema import NAME_BYTES_MAX, LogSchema, ValueReason, new_log_schema

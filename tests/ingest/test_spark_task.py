@@ -17,7 +17,7 @@ from ingest.node.engines.spark_plan import SMALL_BYTES, OffsetRange
 from ingest.node.engines.spark_task import Done, Task, TaskTools
 from ingest.node.engines.spark_task_spec import RoutingDecisions, TaskResult, TaskSetup, TaskSpec
 from ingest.route.buffer import TableBuffer
-from lake.log_schema import LogSchema, new_log_schema
+from lake.log_schema import LogSchema, WantedColumn, new_log_schema
 from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.settings import IngestSettings, StorageSettings, TopicSettings
 from lake.storage import local_path
@@ -64,8 +64,8 @@ class World:
             "u", f"file://{self.folder}/{table.tenant.name}", orjson.dumps(self.schema.json), NO_MARKS
         )
 
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
-        columns = {name: (100 + len(name), path) for new in names.values() for name, path in new.items()}
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
+        columns = {name: (100 + len(name), str(path)) for new in names.values() for name, path in new.items()}
         return {
             table: orjson.dumps(LogSchema(self.schema.json).with_strings(columns, 1).json) for table in names
         }

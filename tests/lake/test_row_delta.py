@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from lake.catalog_client import TableName
-from lake.commit import Prepared, TableState, new_table_state, prepare_append, prepare_row_delta
+from lake.commit import Prepared, RowDelta, TableState, new_table_state, prepare_append, prepare_row_delta
 from lake.data_file import DATA, DataFile
 from lake.deletes.dead_rows import DeleteFiles, load_dead_rows
 from lake.deletes.row_delta import RowDeletes, delete_rows
@@ -46,7 +46,7 @@ class _Table:
         self.storage.write_all(made.written)
         files, state = [self.file(name) for name in added], self.state
         self._commit(
-            prepare_row_delta(state, files, made.entries, state.schema, state.marks, 1, kept=made.kept)
+            prepare_row_delta(state, RowDelta(files, made.entries, made.kept), state.schema, state.marks, 1)
         )
         return made
 
@@ -150,14 +150,18 @@ def test_deletes_of_another_form_are_refused(tmp_path: Path) -> None:
     for table, other in ((two, three), (three, two)):
         made = delete_rows(other.storage, other.state, [(other.file("a"), BitMap64([1]))])
         with pytest.raises(RefusedError, match="is something else"):
-            prepare_row_delta(table.state, [], made.entries, table.state.schema, table.state.marks, 1)
+            _row_delta(table.state, made.entries)
+
+
+def _row_delta(state: TableState, deletes: Sequence[ManifestEntry]) -> Prepared:
+    return prepare_row_delta(state, RowDelta([], deletes), state.schema, state.marks, 1)
 
 
 def test_two_vectors_of_one_file_are_refused(tmp_path: Path) -> None:
     table = _Table(tmp_path, 3)
     made = delete_rows(table.storage, table.state, [(table.file("a"), BitMap64([1]))])
     with pytest.raises(RefusedError, match="two deletion vectors"):
-        prepare_row_delta(table.state, [], [*made.entries] * 2, table.state.schema, table.state.marks, 1)
+        _row_delta(table.state, [*made.entries] * 2)
 
 
 _NAMES = ("a", "b", "c")

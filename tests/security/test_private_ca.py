@@ -17,11 +17,13 @@ from pydantic import SecretStr
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
 from ingest.kafka.kafka_client import connection
+from ingest.schema_registry.schema_registry import SchemaRegistry
 from lake.catalog_client import CatalogClient
 from lake.errors import SettingsError, UnavailableError
-from lake.settings import IngestSettings
+from lake.settings import IngestSettings, RegistrySettings
 from lake.tls import tls_context
 from query.cli.remote import Remote
+from tests.ingest.support.fake_schema_registry import fake_schema_registry, framed
 from tests.stack.support.waiting import wait_for
 from ui.api_client import ApiClient, ApiError
 
@@ -223,6 +225,25 @@ def test_every_client_of_http_is_given_the_settings() -> None:
                 f"{path}: {call[0]}"
             )
     assert found >= 9
+
+
+def test_the_schema_registry_is_reached_by_a_private_ca(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By the setting of all clients, or one for the registry alone; else nothing is sent."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates["server.pem"], certificates["server.key"])
+    with fake_schema_registry(context) as server:
+        message = framed(server.add('"string"'), b"\x02a")
+        with pytest.raises(UnavailableError):
+            SchemaRegistry(RegistrySettings(url=server.url)).read(message)
+        assert server.requests == []
+        own = RegistrySettings(url=server.url, ca=certificates["ca.pem"])
+        assert isinstance(SchemaRegistry(own).read(message), bytes)
+        _give(monkeypatch, certificates, client=False)
+        assert isinstance(SchemaRegistry(RegistrySettings(url=server.url)).read(message), bytes)
+        with pytest.raises(SettingsError, match="FIRN_TLS_CA"):
+            SchemaRegistry(RegistrySettings(url=server.url, ca=str(tmp_path / "absent.pem")))
 
 
 def test_files_that_cannot_be_used_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ WHAT = {
     "bad_timestamp": "the time cannot be read; Kafka's was taken",
     "missing_timestamp": "the record has no time; Kafka's was taken",
     "invalid_text": "the text is not valid Unicode",
+    "unavailable": "the source of the change did not send the value",
 }
 
 

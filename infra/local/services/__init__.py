@@ -11,11 +11,12 @@ from infra.local.services import (
     optimize,
     postgres,
     query,
+    registry,
     s3,
     trino,
     ui,
 )
 
-_MODULES = (postgres, s3, kafka, catalog, trino, ingest, ingest_serve, optimize, query, ui)
+_MODULES = (postgres, s3, kafka, catalog, trino, ingest, ingest_serve, optimize, query, ui, registry)
 SERVICES: Mapping[str, Service] = {module.SERVICE.name: module.SERVICE for module in _MODULES}
 DEFAULT = ("kafka", "catalog", "trino", "ingest")

@@ -31,6 +31,7 @@ from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.kafka.group_offsets import store_first_offsets
 from ingest.kafka.internal_topic import ensure_topic
 from ingest.kafka.kafka_reader import KafkaReader
+from ingest.keys.key_index_store import KeyIndexStore
 from ingest.model.link import Begun, Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
 from ingest.model.parked_record import ParkedRecords
 from ingest.model.trouble import Troubles
@@ -228,8 +229,16 @@ class LocalEngine:
         )
         writer = f"{s.kafka.group}@{socket.gethostname()}:{os.getpid()}"
         bounds = Bounds(s.commit.snapshots_max, s.commit.manifests_max)
+        index = s.key_index
         committer = Committer(
-            states, self._pool, self._clock, s.commit.timeout_s, s.tables.on_deleted, writer, bounds
+            states,
+            self._pool,
+            self._clock,
+            s.commit.timeout_s,
+            s.tables.on_deleted,
+            writer,
+            bounds,
+            KeyIndexStore(self._storage, index.folder, index.bytes_max, clock=self._clock),
         )
         parking = None
         if records is not None:

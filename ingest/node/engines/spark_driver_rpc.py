@@ -16,6 +16,7 @@ import structlog
 from ingest.model.link import Grown, GrowTables
 from ingest.node.engines.spark_task_spec import AskRouting, FetchTaskSpec, JobOver, RoutingDecisions, TaskSpec
 from lake.errors import UnavailableError
+from lake.log_schema import WantedColumn
 from lake.tenant import TableId
 
 log = structlog.get_logger()
@@ -111,7 +112,7 @@ class DriverRpcClient:
         answer: RoutingDecisions = self._ask(AskRouting(self._job, tables))
         return answer
 
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         """As a worker's link to the committer."""
         answer: Grown = self._ask(GrowTables(names))
         return answer.schemas

@@ -160,7 +160,7 @@ class Handed(WrittenFlush):
 def handed(flush: Flush) -> Handed:
     ranges = {PLACES[p]: Range(*r) for p, r in flush.ranges.items()}
     rows = len(flush.rows)
-    return Handed(table_id(flush.table), flush.view.uuid, ranges, (), rows, {}, flush.drain, flush)
+    return Handed(table_id(flush.table), flush.view.uuid, ranges, (), rows, {}, flush.drain, of=flush)
 
 
 class Life(TableLifecycle):

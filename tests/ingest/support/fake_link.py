@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ingest.model.link import WrittenFlush
 from ingest.model.trouble import Trouble
+from lake.log_schema import WantedColumn
 from lake.tenant import TableId
 
 
@@ -26,5 +27,5 @@ class FakeLink:
     def stuck(self, table: TableId, trouble: Trouble) -> None:
         self.told.append((table, trouble))
 
-    def grow(self, names: Mapping[TableId, Mapping[str, str]]) -> Mapping[TableId, bytes]:
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         raise AssertionError(f"nobody hands out columns here: {names}")

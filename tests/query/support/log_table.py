@@ -13,7 +13,15 @@ from pyroaring import BitMap64
 
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.clock import epoch_us
-from lake.commit import Prepared, TableState, load_state, new_table_state, prepare_append, prepare_row_delta
+from lake.commit import (
+    Prepared,
+    RowDelta,
+    TableState,
+    load_state,
+    new_table_state,
+    prepare_append,
+    prepare_row_delta,
+)
 from lake.data_file import DATA, DataFile, describe_parquet
 from lake.deletes.row_delta import delete_rows
 from lake.log_schema import SYSTEM_COLUMNS, LogSchema, leaf_ids
@@ -98,7 +106,8 @@ class LogTable:
         marks = state.marks.advanced({key: Range(state.marks.of(key), self.next_offset[0])})
         now_ms = epoch_us(datetime.now(UTC)) // 1000
         self.storage.write_all(list(made.written))
-        prepared = prepare_row_delta(state, added, made.entries, state.schema, marks, now_ms, kept=made.kept)
+        delta = RowDelta(added, made.entries, made.kept)
+        prepared = prepare_row_delta(state, delta, state.schema, marks, now_ms)
         assert self._sent(prepared) is CommitStatus.COMMITTED
 
     def _sent(self, prepared: Prepared) -> CommitStatus:

@@ -1,0 +1,225 @@
+"""From the steps of all flushes of a keyed table to the rows that go, at one state of the table.
+
+    steps of the flushes -> of each key the one that wins -> where the table has the key -> rows that go
+
+A row of the flushes whose step does not win is deleted where it was just written; a row of the table whose
+key has a newer step is deleted, too. All of it is one commit, beside the new files.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+from ingest.commit.live_rows import LiveRows
+from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
+from ingest.keys.key_lookup import KeyRows, find_live_rows, verified_rows
+from ingest.keys.keyed_steps import KeyedSteps, join_steps, unpack_steps
+from ingest.keys.last_change import LastChanges, last_changes
+from ingest.keys.row_values import values_at
+from ingest.model.link import KeyedRows, TableKey, WrittenFlush
+from lake.commit import RowDelta, TableState
+from lake.data_file import DataFile
+from lake.deletes.row_deletes import encode_row_deletes
+from lake.deletes.row_delta import delete_rows
+from lake.errors import FatalError
+from lake.log_schema import POSITION, TIMESTAMP
+from lake.manifest import ManifestEntry, Status
+from lake.marks import TopicPartition
+from lake.storage import Storage, canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What a commit does beside adding its files: the delete files to be written first, and what it changes.
+    `counts`: changes by what became of them."""
+
+    delta: RowDelta
+    written: Sequence[tuple[str, bytes]]
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTable:
+    """A keyed table at one state, and by what its rows are found."""
+
+    state: TableState
+    live: LiveRows
+    store: KeyIndexStore
+    storage: Storage
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Places of steps: those that win, and those whose rows are of no use."""
+
+    winners: NDArray[np.int64]
+    losers: NDArray[np.int64]
+
+
+def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
+    """Finds out which rows the flushes make go. Raises FatalError where the flushes do not agree on the key,
+    and what reading the table's files raises."""
+    state, live = table.state, table.live
+    files = [file for flush in flushes for file in flush.files]
+    keyed = [flush.keyed for flush in flushes if flush.keyed is not None]
+    key = _the_key(state, keyed)
+    steps = _joined(flushes)
+    counts = Counter[str]()
+    for each in keyed:
+        counts.update(each.changes)
+    removed: list[ManifestEntry] = []
+    if any(each.is_truncated for each in keyed):
+        removed = live.all
+        live = LiveRows((), {})
+        table = replace(table, live=live)
+    chosen = _choose(steps, key)
+    gone = _Gone(table.storage, files, live)
+    gone.add_own(steps, chosen.losers)
+    _look_up(table, steps, chosen.winners, key, gone, counts)
+    written, delta = gone.to_delta(state, removed)
+    return Resolution(delta, written, counts)
+
+
+def _the_key(state: TableState, keyed: Sequence[KeyedRows]) -> TableKey:
+    keys = {each.key for each in keyed}
+    if len(keys) != 1:
+        named = "; ".join(sorted(", ".join(key.columns) for key in keys))
+        raise FatalError(
+            f"table {state.name} gets changes with different keys ({named}); give its topics one key by "
+            "`changes.key`"
+        )
+    return next(iter(keys))
+
+
+def _joined(flushes: Sequence[WrittenFlush]) -> KeyedSteps:
+    """The steps of all flushes, with files and topic-partitions numbered together."""
+    partitions: dict[TopicPartition, int] = {
+        partition: at
+        for at, partition in enumerate(
+            sorted({p for flush in flushes if flush.keyed is not None for p in flush.keyed.partitions})
+        )
+    }
+    parts, first_file = [], 0
+    for flush in flushes:
+        if flush.keyed is not None:
+            numbers = [partitions[partition] for partition in flush.keyed.partitions]
+            parts.append((unpack_steps(flush.keyed.steps), numbers, first_file))
+        first_file += len(flush.files)
+    return join_steps(parts)
+
+
+def _choose(steps: KeyedSteps, key: TableKey) -> _Chosen:
+    standing = np.flatnonzero(~steps.truncated)
+    ended = np.flatnonzero(steps.truncated)
+    partitions, offsets = steps.source[standing], steps.offset[standing]
+    if key.mode == "first_wins":
+        partitions, offsets = -partitions, -offsets
+    order = None if key.order_by == "offset" else steps.order.take(pa.array(standing))
+    last: LastChanges = last_changes(steps.hashes.taken(standing), partitions, offsets, order)
+    losers = np.concatenate([ended, standing[last.replaced], standing[last.passed_over]])
+    return _Chosen(standing[last.last], losers)
+
+
+class _Gone:
+    """The positions that a commit deletes, in the table's files and in its own."""
+
+    def __init__(self, storage: Storage, own: Sequence[DataFile], live: LiveRows) -> None:
+        self._storage, self._own = storage, own
+        self._positions: dict[str, BitMap64] = defaultdict(BitMap64)
+        self._files = {canonical(file.uri): file for file in own}
+        self._files |= {canonical(entry.file.uri): entry.file for entry in live.data}
+
+    def add_own(self, steps: KeyedSteps, places: NDArray[np.int64]) -> None:
+        """The rows that these steps have left in the flushes' own files."""
+        for at in places[steps.file[places] >= 0].tolist():
+            self._positions[canonical(self._own[int(steps.file[at])].uri)].add(int(steps.row[at]))
+
+    def add(self, files: Sequence[KeyedFile], found: KeyRows) -> None:
+        """Rows of the table."""
+        for number in np.unique(found.file).tolist():
+            positions = found.position[found.file == number]
+            self._positions[canonical(files[number].uri)] |= BitMap64(positions.tolist())
+
+    def to_delta(
+        self, state: TableState, removed: Sequence[ManifestEntry]
+    ) -> tuple[Sequence[tuple[str, bytes]], RowDelta]:
+        """The delete files, and the change of the table."""
+        pairs = [(self._files[uri], positions) for uri, positions in sorted(self._positions.items())]
+        if removed:  # nothing is left that earlier deletes are about
+            written, files = encode_row_deletes(state.location, state.version, pairs)
+            entries = [ManifestEntry(Status.ADDED, file) for file in files]
+            return written, RowDelta(self._own, entries, [], removed)
+        deletes = delete_rows(self._storage, state, pairs)
+        return deletes.written, RowDelta(self._own, deletes.entries, deletes.kept)
+
+
+def _look_up(
+    table: KeyedTable,
+    steps: KeyedSteps,
+    winners: NDArray[np.int64],
+    key: TableKey,
+    gone: _Gone,
+    counts: Counter[str],
+) -> None:
+    """Finds the rows that the table has of the winners' keys, and decides which of both goes."""
+    state = table.state
+    data = [entry.file for entry in table.live.data]
+    puts = int(np.count_nonzero(steps.file[winners] >= 0))
+    if not data or not len(winners):
+        counts["inserted"] += puts
+        counts["absent"] += len(winners) - puts
+        return
+    key_ids = tuple(state.schema.by_name[name].id for name in key.columns)
+    files = [KeyedFile(UUID(state.uuid), file.uri, file.size_bytes, key_ids) for file in data]
+    found = find_live_rows(table.store, steps.hashes.taken(winners), files, _arrays(table.live))
+    keys = [column.take(pa.array(winners)) for column in steps.keys]
+    found = verified_rows(table.storage, found, keys, files)
+    stays = _table_wins(table, steps, winners, key, found, files)
+    gone.add_own(steps, winners[np.unique(found.key[stays])])
+    gone.add(files, found.taken(~stays))
+    replaced = np.unique(found.key[~stays])
+    updated = int(np.count_nonzero(steps.file[winners[replaced]] >= 0))
+    counts["updated"] += updated
+    counts["deleted"] += len(replaced) - updated
+    counts["older"] += len(np.unique(found.key[stays]))
+    missing = np.setdiff1d(np.arange(len(winners)), found.key)
+    inserted = int(np.count_nonzero(steps.file[winners[missing]] >= 0))
+    counts["inserted"] += inserted
+    counts["absent"] += len(missing) - inserted
+
+
+def _table_wins(
+    table: KeyedTable,
+    steps: KeyedSteps,
+    winners: NDArray[np.int64],
+    key: TableKey,
+    found: KeyRows,
+    files: Sequence[KeyedFile],
+) -> NDArray[np.bool_]:
+    """For each found row, whether it stays and the step of its key is passed over."""
+    if key.mode == "first_wins":
+        return np.ones(len(found), np.bool_)
+    if key.order_by == "offset" or not len(found):
+        return np.zeros(len(found), np.bool_)
+    column = table.state.schema.by_name.get(POSITION if key.order_by == "position" else TIMESTAMP)
+    if column is None:
+        return np.zeros(len(found), np.bool_)
+    kind = steps.order.type
+    there = values_at(table.storage, found, [file.uri for file in files], column.id, kind)
+    coming = steps.order.take(pa.array(winners[found.key]))
+    newer = pc.fill_null(pc.greater(there, coming), pc.and_(there.is_valid(), coming.is_null()))
+    return np.asarray(newer)
+
+
+def _arrays(live: LiveRows) -> dict[str, NDArray[np.integer]]:
+    return {
+        uri: np.frombuffer(positions.to_array(), np.uint64).astype(np.int64)
+        for uri, positions in live.deleted.items()
+    }

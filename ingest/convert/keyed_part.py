@@ -1,0 +1,272 @@
+"""Changes that wait for a keyed table, to the rows that they leave and the steps that lead there.
+
+    messages -> changes -> steps of keys -> of each key the one that wins -> its row, where it leaves one
+
+Only what wins becomes columns.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ingest.changes.change import Cells
+from ingest.changes.column_type import to_arrow
+from ingest.changes.source_position import position_text
+from ingest.convert.change_columns import ChangeColumns, lay_out_cells
+from ingest.convert.columnar import ERRORS_TYPE
+from ingest.convert.read_changes import ReadChanges, Step, steps_of
+from ingest.convert.row import entries
+from ingest.convert.values import to_column
+from ingest.convert.work import coordinates
+from ingest.keys.key_hash import hash_keys
+from ingest.keys.keyed_steps import NO_FILE, KeyedSteps
+from ingest.keys.last_change import last_changes
+from ingest.model.source import Source
+from ingest.route.buffer import TableBuffer
+from lake.errors import Reason, Rejected
+from lake.log_schema import ERRORS, INDEX, OBSERVED_TIMESTAMP, POSITION, TIMESTAMP, ValueReason
+from lake.settings import ChangeMode, ChangeOrder
+
+_UTC = pa.timestamp("us", "UTC")
+# Iceberg lets no column of these types be part of a key (specification, "Identifier Field IDs").
+_NO_KEY = frozenset(("float", "double", "boolean"))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRules:
+    """What changes do to the rows of a table. `key`: its columns, by their folded names, in order."""
+
+    mode: ChangeMode
+    key: tuple[str, ...]
+    order_by: ChangeOrder
+
+
+@dataclass(slots=True)
+class KeyedPart:
+    """What becomes of a part of a flush. `rows` are those of the steps whose `file` is to be said yet, in
+    their order.
+
+    """
+
+    rows: pa.Table
+    steps: KeyedSteps
+    leaves_row: NDArray[np.bool_]
+    is_truncated: bool
+    rows_with_errors: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    rejected: list[tuple[int, Rejected]] = field(default_factory=list)
+
+
+def convert_changes(
+    read: ReadChanges, buffer: TableBuffer, sources: Sequence[Source], columns: ChangeColumns, rules: KeyRules
+) -> KeyedPart:
+    """Finds the steps that win and makes their rows."""
+    apart = steps_of(read.changes, rules.order_by)
+    counts = Counter({"repeated_delete": apart.repeats})
+    steps, is_truncated = apart.steps, bool(apart.truncations)
+    if is_truncated:
+        counts["replaced"] += apart.truncations[-1]
+        steps = steps[apart.truncations[-1] :]
+    steps, rejected = _with_the_key(steps, rules.key)
+    rejected += apart.rejected
+    steps, arrays, unusable = _key_arrays(steps, columns, rules.key)
+    rejected += unusable
+    kept, passed_over = _by_mode(steps, rules.mode)
+    counts["passed_over"] += passed_over
+    winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], buffer, rules)
+    chosen = [kept[at] for at in winners.places]
+    counts["replaced"] += winners.replaced
+    counts["passed_over"] += winners.passed_over
+    counts["in_partitions"] += winners.in_partitions
+    won = [steps[at] for at in chosen]
+    keys = [_take(array, chosen) for array in arrays]
+    leaves_row = np.asarray([step.row is not None for step in won], np.bool_)
+    rows = _rows(won, keys, leaves_row, buffer, sources, columns, rules)
+    return KeyedPart(
+        rows,
+        _steps(won, keys, buffer, rules),
+        leaves_row,
+        is_truncated,
+        rows.num_rows - rows.column(ERRORS).null_count if ERRORS in rows.column_names else 0,
+        counts,
+        rejected + read.rejected,
+    )
+
+
+# ---- keys
+
+
+def _with_the_key(
+    steps: Sequence[Step], key: tuple[str, ...]
+) -> tuple[list[Step], list[tuple[int, Rejected]]]:
+    """Leaves out steps of another key than the table's."""
+    names, kept, rejected = set(key), list[Step](), list[tuple[int, Rejected]]()
+    for step in steps:
+        if step.key.values.keys() == names:
+            kept.append(step)
+        else:
+            detail = f"its key is {', '.join(step.key.values)}, that of the table is {', '.join(key)}"
+            rejected.append((step.ordinal, Rejected(Reason.KEY_UNUSABLE, detail)))
+    return kept, rejected
+
+
+def _key_arrays(
+    steps: list[Step], columns: ChangeColumns, key: tuple[str, ...]
+) -> tuple[list[Step], list[pa.Array], list[tuple[int, Rejected]]]:
+    """The key's columns; steps whose key the table's columns cannot hold are left out."""
+    bad: dict[int, str] = {}
+    found = [_key_values(steps, columns, name, bad) for name in key]
+    rejected = [(steps[at].ordinal, Rejected(Reason.KEY_UNUSABLE, why)) for at, why in bad.items()]
+    good = [at for at in range(len(steps)) if at not in bad]
+    arrays = [
+        pa.array([values[at] for at in good], to_arrow(columns.kind(name)))
+        for name, values in zip(key, found, strict=True)
+        if good
+    ]
+    return [steps[at] for at in good], arrays or [pa.array([], pa.string()) for _ in key], rejected
+
+
+def _key_values(steps: Sequence[Step], columns: ChangeColumns, name: str, bad: dict[int, str]) -> list[Any]:
+    """The values of one column of the key as that stores them."""
+    refusals: dict[Any, str | None] = {}
+    values = []
+    for at, step in enumerate(steps):
+        value, kind = step.key.values[name], step.key.types.get(name)
+        if kind not in refusals:
+            refusals[kind] = _refusal(columns, name, step.key, kind)
+        stored = value if kind is not None or refusals[kind] else to_column(columns.kind(name), value)
+        if why := refusals[kind]:
+            bad[at] = why
+        elif isinstance(stored, ValueReason):
+            bad[at] = f"{name} of the key is no {columns.kind(name)}"
+        values.append(stored)
+    return values
+
+
+def _refusal(columns: ChangeColumns, name: str, key: Cells, kind: Any) -> str | None:
+    """Why values of a type can be no part of the key in this column."""
+    if kind is not None and (not isinstance(kind, str) or kind in _NO_KEY):
+        return f"{name} of the key is a {kind}, which no key of a table can be"
+    placed = columns.place(name, key.paths.get(name, ""), kind, is_key=True)
+    if placed.column != name:
+        return f"{name} of the key is a {kind}, that of the table a {columns.kind(name)}"
+    return None
+
+
+# ---- who wins
+
+
+@dataclass(frozen=True, slots=True)
+class _Winners:
+    """`places`: of the steps that win; the rest are counts of steps."""
+
+    places: list[int]
+    replaced: int = 0
+    passed_over: int = 0
+    in_partitions: int = 0
+
+
+def _by_mode(steps: Sequence[Step], mode: ChangeMode) -> tuple[list[int], int]:
+    """Places of the steps that the table's mode looks at, and how many it passes over."""
+    if mode == "delete_only":
+        kept = [at for at, step in enumerate(steps) if step.row is None]
+    elif mode == "first_wins":
+        kept = [at for at, step in enumerate(steps) if step.row is not None]
+    else:
+        kept = list(range(len(steps)))
+    return kept, len(steps) - len(kept)
+
+
+def _winners(
+    steps: Sequence[Step], keys: Sequence[pa.Array], buffer: TableBuffer, rules: KeyRules
+) -> _Winners:
+    if not steps:
+        return _Winners([])
+    ordinals = np.asarray([step.ordinal for step in steps], np.int64)
+    partitions = np.frombuffer(buffer.sources, np.int32)[ordinals]
+    # Two steps of one message have different keys, so that their order does not matter.
+    offsets = np.frombuffer(buffer.offsets, np.int64)[ordinals]
+    if rules.mode == "first_wins":
+        partitions, offsets = -partitions, -offsets
+    order = None if rules.order_by == "offset" else _order(steps, rules.order_by)
+    last = last_changes(hash_keys(keys), partitions, offsets, order)
+    return _Winners(last.last.tolist(), len(last.replaced), len(last.passed_over), len(last.in_partitions))
+
+
+def _order(steps: Sequence[Step], order_by: ChangeOrder) -> pa.Array:
+    """By what changes are ordered where offsets do not."""
+    if order_by == "time":
+        return pa.array([step.change.time_us for step in steps], pa.int64())
+    if order_by == "position":
+        return pa.array([_position(step) for step in steps], pa.string())
+    return pa.nulls(len(steps), pa.string())
+
+
+def _position(step: Step) -> str | None:
+    position = step.change.position
+    return None if position is None else position_text(position)
+
+
+def _steps(
+    steps: Sequence[Step], keys: Sequence[pa.Array], buffer: TableBuffer, rules: KeyRules
+) -> KeyedSteps:
+    ordinals = np.asarray([step.ordinal for step in steps], np.int64)
+    count = len(steps)
+    return KeyedSteps(
+        hash_keys(keys),
+        np.frombuffer(buffer.sources, np.int32)[ordinals] if count else np.empty(0, np.int32),
+        np.frombuffer(buffer.offsets, np.int64)[ordinals] if count else np.empty(0, np.int64),
+        _order(steps, rules.order_by),
+        np.full(count, NO_FILE, np.int32),
+        np.full(count, NO_FILE, np.int64),
+        np.zeros(count, np.bool_),
+        keys,
+    )
+
+
+# ---- rows
+
+
+def _rows(
+    steps: Sequence[Step],
+    keys: Sequence[pa.Array],
+    leaves_row: NDArray[np.bool_],
+    buffer: TableBuffer,
+    sources: Sequence[Source],
+    columns: ChangeColumns,
+    rules: KeyRules,
+) -> pa.Table:
+    """The rows of steps that leave one, with all their columns."""
+    left = [step for step in steps if step.row is not None]
+    if not left:
+        return pa.table({})
+    laid = lay_out_cells([step.row for step in left if step.row is not None], columns)
+    arrays: dict[str, Any] = dict(zip(laid.rows.column_names, laid.rows.columns, strict=True))
+    put = pa.array(np.flatnonzero(leaves_row))
+    arrays |= {name: array.take(put) for name, array in zip(rules.key, keys, strict=True)}
+    ordinals = [step.ordinal for step in left]
+    arrays |= coordinates(buffer, sources, ordinals, distinct=False)
+    arrays[INDEX] = pa.array(np.zeros(len(left), np.int32))
+    arrays[TIMESTAMP] = _times(left, arrays[OBSERVED_TIMESTAMP])
+    bad = [entries([*step.change.errors, *laid.errors.get(at, ())]) for at, step in enumerate(left)]
+    if any(bad):
+        arrays[ERRORS] = pa.array(bad, ERRORS_TYPE)
+    if rules.order_by == "position":
+        columns.place(POSITION, "", "string")
+        arrays[POSITION] = _order(left, "position")
+    return pa.table(arrays)
+
+
+def _times(steps: Sequence[Step], kafka: pa.Array) -> pa.Array:
+    """When changes happened: by their source, else by Kafka."""
+    times = pa.array([step.change.time_us for step in steps], pa.int64()).cast(_UTC)
+    return pa.compute.coalesce(times, kafka)
+
+
+def _take(array: pa.Array, places: Sequence[int]) -> pa.Array:
+    return array.take(pa.array(places, pa.int64()))

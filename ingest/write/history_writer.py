@@ -1,0 +1,43 @@
+"""A flush of changes to a history: every change is a row, appended as records are."""
+
+from dataclasses import dataclass, field
+
+from ingest.convert.change_columns import ChangeColumns
+from ingest.convert.history_rows import lay_out_history
+from ingest.convert.read_changes import read_changes
+from ingest.route.buffer import TableBuffer
+from ingest.write.change_terms import ChangeTerms, GrowingSchema, PartFate, WrittenChanges
+from ingest.write.writer import write_files
+from lake.data_file import DataFile
+
+
+@dataclass
+class HistoryWriting:
+    """The writing of one flush."""
+
+    terms: ChangeTerms
+    _files: list[DataFile] = field(default_factory=list)
+    _rows: int = 0
+    _schema: GrowingSchema = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._schema = GrowingSchema(self.terms.view.log_schema)
+
+    def append(self, buffer: TableBuffer) -> None:
+        """Writes the messages of one part: complete, not yet synced."""
+        terms = self.terms
+        read = read_changes(buffer, terms.sources, terms.marks, terms.depth_max)
+        columns = ChangeColumns(self._schema.schema)
+        history = lay_out_history(read.changes, buffer, terms.sources, columns)
+        terms.note(buffer, PartFate(read.rejected, read.committed, history.rows_with_errors))
+        self._schema.take(columns, terms.grow)
+        if history.rows.num_rows:
+            self._files += write_files(terms.storage, terms.view.location, history.rows, self._schema.schema)
+            self._rows += history.rows.num_rows
+
+    def close(self) -> WrittenChanges:
+        """What was written."""
+        return WrittenChanges(self._files, self._rows, self._schema.new, self._schema.widened)
+
+    def discard(self) -> None:
+        """Files that are complete are left to the orphan remover."""

@@ -1,0 +1,1 @@
+"""Change streams: tables that follow a database."""

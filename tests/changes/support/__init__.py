@@ -1,0 +1,1 @@
+"""What the tests of change streams share: a source database, its changes, and what must come of them."""
