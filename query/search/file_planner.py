@@ -21,6 +21,8 @@ FILE_COSTS_ROWS = 2_000
 SLICE_GROWTH = 4
 # Deleted positions that are joined in this process, eight bytes each and as much again for the join.
 DEAD_ROWS_MAX = 5_000_000
+# Each delete file that may name several data files is compared with each planned one.
+COMPARED_MAX = 1_000_000
 _STRUCTS = {
     "int": struct.Struct("<i"),
     "long": struct.Struct("<q"),
@@ -88,8 +90,11 @@ def plan_files(live: LiveFiles, start: datetime, end: datetime, node: Node, sche
 
 
 def _needs_trino(live: LiveFiles, wanted: Sequence[LiveFile]) -> bool:
-    """Whether there are deletes by values, or more deleted positions than are held in this process."""
-    return live.deletes.has_equality_deletes or live.deletes.rows_of(numbered(wanted)) > DEAD_ROWS_MAX
+    """Whether there are deletes by values, or more deletes than are looked through in this process."""
+    deletes = live.deletes
+    if deletes.has_equality_deletes or len(deletes.of_many) * len(wanted) > COMPARED_MAX:
+        return True
+    return deletes.rows_of(numbered(wanted)) > DEAD_ROWS_MAX
 
 
 def slices(

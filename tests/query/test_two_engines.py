@@ -144,3 +144,32 @@ def test_trino_looks_everywhere_as_an_erasure_does(catalog_client: CatalogClient
         assert condition is not None
         found = trino(f'SELECT _offset FROM lake."{namespace}"."{name}" WHERE {condition.sql("trino")}')
         assert sorted(row[0] for row in found) == expected(query, rows, everywhere=True), query
+
+
+@pytest.mark.stack
+def test_both_engines_pass_over_deleted_rows(api: httpx.Client, catalog_client: CatalogClient) -> None:
+    """Random rows of files are deleted by position, twice; searches, counts over time and the choice of the
+    engine."""
+    random_ = random.Random(7)
+    table = LogTable(catalog_client, fresh_tenant("deleted"), types=TYPES)
+    rows = table.append(records(ROWS, 8), rows_per_file=60)
+    gone: set[int] = set()
+    for _ in range(2):
+        dead = {}
+        for file in random_.sample(table.files(), 3):
+            path = file.uri.removeprefix("file://")
+            offsets = pq.read_table(path, columns=["_offset"])["_offset"].to_pylist()
+            dead[file.uri] = random_.sample(range(file.rows), file.rows // 3)
+            gone |= {offsets[at] for at in dead[file.uri]}
+        table.change(dead)
+    times = {"from": START.isoformat(), "to": (START + timedelta(hours=3)).isoformat()}
+    body: dict[str, Any] = {"tenant": table.tenant, **times}
+    for query in ["", *queries(QUERIES // 2, 9)]:
+        alive = [at for at in expected(query, rows) if at not in gone]
+        for engine in ("duckdb", "trino"):
+            asked = {**body, "query": query, "engine": engine}
+            answer = api.post("/v1/search", json={**asked, "limit": 1_000})
+            assert answer.status_code == 200, (query, answer.text)
+            found = sorted(row["coordinates"]["offset"] for row in answer.json()["rows"])
+            assert found == alive, (query, engine)
+            assert api.post("/v1/histogram", json=asked).json()["rows"] == len(alive), (query, engine)
