@@ -42,6 +42,7 @@ ADVICE = {
     Cause.SLOW: "see the node's log; it is tried again by itself",
     Cause.FAILING: "see the node's log; it is tried again by itself",
     Cause.DISK_FULL: "free space on the disk; then it is tried again by itself",
+    Cause.REGISTRY: "have the schema registry answer; then it is tried again by itself",
 }
 
 Parked = Annotated[str, typer.Argument(help="the table as the list shows it: namespace.name")]

@@ -1,7 +1,7 @@
 """Messages of a table's buffer to changes of its rows."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -47,17 +47,30 @@ class ReadChanges:
     committed: int = 0
 
 
+OpenMessage = Callable[[bytes], bytes | Rejected]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingTerms:
+    """How messages are read. `open_message`: turns one in the wire format of a schema registry into JSON;
+    None without a registry."""
+
+    depth_max: int
+    open_message: OpenMessage | None = None
+
+
 def read_changes(
-    buffer: TableBuffer, sources: Sequence[Source], marks: Sequence[int], depth_max: int
+    buffer: TableBuffer, sources: Sequence[Source], marks: Sequence[int], terms: ReadingTerms
 ) -> ReadChanges:
-    """Reads all messages that the table does not have yet, in the order in which they were routed."""
+    """Reads all messages that the table does not have yet, in the order in which they were routed. Raises
+    RegistryUnavailableError."""
     found = ReadChanges()
     for ordinal in range(len(buffer)):
         source = buffer.sources[ordinal]
         if buffer.offsets[ordinal] < marks[source]:
             found.committed += 1
             continue
-        read = _read(buffer, ordinal, sources[source], depth_max)
+        read = _read(buffer, ordinal, sources[source], terms)
         if isinstance(read, Rejected):
             found.rejected.append((ordinal, read))
         elif isinstance(read, PassedOver):
@@ -68,7 +81,7 @@ def read_changes(
 
 
 def _read(
-    buffer: TableBuffer, ordinal: int, source: Source, depth_max: int
+    buffer: TableBuffer, ordinal: int, source: Source, terms: ReadingTerms
 ) -> Change | PassedOver | Rejected:
     settings = source.changes
     if settings is None:
@@ -77,13 +90,18 @@ def _read(
             f"the table has a key, and topic {source.topic} holds records, not changes; set `changes` of the "
             "topic, or let its rules name another stream",
         )
+    key, value = _opened(buffer.keys[ordinal], terms), _opened(buffer.values[ordinal], terms)
+    if isinstance(key, Rejected):
+        return key
+    if isinstance(value, Rejected):
+        return value
     read = CHANGE_FORMATS[settings.format]
-    return read(
-        buffer.keys[ordinal],
-        buffer.values[ordinal],
-        buffer.headers[ordinal],
-        _options(settings, depth_max),
-    )
+    return read(key, value, buffer.headers[ordinal], _options(settings, terms.depth_max))
+
+
+def _opened(part: bytes | None, terms: ReadingTerms) -> bytes | Rejected | None:
+    """The key or the value of a message as JSON, of one that a schema registry's schema describes."""
+    return part if terms.open_message is None or not part else terms.open_message(part)
 
 
 @lru_cache(maxsize=1_024)

@@ -6,7 +6,7 @@ verdict     what a working catalog says of this one table (moved back, dropped, 
 suspicion   anything that an outage may look like too: parked when it has lasted `tables.park_after_s`, few
             tables have it at the same time while others take rows, the probe (`health_probe.py`) shows that
             catalog and storage work, and the table fails once more after that
-never       the disk is full: everybody waits
+never       the disk is full, the schema registry does not answer: whom it concerns waits
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
 from lake.catalog_client import MetadataMissingError, NoAnswerError
-from lake.errors import FatalError, FirnError, PrerequisiteError
+from lake.errors import FatalError, FirnError, PrerequisiteError, RegistryUnavailableError
 from lake.marks import NO_MARKS, Marks
 from lake.tenant import TableId
 
@@ -40,11 +40,12 @@ class Cause(StrEnum):
     SLOW = "slow"  # the catalog does not answer for it in time
     FAILING = "failing"  # anything else that does not pass
     DISK_FULL = "disk_full"
+    REGISTRY = "registry"  # the schema registry does not answer
 
 
 VERDICTS = frozenset({Cause.ROLLED_BACK, Cause.PARKING_LOST, Cause.DELETED, Cause.COLUMNS})
 FOR_A_PERSON = frozenset({Cause.ROLLED_BACK, Cause.PARKING_LOST})
-NEVER_PARKED = frozenset({Cause.DISK_FULL})
+NEVER_PARKED = frozenset({Cause.DISK_FULL, Cause.REGISTRY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ def trouble_of(error: FirnError, otherwise: Cause = Cause.FAILING) -> Trouble:
     """What an error of the catalog or the storage means for the table it was met at."""
     if isinstance(error, PrerequisiteError):
         return Trouble(Cause.DISK_FULL, str(error))
+    if isinstance(error, RegistryUnavailableError):
+        return Trouble(Cause.REGISTRY, str(error))
     if isinstance(error, MetadataMissingError):
         return Trouble(Cause.METADATA, str(error))
     if isinstance(error, NoAnswerError):

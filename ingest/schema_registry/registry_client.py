@@ -12,7 +12,7 @@ import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from lake.errors import SettingsError, UnavailableError
+from lake.errors import RegistryUnavailableError, SettingsError
 from lake.settings import RegistrySettings, TlsSettings
 
 _NOT_FOUND = 404
@@ -64,17 +64,17 @@ def referenced_schemas(client: SchemaRegistryClient, schema: Schema) -> list[Sch
 
 @contextmanager
 def registry_errors(url: str) -> Iterator[None]:
-    """Raises UnknownSchemaError, or UnavailableError for whatever else the client says of the registry."""
+    """Raises UnknownSchemaError, or RegistryUnavailableError for whatever else the client says of it."""
     try:
         yield
     except SchemaRegistryError as error:
         if error.http_status_code == _NOT_FOUND:
             raise UnknownSchemaError(str(error)) from error
-        raise UnavailableError(
+        raise RegistryUnavailableError(
             f"the schema registry at {url} answered {error.http_status_code} ({error.error_message}); look "
             "at the settings `registry` of ingest, and at its own logs"
         ) from error
     except httpx2.HTTPError as error:
-        raise UnavailableError(
+        raise RegistryUnavailableError(
             f"the schema registry at {url} does not answer ({error}); it is asked again"
         ) from error

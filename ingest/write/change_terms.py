@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.convert.change_columns import ChangeColumns
+from ingest.convert.read_changes import ReadingTerms
 from ingest.model.link import KeyedRows, TableView
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
@@ -36,7 +37,7 @@ class ChangeTerms:
     view: TableView
     sources: Sequence[Source]
     marks: Sequence[int]
-    depth_max: int
+    reading: ReadingTerms
     grow: Grow
     note: Callable[[TableBuffer, PartFate], None]
     settings: ChangeSettings | None

@@ -15,6 +15,7 @@ import structlog
 
 from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import convert, is_committed
+from ingest.convert.read_changes import ReadingTerms
 from ingest.convert.row import TimeLimits
 from ingest.convert.shape import Shapes
 from ingest.convert.work import Converted, ConverterLimits, Part
@@ -26,6 +27,7 @@ from ingest.model.link import Counts, TableView, WrittenFlush
 from ingest.model.source import Source
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
+from ingest.schema_registry.schema_registry import SchemaRegistry
 from ingest.write.change_terms import ChangeTerms, PartFate, changes_of, takes_changes
 from ingest.write.history_writer import HistoryWriting
 from ingest.write.hot_table import HotFiles
@@ -126,6 +128,8 @@ class FlushWriter:
         self._limits = ConverterLimits(
             settings.limits.depth_max, settings.limits.columns_max, TimeLimits.of(settings)
         )
+        registry = SchemaRegistry(settings.registry) if settings.registry.url else None
+        self._reading = ReadingTerms(settings.limits.depth_max, None if registry is None else registry.read)
         self._hours_max = settings.flush.hours_max
         self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
@@ -287,7 +291,7 @@ class FlushWriter:
             view,
             sources,
             _marks(view, sources),
-            self._limits.depth_max,
+            self._reading,
             lambda names: self._link.grow({flush.table: names})[flush.table],
             partial(self._note, sources),
             settings,

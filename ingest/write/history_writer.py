@@ -26,7 +26,7 @@ class HistoryWriting:
     def append(self, buffer: TableBuffer) -> None:
         """Writes the messages of one part: complete, not yet synced."""
         terms = self.terms
-        read = read_changes(buffer, terms.sources, terms.marks, terms.depth_max)
+        read = read_changes(buffer, terms.sources, terms.marks, terms.reading)
         columns = ChangeColumns(self._schema.schema)
         history = lay_out_history(read.changes, buffer, terms.sources, columns)
         terms.note(buffer, PartFate(read.rejected, read.committed, history.rows_with_errors))

@@ -37,7 +37,7 @@ class KeyedWriting:
     def append(self, buffer: TableBuffer) -> None:
         """Writes the messages of one part. Raises FatalError where the table can take no changes."""
         terms = self.terms
-        read = read_changes(buffer, terms.sources, terms.marks, terms.depth_max)
+        read = read_changes(buffer, terms.sources, terms.marks, terms.reading)
         self._counts.update(read.passed_over)
         rules = self._rules or self._new_rules(read)
         if rules is None:

@@ -4,7 +4,14 @@ import pytest
 
 from ingest.model.trouble import FEW_TABLES, Cause, Trouble, Troubles, Where, trouble_of
 from lake.catalog_client import MetadataMissingError, NoAnswerError
-from lake.errors import FirnError, NotFoundError, PrerequisiteError, RefusedError, UnavailableError
+from lake.errors import (
+    FirnError,
+    NotFoundError,
+    PrerequisiteError,
+    RefusedError,
+    RegistryUnavailableError,
+    UnavailableError,
+)
 from lake.tenant import TableId, TenantId
 
 AFTER_S = 10.0
@@ -38,6 +45,7 @@ def _troubles(
         ("all of several", _troubles(3, 0), 10.0, 0),
         ("several, and nobody took rows since", _troubles(3, 50, well_at_s=-1.0), 10.0, 0),
         ("the disk is full", _troubles(1, 199, cause=Cause.DISK_FULL), 10.0, 0),
+        ("the schema registry is away", _troubles(1, 199, cause=Cause.REGISTRY), 10.0, 0),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -93,6 +101,7 @@ def test_few_tables_may_fail_whatever_their_share() -> None:
     ("error", "cause"),
     [
         (PrerequisiteError("disk full"), Cause.DISK_FULL),
+        (RegistryUnavailableError("no answer"), Cause.REGISTRY),
         (MetadataMissingError("gone"), Cause.METADATA),
         (NoAnswerError("slow"), Cause.SLOW),
         (UnavailableError("503"), Cause.STORAGE),
