@@ -75,10 +75,6 @@ class RefusedError(FatalError):
     """A peer understood the request and refuses it."""
 
 
-class RegistryUnavailableError(UnavailableError):
-    """The schema registry does not answer: whoever needs it waits."""
-
-
 class Reason(StrEnum):
     """Why a message went to the dead-letter topic as a whole. The value is what operators see and count
     by."""

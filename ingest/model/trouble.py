@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
 from lake.catalog_client import MetadataMissingError, NoAnswerError
-from lake.errors import FatalError, FirnError, PrerequisiteError, RegistryUnavailableError
+from lake.errors import FatalError, FirnError, PrerequisiteError, UnavailableError
 from lake.marks import NO_MARKS, Marks
 from lake.tenant import TableId
 
@@ -24,6 +24,10 @@ ATTEMPTS_MIN = 3
 FEW_TABLES = 5
 FEW_SHARE = 0.1
 LATELY_S = 600.0
+
+
+class RegistryUnavailableError(UnavailableError):
+    """The schema registry does not answer: whoever needs it waits."""
 
 
 class Cause(StrEnum):

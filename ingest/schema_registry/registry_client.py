@@ -12,7 +12,8 @@ import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from lake.errors import RegistryUnavailableError, SettingsError
+from ingest.model.trouble import RegistryUnavailableError
+from lake.errors import SettingsError
 from lake.settings import RegistrySettings, TlsSettings
 
 _NOT_FOUND = 404

@@ -1,4 +1,5 @@
-"""Messages of a buffer as changes: what is read with a schema registry, and what is not without its answer."""
+"""Messages of a buffer as changes: what is read with a schema registry, and what is not without its
+answer."""
 
 import io
 import json
@@ -12,9 +13,10 @@ import pytest
 from ingest.changes.change import Op
 from ingest.convert.read_changes import ReadChanges, ReadingTerms, read_changes
 from ingest.model.source import Source
+from ingest.model.trouble import RegistryUnavailableError
 from ingest.route.buffer import TableBuffer
 from ingest.schema_registry.schema_registry import SchemaRegistry
-from lake.errors import Reason, RegistryUnavailableError
+from lake.errors import Reason
 from lake.settings import ChangeSettings, RegistrySettings
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_schema_registry import FakeSchemaRegistry, fake_schema_registry

@@ -2,14 +2,21 @@
 
 import pytest
 
-from ingest.model.trouble import FEW_TABLES, Cause, Trouble, Troubles, Where, trouble_of
+from ingest.model.trouble import (
+    FEW_TABLES,
+    Cause,
+    RegistryUnavailableError,
+    Trouble,
+    Troubles,
+    Where,
+    trouble_of,
+)
 from lake.catalog_client import MetadataMissingError, NoAnswerError
 from lake.errors import (
     FirnError,
     NotFoundError,
     PrerequisiteError,
     RefusedError,
-    RegistryUnavailableError,
     UnavailableError,
 )
 from lake.tenant import TableId, TenantId
