@@ -20,9 +20,10 @@ from pyroaring import BitMap64
 from ingest.commit.completed_rows import complete_rows
 from ingest.commit.keyed_table import KeyedTable, deleted_arrays
 from ingest.commit.live_rows import LiveRows
+from ingest.keys.joined_flushes import join_flushes
 from ingest.keys.key_index_store import KeyedFile
 from ingest.keys.key_lookup import KeyRows, find_live_rows, verified_rows
-from ingest.keys.keyed_steps import KeyedSteps, join_steps, unpack_steps
+from ingest.keys.keyed_steps import KeyedSteps
 from ingest.keys.last_change import LastChanges, last_changes
 from ingest.keys.row_values import values_at
 from ingest.model.link import KeyedRows, TableKey, WrittenFlush
@@ -33,7 +34,6 @@ from lake.deletes.row_delta import delete_rows
 from lake.errors import FatalError
 from lake.log_schema import POSITION, TIMESTAMP
 from lake.manifest import ManifestEntry, Status
-from lake.marks import TopicPartition
 from lake.storage import Storage, canonical
 
 
@@ -62,12 +62,12 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     files = [file for flush in flushes for file in flush.files]
     keyed = [flush.keyed for flush in flushes if flush.keyed is not None]
     key = _the_key(state, keyed)
-    steps = _joined(flushes)
+    steps, _ = join_flushes(flushes)
     counts = Counter[str]()
     for each in keyed:
         counts.update(each.changes)
     removed: list[ManifestEntry] = []
-    if any(each.is_truncated for each in keyed):
+    if any(each.truncated_at for each in keyed):
         removed = live.all
         live = LiveRows((), {})
         table = replace(table, live=live)
@@ -91,23 +91,6 @@ def _the_key(state: TableState, keyed: Sequence[KeyedRows]) -> TableKey:
             "`changes.key`"
         )
     return next(iter(keys))
-
-
-def _joined(flushes: Sequence[WrittenFlush]) -> KeyedSteps:
-    """The steps of all flushes, with files and topic-partitions numbered together."""
-    partitions: dict[TopicPartition, int] = {
-        partition: at
-        for at, partition in enumerate(
-            sorted({p for flush in flushes if flush.keyed is not None for p in flush.keyed.partitions})
-        )
-    }
-    parts, first_file = [], 0
-    for flush in flushes:
-        if flush.keyed is not None:
-            numbers = [partitions[partition] for partition in flush.keyed.partitions]
-            parts.append((unpack_steps(flush.keyed.steps), numbers, first_file))
-        first_file += len(flush.files)
-    return join_steps(parts)
 
 
 def _choose(steps: KeyedSteps, key: TableKey) -> _Chosen:

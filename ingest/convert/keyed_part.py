@@ -6,7 +6,7 @@ Only what wins becomes columns.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ class KeyedPart:
     rows: pa.Table
     steps: KeyedSteps
     leaves_row: NDArray[np.bool_]
-    is_truncated: bool
+    truncated_at: Mapping[int, int]  # by source, the offset of the last message that emptied the table
     rows_with_errors: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
@@ -69,10 +69,8 @@ def convert_changes(
     """Finds the steps that win and makes their rows."""
     apart = steps_of(read.changes, rules.order_by)
     counts = Counter({"repeated_delete": apart.repeats})
-    steps, is_truncated = apart.steps, bool(apart.truncations)
-    if is_truncated:
-        counts["replaced"] += apart.truncations[-1]
-        steps = steps[apart.truncations[-1] :]
+    counts["replaced"] += apart.first
+    steps = apart.steps[apart.first :]
     steps, rejected = _with_the_key(steps, rules.key)
     steps = with_kept_values(steps, rules.key)
     steps, arrays, unusable = _key_arrays(steps, columns, rules.key)
@@ -92,7 +90,7 @@ def convert_changes(
         rows,
         _with_unavailable(_steps(won, keys, buffer, rules), won, columns, rules.key),
         leaves_row,
-        is_truncated,
+        {buffer.sources[at]: buffer.offsets[at] for at in apart.truncated_by},
         rows.num_rows - rows.column(ERRORS).null_count if ERRORS in rows.column_names else 0,
         counts,
         rejected + read.rejected,

@@ -111,11 +111,13 @@ def _options(settings: ChangeSettings, depth_max: int) -> ReadOptions:
 
 @dataclass(slots=True)
 class Steps:
-    """What changes do to keys, in order. `truncations`: before which steps the table was emptied. `repeats`:
-    how many only say again that a row is gone."""
+    """What changes do to keys, in order. `first`: of those that stand, because the table was emptied before
+    it. `truncated_by`: ordinals of the messages that say so. `repeats`: how many only say again that a row is
+    gone."""
 
     steps: list[Step] = field(default_factory=list)
-    truncations: list[int] = field(default_factory=list)
+    first: int = 0
+    truncated_by: list[int] = field(default_factory=list)
     repeats: int = 0
 
 
@@ -124,7 +126,8 @@ def steps_of(changes: Sequence[OfMessage], order_by: ChangeOrder) -> Steps:
     found = Steps()
     for ordinal, change in changes:
         if change.op is Op.TRUNCATE:
-            found.truncations.append(len(found.steps))
+            found.first = len(found.steps)
+            found.truncated_by.append(ordinal)
         elif change.repeats_delete and order_by != "offset":
             found.repeats += 1  # it has no position, and would seem older than everything
         else:

@@ -106,15 +106,19 @@ class StepSpool:
 
     def packed(self) -> bytes:
         """All of them, to be read by `unpack_steps`."""
-        together = pa.concat_tables(self.parts, promote_options="permissive").combine_chunks()
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, together.schema, options=_COMPRESSED) as writer:
-            writer.write_table(together)
-        return bytes(sink.getvalue().to_pybytes())
+        return pack_steps(pa.concat_tables(self.parts, promote_options="permissive").combine_chunks())
+
+
+def pack_steps(steps: pa.Table) -> bytes:
+    """The bytes of steps, as a table has them."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, steps.schema, options=_COMPRESSED) as writer:
+        writer.write_table(steps)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def unpack_steps(data: bytes) -> KeyedSteps:
-    """The steps that `StepSpool.packed` gave."""
+    """The steps that were packed."""
     return KeyedSteps.of(pa.ipc.open_file(pa.py_buffer(data)).read_all())
 
 

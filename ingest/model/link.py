@@ -67,14 +67,15 @@ def parse_table_key(properties: Mapping[str, str]) -> TableKey | None:
 class KeyedRows:
     """What a flush does to the rows of its table. `steps`: as `ingest.keys.keyed_steps` packs them.
 
-    `partitions`: what the steps count by. `is_truncated`: all rows that the table has are gone first.
-    `buckets`: of a table that is created now. `changes`: how many there were, by what became of them.
+    `partitions`: what the steps count by. `truncated_at`: where the last message was, by partition, that
+    emptied the table: all rows that the table has are gone, and those of steps before it. `buckets`: of a
+    table that is created now. `changes`: how many there were, by what became of them.
     """
 
     key: TableKey
     partitions: tuple[TopicPartition, ...]
     steps: bytes
-    is_truncated: bool
+    truncated_at: Mapping[TopicPartition, int]
     buckets: int
     changes: Mapping[str, int]
 

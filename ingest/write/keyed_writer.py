@@ -24,7 +24,7 @@ class KeyedWriting:
     terms: ChangeTerms
     _spool: StepSpool = field(default_factory=StepSpool)
     _counts: Counter[str] = field(default_factory=Counter)
-    _is_truncated: bool = False
+    _truncated_at: dict[int, int] = field(default_factory=dict)
     _rules: KeyRules | None = None
     _files: KeyedFiles | None = None
     _schema: GrowingSchema = field(init=False)
@@ -47,8 +47,8 @@ class KeyedWriting:
         part = convert_changes(read, buffer, terms.sources, columns, rules)
         self._counts.update(part.counts)
         terms.note(buffer, PartFate(part.rejected, read.committed, part.rows_with_errors))
-        if part.is_truncated:
-            self._is_truncated = True
+        if part.truncated_at:
+            self._truncated_at |= part.truncated_at
             self._spool.truncate()
         self._schema.take(columns, terms.grow)
         self._spool.add(self._write(part, rules))
@@ -92,13 +92,14 @@ class KeyedWriting:
 
     def _keyed(self) -> KeyedRows | None:
         rules = self._rules
-        if rules is None or not (self._is_truncated or any(map(len, self._spool.parts))):
+        if rules is None or not (self._truncated_at or any(map(len, self._spool.parts))):
             return None
+        partitions = tuple(TopicPartition(source.topic_id, source.partition) for source in self.terms.sources)
         return KeyedRows(
             TableKey(rules.key, rules.mode, rules.order_by),
-            tuple(TopicPartition(source.topic_id, source.partition) for source in self.terms.sources),
+            partitions,
             self._spool.packed(),
-            self._is_truncated,
+            {partitions[source]: offset for source, offset in self._truncated_at.items()},
             self._buckets,
             dict(self._counts),
         )

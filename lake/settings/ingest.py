@@ -289,11 +289,6 @@ class IngestSettings(RoomSettings):
             raise ValueError("topics: one of them has an empty name")
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"topics: {', '.join(twice)} stands there more than once")
-        if self.engine == "spark" and (changing := [topic.name for topic in self.topics if topic.changes]):
-            raise ValueError(
-                f"topics: {', '.join(changing)} has changes, which the engine on Spark does not apply yet; "
-                "set engine to local, or give the topic to a node of its own"
-            )
         for setting in ("internal_topics.dead_letters", "internal_topics.parked"):
             if own[setting] in names:
                 raise ValueError(

@@ -220,3 +220,26 @@ def test_tools_that_know_no_keys_say_so(line: Line, ingester: Callable[..., Inge
         done = subprocess.run(command, env=running.environment, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stderr
         assert "has changes" in done.stderr
+
+
+def test_tasks_of_spark_write_the_same_rows(line: Line, ingester: Callable[..., Ingester]) -> None:
+    """Several tasks have changes of one key, a truncate among them; their steps are put together where they
+    are committed."""
+    chance, shop, topic = random.Random(13), Shop(fresh("shop-")), line.kafka.topic(partitions=1)
+    records = [
+        shop.put(id=chance.randrange(400), name=f"{at}", amount=chance.randrange(1 << 40))
+        for at in range(3_000)
+    ]
+    records.append(shop.truncate())
+    records += [
+        shop.put(id=chance.randrange(400), name=f"{at}", amount=chance.randrange(1 << 40))
+        for at in range(3_000)
+    ]
+    line.kafka.produce(topic, records)
+    running = ingester(changes(topic), start=False)
+    running.set(engine="spark", spark__task_records_max="700")
+    running.start()
+    wait_for_table(line, shop)
+    again = [shop.put(id=at, name="again", amount=at) for at in range(0, 400, 3)]
+    line.kafka.produce(topic, [*again, *shop.delete(0)])
+    wait_for_table(line, shop)

@@ -330,9 +330,3 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRN_STORAGE_S3__SECRET_ACCESS_KEY", "hush-hush")
     monkeypatch.setenv("FIRN_INGEST_CATALOG__TOKEN", "hush-hush")
     assert "hush" not in repr(StorageSettings.load()) + repr(IngestSettings.load())
-
-
-def test_changes_of_rows_are_not_given_to_spark() -> None:
-    topics = [{"name": "orders", "changes": {"mode": "upsert"}}]
-    with pytest.raises(ValueError, match="orders has changes, which the engine on Spark does not apply"):
-        IngestSettings.model_validate({"engine": "spark", "topics": topics})

@@ -27,6 +27,7 @@ import structlog
 from ingest.commit.flush_lifecycle import WRITE_RETRIES, Flushes
 from ingest.kafka.offsets import Offsets
 from ingest.kafka.progress import progress, store_offsets
+from ingest.keys.joined_flushes import join_keyed
 from ingest.model.fault_point import reach
 from ingest.model.link import Counts, Outcome, Report, TableView, WrittenFlush
 from ingest.node.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, plan, waiting
@@ -471,7 +472,7 @@ def _lowest(parts: Sequence[TaskFlush]) -> dict[int, int]:
 
 
 def _one_flush(flushes: Sequence[WrittenFlush]) -> WrittenFlush | None:
-    """One flush of a table; None where tasks wrote for different states of it."""
+    """One flush of a table; None where tasks wrote for different states of it, or by different keys."""
     ranges: dict[TopicPartition, Range] = {}
     new: dict[str, int] = {}
     for flush in flushes:
@@ -484,4 +485,10 @@ def _one_flush(flushes: Sequence[WrittenFlush]) -> WrittenFlush | None:
             return None
         new |= flush.new
     files = [file for flush in flushes for file in flush.files]
-    return replace(flushes[0], ranges=ranges, files=files, rows=sum(flush.rows for flush in flushes), new=new)
+    rows = sum(flush.rows for flush in flushes)
+    try:
+        keyed = join_keyed(flushes)
+    except ValueError:
+        return None
+    widened = {name: kind for flush in flushes for name, kind in flush.widened.items()}
+    return replace(flushes[0], ranges=ranges, files=files, rows=rows, new=new, widened=widened, keyed=keyed)
