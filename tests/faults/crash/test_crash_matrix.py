@@ -46,10 +46,11 @@ def test_nothing_is_lost_or_doubled_however_a_process_dies(
     assert (result["lost"], result["doubled"]) == (0, 0), result
     by_step = result["by_step"]
     assert isinstance(by_step, dict)
-    reached = Counter[str]()
+    reached, kills = Counter[str](), Counter[str]()
     for case, counted in by_step.items():
         reached[case.partition("/")[0]] += counted["reached"]
-    assert reached.total() >= 0.9 * KILLS, f"too many steps were not reached: {by_step}"
-    assert all(reached.values()), (
-        f"steps that nobody has died at: {[step for step, times in reached.items() if not times]}"
-    )
+        kills[case.partition("/")[0]] += counted["kills"]
+    assert KILLS - reached.total() <= max(1, KILLS // 10), f"too many steps were not reached: {by_step}"
+    # One that was tried once may have been missed: a process dies where it comes to the step in time.
+    never = [step for step, times in kills.items() if times > 1 and not reached[step]]
+    assert not never, f"steps that nobody has died at: {never}"
