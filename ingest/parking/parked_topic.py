@@ -21,7 +21,7 @@ from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord
 from lake.errors import FatalError, ProtocolError, UnavailableError
-from lake.settings import FormatName, IngestSettings
+from lake.settings import ChangeSettings, FormatName, IngestSettings
 from lake.storage import AnyStorage
 from lake.tenant import TableId, TenantId
 
@@ -71,6 +71,8 @@ class ParkedTopic:
             "firn.format": source.form,
             "firn.time_zone": source.time_zone,
         }
+        if source.changes is not None:
+            facts["firn.changes"] = source.changes.model_dump_json()
         kept = check_in(self._storage, self._bodies, record.value, record.key, record.headers)
         facts |= kept.places
         self._producer.send(
@@ -107,6 +109,7 @@ def read_parked(message: Message, aside: Aside) -> ParkedMessage:
             int(facts["firn.partition"]),
             cast("FormatName", facts["firn.format"]),
             facts["firn.time_zone"],
+            ChangeSettings.model_validate_json(facts["firn.changes"]) if "firn.changes" in facts else None,
         )
         value = aside.read(facts[BODY], PARKED_BYTES_MAX) if BODY in facts else message.value()
         key, headers = aside.read_envelope(facts[ENVELOPE]) if ENVELOPE in facts else (message.key(), headers)

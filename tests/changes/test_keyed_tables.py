@@ -14,6 +14,7 @@ from tests.changes.support.shop import FIELDS, Shop, changes, flat, stored, wait
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
+from tests.stack.support.parked import location, numbered, unwritable, wait_parked, wait_released
 from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
@@ -242,4 +243,26 @@ def test_tasks_of_spark_write_the_same_rows(line: Line, ingester: Callable[..., 
     wait_for_table(line, shop)
     again = [shop.put(id=at, name="again", amount=at) for at in range(0, 400, 3)]
     line.kafka.produce(topic, [*again, *shop.delete(0)])
+    wait_for_table(line, shop)
+
+
+def test_parked_changes_come_back_in_their_order(
+    line: Line, ingester: Callable[..., Ingester], topic: str
+) -> None:
+    """Deletes, and messages that are nothing but a key, among them."""
+    shop, well, logs = Shop(fresh("shop-")), fresh("well-"), line.kafka.topic()
+    running = ingester([changes(topic), {"name": logs}], flush__interval_s=0.3, tables__park_after_s=1)
+    line.kafka.produce(topic, [shop.put(id=at, name="first", amount=at) for at in range(10)])
+    line.kafka.produce(logs, numbered(well, range(10)))
+    wait_for_table(line, shop)
+    with unwritable(location(line, shop.tenant) / "data"):
+        parked = [shop.put(id=at, name="parked", amount=at) for at in range(3, 12)]
+        line.kafka.produce(
+            topic, [*parked, *shop.delete(4), *shop.delete(5), shop.put(id=5, name="", amount=0)]
+        )
+        line.kafka.produce(logs, numbered(well, range(10, 40)))
+        wait_parked(running, shop.tenant, "storage")
+        line.wait_for_rows(running, well, 40)
+    wait_released(running, shop.tenant)
+    line.kafka.produce(topic, [shop.put(id=7, name="last", amount=7)])
     wait_for_table(line, shop)
