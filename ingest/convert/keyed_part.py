@@ -19,7 +19,7 @@ from ingest.changes.column_type import to_arrow
 from ingest.changes.source_position import position_text
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.columnar import ERRORS_TYPE
-from ingest.convert.kept_values import with_kept_values
+from ingest.convert.kept_values import with_kept_values, with_what_they_rest_on
 from ingest.convert.read_changes import ReadChanges, Step, steps_of
 from ingest.convert.row import entries
 from ingest.convert.values import to_column
@@ -72,13 +72,13 @@ def convert_changes(
     counts["replaced"] += apart.first
     steps = apart.steps[apart.first :]
     steps, rejected = _with_the_key(steps, rules.key)
-    steps = with_kept_values(steps, rules.key)
     steps, arrays, unusable = _key_arrays(steps, columns, rules.key)
+    steps = with_kept_values(steps, rules.key, rules.order_by)
     rejected += unusable
     kept, passed_over = _by_mode(steps, rules.mode)
     counts["passed_over"] += passed_over
     winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], buffer, rules)
-    chosen = [kept[at] for at in winners.places]
+    chosen = with_what_they_rest_on([kept[at] for at in winners.places], steps)
     counts["replaced"] += winners.replaced
     counts["passed_over"] += winners.passed_over
     counts["in_several_partitions"] += winners.in_partitions

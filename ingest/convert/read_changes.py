@@ -27,6 +27,8 @@ class Step(NamedTuple):
     change: Change
     unavailable: frozenset[str] = frozenset()
     values_of: Cells | None = None
+    place: int = 0  # among the steps of its part
+    rests_on: int | None = None  # place of an earlier step that has to stay, since a row moved there
 
 
 class OfMessage(NamedTuple):
