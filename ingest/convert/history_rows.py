@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from ingest.changes.change import Cells, Change
@@ -17,6 +16,7 @@ from ingest.convert.read_changes import OfMessage
 from ingest.convert.row import entries
 from ingest.convert.work import coordinates
 from ingest.decode.column_name import BadValue
+from ingest.keys.row_values import key_text
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.log_schema import ERRORS, INDEX, KEY, OBSERVED_TIMESTAMP, OP, POSITION, TIMESTAMP, ValueReason
@@ -80,7 +80,7 @@ def _key_text(change: Change) -> str | None:
     """The key as a JSON object; a truncated table has none."""
     if not change.key.values:
         return None
-    return orjson.dumps(dict(change.key.values), default=str).decode()
+    return key_text(change.key.values)
 
 
 def _errors(change: Change, laid: Sequence[BadValue]) -> Any:

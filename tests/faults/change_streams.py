@@ -73,12 +73,17 @@ class Streams:
             ended.callback(self.connector.stop)
             self.ingester = KilledIngester(self.stack, self.folder, self._topics(), proxy, self.chance)
             ended.callback(self.ingester.end)
-            for at, (name, happen) in enumerate(events := self._events(kills)):
-                self.source.wait_for((at + 1) * self.source.transactions // (len(events) + 1), REST_S * 10)
+            events = self._events(kills)
+            apart = self.source.transactions / (len(events) + 1)
+            for at, (name, happen) in enumerate(events, 1):
+                # While something happens, transactions go on; they do not run away from what is to come.
+                self.source.limit = int((at + 1) * apart)
+                self.source.wait_for(int(at * apart), REST_S * 10)
                 self.connector.keep_offsets()
                 print(f"after {self.source.made} transactions: {name}", file=sys.stderr, flush=True)
                 happen()
                 self.happened[name] = self.happened.get(name, 0) + 1
+            self.source.limit = self.source.transactions
             self.source.wait_for(self.source.transactions, REST_S * 10)
             self._come_to_rest()
             if self.optimizer is not None:
@@ -176,6 +181,7 @@ def run_streams(
         "snapshots": reader.snapshots,
         "changes": sum(sum(streams.kafka.ends(topic).values()) for topic in streams.connector.topics),
         "happened": streams.happened,
+        "steps_reached": streams.ingester.steps_reached,
         "dead_letters": streams.ingester.dead_letters(),
         "seed": seed,
     }
