@@ -33,7 +33,7 @@ the table).
                 waited is its next flush
 
 From opening on, anything that goes wrong leads back to parked. Why each rule is there, and a schedule that
-loses or doubles a record without it: `tests/faults/model/protocol_world.py`, `protocol_script.py`.
+loses or doubles a record without it: `tests/faults/model/protocol_rules.py`, `protocol_schedules.py`.
 """
 
 from collections.abc import Mapping
