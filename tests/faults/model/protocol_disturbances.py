@@ -119,7 +119,11 @@ def act_maintain(w: World, pick: Pick) -> str | None:
         how == 3 and w.own
     ):  # behind a foreign catalog, a rollback to what nobody can tell the marks of goes unseen
         table.expired |= table.snapshots.keys() - {table.head}
-        for snapshot in table.snapshots.keys() - {table.head}:
+        # A copy of the database that is older than files live on is none to be restored.
+        copied = w.backup[0].get(name) if w.backup is not None else None
+        for snapshot in (
+            table.snapshots.keys() - {table.head} - (copied.snapshots.keys() if copied else set())
+        ):
             w.stored.pop(snapshot, None)
         table.snapshots = {table.head: table.snapshots[table.head]}
         return f"somebody expires {name}"
