@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 from ingest.commit.flush_lifecycle import FlushLifecycle
 from ingest.commit.table_events import Ask, Command, RequestKind
-from ingest.commit.table_lifecycle import TRIES_MAX, Job, Parked, TableLifecycle
+from ingest.commit.table_lifecycle import TableLifecycle
+from ingest.commit.table_parking import TRIES_MAX
+from ingest.commit.table_work import Job, Parked
 from ingest.model.link import Outcome, WrittenFlush
 from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Trouble

@@ -5,8 +5,10 @@ A step takes its choices from `pick(n)`, so that a run is a list of (step, picks
 """
 
 from ingest.commit.flush_lifecycle import FlushLifecycle, FlushState
+from ingest.commit.table_commits import COMMIT_RETRIES
 from ingest.commit.table_events import AT_WORK, Gather, NotAnswered, Probe, RecordRead, State
-from ingest.commit.table_lifecycle import COMMIT_RETRIES, PROBE_MAX_S, LoadStep
+from ingest.commit.table_parking import PROBE_MAX_S
+from ingest.commit.table_work import LoadStep
 from ingest.model.trouble import Cause
 from tests.faults.model.protocol_main import (
     attempt,

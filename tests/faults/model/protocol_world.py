@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ingest.commit.table_lifecycle import AGAIN_AFTER_S
+from ingest.commit.table_parking import AGAIN_AFTER_S
 from ingest.model.link import TableKey
 from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Cause
