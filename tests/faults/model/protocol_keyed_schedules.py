@@ -77,6 +77,18 @@ def merges_need_their_inputs(s: Script) -> None:
         s.work()
 
 
+def merges_need_their_deletes(s: Script) -> None:
+    """A merge leaves out a row that was deleted; then the table is rolled back to before the delete."""
+    s.begin()
+    for _ in range(2):
+        s.read(1)
+        s.work()
+    s.do("merge")
+    s.do("set_back")
+    s.do("merge_commit")
+    s.work()
+
+
 # With each its changes, of one partition.
 KEYED_SCHEDULES = {
     resolve_on_the_head: ("put 1", "put 1"),
@@ -85,4 +97,5 @@ KEYED_SCHEDULES = {
     merges_carry_deletes: ("put 1", "put 2", "put 1"),
     merges_assert_head: ("put 1", "put 2", "put 1"),
     merges_need_their_inputs: ("put 1", "put 2"),
+    merges_need_their_deletes: ("put 1", "put 1"),
 }

@@ -2,8 +2,8 @@
 commit.
 
     begin    reads some files of a table, and writes one with their rows
-    commit   loads the table: where an input is gone it gives up; deletes that came to the inputs meanwhile
-             become deletes of the output, or it gives up
+    commit   loads the table: where an input is gone, or a row that was left out is there again, it gives
+             up; deletes that came to the inputs meanwhile become deletes of the output, or it gives up
 """
 
 from __future__ import annotations
@@ -75,8 +75,16 @@ def act_merge_commit(w: World, pick: Pick) -> str | None:
 
 
 def has_inputs(w: World, merge: Merge, files: Files) -> bool:
-    """Whether the table still has all that was merged."""
-    return not w.rules.merges_need_their_inputs or all(file in files.data for file in merge.inputs)
+    """Whether the table still has all that was merged, and no row of it that was left out: a rollback takes
+    deletes back, too."""
+    has_files = all(file in files.data for file in merge.inputs)
+    has_deletes = all(
+        merge.reads.deleted.get(file, frozenset()) <= files.deleted.get(file, frozenset())
+        for file in merge.inputs
+    )
+    return (has_files or not w.rules.merges_need_their_inputs) and (
+        has_deletes or not w.rules.merges_need_their_deletes
+    )
 
 
 def carried_over(merge: Merge, files: Files) -> frozenset[int]:

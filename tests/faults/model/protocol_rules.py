@@ -77,6 +77,7 @@ class Rules:
     merges_carry_deletes: bool = True  # that came to their inputs meanwhile
     merges_assert_head: bool = True  # what comes after a merge has looked is looked at again
     merges_need_their_inputs: bool = True  # where one is gone, the merge is given up
+    merges_need_their_deletes: bool = True  # and where a row that it left out is there again
 
 
 RULES = tuple(rule.name for rule in fields(Rules))
