@@ -41,6 +41,16 @@ def new_node(w: World) -> str:
     return f"node {w.token} starts"
 
 
+def reread_parked(w: World) -> None:
+    """A node parked these tables from where it stood, not from where they stand now: what lies between comes
+    first. Those that wait for a person go on waiting."""
+    for name, record in w.parked.items():
+        if record.cause is not Cause.ROLLED_BACK:
+            w.parked[name] = replace(
+                record, version=record.version + 1, cause=Cause.RESOLVED, resolution=REREAD
+            )
+
+
 def went_back(w: World) -> bool:
     """Whether the catalog does not know a commit it acknowledged; behind a foreign one a table that is gone
     may have been dropped."""
@@ -73,6 +83,8 @@ def act_start(w: World, pick: Pick) -> str | None:
         w.nodes.clear()
         w.air = [message for message in w.air if not isinstance(message.body, GroupWrite)]
         w.group.clear()
+        if w.rules.reread_what_is_parked:
+            reread_parked(w)
         return "a person has all input topics read again"
     # What a dead process had sent arrived while its lease ran out, or never will: its connection ended with
     # it.

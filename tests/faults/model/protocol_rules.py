@@ -54,6 +54,7 @@ class Rules:
     maintenance_repeats_head: bool = True  # a snapshot without rows says of the marks what its parent said
     keep_rolled_back: bool = True  # a table that was moved back waits for a person
     reread_from_input: bool = True  # what was taken away is read from the input topic
+    reread_what_is_parked: bool = True  # from the input topics, too, where all of them are read again
     resolve_in_a_commit: bool = True  # on the head that was read, and with a new one
     notice_vanished: bool = True  # a table that is gone without having been dropped went back, too
     ask_checkpoint: bool = True  # a catalog that went back is noticed at the next start

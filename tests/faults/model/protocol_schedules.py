@@ -263,6 +263,27 @@ def notice_vanished(s: Script) -> None:
     s.work()
 
 
+def reread_what_is_parked(s: Script) -> None:
+    """A restored database takes a commit away, while node and lease go on, and the next record is parked;
+    then all topics are read again, and what was taken away would come behind it."""
+    s.begin()
+    s.do("set_back", 0, 1)
+    s.read(1)
+    s.work()
+    s.do("set_back", 0, 1)
+    s.fail()
+    s.read(1)
+    s.work()
+    s.do("crash")
+    s.heal()
+    for _ in range(2):
+        s.begin()
+    s.read(4)
+    s.work()
+    s.do("probe")
+    s.work()
+
+
 def keep_newer_checkpoint(s: Script) -> None:
     """A node that has met no table stores an offset; then a database is restored that lacks what a node
     before it has committed."""
@@ -299,6 +320,7 @@ SCHEDULES = {
         marks_never_go_back,
         forget_what_was,
         notice_vanished,
+        reread_what_is_parked,
         keep_newer_checkpoint,
         *KEYED_SCHEDULES,
     )
