@@ -39,8 +39,8 @@ WRITER_SUMMARY = "firn.writer"
 # A manifest is read as a whole, by every reader that needs one of its files.
 MANIFEST_ENTRIES_MAX = 4_000
 ROWS_STAY = (
-    "has format version 3, where every row keeps its id: Firn appends to it and drops whole files, "
-    "and leaves merging and deleting rows to other engines"
+    "has format version 3, where every row keeps its id: an erasure cannot rewrite its files yet; "
+    "delete the rows with another engine, and let maintenance merge the table"
 )
 
 
@@ -370,8 +370,9 @@ def prepare_replace(
     kept: Sequence[ManifestFile],
     now_ms: int,
 ) -> Prepared:
-    """A commit that changes files but no rows: `entries`, ordered by hour, go into new manifests beside the
-    `kept` ones; marks stay as they are.
+    """A commit that changes files but no rows: `entries`, of data files and of delete files, go into new
+    manifests beside the `kept` ones; marks stay as they are. In tables of format version 3 the rows of added
+    files carry their ids.
 
     Its summary says of the marks what its parent's said, or nothing, so that maintenance never hides that a
     table was moved back.
@@ -400,7 +401,8 @@ def prepare_overwrite(
     now_ms: int,
 ) -> Prepared:
     """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones;
-    the rest as in `prepare_replace`."""
+    the rest as in `prepare_replace`. Raises RefusedError."""
+    check_row_ids(state, entries, added)
     return _prepare(state, _maintenance(state, "overwrite", entries, added, removed, kept), now_ms)
 
 
@@ -412,9 +414,7 @@ def _maintenance(
     removed: Sequence[DataFile],
     kept: Sequence[ManifestFile],
 ) -> _Change:
-    """A change of files that leaves schema, marks and what is said of them as they are. Raises
-    RefusedError."""
-    check_row_ids(state, entries, added)
+    """A change of files that leaves schema, marks and what is said of them as they are."""
     return _Change(
         operation,
         entries,

@@ -22,6 +22,7 @@ from lake.storage import AnyStorage
 from lake.table_layout import TENANT_PROPERTY
 from optimize.bins import Work, pack, split_work, to_job, within_budget
 from optimize.commit_round import CommitOutcome, CommitRound, Pending
+from optimize.dangling_deletes import dangling_deletes
 from optimize.history import Entry, History
 from optimize.ingestion_lag import Share, ingestion_lag, share_of
 from optimize.inventory import Candidate, Inventory
@@ -181,28 +182,29 @@ class Maintenance:
             try:
                 view = load_view(self.catalog, self.storage, candidate.table)
                 if view is not None and view.state.head is not None:
-                    yield Planned(self.plan_view(view, candidate.hours), view)
+                    yield Planned(self.plan_view(view, candidate.partitions), view)
             except (FirnError, ValueError, KeyError) as error:
                 self._note_failure(report, str(candidate.table), f"{type(error).__name__}: {error}")
 
-    def plan_view(self, view: TableView, hours: frozenset[int] | None) -> TablePlan:
-        """The plan of one loaded table."""
+    def plan_view(self, view: TableView, partitions: frozenset[int] | None) -> TablePlan:
+        """The plan of one loaded table, of all its partitions or of some. Raises FirnError."""
         s, now_ms = self.settings, epoch_ms(self.clock.now())
         properties = view.state.properties
         facts = TableFacts(
             table=view.name,
             tenant=properties.get(TENANT_PROPERTY, view.name.namespace),
             timestamp_id=timestamp_id(view.state.schema),
-            data_manifests=len(view.data_manifests()),
+            manifests=len(view.own_manifests()),
             expirable=due_to_expire(view.metadata, s, now_ms),
             has_been_replaced=any(
                 snapshot.get("summary", {}).get("operation") == "replace" for snapshot in view.snapshots
             ),
             resumes=self.states.unfinished(view.name),
             keeps_row_ids=view.state.version >= ROW_LINEAGE,
+            dangling_deletes=len(dangling_deletes(view)),
             properties=properties,
         )
-        return plan_table(facts, view.partitions(hours).values(), s, now_ms)
+        return plan_table(facts, view.partitions(partitions).values(), s, now_ms)
 
     def _merge(self, work: Sequence[Work], planned: dict[TableName, Planned], report: RoundReport) -> None:
         if not work:

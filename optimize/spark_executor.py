@@ -2,7 +2,7 @@
 done; rewrites by procedure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -107,8 +107,8 @@ class SparkExecutor:
                 return [JobResult(job, (), f"Spark: {str(error)[:300]}") for job in one.jobs]
 
         with ThreadPoolExecutor(max(1, min(len(bins), self.slots() + 1)), thread_name_prefix="bin") as pool:
-            running: list[Future[list[JobResult]]] = [pool.submit(merge, one) for one in bins]
-            for future in as_completed(running):
+            # Nothing holds on to results that were handed over: those of a round would fill the memory.
+            for future in as_completed([pool.submit(merge, one) for one in bins]):
                 yield future.result()
 
     def rewrite(
